@@ -1,0 +1,1 @@
+"""Publish/subscribe that knows the situation."""
