@@ -1,0 +1,69 @@
+"""A filter: a condition on events that can be read, written, compared and evaluated."""
+
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from nearcast.core.language.ast import Node, alike
+from nearcast.core.language.errors import LanguageError
+from nearcast.core.language.evaluation import truth
+from nearcast.core.language.geojson import Json
+from nearcast.core.language.json_form import parse_json, parse_json_text, write_json
+from nearcast.core.language.limits import MAX_TEXT
+from nearcast.core.language.parser import parse_text
+from nearcast.core.language.scope import PropertiesScope, Scope, Value
+from nearcast.core.language.text_form import write_text
+
+
+class Filter(Struct, frozen=True, eq=False):
+    """A condition; `two_valued` if it comes from seed C's XML, where unknown atoms are false."""
+
+    root: Node
+    two_valued: bool = False
+
+    def to_text(self) -> str:
+        """Return CQL2 text that `parse` reads back as an equal filter."""
+        return write_text(self.root)
+
+    def to_json(self) -> Json:
+        """Return the CQL2 JSON value that `parse` reads back as an equal filter."""
+        return write_json(self.root)
+
+    def evaluate(self, properties: Mapping[str, Value]) -> bool | None:
+        """Return whether one event's properties satisfy the filter; None is unknown."""
+        return truth(self.root, PropertiesScope(properties), self.two_valued)
+
+    def evaluate_in(self, scope: Scope) -> bool | None:
+        """Return whether the filter holds in a scope; None is unknown."""
+        return truth(self.root, scope, self.two_valued)
+
+    def __eq__(self, other: object) -> bool:
+        return (
+            isinstance(other, Filter)
+            and self.two_valued == other.two_valued
+            and alike((self.root,), (other.root,))
+        )
+
+    def __hash__(self) -> int:
+        return hash((self.root, self.two_valued))
+
+
+def parse(source: str | bool | Mapping[str, object]) -> Filter:
+    """Read a filter from CQL2 text, CQL2 JSON text (it begins with ``{``) or a JSON value.
+
+    Raises LanguageError, which says what is wrong, what would be right, and where.
+    """
+    if not isinstance(source, str):
+        root = parse_json(source)
+    elif source[:MAX_TEXT].lstrip().startswith("{"):
+        root = parse_json_text(source)
+    else:
+        root = parse_text(source)
+    found = Filter(root)
+    # A filter must survive being written: brackets and numbers in full may make it longer.
+    length = len(found.to_text())
+    if length > MAX_TEXT:
+        raise LanguageError(
+            f"The filter is longer than {MAX_TEXT} characters when written out ({length})."
+        )
+    return found

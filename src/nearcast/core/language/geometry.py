@@ -1,0 +1,73 @@
+"""What a geometry literal must satisfy, in WKT and GeoJSON alike: ranges, closed rings, one height.
+
+A point is (longitude, latitude) in degrees, with or without a height in metres. Whether rings
+cross is not asked here: such a geometry is accepted, and its predicates are unknown.
+"""
+
+import math
+
+Point = tuple[float, ...]
+
+WKT_NAMES = {
+    "POINT": "Point",
+    "LINESTRING": "LineString",
+    "POLYGON": "Polygon",
+    "MULTIPOINT": "MultiPoint",
+    "MULTILINESTRING": "MultiLineString",
+    "MULTIPOLYGON": "MultiPolygon",
+    "GEOMETRYCOLLECTION": "GeometryCollection",
+}
+# How deep the points lie in the coordinates of each type.
+LEVELS = {
+    "Point": 0,
+    "LineString": 1,
+    "MultiPoint": 1,
+    "Polygon": 2,
+    "MultiLineString": 2,
+    "MultiPolygon": 3,
+}
+
+
+def problem_with_point(point: Point) -> str | None:
+    """Return what is wrong with one point."""
+    if not 2 <= len(point) <= 3:
+        return f"A point has two or three numbers, not {len(point)}: longitude, latitude, height."
+    if not all(math.isfinite(c) for c in point):
+        return "A coordinate must be a finite number."
+    lon, lat = point[0], point[1]
+    if not -180 <= lon <= 180:
+        return f"Longitude {lon:g} is beyond 180; a point is longitude first, then latitude."
+    if not -90 <= lat <= 90:
+        return f"Latitude {lat:g} is beyond 90; a point is longitude first, then latitude."
+    return None
+
+
+def problem_with_points(type_: str, points: tuple[Point, ...]) -> str | None:
+    """Return what is wrong with a line, or a ring if it is part of a polygon."""
+    if len({len(point) for point in points}) > 1:
+        return "Some points have a height and some have none; give it to all or to none."
+    if type_ in ("LineString", "MultiLineString") and len(points) < 2:
+        return "A line needs at least two points."
+    if type_ in ("Polygon", "MultiPolygon"):
+        if points[0] != points[-1]:
+            first = " ".join(f"{c:g}" for c in points[0])
+            return f"The ring is open: its last point must be its first, {first}."
+        if len(points) < 4:
+            return "A ring needs at least four points, the last being the first."
+    return None
+
+
+def problem_with_box(values: tuple[float, ...]) -> str | None:
+    """Return what is wrong with a bounding box; one with west > east crosses the antimeridian."""
+    if len(values) not in (4, 6):
+        return f"A box has four or six numbers, not {len(values)}: west, south, east, north."
+    half = len(values) // 2
+    low, high = values[:half], values[half:]
+    problem = problem_with_point(low) or problem_with_point(high)
+    if problem:
+        return problem
+    if low[1] > high[1]:
+        return f"The south, {low[1]:g}, lies above the north, {high[1]:g}; swap them."
+    if half == 3 and low[2] > high[2]:
+        return f"The lowest height, {low[2]:g}, is above the highest, {high[2]:g}; swap them."
+    return None

@@ -1,0 +1,111 @@
+"""LIKE patterns: ``%`` is any text, ``_`` any one character, a backslash makes the next one plain.
+
+A pattern is cut at its ``%`` into runs. The first must stand at the start, the last at the end,
+and those between are found one after another, each as far left as it can be; going back can
+never help. Runs without ``_`` are found by the standard search, the others by shifting one bit
+per character of the run, so the time is bounded by the length of the text for any pattern.
+"""
+
+import unicodedata
+from functools import lru_cache
+
+from msgspec import Struct
+
+
+class Run(Struct, frozen=True):
+    """Characters in a row; None is ``_``."""
+
+    characters: tuple[str | None, ...]
+
+    @property
+    def plain(self) -> str | None:
+        """The run as a text, if it has no ``_``."""
+        found = [c for c in self.characters if c is not None]
+        return "".join(found) if len(found) == len(self.characters) else None
+
+    def at(self, text: str, start: int) -> bool:
+        """Return whether the run stands at this place."""
+        end = start + len(self.characters)
+        return start >= 0 and end <= len(text) and self.fits(text[start:end])
+
+    def fits(self, piece: str) -> bool:
+        """Return whether the run spells a piece of its own length."""
+        return all(c is None or c == p for c, p in zip(self.characters, piece, strict=True))
+
+    def find(self, text: str, start: int, end: int) -> int:
+        """Return where the run first ends between two places, or -1."""
+        size = len(self.characters)
+        plain = self.plain
+        if plain is not None:
+            found = text.find(plain, start, end)
+            return found + size if found >= 0 else -1
+        masks, anywhere = self.masks()
+        full = 1 << (size - 1)
+        state = 0
+        for place in range(start, end):
+            state = ((state << 1) | 1) & masks.get(text[place], anywhere)
+            if state & full:
+                return place + 1
+        return -1
+
+    def masks(self) -> tuple[dict[str, int], int]:
+        """Return for each character the places in the run where it may stand."""
+        anywhere = sum(1 << i for i, c in enumerate(self.characters) if c is None)
+        masks: dict[str, int] = {}
+        for i, c in enumerate(self.characters):
+            if c is not None:
+                masks[c] = masks.get(c, anywhere) | 1 << i
+        return masks, anywhere
+
+
+class Pattern(Struct, frozen=True):
+    """The runs between the ``%`` of a pattern."""
+
+    runs: tuple[Run, ...]
+
+    def matches(self, text: str) -> bool:
+        """Return whether the whole text matches."""
+        first, last = self.runs[0], self.runs[-1]
+        if len(self.runs) == 1:
+            return len(text) == len(first.characters) and first.fits(text)
+        start, end = len(first.characters), len(text) - len(last.characters)
+        if start > end or not first.at(text, 0) or not last.at(text, end):
+            return False
+        for run in self.runs[1:-1]:
+            start = run.find(text, start, end)
+            if start < 0:
+                return False
+        return True
+
+
+@lru_cache(maxsize=4096)
+def compile_pattern(pattern: str, foldings: tuple[str, ...] = ()) -> Pattern:
+    """Return a pattern whose plain characters are folded, innermost folding first."""
+    runs: list[list[str | None]] = [[]]
+    plain = False
+    for c in pattern:
+        if plain or c not in "%_\\":
+            runs[-1].extend(folded(c, foldings))
+            plain = False
+        elif c == "%":
+            runs.append([])
+        elif c == "_":
+            runs[-1].append(None)
+        else:
+            plain = True
+    if plain:
+        runs[-1].append("\\")
+    inner = [run for run in runs[1:-1] if run]
+    kept = [runs[0], *inner, runs[-1]] if len(runs) > 1 else runs
+    return Pattern(tuple(Run(tuple(run)) for run in kept))
+
+
+def folded(text: str, foldings: tuple[str, ...]) -> str:
+    """Return a text without its case (casei), without its accents (accenti), or both."""
+    for folding in foldings:
+        if folding == "casei":
+            text = text.casefold()
+        else:
+            decomposed = unicodedata.normalize("NFKD", text)
+            text = "".join(c for c in decomposed if not unicodedata.combining(c))
+    return text

@@ -1,0 +1,18 @@
+"""Errors of the model: what a user gave that cannot be meant, and what would be right."""
+
+from collections.abc import Iterable
+from difflib import get_close_matches
+
+
+class ModelError(ValueError):
+    """A position, area, place, context or subject that is not valid."""
+
+
+class PlaceError(ModelError):
+    """A place that is unknown, or a name that more than one place has."""
+
+
+def did_you_mean(word: str, known: Iterable[str]) -> str:
+    """Return a hint that names the known words closest to `word`, or nothing."""
+    close = get_close_matches(word, list(known), n=3, cutoff=0.6)
+    return f"; did you mean {' or '.join(close)}?" if close else ""

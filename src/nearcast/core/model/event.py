@@ -1,0 +1,74 @@
+"""Events, subscriptions, announcements and deliveries: the nouns that pass through the six steps.
+
+Plain values, validated where they come in. An event's target area and an announcement's area say
+who may receive (seed D's proximities); a subscription says who wants to (subject, filter, area of
+the publisher), how much (seed C's relevance) and how soon (seed E's aggregability). Times are
+seconds since 1970, UTC.
+"""
+
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from nearcast.core.model.area import Area
+from nearcast.core.model.context import Attributes
+from nearcast.core.model.position import Position
+
+if TYPE_CHECKING:
+    from nearcast.core.language import Filter
+
+
+class Event(Struct, frozen=True):
+    """Something that a node published."""
+
+    id: str
+    subject: str
+    publisher: str
+    time: float
+    attributes: Attributes = {}
+    position: Position | None = None
+    # The position was given with the event (`nc-at`), not taken from the publisher's context.
+    at_given: bool = False
+    to: Area | None = None
+    valid_s: float | None = None
+    # The key that a later version of the same thing replaces (`nc-object`).
+    object: str | None = None
+    retain: bool = False
+    priority: int | None = None
+    deadline_s: float | None = None
+    payload: bytes = b""
+    qos: int = 0
+
+
+class Subscription(Struct, frozen=True):
+    """What a node wants to receive."""
+
+    id: str
+    node: str
+    subject: str
+    where: "Filter | None" = None
+    from_: Area | None = None
+    # Filters that decide the priority, the best first (seed C's prioritised subscriptions).
+    levels: "tuple[Filter, ...]" = ()
+    relevance: object | None = None
+    aggregate: object | None = None
+    detail: object | None = None
+    qos: int = 0
+    no_local: bool = False
+
+
+class Announcement(Struct, frozen=True):
+    """A standing target area for the events that a node publishes on a subject."""
+
+    node: str
+    subject: str
+    to: Area
+
+
+class Delivery(Struct, frozen=True):
+    """An event on its way to a node; priorities go from 1, the most urgent, upwards."""
+
+    event: str
+    node: str
+    subscription: str
+    priority: int = 1

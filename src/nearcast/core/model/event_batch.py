@@ -1,0 +1,176 @@
+"""A batch of events as columns: the unit of work of every step.
+
+All that arrived in one tick of a broker, in one Spark task or in one step of the simulator. A
+batch knows nothing of subscriptions: names and strings are numbered within it, so the same
+batch can be matched anywhere.
+"""
+
+from collections.abc import Mapping, Sequence
+from typing import Self
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.core.model.area import Area
+from nearcast.core.model.context import Attributes, Value
+from nearcast.core.model.event import Event
+from nearcast.core.model.position import Position
+
+MISSING, NUMBER, BOOLEAN, STRING, OTHER = 0, 1, 2, 3, 4
+"""Kinds of value: MISSING is also JSON null, OTHER is a list or an object."""
+
+
+class EventBatch:
+    """Events as columns; nested attributes are columns of their own under their dotted path."""
+
+    __slots__ = (
+        "_events", "borrowed", "first", "ids", "kinds", "lat", "lon", "name_of", "names",
+        "publisher", "publishers", "strings", "subject", "subjects", "targets", "times", "values",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        *,
+        subjects: Sequence[str],
+        subject: npt.NDArray[np.int32],
+        publishers: Sequence[str],
+        publisher: npt.NDArray[np.int32],
+        lat: npt.NDArray[np.float64],
+        lon: npt.NDArray[np.float64],
+        names: Sequence[str],
+        strings: Sequence[str],
+        first: npt.NDArray[np.int32],
+        name_of: npt.NDArray[np.int32],
+        kinds: npt.NDArray[np.uint8],
+        values: npt.NDArray[np.float64],
+        borrowed: npt.NDArray[np.uint8] | None = None,
+        times: npt.NDArray[np.float64] | None = None,
+        ids: Sequence[str] | None = None,
+        targets: Mapping[int, Area] | None = None,
+        events: Sequence[Event] | None = None,
+    ) -> None:
+        """Take columns as they are.
+
+        `subject` and `publisher` number into `subjects` and `publishers` (-1: nobody). `lat` is
+        NaN where an event has no position, `borrowed` 1 where it was taken from the publisher's
+        context. Event i has the attributes `first[i]` to `first[i + 1] - 1`: a name, a kind, and
+        a value that is a number, 0 or 1, or the number of a string.
+        """
+        self.subjects, self.subject = subjects, subject
+        self.publishers, self.publisher = publishers, publisher
+        self.lat, self.lon = lat, lon
+        self.names, self.strings = names, strings
+        self.first, self.name_of, self.kinds, self.values = first, name_of, kinds, values
+        count = len(subject)
+        self.borrowed = np.zeros(count, np.uint8) if borrowed is None else borrowed
+        self.times = np.zeros(count) if times is None else times
+        self.ids = ids
+        self.targets = targets or {}
+        self._events = events
+
+    def __len__(self) -> int:
+        return len(self.subject)
+
+    @classmethod
+    def of(cls, events: Sequence[Event]) -> Self:
+        """Make a batch of events."""
+        subjects: dict[str, int] = {}
+        publishers: dict[str, int] = {}
+        names: dict[str, int] = {}
+        strings: dict[str, int] = {}
+        subject, publisher, lat, lon, borrowed = [], [], [], [], []
+        first, name_of, kinds, values = [0], [], [], []
+        targets = {}
+        for i, event in enumerate(events):
+            subject.append(subjects.setdefault(event.subject, len(subjects)))
+            publisher.append(publishers.setdefault(event.publisher, len(publishers)))
+            at = event.position
+            lat.append(np.nan if at is None else at.lat)
+            lon.append(np.nan if at is None else at.lon)
+            borrowed.append(at is not None and not event.at_given)
+            if event.to is not None:
+                targets[i] = event.to
+            for name, value in flat(event.attributes):
+                kind, number = coded(value, strings)
+                name_of.append(names.setdefault(name, len(names)))
+                kinds.append(kind)
+                values.append(number)
+            first.append(len(name_of))
+        return cls(
+            subjects=list(subjects),
+            subject=np.array(subject, np.int32),
+            publishers=list(publishers),
+            publisher=np.array(publisher, np.int32),
+            lat=np.array(lat, np.float64),
+            lon=np.array(lon, np.float64),
+            names=list(names),
+            strings=list(strings),
+            first=np.array(first, np.int32),
+            name_of=np.array(name_of, np.int32),
+            kinds=np.array(kinds, np.uint8),
+            values=np.array(values, np.float64),
+            borrowed=np.array(borrowed, np.uint8),
+            targets=targets,
+            events=events,
+        )
+
+    def event(self, i: int) -> Event:
+        """One of the events, rebuilt from the columns if need be."""
+        if self._events is not None:
+            return self._events[i]
+        attributes: dict[str, Value] = {}
+        for j in range(self.first[i], self.first[i + 1]):
+            attributes[self.names[self.name_of[j]]] = self._value(j)
+        at = None if np.isnan(self.lat[i]) else Position(float(self.lat[i]), float(self.lon[i]))
+        publisher = int(self.publisher[i])
+        return Event(
+            id=self.ids[i] if self.ids else str(i),
+            subject=self.subjects[self.subject[i]],
+            publisher=self.publishers[publisher] if publisher >= 0 else "",
+            time=float(self.times[i]),
+            attributes=attributes,
+            position=at,
+            at_given=not self.borrowed[i],
+            to=self.targets.get(i),
+        )
+
+    def _value(self, j: int) -> Value:
+        kind, value = self.kinds[j], float(self.values[j])
+        if kind == NUMBER:
+            return value
+        if kind == BOOLEAN:
+            return value != 0.0
+        return self.strings[int(value)] if kind == STRING else None
+
+
+def flat(attributes: Attributes) -> list[tuple[str, Value]]:
+    """Attributes by their path; a member whose name is the whole path comes last, and so wins."""
+    for value in attributes.values():
+        if isinstance(value, Mapping):
+            break
+    else:
+        return list(attributes.items())
+    nested: list[tuple[str, Value]] = []
+    pending: list[tuple[str, Value]] = [
+        (name, value)
+        for name, value in attributes.items()
+        if isinstance(value, Mapping) and "." not in name
+    ]
+    while pending:
+        path, value = pending.pop()
+        if isinstance(value, Mapping):
+            pending.extend((f"{path}.{name}", v) for name, v in value.items() if "." not in name)
+        if "." in path:
+            nested.append((path, value))
+    return nested + list(attributes.items())
+
+
+def coded(value: Value, strings: dict[str, int]) -> tuple[int, float]:
+    """The kind of a value and its number; a string is numbered in `strings`."""
+    if isinstance(value, str):
+        return STRING, strings.setdefault(value, len(strings))
+    if isinstance(value, bool):
+        return BOOLEAN, float(value)
+    if isinstance(value, int | float):
+        return NUMBER, float(value)
+    return (MISSING, 0.0) if value is None else (OTHER, 0.0)

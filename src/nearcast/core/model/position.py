@@ -1,0 +1,107 @@
+"""Positions: where a node or an event is, in degrees of WGS84.
+
+Everything that comes from outside passes `position`, `parse_position` or `position_from_json`,
+which refuse what cannot be a place on Earth and say what would be right; a `Position` that
+exists is trusted inside.
+"""
+
+import math
+from collections.abc import Sequence
+
+from msgspec import Struct
+
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.geodesy import distance_m
+
+
+class Position(Struct, frozen=True):
+    """A point on the ground: latitude and longitude in degrees."""
+
+    lat: float
+    lon: float
+
+    def distance_m(self, other: "Position") -> float:
+        """Return the distance to another position in metres."""
+        return distance_m(float(self.lat), float(self.lon), float(other.lat), float(other.lon))
+
+
+def position(lat: object, lon: object) -> Position:
+    """Return the position, or raise `ModelError` with what is wrong with it."""
+    latitude = number(lat, "latitude")
+    longitude = number(lon, "longitude")
+    if abs(latitude) > 90.0:
+        swapped = abs(latitude) <= 180.0 and abs(longitude) <= 90.0
+        order = f"{plain(longitude)}, {plain(latitude)}"
+        hint = f"; are latitude and longitude swapped? ({order})" if swapped else ""
+        raise ModelError(
+            f"latitude {plain(latitude)} is beyond 90; latitudes go from -90 to 90{hint}"
+        )
+    if abs(longitude) > 180.0:
+        raise ModelError(
+            f"longitude {plain(longitude)} is beyond 180; longitudes go from -180 to 180"
+        )
+    return Position(latitude, longitude)
+
+
+def parse_position(text: str) -> Position:
+    """Return the position that `LAT,LON` names."""
+    fields = text.split(",")
+    if len(fields) != 2:
+        raise ModelError(
+            f"a position is two numbers, LAT,LON such as 53.3498,-6.2603, not {shown(text)}"
+        )
+    return position(
+        parse_number(fields[0], "latitude"),
+        parse_number(fields[1], "longitude"),
+    )
+
+
+def position_from_json(value: object) -> Position:
+    """Return the position that a GeoJSON pair `[lon, lat]` names."""
+    if (
+        not isinstance(value, Sequence)
+        or isinstance(value, str | bytes | bytearray)
+        or len(value) != 2
+    ):
+        raise ModelError(
+            f"a position in JSON is two numbers, [lon, lat] such as [-6.2603, 53.3498], "
+            f"not {shown(value)}"
+        )
+    return position(value[1], value[0])
+
+
+def number(value: object, what: str) -> float:
+    """Return a finite float, or say what about `what` is not one."""
+    if isinstance(value, bool) or not isinstance(value, int | float):
+        raise ModelError(f"{what} {shown(value)} is not a number")
+    try:
+        result = float(value)
+    except OverflowError:
+        result = math.inf
+    if not math.isfinite(result):
+        raise ModelError(f"{what} {shown(value)} is not a finite number")
+    return result
+
+
+def parse_number(text: str, what: str) -> float:
+    """Return the finite float that `text` is, in plain decimal or exponent form."""
+    stripped = text.strip()
+    try:
+        # Python also reads 1_000 and digits of other scripts, which no other client would.
+        if "_" in stripped or not stripped.isascii():
+            raise ValueError
+        value = float(stripped)
+    except ValueError:
+        raise ModelError(f"{what} {shown(text)} is not a number") from None
+    return number(value, what)
+
+
+def plain(value: float) -> str:
+    """Return a number as people write it: no `.0` at its end, and nothing lost."""
+    return repr(float(value)).removesuffix(".0")
+
+
+def shown(value: object) -> str:
+    """Return a value as an error message shows it, cut short."""
+    text = repr(value)
+    return text if len(text) <= 60 else f"{text[:57]}..."

@@ -1,0 +1,67 @@
+"""Subjects: what events are about, as MQTT topic names, and the patterns that select them.
+
+Levels are separated by `/`; in a pattern `+` stands for one level and a last `#` for the level
+above it and everything below. Wildcards at the start never match subjects that begin with `$`.
+"""
+
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.position import shown
+
+LONGEST_SUBJECT_BYTES = 65_535
+
+
+def check_subject(name: str) -> str:
+    """Return a subject that events can have, or raise `ModelError`."""
+    _check_text(name, "subject")
+    for wildcard in "+#":
+        if wildcard in name:
+            raise ModelError(
+                f"subject {shown(name)} has the wildcard {wildcard}; only patterns to subscribe "
+                "to may have one"
+            )
+    return name
+
+
+def check_pattern(pattern: str) -> str:
+    """Return a pattern that can be subscribed to, or raise `ModelError`."""
+    _check_text(pattern, "pattern")
+    levels = pattern.split("/")
+    for at, level in enumerate(levels):
+        if "#" in level and (level != "#" or at != len(levels) - 1):
+            raise ModelError(
+                f"pattern {shown(pattern)}: # must be the whole last level, as in traffic/#"
+            )
+        if "+" in level and level != "+":
+            raise ModelError(
+                f"pattern {shown(pattern)}: + must be a whole level, as in traffic/+/speed"
+            )
+    return pattern
+
+
+def subject_matches(pattern: str, subject: str) -> bool:
+    """Decide whether a checked pattern selects a checked subject."""
+    if subject.startswith("$") and pattern[:1] in ("+", "#"):
+        return False
+    wanted, levels = pattern.split("/"), subject.split("/")
+    for at, level in enumerate(wanted):
+        if level == "#":
+            return True
+        if at >= len(levels) or level not in ("+", levels[at]):
+            return False
+        # `a/#` selects `a` too: only a # may be left when the subject ends.
+        if at == len(levels) - 1 and wanted[at + 1 :] == ["#"]:
+            return True
+    return len(wanted) == len(levels)
+
+
+def _check_text(text: object, what: str) -> None:
+    if not isinstance(text, str) or not text:
+        raise ModelError(f"a {what} is text of at least one character, not {shown(text)}")
+    if "\x00" in text:
+        raise ModelError(f"{what} {shown(text)} holds a NUL character, which MQTT forbids")
+    try:
+        size = len(text.encode())
+    except UnicodeEncodeError:
+        raise ModelError(f"{what} {shown(text)} cannot be written as UTF-8") from None
+    if size > LONGEST_SUBJECT_BYTES:
+        raise ModelError(f"a {what} is at most {LONGEST_SUBJECT_BYTES} bytes, not {size}")
