@@ -2,13 +2,16 @@
 
 Every kernel is decorated with `compiled`: machine code cached on disk, no interpreter lock,
 IEEE division. Setting ``NUMBA_BOUNDSCHECK=1`` checks every index, which the test suite does
-once, in a process of its own.
+once, in a process of its own. `prefetch` tells the processor what will be read soon.
 """
 
 from collections.abc import Callable
-from typing import TypeVar, cast
+from typing import Any, TypeVar, cast
 
 import numba
+from llvmlite import ir
+from numba.core import cgutils, types
+from numba.extending import intrinsic
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
@@ -17,3 +20,22 @@ def compiled(function: Function) -> Function:
     """Compile a function of numbers and arrays to machine code, once per machine."""
     return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
 
+
+def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:  # noqa: ANN401
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
+        of = signature.args[0]
+        view = context.make_array(of)(context, builder, args[0])
+        stride = cgutils.unpack_tuple(builder, view.strides, of.ndim)[0]
+        byte = ir.IntType(8).as_pointer()
+        at = builder.gep(builder.bitcast(view.data, byte), [builder.mul(args[1], stride)])
+        word = ir.IntType(32)
+        form = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
+        call = cgutils.get_or_insert_function(builder.module, form, "llvm.prefetch.p0")
+        builder.call(call, [at, *(ir.Constant(word, n) for n in (0, 3, 1))])
+        return context.get_dummy_value()
+
+    return types.void(array, types.intp), generate
+
+
+prefetch: Callable[[object, int], None] = intrinsic(_prefetch)
+"""Ask for the cache line where a row of an array begins; harmless if it does not exist."""

@@ -1,0 +1,172 @@
+"""Nodes as the matcher knows them: rows with a position, a context, and what hangs on them.
+
+A row exists as long as somebody needs it: the node has a position or a context, subscriptions
+belong to it or lie round it, or others name it. The centre of a fixed area is a row without a
+name.
+"""
+
+from collections.abc import Mapping
+
+import numpy as np
+
+from nearcast.core.language.scope import Value, followed
+from nearcast.core.matching.tables import NONE, NodeTable, enough, resized
+from nearcast.core.matching.vocabulary import IDENTITY, Vocabulary
+from nearcast.core.model.event_batch import BOOLEAN, MISSING, NUMBER, OTHER, STRING
+
+FIXED_GROUP, DEFAULT_GROUP = 0, 1
+"""Visibility groups: the centres of fixed areas, which all may know; and everyone else."""
+
+
+class Nodes:
+    """Rows for nodes, by name."""
+
+    def __init__(self, vocabulary: Vocabulary) -> None:
+        self._vocabulary = vocabulary
+        self._rows: dict[str, int] = {}
+        self._names: dict[int, str] = {}
+        self._attributes: dict[int, Mapping[str, Value]] = {}
+        self._users: list[int] = []
+        self._free: list[int] = []
+        self.arrays = NodeTable(
+            at=np.full((16, 4), np.nan),
+            heads=np.full((16, 2), NONE, np.int32),
+            group=np.zeros(16, np.uint8),
+            known=np.zeros((1, 16)),
+            kinds=np.zeros((1, 16), np.uint8),
+        )
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    @property
+    def capacity(self) -> int:
+        """One more than the largest row in use."""
+        return len(self._users)
+
+    def find(self, name: str) -> int:
+        """The row of a node, NONE if nobody needs it."""
+        return self._rows.get(name, NONE)
+
+    def name(self, row: int) -> str:
+        """The name of a row."""
+        return self._names[row]
+
+    def attributes(self, row: int) -> Mapping[str, Value]:
+        """The context of a row."""
+        return self._attributes.get(row, {})
+
+    def acquire(self, name: str) -> int:
+        """The row of a node, with one more user."""
+        row = self._rows.get(name)
+        if row is None:
+            row = self._new(DEFAULT_GROUP)
+            self._rows[name] = row
+            self._names[row] = name
+            self._fill(row)
+        self._users[row] += 1
+        return row
+
+    def acquire_point(self, lat: float, lon: float) -> int:
+        """A row for the centre of a fixed area."""
+        row = self._new(FIXED_GROUP)
+        self.arrays.at[row, :2] = lat, lon
+        self._users[row] = 1
+        return row
+
+    def release(self, row: int) -> bool:
+        """One user less; True if the row was given up."""
+        self._users[row] -= 1
+        if self._users[row]:
+            return False
+        name = self._names.pop(row, None)
+        if name is not None:
+            self._attributes.pop(row, None)
+            self._clear(row)
+            del self._rows[name]
+        self.arrays.at[row] = np.nan
+        self._free.append(row)
+        return True
+
+    def set_attributes(self, row: int, attributes: Mapping[str, Value]) -> None:
+        """Replace a node's context."""
+        if attributes:
+            self._attributes[row] = attributes
+        else:
+            self._attributes.pop(row, None)
+        self._fill(row)
+
+    def fill_paths(self, paths: list[int]) -> None:
+        """Look up context paths that filters have just begun to speak of, for all nodes."""
+        if not paths:
+            return
+        if max(paths) >= len(self.arrays.kinds):
+            size = enough(len(self.arrays.kinds), max(paths) + 1)
+            self.arrays = self.arrays._replace(
+                known=resized(self.arrays.known, size), kinds=resized(self.arrays.kinds, size)
+            )
+        for path in paths:
+            name = self._vocabulary.paths.value(path)
+            rows = self._names if name == IDENTITY else self._attributes
+            for row in rows:
+                self._set(row, path, name)
+
+    def clear_path(self, path: int) -> None:
+        """Forget a context path that no filter speaks of any more."""
+        for row in np.flatnonzero(self.arrays.kinds[path] == STRING):
+            self._vocabulary.strings.release(int(self.arrays.known[path, row]))
+        self.arrays.kinds[path] = MISSING
+
+    def _fill(self, row: int) -> None:
+        for name, path in self._vocabulary.paths.items():
+            self._set(row, path, name)
+
+    def _clear(self, row: int) -> None:
+        for path in self._vocabulary.paths.numbers():
+            self._put(row, path, None)
+
+    def _set(self, row: int, path: int, name: str) -> None:
+        if name == IDENTITY:
+            self._put(row, path, self._names[row])
+        else:
+            self._put(row, path, followed(self._attributes.get(row, {}), name))
+
+    def _put(self, row: int, path: int, value: Value) -> None:
+        kinds, known = self.arrays.kinds, self.arrays.known
+        before = int(known[path, row]) if kinds[path, row] == STRING else NONE
+        if isinstance(value, str):
+            kind, number = STRING, float(self._vocabulary.strings.acquire(value))
+        elif isinstance(value, bool):
+            kind, number = BOOLEAN, float(value)
+        elif isinstance(value, int | float):
+            kind, number = NUMBER, float(value)
+        else:
+            kind, number = (MISSING if value is None else OTHER), 0.0
+        kinds[path, row] = kind
+        known[path, row] = number
+        if before != NONE:
+            self._vocabulary.strings.release(before)
+
+    def _new(self, group: int) -> int:
+        if self._free:
+            row = self._free.pop()
+        else:
+            row = len(self._users)
+            self._users.append(0)
+            have = len(self.arrays.group)
+            if row >= have:
+                self._grow(enough(have, row + 1))
+        self.arrays.at[row] = np.nan
+        self.arrays.heads[row] = NONE
+        self.arrays.group[row] = group
+        return row
+
+    def _grow(self, size: int) -> None:
+        a = self.arrays
+        self.arrays = NodeTable(
+            at=resized(a.at, size),
+            heads=resized(a.heads, size),
+            group=resized(a.group, size),
+            known=resized(a.known, size, axis=1),
+            kinds=resized(a.kinds, size, axis=1),
+        )

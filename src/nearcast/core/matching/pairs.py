@@ -1,0 +1,87 @@
+"""Pairs of nodes that something holds for: who is whose friend, who may see what of whom."""
+
+import numpy as np
+
+from nearcast.core.compiled import compiled
+from nearcast.core.matching.atoms import pair_home
+from nearcast.core.matching.tables import I64, NONE, U8, PairTable
+
+
+class Pairs:
+    """A byte for each ordered pair of nodes that has one."""
+
+    def __init__(self) -> None:
+        self.arrays = _table(16)
+        self._seconds: dict[int, set[int]] = {}
+        self._firsts: dict[int, set[int]] = {}
+
+    def __len__(self) -> int:
+        return int(self.arrays.used[0])
+
+    def seconds(self, first: int) -> set[int]:
+        """Everyone that a node is paired with."""
+        return self._seconds.get(first, set())
+
+    def put(self, first: int, second: int, byte: int) -> None:
+        """Set the byte of a pair; it must not be 0."""
+        if 2 * (len(self) + 1) > len(self.arrays.pairs):
+            old, self.arrays = self.arrays, _table(2 * len(self.arrays.pairs))
+            for i in np.flatnonzero(old.pairs != NONE):
+                _put(self.arrays, int(old.pairs[i]), int(old.bytes[i]))
+        _put(self.arrays, first << 32 | second, byte)
+        self._seconds.setdefault(first, set()).add(second)
+        self._firsts.setdefault(second, set()).add(first)
+
+    def drop(self, first: int, second: int) -> None:
+        """Forget a pair, if it is there."""
+        if second not in self._seconds.get(first, ()):
+            return
+        _drop(self.arrays, first << 32 | second)
+        for index, key, other in ((self._seconds, first, second), (self._firsts, second, first)):
+            index[key].discard(other)
+            if not index[key]:
+                del index[key]
+
+    def drop_all(self, node: int) -> None:
+        """Forget every pair that a node is part of."""
+        for second in list(self._seconds.get(node, ())):
+            self.drop(node, second)
+        for first in list(self._firsts.get(node, ())):
+            self.drop(first, node)
+
+
+def _table(size: int) -> PairTable:
+    pairs: I64 = np.full(size, NONE, np.int64)
+    values: U8 = np.zeros(size, np.uint8)
+    return PairTable(pairs, values, np.zeros(1, np.int64))
+
+
+@compiled
+def _put(table: PairTable, pair: int, byte: int) -> None:
+    mask = len(table.pairs) - 1
+    i = pair_home(pair, mask)
+    while table.pairs[i] != NONE and table.pairs[i] != pair:
+        i = (i + 1) & mask
+    if table.pairs[i] == NONE:
+        table.used[0] += 1
+    table.pairs[i] = pair
+    table.bytes[i] = byte
+
+
+@compiled
+def _drop(table: PairTable, pair: int) -> None:
+    mask = len(table.pairs) - 1
+    hole = pair_home(pair, mask)
+    while table.pairs[hole] != pair:
+        hole = (hole + 1) & mask
+    i = hole
+    while True:
+        i = (i + 1) & mask
+        if table.pairs[i] == NONE:
+            break
+        if ((i - pair_home(table.pairs[i], mask)) & mask) >= ((i - hole) & mask):
+            table.pairs[hole] = table.pairs[i]
+            table.bytes[hole] = table.bytes[i]
+            hole = i
+    table.pairs[hole] = NONE
+    table.used[0] -= 1

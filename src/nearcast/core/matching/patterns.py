@@ -1,0 +1,105 @@
+"""Subject patterns: which of them a subject fits (MQTT's `+` and `#`).
+
+Equal patterns are one, counted by their users. A subject's answer is remembered until the set
+of patterns changes.
+"""
+
+from nearcast.core.matching.interning import Interned
+
+REMEMBERED = 65_536
+
+
+class Patterns:
+    """A counted set of subject patterns, numbered, as a tree of levels."""
+
+    def __init__(self) -> None:
+        self._numbers: Interned[str] = Interned()
+        self._root: _Level = _Level()
+        self._remembered: dict[str, tuple[int, ...]] = {}
+
+    def __len__(self) -> int:
+        return len(self._numbers)
+
+    @property
+    def capacity(self) -> int:
+        """One more than the largest number in use."""
+        return self._numbers.capacity
+
+    def acquire(self, pattern: str) -> int:
+        """The number of a pattern, with one more user."""
+        known = len(self._numbers)
+        number = self._numbers.acquire(pattern)
+        if len(self._numbers) != known:
+            level = self._root
+            for name in pattern.split("/"):
+                level = level.below.setdefault(name, _Level())
+            level.number = number
+            self._remembered.clear()
+        return number
+
+    def release(self, number: int) -> None:
+        """One user less; a pattern without users is forgotten."""
+        pattern = self._numbers.value(number)
+        if not self._numbers.release(number):
+            return
+        self._remembered.clear()
+        path = [self._root]
+        names = pattern.split("/")
+        for name in names:
+            path.append(path[-1].below[name])
+        path[-1].number = None
+        for name, level, parent in zip(reversed(names), reversed(path), path[-2::-1], strict=False):
+            if level.below or level.number is not None:
+                break
+            del parent.below[name]
+
+    def matching(self, subject: str) -> tuple[int, ...]:
+        """The numbers of all patterns that a subject fits."""
+        found = self._remembered.get(subject)
+        if found is None:
+            found = tuple(self._search(subject))
+            if len(self._remembered) >= REMEMBERED:
+                self._remembered.clear()
+            self._remembered[subject] = found
+        return found
+
+    def pattern(self, number: int) -> str:
+        """The text of a pattern."""
+        return self._numbers.value(number)
+
+    def _search(self, subject: str) -> list[int]:
+        names = subject.split("/")
+        hidden = subject.startswith("$")
+        found: list[int] = []
+        front = [self._root]
+        for depth, name in enumerate(names):
+            wild = depth > 0 or not hidden
+            ahead = []
+            for level in front:
+                below = level.below
+                if wild:
+                    _note(below.get("#"), found)
+                    if (any_one := below.get("+")) is not None:
+                        ahead.append(any_one)
+                if (same := below.get(name)) is not None and name not in ("+", "#"):
+                    ahead.append(same)
+            front = ahead
+            if not front:
+                return found
+        for level in front:
+            _note(level, found)
+            _note(level.below.get("#"), found)
+        return found
+
+
+class _Level:
+    __slots__ = ("below", "number")
+
+    def __init__(self) -> None:
+        self.below: dict[str, _Level] = {}
+        self.number: int | None = None
+
+
+def _note(level: _Level | None, found: list[int]) -> None:
+    if level is not None and level.number is not None:
+        found.append(level.number)

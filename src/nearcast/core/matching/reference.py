@@ -1,0 +1,281 @@
+"""The reference: one event, one subscription, decided plainly, step by step.
+
+It decides what kernels cannot, explains what was decided, and is what the kernels are tested
+against. What a subscriber may not see is unknown to its filter and to its area.
+"""
+
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import Protocol
+
+from msgspec import Struct
+
+from nearcast.core.language import Filter
+from nearcast.core.language.scope import LatLon, Value, followed
+from nearcast.core.matching.tables import SEE_ALL, SEE_ATTRIBUTES, SEE_IDENTITY, SEE_POSITION
+from nearcast.core.model.area import ME, Area, Around, Circle, FixedArea
+from nearcast.core.model.area_resolution import Anchored, holds, resolve
+from nearcast.core.model.event import Event, Subscription
+from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.places import Places
+from nearcast.core.model.position import Position
+from nearcast.core.model.subject import subject_matches
+
+
+class World(Protocol):
+    """What is known of everyone when an event is decided."""
+
+    places: Places
+
+    def position(self, node: str) -> Position | None:
+        """Where a node is."""
+        ...
+
+    def previous_position(self, node: str) -> Position | None:
+        """Where it was at the fix before."""
+        ...
+
+    def attributes(self, node: str) -> Mapping[str, Value]:
+        """The context of a node."""
+        ...
+
+    def may_see(self, viewer: str, other: str) -> int:
+        """What one node may see of another: SEE_POSITION, SEE_IDENTITY, SEE_ATTRIBUTES."""
+        ...
+
+    def earlier(
+        self, event: Event, viewer: str, subject: str, where: Filter | None, within: Area | None
+    ) -> list[Event]:
+        """Recent events before this one that a viewer may know of, in an area or anywhere."""
+        ...
+
+
+class Step(Struct, frozen=True):
+    """One step's verdict."""
+
+    step: str
+    passed: bool
+    why: str
+
+
+class Verdict(Struct, frozen=True):
+    """Whether an event concerns a subscription, at what priority, and why."""
+
+    subscription: str
+    priority: int | None
+    steps: tuple[Step, ...]
+
+    @property
+    def passed(self) -> bool:
+        """Whether every step passed."""
+        return self.priority is not None
+
+
+def decide(event: Event, subscription: Subscription, world: World) -> Verdict:
+    """Decide one pair, and say why, up to the first step that fails."""
+    me = subscription.node
+    steps: list[Step] = []
+
+    def verdict(step: str, passed: bool, why: str) -> bool:
+        steps.append(Step(step, passed, why))
+        return passed
+
+    priority = None
+    scope = EventScope(event, me, world)
+    fits = subject_matches(subscription.subject, event.subject)
+    if (
+        verdict("subject", fits, f"{event.subject} {_fits(fits)} {subscription.subject}")
+        and verdict("from", *_from(event, subscription.from_, me, scope, world))
+        and verdict("to", *_to(event, me, world))
+        and verdict("where", *_where(subscription.where, scope))
+    ):
+        priority = best_priority(subscription.levels, scope)
+        verdict(
+            "priority",
+            priority is not None,
+            "no level fires" if priority is None else f"priority {priority}",
+        )
+    return Verdict(subscription.id, priority, tuple(steps))
+
+
+def best_priority(levels: tuple[Filter, ...], scope: "EventScope") -> int | None:
+    """The number of the first level that fires; 1 if there are none at all."""
+    if not levels:
+        return 1
+    for number, level in enumerate(levels, start=1):
+        if level.evaluate_in(scope) is True:
+            return number
+    return None
+
+
+def area_for(area: Area, caller: str, world: World) -> FixedArea | Anchored | None:
+    """What an area means for a caller now, as far as the caller may know it."""
+    hidden = (
+        isinstance(area, Around)
+        and area.anchor != ME
+        and not world.may_see(caller, area.anchor) & SEE_POSITION
+    )
+    if hidden:
+        return None
+    return resolve(
+        area, caller=world.position(caller), position_of=world.position, places=world.places
+    )
+
+
+class EventScope:
+    """What a filter can ask about an event on behalf of a subscriber."""
+
+    def __init__(self, event: Event, me: str, world: World) -> None:
+        self.event = event
+        self.me = me
+        self.world = world
+        self.mask = world.may_see(me, event.publisher) if event.publisher else SEE_ALL
+
+    def value(self, name: str) -> Value:
+        """What a property's dotted path leads to."""
+        head, _, rest = name.partition(".")
+        if head == "event":
+            return self._event_value(rest)
+        if head == "me":
+            return self._context_value("me", self.me, rest, SEE_ALL)
+        if head == "publisher":
+            return self._context_value("publisher", self.event.publisher, rest, self.mask)
+        return self._attribute(name)
+
+    def position(self, who: str) -> LatLon | None:
+        """Where someone is, if I may know."""
+        if who == "event":
+            return _pair(self.event_position())
+        node = self._node(who, SEE_POSITION)
+        return None if node is None else _pair(self.world.position(node))
+
+    def previous_position(self, who: str) -> LatLon | None:
+        """Where someone was before, if I may know."""
+        node = None if who == "event" else self._node(who, SEE_POSITION)
+        return None if node is None else _pair(self.world.previous_position(node))
+
+    def event_position(self) -> Position | None:
+        """Where the event is: hidden with its publisher unless the event itself says it."""
+        if not self.event.at_given and not self.mask & SEE_POSITION:
+            return None
+        return self.event.position
+
+    def count(
+        self, subject: str, where: Filter | None, metres: float | None, around: str = "me"
+    ) -> int | None:
+        """How many recent events match, within a distance of someone or anywhere."""
+        area: Area | None = None
+        if metres is not None:
+            at = self.position(around)
+            if at is None:
+                return None
+            area = _circle(at, metres)
+        return len(self.world.earlier(self.event, self.me, subject, where, area))
+
+    def nearest(self, where: Filter | None, to: LatLon) -> float | None:
+        """Metres to the nearest recent event that matches."""
+        found = self.world.earlier(self.event, self.me, "#", where, None)
+        places = [EventScope(event, self.me, self.world).event_position() for event in found]
+        return min(
+            (distance_m(*to, at.lat, at.lon) for at in places if at is not None), default=None
+        )
+
+    def friend(self, who: str) -> bool | None:
+        """Whether someone's context lists me."""
+        node = self._node(who, SEE_ATTRIBUTES)
+        friends = None if node is None else self.world.attributes(node).get("friends")
+        return self.me in friends if isinstance(friends, list | tuple) else None
+
+    def _node(self, who: str, needed: int) -> str | None:
+        if who == "me":
+            return self.me
+        if who == "publisher":
+            node = self.event.publisher
+            return node if node and self.mask & needed else None
+        node = who.removeprefix("node.")
+        return node if self.world.may_see(self.me, node) & needed else None
+
+    def _event_value(self, name: str) -> Value:
+        event = self.event
+        if name == "subject":
+            return event.subject
+        if name == "time":
+            return datetime.fromtimestamp(event.time, UTC)
+        if name == "id":
+            return event.id
+        if name == "priority":
+            return event.priority
+        if name == "position":
+            return _point(self.event_position())
+        return self._attribute(name.removeprefix("attributes."))
+
+    def _context_value(self, who: str, node: str, path: str, mask: int) -> Value:
+        if path == "position":
+            return _lon_lat(self.position(who))
+        if path == "node":
+            return node if node and mask & SEE_IDENTITY else None
+        if not node or not mask & SEE_ATTRIBUTES:
+            return None
+        return followed(self.world.attributes(node), path)
+
+    def _attribute(self, name: str) -> Value:
+        attributes = self.event.attributes
+        if name in attributes:
+            return attributes[name]
+        return followed(attributes, name)
+
+
+def _from(
+    event: Event, area: Area | None, me: str, scope: EventScope, world: World
+) -> tuple[bool, str]:
+    if area is None:
+        return True, "no area asked for"
+    at = scope.event_position()
+    if at is None:
+        return False, "the event's position is unknown or hidden"
+    meant = area_for(area, me, world)
+    if meant is None:
+        return False, "the area holds nobody now"
+    inside = holds(meant, at)
+    return inside, f"the event is {'inside' if inside else 'outside'} the area"
+
+
+def _to(event: Event, me: str, world: World) -> tuple[bool, str]:
+    if event.to is None:
+        return True, "no target"
+    at = world.position(me)
+    if at is None:
+        return False, f"{me} has no position"
+    meant = area_for(event.to, event.publisher, world)
+    if meant is None:
+        return False, "the target holds nobody now"
+    inside = holds(meant, at)
+    return inside, f"{me} is {'inside' if inside else 'outside'} the target"
+
+
+def _where(where: Filter | None, scope: EventScope) -> tuple[bool, str]:
+    if where is None:
+        return True, "no filter"
+    answer = where.evaluate_in(scope)
+    said = {True: "true", False: "false", None: "unknown"}[answer]
+    return answer is True, f"the filter is {said}"
+
+
+def _fits(fits: bool) -> str:
+    return "fits" if fits else "does not fit"
+
+
+def _pair(position: Position | None) -> LatLon | None:
+    return None if position is None else (position.lat, position.lon)
+
+
+def _point(position: Position | None) -> Value:
+    return _lon_lat(_pair(position))
+
+
+def _lon_lat(at: LatLon | None) -> Value:
+    return None if at is None else {"type": "Point", "coordinates": [at[1], at[0]]}
+
+
+def _circle(at: LatLon, metres: float) -> Area:
+    return Circle(Position(*at), metres)

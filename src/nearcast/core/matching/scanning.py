@@ -1,0 +1,384 @@
+"""Scanning: which subscriptions an event concerns.
+
+For each event: collect the cells that can hold a subscription it concerns, sift what lies in
+them by a rough distance in single precision, then decide the rest exactly. An event with a
+target may be answered from the other side: who is in the target, and what they subscribed to,
+when fewer nodes are there than subscriptions would have to be looked at.
+"""
+
+import math
+
+import numpy as np
+
+from nearcast.core.compiled import compiled, prefetch
+from nearcast.core.matching.atoms import (
+    IS_TRUE,
+    SLOW,
+    compare,
+    evaluate_atom,
+    satisfies,
+)
+from nearcast.core.matching.cells import (
+    EMPTY,
+    LENGTH,
+    START,
+    find,
+    find_tagged,
+    tag_of,
+)
+from nearcast.core.matching.deciding import (
+    LONG,
+    NO_TARGET,
+    NOBODY,
+    PARTIAL,
+    RECHECK,
+    SHARED,
+    area_holds,
+    decide,
+    may_see,
+    rule_priority,
+    sees_place,
+    target_holds,
+)
+from nearcast.core.matching.filing import ANYWHERE, SUBSCRIPTION
+from nearcast.core.matching.globe_grid import CLASSES, REACH_M, WIDE, cells_within
+from nearcast.core.matching.keys import FLAT_CELL, GRID, KEY_SLOTS, find_key
+from nearcast.core.matching.memory import Memory, Scratch
+from nearcast.core.matching.points import POINT_LEVELS, point_cells
+from nearcast.core.matching.tables import (
+    I32,
+    NEXT_OWN,
+    NODE,
+    NONE,
+    OWN,
+    PATTERN,
+    SEE_ALL,
+    U8,
+    EventArrays,
+)
+from nearcast.core.model.event_batch import MISSING, STRING
+from nearcast.core.model.geodesy import SHORT_M, ecef
+
+# Columns of an entry's body, after SUBSCRIPTION.
+RULE_WORD, PROGRAM = 1, 2
+INLINE = 6
+"""So many instructions lie beside the entry itself, one integer each: the atom, the wanted
+verdict (2 bits), where to go if it holds (3 bits) and if not (3 bits). Longer programs are in
+the rule's code; RULE_WORD is the rule and, in its low bits, the rule's flags."""
+BODY_COLUMNS = PROGRAM + INLINE
+INLINE_ACCEPT, INLINE_REJECT = 7, 6
+INLINE_ATOMS = 1 << 23
+FLAG_BITS = 3
+
+MAX_CODES = 128
+TAG, CODE, NAME = 0, 1, 2
+"""Columns of a probe: the tag and the code of a cell, and its key * 64 + class."""
+
+
+@compiled
+def match_events(
+    first: int,
+    order: I32,
+    serial: int,
+    events: EventArrays,
+    restricted: bool,
+    memory: Memory,
+    scratch: Scratch,
+) -> tuple[int, int]:
+    """Match events of a batch, in order from the first: (how far it came, pairs written).
+
+    It stops before an event whose pairs may not fit; the caller makes room and goes on.
+    `scratch.kinds` is all MISSING before and after. `serial` numbers the first event.
+    """
+    a, points, keys, patterns = memory.cells, memory.points, memory.keys, memory.patterns
+    nodes, subscriptions, rules, atoms = (
+        memory.nodes,
+        memory.subscriptions,
+        memory.rules,
+        memory.atoms,
+    )
+    shapes, groups, columns = memory.shapes, memory.groups, memory.columns
+    exceptions, friends = memory.exceptions, memory.friends
+    kinds, values, pattern_stamp = scratch.kinds, scratch.values, scratch.pattern_stamp
+    ranges, probes, survivors = scratch.ranges, scratch.probes, scratch.survivors
+    codes, code_count = scratch.codes, scratch.code_count
+    out_event, out_subscription = scratch.out_event, scratch.out_subscription
+    out_priority = scratch.out_priority
+    written = 0
+    for turn in range(first, len(order)):
+        e = order[turn]
+        lat = events.lat[e]
+        lon = events.lon[e]
+        placed = not math.isnan(lat)
+        x = y = z = 0.0
+        if placed:
+            x, y, z = ecef(lat, lon)
+        fx, fy, fz = np.float32(x), np.float32(y), np.float32(z)
+        publisher = events.publisher[e]
+        borrowed = events.borrowed[e]
+        stamp = serial + e
+        begin, end = events.first[e], events.first[e + 1]
+        for i in range(begin, end):
+            slot = events.slot_of[events.names[i]]
+            if slot != NONE:
+                kinds[slot] = events.kinds[i]
+                if events.kinds[i] == STRING:
+                    values[slot] = events.string_of[int(events.values[i])]
+                else:
+                    values[slot] = events.values[i]
+
+        # 1. Name the cells in which something may be concerned, and ask for their memory.
+        code_count[:] = -1
+        n_probes = 0
+        n_ranges = 0
+        candidates = 0
+        subject = events.subject[e]
+        for p in range(events.first_pattern[subject], events.first_pattern[subject + 1]):
+            pattern = events.patterns[p]
+            pattern_stamp[pattern] = stamp
+            for k in range(-1, KEY_SLOTS):
+                if k == -1:
+                    key = patterns.keyless[pattern]
+                else:
+                    slot = patterns.slots[pattern, k]
+                    if slot == NONE or kinds[slot] == MISSING:
+                        continue
+                    key = find_key(keys, pattern, slot, kinds[slot], values[slot])
+                if key == NONE:
+                    continue
+                cell = keys.parts[key, FLAT_CELL]
+                if cell != EMPTY:
+                    if n_ranges == len(ranges):
+                        _forget(kinds, events, e)
+                        return turn, written
+                    ranges[n_ranges, 0] = a.cells[cell, START]
+                    ranges[n_ranges, 1] = a.cells[cell, LENGTH]
+                    candidates += a.cells[cell, LENGTH]
+                    n_ranges += 1
+                grid = keys.parts[key, GRID]
+                if grid == NONE:
+                    continue
+                for c in range(ANYWHERE + 1):
+                    if keys.classes[grid, c] == 0 or (c != ANYWHERE and not placed):
+                        continue
+                    if code_count[c] < 0:
+                        code_count[c] = 1
+                        codes[c, 0] = 0
+                        if c < CLASSES:
+                            code_count[c] = cells_within(
+                                columns, c, lat, lon, REACH_M[c], codes[c], MAX_CODES
+                            )
+                    if n_probes + code_count[c] > len(probes):
+                        _forget(kinds, events, e)
+                        return turn, written
+                    for j in range(code_count[c]):
+                        tag = tag_of(key, c, codes[c, j])
+                        prefetch(a.table, tag & (len(a.table) - 1))
+                        probes[n_probes, TAG] = tag
+                        probes[n_probes, CODE] = codes[c, j]
+                        probes[n_probes, NAME] = key * 64 + c
+                        n_probes += 1
+        n_found = 0
+        for p in range(n_probes):
+            tag = probes[p, TAG]
+            slot = tag & (len(a.table) - 1)
+            while a.table[slot, 1] != EMPTY:
+                if a.table[slot, 0] == tag:
+                    prefetch(a.cells, a.table[slot, 1])
+                    probes[n_found, TAG] = tag
+                    probes[n_found, CODE] = probes[p, CODE]
+                    probes[n_found, NAME] = probes[p, NAME]
+                    n_found += 1
+                    break
+                slot = (slot + 1) & (len(a.table) - 1)
+        for p in range(n_found):
+            name = probes[p, NAME]
+            cell = find_tagged(a, probes[p, TAG], name >> 6, name & 63, probes[p, CODE])
+            if cell != EMPTY:
+                if n_ranges == len(ranges):
+                    _forget(kinds, events, e)
+                    return turn, written
+                start = a.cells[cell, START]
+                for i in range(start, start + a.cells[cell, LENGTH], 4):
+                    prefetch(a.geo, i)
+                ranges[n_ranges, 0] = start
+                ranges[n_ranges, 1] = a.cells[cell, LENGTH]
+                candidates += a.cells[cell, LENGTH]
+                n_ranges += 1
+
+        from_target = False
+        level = 0
+        n_codes = 0
+        if events.target[e] == NOBODY:
+            n_ranges = 0
+        elif events.target[e] != NO_TARGET and candidates > 64:
+            # 1b. Or the nodes in the target, if there are fewer.
+            people = 0
+            level, n_codes = point_cells(
+                columns,
+                events.target_at[e, 0],
+                events.target_at[e, 1],
+                events.target_at[e, 2],
+                codes[WIDE],
+            )
+            for j in range(n_codes):
+                cell = find(points, level, 0, codes[WIDE, j])
+                if cell != EMPTY:
+                    people += points.cells[cell, LENGTH]
+            from_target = n_codes >= 0 and 4 * people < candidates
+
+        n_survivors = 0
+        if from_target:
+            # 2b. What the nodes in the target subscribed to.
+            for j in range(n_codes):
+                cell = find(points, level, 0, codes[WIDE, j])
+                if cell == EMPTY:
+                    continue
+                start = points.cells[cell, START]
+                for i in range(start, start + points.cells[cell, LENGTH]):
+                    node = points.items[i] // POINT_LEVELS
+                    if not target_holds(e, node, events, nodes):
+                        continue
+                    s = nodes.heads[node, OWN]
+                    while s != NONE:
+                        if pattern_stamp[subscriptions.rows[s, PATTERN]] == stamp:
+                            if written == len(out_event):
+                                _forget(kinds, events, e)
+                                return turn, _undo(written, out_event, e)
+                            mask = SEE_ALL
+                            if restricted:
+                                mask = may_see(groups, nodes, exceptions, node, publisher)
+                            priority = decide(
+                                s, e, publisher, mask, restricted, borrowed, lat, lon, x, y, z,
+                                events, nodes, subscriptions, rules, atoms, shapes, groups,
+                                exceptions, friends, kinds, values,
+                            )  # fmt: skip
+                            if priority != NONE:
+                                out_event[written] = e
+                                out_subscription[written] = s
+                                out_priority[written] = priority
+                                written += 1
+                        s = subscriptions.rows[s, NEXT_OWN]
+            _forget(kinds, events, e)
+            continue
+
+        # 2. Sift by rough distance.
+        if candidates > len(survivors):
+            _forget(kinds, events, e)
+            return turn, written
+        for r in range(n_ranges):
+            start = ranges[r, 0]
+            for i in range(start, start + ranges[r, 1]):
+                dx = a.geo[i, 0] - fx
+                dy = a.geo[i, 1] - fy
+                dz = a.geo[i, 2] - fz
+                reach = a.geo[i, 3] * np.float32(1.000001) + np.float32(2.0)
+                if dx * dx + dy * dy + dz * dz <= reach * reach:
+                    prefetch(a.bodies, i)
+                    survivors[n_survivors] = i
+                    n_survivors += 1
+
+        # 3. Decide.
+        if written + n_survivors > len(out_event):
+            _forget(kinds, events, e)
+            return turn, written
+        for k in range(n_survivors):
+            i = survivors[k]
+            s = a.bodies[i, SUBSCRIPTION]
+            rule_word = a.bodies[i, RULE_WORD]
+            me = (
+                subscriptions.rows[s, NODE] if restricted or events.target[e] != NO_TARGET else NONE
+            )
+            mask = SEE_ALL
+            if restricted:
+                mask = may_see(groups, nodes, exceptions, me, publisher)
+            priority = 1
+            if rule_word & LONG:
+                rule = rule_word >> FLAG_BITS
+                if rule_word & SHARED and rules.stamp[rule] == stamp:
+                    priority = rules.verdict[rule]
+                else:
+                    priority = rule_priority(
+                        rule, rules, atoms, kinds, values, nodes, friends,
+                        subscriptions.rows[s, NODE], publisher, lat, lon, mask, borrowed,
+                    )  # fmt: skip
+                    if rule_word & SHARED:
+                        rules.stamp[rule] = stamp
+                        rules.verdict[rule] = priority
+                if priority == NONE:
+                    continue
+            else:
+                at = 0
+                while at < INLINE:
+                    word = a.bodies[i, PROGRAM + at]
+                    atom = word >> 8
+                    wanted = (word >> 6) & 3
+                    op = atoms.parts[atom, 0]
+                    holds = True
+                    if op <= IS_TRUE and atoms.parts[atom, 1] & 3 == 0:
+                        slot = atoms.parts[atom, 1] >> 2
+                        verdict = compare(
+                            op,
+                            kinds[slot],
+                            values[slot],
+                            atoms.parts[atom, 3],
+                            atoms.constant[atom],
+                        )
+                        holds = satisfies(verdict, wanted)
+                    elif op != SLOW:
+                        verdict = evaluate_atom(
+                            atom, atoms, kinds, values, nodes, friends,
+                            subscriptions.rows[s, NODE], publisher, lat, lon, mask, borrowed,
+                        )  # fmt: skip
+                        holds = satisfies(verdict, wanted)
+                    at = (word >> 3) & 7 if holds else word & 7
+                if at != INLINE_ACCEPT:
+                    continue
+                if rule_word & PARTIAL:
+                    priority = RECHECK
+            if a.geo[i, 3] != np.inf:
+                if not placed or (
+                    restricted
+                    and not sees_place(
+                        s, me, mask, borrowed, nodes, subscriptions, groups, exceptions
+                    )
+                ):
+                    continue
+                dx = a.geo[i, 0] - fx
+                dy = a.geo[i, 1] - fy
+                dz = a.geo[i, 2] - fz
+                reach_m = float(a.geo[i, 3])
+                # Surely inside, unless near the edge or not a plain circle.
+                inner = reach_m * 0.999999 - 2.0 - reach_m**3 * 1.03e-15
+                sure = (
+                    inner > 0.0
+                    and reach_m <= SHORT_M
+                    and dx * dx + dy * dy + dz * dz < inner * inner
+                )
+                if not (sure and subscriptions.area[s] >= 0.0) and not area_holds(
+                    s, lat, lon, x, y, z, nodes, subscriptions, shapes
+                ):
+                    continue
+            if events.target[e] != NO_TARGET and not target_holds(e, me, events, nodes):
+                continue
+            out_event[written] = e
+            out_subscription[written] = s
+            out_priority[written] = priority
+            written += 1
+        _forget(kinds, events, e)
+    return len(order), written
+
+
+@compiled
+def _forget(kinds: U8, events: EventArrays, e: int) -> None:
+    for i in range(events.first[e], events.first[e + 1]):
+        slot = events.slot_of[events.names[i]]
+        if slot != NONE:
+            kinds[slot] = MISSING
+
+
+@compiled
+def _undo(written: int, out_event: I32, e: int) -> int:
+    while written > 0 and out_event[written - 1] == e:
+        written -= 1
+    return written
