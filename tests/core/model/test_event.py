@@ -17,7 +17,8 @@ def test_values_cannot_be_changed() -> None:
     assert msgspec.structs.replace(subscription, qos=1).qos == 1
 
 
-def test_announcements_and_deliveries_are_keys() -> None:
+def test_announcements_are_keys_and_a_delivery_is_one_copy_for_all_that_fits() -> None:
     announced = Announcement("ambulance-7", "emergency/vehicle", circle("me", 500))
-    delivery = Delivery("e1", "car-1", "s1", priority=2)
-    assert len({announced, delivery, announced}) == 2
+    assert len({announced, announced}) == 1
+    delivery = Delivery(Event("e1", "a", "b", 0.0), "car-1", ("s1", "s2"), priority=2)
+    assert delivery.subscriptions == ("s1", "s2")

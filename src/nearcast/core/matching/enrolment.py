@@ -9,9 +9,10 @@ from collections.abc import Callable, Sequence
 import numpy as np
 
 from nearcast.core.language import Filter
+from nearcast.core.language.ast import Operation, walk
 from nearcast.core.matching.area_anchors import Anchors, Lying
 from nearcast.core.matching.atoms import ACCEPT, REJECT
-from nearcast.core.matching.cells import KEY, grown, new_cells, with_items
+from nearcast.core.matching.cells import KEY, PLACE, grown, new_cells, with_items
 from nearcast.core.matching.deciding import LONG, PARTIAL, SHARED
 from nearcast.core.matching.filing import (
     ALL_CLASSES,
@@ -103,6 +104,8 @@ class Enrolment:
         )
         self.filters: dict[int, Filters] = {}
         """Of rules that kernels cannot decide alone."""
+        self.counting = 0
+        """How many of them ask for recent events."""
         self.anchors = anchors(self)
         self._free_row = NONE
         self._rows_made = 0
@@ -140,6 +143,7 @@ class Enrolment:
             self.anchors.note(row, draft.node, lying)
             if draft.flags & PARTIAL and rule not in self.filters:
                 self.filters[rule] = draft.filters
+                self.counting += _counts(draft.filters)
             body = [row, rule << FLAG_BITS | draft.flags, *draft.inline]
             for filed in draft.values:
                 entry_of.append(row)
@@ -230,6 +234,11 @@ class Enrolment:
     def nodes_release(self, row: int) -> None:
         """One user of a node less."""
         self.nodes.release(row)
+
+    def reach_m(self, number: int) -> float:
+        """How far from its anchor a subscription's area reaches."""
+        place = self.cells.lies[self.table.rows[number, ENTRY], PLACE]
+        return float(self.cells.geo[place, 3])
 
     def node_subscriptions(self, node: int) -> list[int]:
         """The numbers of all subscriptions of a node."""
@@ -327,7 +336,9 @@ class Enrolment:
         idle: set[int] = set()
         for rule in freed[:count].tolist():
             idle |= atoms_of(self.rules, rule)
-            self.filters.pop(rule, None)
+            filters = self.filters.pop(rule, None)
+            if filters is not None:
+                self.counting -= _counts(filters)
         give_back(self.rules, freed[:count])
         users = self.vocabulary.arrays.users
         for atom in idle:
@@ -415,6 +426,17 @@ class _Draft:
 _NOTHING = (0,) * INLINE
 _KEYLESS: tuple[Filed, ...] = ((NONE, 0, 0.0),)
 _INLINE_ENDS = {ACCEPT: INLINE_ACCEPT, REJECT: INLINE_REJECT}
+
+
+def _counts(filters: Filters) -> bool:
+    """Whether any of the filters asks for recent events."""
+    where, levels = filters
+    return any(
+        isinstance(node, Operation) and node.op in ("count", "earlier")
+        for each in (where, *levels)
+        if each is not None
+        for node, _ in walk(each.root)
+    )
 
 
 def _inline(step: tuple[int, int, int]) -> int:

@@ -19,31 +19,35 @@ from nearcast.core.matching.atoms import HAS_LIST, lookup
 from nearcast.core.matching.deciding import CIRCLE_TARGET, NO_TARGET, NOBODY, RECHECK, SHAPE_TARGET
 from nearcast.core.matching.enrolment import Enrolment
 from nearcast.core.matching.globe_grid import CLASSES
+from nearcast.core.matching.live import Bound, LiveEvents
 from nearcast.core.matching.memory import FIELDS, Memory, memory_of, scratch_of
 from nearcast.core.matching.nodes import DEFAULT_GROUP
 from nearcast.core.matching.pairs import Pairs
 from nearcast.core.matching.reference import EventScope, area_for, best_priority
-from nearcast.core.matching.scanning import MAX_CODES, match_events
+from nearcast.core.matching.scanning import MAX_CODES, decide_for, match_events
 from nearcast.core.matching.tables import (
+    ANCHOR,
     F64,
     I32,
     LAT,
     LAT_BEFORE,
     NODE,
     NONE,
+    PATTERN,
     RULE,
     SEE_ALL,
     EventArrays,
 )
 from nearcast.core.matching.vocabulary import IDENTITY
-from nearcast.core.model.area import Area, Circle, MovingCircle
-from nearcast.core.model.area_resolution import Anchored
+from nearcast.core.model.area import Circle, MovingCircle
+from nearcast.core.model.area_resolution import Anchored, holds
 from nearcast.core.model.bounds import bounding_circle
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
 from nearcast.core.model.places import Places
 from nearcast.core.model.position import Position
 from nearcast.core.model.shapes import encode
+from nearcast.core.model.subject import subject_matches
 
 SORTED_FROM = 16
 GROUPS = 256
@@ -66,6 +70,10 @@ class Matcher:
         self.places = Places() if places is None else places
         self._enrolment = Enrolment(lambda enrolment: Anchors(enrolment, self.places))
         self._nodes = self._enrolment.nodes
+        self.live = LiveEvents(self._bound_of_target)
+        """Retained, valid and object events; the owner puts them in and takes them out."""
+        self.recent = LiveEvents(self._bound_of_target)
+        """Events of the last minutes, for filters that count; the owner fills it too."""
         self._friends = Pairs()
         self._exceptions = Pairs()
         self._groups = np.full((GROUPS, GROUPS), SEE_ALL, np.uint8)
@@ -220,10 +228,24 @@ class Matcher:
         return {} if row == NONE else self._nodes.attributes(row)
 
     def earlier(
-        self, event: Event, viewer: str, subject: str, where: Filter | None, within: Area | None
+        self, event: Event, viewer: str, subject: str, where: Filter | None, within: Circle | None
     ) -> list[Event]:
-        """Recent events before this one."""
-        return []
+        """Recent events before this one that a viewer may know of."""
+        found = []
+        if within is None:
+            candidates = self.recent.about(subject) + self.recent.about(subject, targeted=True)
+        else:
+            candidates = self.recent.near(bounding_circle(within))
+        for other in candidates:
+            if other is event or not subject_matches(subject, other.subject):
+                continue
+            scope = EventScope(other, viewer, self)
+            at = scope.event_position()
+            if within is not None and (at is None or not holds(within, at)):
+                continue
+            if where is None or where.evaluate_in(scope) is True:
+                found.append(other)
+        return found
 
     # Matching
 
@@ -249,11 +271,57 @@ class Matcher:
             if done == before:
                 scratch.grow()
         self._serial += len(batch)
-        for guest in self._guests:
-            self._release(self._nodes.find(guest))
-        self._guests = []
+        self._dismiss_guests()
         matches = found[0] if len(found) == 1 else _joined(found)
         return self._recheck(batch, matches) if self._enrolment.filters else matches
+
+    def live_for(self, number: int) -> list[tuple[Event, int]]:
+        """The live events that concern a subscription now, with their priorities."""
+        row = self._enrolment.table.rows[number]
+        at = self._nodes.arrays.at
+        pattern = self._enrolment.patterns.pattern(int(row[PATTERN]))
+        if row[ANCHOR] != NONE:
+            lat, lon = at[row[ANCHOR], :2].tolist()
+            if math.isnan(lat):
+                return []
+            candidates = self.live.near((lat, lon, self._enrolment.reach_m(number)))
+        else:
+            lat, lon = at[row[NODE], :2].tolist()
+            candidates = self.live.about(pattern)
+            if not math.isnan(lat):
+                candidates += self.live.aimed_at(lat, lon)
+        candidates = [event for event in candidates if subject_matches(pattern, event.subject)]
+        if not candidates:
+            return []
+        batch = EventBatch.of(candidates)
+        events = self._events(batch)
+        scratch = self._scratch
+        vocabulary, patterns = self._enrolment.vocabulary, self._enrolment.patterns
+        scratch.fit(len(batch), vocabulary.slots.capacity, patterns.capacity)
+        written = decide_for(number, events, self._restricted, self._memory(), scratch.handle)
+        matches = Matches(*(column[:written].copy() for column in scratch.out))
+        self._dismiss_guests()
+        matches = self._recheck(batch, matches)
+        return [
+            (candidates[e], priority)
+            for e, priority in zip(matches.event.tolist(), matches.priority.tolist(), strict=True)
+        ]
+
+    def live_for_node(self, node: str) -> list[tuple[int, Event, int]]:
+        """The live events that concern a node now: subscription, event, priority."""
+        row = self._nodes.find(node)
+        if row == NONE or not len(self.live):
+            return []
+        return [
+            (number, event, priority)
+            for number in self._enrolment.node_subscriptions(row)
+            for event, priority in self.live_for(number)
+        ]
+
+    @property
+    def counting(self) -> bool:
+        """Whether some filter asks for recent events."""
+        return self._enrolment.counting > 0
 
     @property
     def nbytes(self) -> int:
@@ -276,6 +344,21 @@ class Matcher:
             "shapes": len(e.anchors.shapes),
             "bytes": e.nbytes,
         }
+
+    def _dismiss_guests(self) -> None:
+        for guest in self._guests:
+            self._release(self._nodes.find(guest))
+        self._guests = []
+
+    def _bound_of_target(self, event: Event) -> Bound | None:
+        assert event.to is not None
+        meant = area_for(event.to, event.publisher, self)
+        if meant is None:
+            return None
+        if isinstance(meant, Anchored):
+            _, _, reach_m = bounding_circle(meant.shape)
+            return meant.anchor.lat, meant.anchor.lon, reach_m
+        return bounding_circle(meant)
 
     def _memory(self) -> Memory:
         """The handle on all tables, made again when one of them was replaced."""

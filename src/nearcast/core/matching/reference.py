@@ -44,7 +44,7 @@ class World(Protocol):
         ...
 
     def earlier(
-        self, event: Event, viewer: str, subject: str, where: Filter | None, within: Area | None
+        self, event: Event, viewer: str, subject: str, where: Filter | None, within: Circle | None
     ) -> list[Event]:
         """Recent events before this one that a viewer may know of, in an area or anywhere."""
         ...
@@ -164,7 +164,7 @@ class EventScope:
         self, subject: str, where: Filter | None, metres: float | None, around: str = "me"
     ) -> int | None:
         """How many recent events match, within a distance of someone or anywhere."""
-        area: Area | None = None
+        area: Circle | None = None
         if metres is not None:
             at = self.position(around)
             if at is None:
@@ -277,5 +277,5 @@ def _lon_lat(at: LatLon | None) -> Value:
     return None if at is None else {"type": "Point", "coordinates": [at[1], at[0]]}
 
 
-def _circle(at: LatLon, metres: float) -> Area:
+def _circle(at: LatLon, metres: float) -> Circle:
     return Circle(Position(*at), metres)

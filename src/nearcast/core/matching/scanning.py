@@ -46,6 +46,7 @@ from nearcast.core.matching.keys import FLAT_CELL, GRID, KEY_SLOTS, find_key
 from nearcast.core.matching.memory import Memory, Scratch
 from nearcast.core.matching.points import POINT_LEVELS, point_cells
 from nearcast.core.matching.tables import (
+    F64,
     I32,
     NEXT_OWN,
     NODE,
@@ -117,15 +118,7 @@ def match_events(
         publisher = events.publisher[e]
         borrowed = events.borrowed[e]
         stamp = serial + e
-        begin, end = events.first[e], events.first[e + 1]
-        for i in range(begin, end):
-            slot = events.slot_of[events.names[i]]
-            if slot != NONE:
-                kinds[slot] = events.kinds[i]
-                if events.kinds[i] == STRING:
-                    values[slot] = events.string_of[int(events.values[i])]
-                else:
-                    values[slot] = events.values[i]
+        _load(kinds, values, events, e)
 
         # 1. Name the cells in which something may be concerned, and ask for their memory.
         code_count[:] = -1
@@ -367,6 +360,57 @@ def match_events(
             written += 1
         _forget(kinds, events, e)
     return len(order), written
+
+
+@compiled
+def decide_for(
+    s: int, events: EventArrays, restricted: bool, memory: Memory, scratch: Scratch
+) -> int:
+    """Decide every event of a batch for one subscription; write the pairs, return how many."""
+    nodes, subscriptions = memory.nodes, memory.subscriptions
+    kinds, values = scratch.kinds, scratch.values
+    me = subscriptions.rows[s, NODE]
+    written = 0
+    for e in range(len(events.subject)):
+        fits = False
+        subject = events.subject[e]
+        for p in range(events.first_pattern[subject], events.first_pattern[subject + 1]):
+            fits = fits or events.patterns[p] == subscriptions.rows[s, PATTERN]
+        if not fits or not target_holds(e, me, events, nodes):
+            continue
+        lat, lon = events.lat[e], events.lon[e]
+        x = y = z = 0.0
+        if not math.isnan(lat):
+            x, y, z = ecef(lat, lon)
+        publisher = events.publisher[e]
+        mask = SEE_ALL
+        if restricted:
+            mask = may_see(memory.groups, nodes, memory.exceptions, me, publisher)
+        _load(kinds, values, events, e)
+        priority = decide(
+            s, e, publisher, mask, restricted, events.borrowed[e], lat, lon, x, y, z, events,
+            nodes, subscriptions, memory.rules, memory.atoms, memory.shapes, memory.groups,
+            memory.exceptions, memory.friends, kinds, values,
+        )  # fmt: skip
+        _forget(kinds, events, e)
+        if priority != NONE:
+            scratch.out_event[written] = e
+            scratch.out_subscription[written] = s
+            scratch.out_priority[written] = priority
+            written += 1
+    return written
+
+
+@compiled
+def _load(kinds: U8, values: F64, events: EventArrays, e: int) -> None:
+    for i in range(events.first[e], events.first[e + 1]):
+        slot = events.slot_of[events.names[i]]
+        if slot != NONE:
+            kinds[slot] = events.kinds[i]
+            if events.kinds[i] == STRING:
+                values[slot] = events.string_of[int(events.values[i])]
+            else:
+                values[slot] = events.values[i]
 
 
 @compiled

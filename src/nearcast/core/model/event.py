@@ -66,9 +66,12 @@ class Announcement(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """An event on its way to a node; priorities go from 1, the most urgent, upwards."""
+    """An event on its way to a node: one copy, however many of its subscriptions it fits.
 
-    event: str
+    Priorities go from 1, the most urgent, upwards; it is the best of all that fit.
+    """
+
+    event: Event
     node: str
-    subscription: str
+    subscriptions: tuple[str, ...]
     priority: int = 1

@@ -1,0 +1,119 @@
+"""The book of live events: what is live under which key, until when, and who has seen it.
+
+Retained, valid and object events are one idea: a key (the subject if retained, the object, else
+the id), an expiry, a position and a target. Whoever comes to match one later gets it, once per
+version. A target that moves with a node takes the event along.
+"""
+
+import heapq
+from collections.abc import Iterator
+
+from nearcast.core.matching.matcher import Matcher
+from nearcast.core.model.area import ME, Around, PlaceHere
+from nearcast.core.model.event import Event
+from nearcast.core.model.event_batch import EventBatch
+
+Met = tuple[Event, int, int]
+"""An event, the number of a subscription that it concerns, and the priority."""
+
+
+class LiveBook:
+    """Live events by key."""
+
+    def __init__(self, matcher: Matcher) -> None:
+        self._matcher = matcher
+        self._expiries: list[tuple[float, str, int]] = []
+        self._seen: dict[str, set[str]] = {}
+        self._anchored: dict[str, set[str]] = {}
+
+    def key(self, event: Event) -> str:
+        """Under what an event is kept."""
+        if event.retain:
+            return f"retained\0{event.subject}"
+        if event.object is not None:
+            return f"object\0{event.publisher}\0{event.object}"
+        return f"id\0{event.publisher}\0{event.id}"
+
+    def keep(self, event: Event, now: float) -> bool:
+        """Keep an event that stays; whether it does."""
+        stays = event.retain or event.object is not None or event.valid_s is not None
+        if not stays or event.valid_s == 0.0:
+            return False
+        key = self.key(event)
+        self._forget(key)
+        self._matcher.live.put(key, event)
+        self._seen[key] = set()
+        if (anchor := _anchor(event)) is not None:
+            self._anchored.setdefault(anchor, set()).add(key)
+        if event.valid_s is not None:
+            heapq.heappush(self._expiries, (now + event.valid_s, key, id(event)))
+        return True
+
+    def withdraw(self, event: Event) -> bool:
+        """End what is live under an event's key; whether there was anything."""
+        return self._forget(self.key(event))
+
+    def expire(self, now: float) -> list[str]:
+        """End what is no longer valid; the keys."""
+        gone = []
+        while self._expiries and self._expiries[0][0] <= now:
+            _, key, version = heapq.heappop(self._expiries)
+            event = self._matcher.live.get(key)
+            if event is not None and id(event) == version and self._forget(key):
+                gone.append(key)
+        return gone
+
+    def next_expiry(self) -> float | None:
+        """When the next event ends."""
+        return self._expiries[0][0] if self._expiries else None
+
+    def seen(self, event: Event, node: str) -> bool:
+        """A node gets an event; False if it already had this version of it."""
+        nodes = self._seen.get(self.key(event))
+        if nodes is None or self._matcher.live.get(self.key(event)) is not event:
+            return True
+        if node in nodes:
+            return False
+        nodes.add(node)
+        return True
+
+    def met_by(self, node: str, number: int | None = None) -> Iterator[Met]:
+        """Live events that concern a node now, or just one of its subscriptions."""
+        if not len(self._matcher.live):
+            return
+        if number is not None:
+            for event, priority in self._matcher.live_for(number):
+                yield event, number, priority
+            return
+        for found, event, priority in self._matcher.live_for_node(node):
+            yield event, found, priority
+
+    def overtaken_by(self, node: str) -> Iterator[Met]:
+        """What a node's move brings to others: live events whose target moves with it."""
+        for key in self._anchored.get(node, ()):
+            self._matcher.live.aim_again(key)
+            event = self._matcher.live.get(key)
+            if event is not None:
+                matches = self._matcher.match(EventBatch.of([event]))
+                numbers, priorities = matches.subscription.tolist(), matches.priority.tolist()
+                for number, priority in zip(numbers, priorities, strict=True):
+                    yield event, number, priority
+
+    def _forget(self, key: str) -> bool:
+        event = self._matcher.live.get(key)
+        if event is None:
+            return False
+        self._matcher.live.remove(key)
+        del self._seen[key]
+        if (anchor := _anchor(event)) is not None:
+            self._anchored[anchor].discard(key)
+            if not self._anchored[anchor]:
+                del self._anchored[anchor]
+        return True
+
+
+def _anchor(event: Event) -> str | None:
+    """The node with which an event's target moves."""
+    if isinstance(event.to, Around):
+        return event.publisher if event.to.anchor == ME else event.to.anchor
+    return event.publisher if isinstance(event.to, PlaceHere) else None

@@ -1,0 +1,186 @@
+"""Live events: retained, valid and object events, kept where subscribers can come upon them.
+
+The reverse of matching: which of these events concern a subscription now. They lie in the same
+kind of index as nodes and subscriptions do: by their position, by their target, and by their
+subject, so that whoever moves pays only for what is near.
+"""
+
+from collections.abc import Callable, Iterable
+
+import numpy as np
+
+from nearcast.core.matching.cells import (
+    CELL,
+    CLASS,
+    EMPTY,
+    LENGTH,
+    START,
+    CellArrays,
+    append,
+    find,
+    grown,
+    new_cells,
+    reserve,
+    take_out,
+    with_items,
+)
+from nearcast.core.matching.globe_grid import (
+    CLASSES,
+    REACH_M,
+    WIDE,
+    cells_within,
+    class_of,
+    code_of,
+    columns_per_row,
+)
+from nearcast.core.matching.points import MAX_POINT_CELLS, POINT_LEVELS, place_point, point_cells
+from nearcast.core.model.event import Event
+from nearcast.core.model.subject import subject_matches
+
+Bound = tuple[float, float, float]
+"""Latitude, longitude and reach of a circle that holds an area."""
+
+
+class LiveEvents:
+    """Events under keys, found by position, by target or by subject."""
+
+    def __init__(self, bound_of_target: Callable[[Event], Bound | None]) -> None:
+        self._bound_of_target = bound_of_target
+        self._rows: dict[str, int] = {}
+        self._events: list[Event | None] = []
+        self._free: list[int] = []
+        self._untargeted: dict[str, set[int]] = {}
+        self._targeted: dict[str, set[int]] = {}
+        self._columns = columns_per_row()
+        self._points = new_cells(0, 0)
+        self._targets = new_cells(0, 0)
+        self._classes = np.zeros(CLASSES + 1, np.int64)
+        self._codes = np.zeros(max(128, MAX_POINT_CELLS), np.int64)
+
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def get(self, key: str) -> Event | None:
+        """The event under a key."""
+        row = self._rows.get(key)
+        return None if row is None else self._events[row]
+
+    def clear(self) -> None:
+        """Forget all events."""
+        for key in list(self._rows):
+            self.remove(key)
+
+    def put(self, key: str, event: Event) -> None:
+        """Keep an event under a key, instead of any earlier one."""
+        self.remove(key)
+        row = self._free.pop() if self._free else len(self._events)
+        if row == len(self._events):
+            self._events.append(None)
+        self._rows[key] = row
+        self._events[row] = event
+        if event.position is not None:
+            self._place(row, event.position.lat, event.position.lon)
+        by_subject = self._untargeted if event.to is None else self._targeted
+        by_subject.setdefault(event.subject, set()).add(row)
+        if event.to is not None:
+            self._aim(row, event)
+
+    def remove(self, key: str) -> bool:
+        """Forget the event under a key; whether there was one."""
+        row = self._rows.pop(key, None)
+        if row is None:
+            return False
+        event = self._events[row]
+        assert event is not None
+        if event.position is not None:
+            self._place(row, np.nan, np.nan, event)
+        by_subject = self._untargeted if event.to is None else self._targeted
+        by_subject[event.subject].discard(row)
+        if not by_subject[event.subject]:
+            del by_subject[event.subject]
+        self._unaim(row)
+        self._events[row] = None
+        self._free.append(row)
+        return True
+
+    def aim_again(self, key: str) -> None:
+        """The target of an event lies elsewhere now."""
+        row = self._rows.get(key)
+        event = None if row is None else self._events[row]
+        if row is not None and event is not None and event.to is not None:
+            self._unaim(row)
+            self._aim(row, event)
+
+    def near(self, bound: Bound) -> list[Event]:
+        """Events whose position may be within a circle."""
+        lat, lon, reach_m = bound
+        level, count = point_cells(self._columns, lat, lon, reach_m, self._codes)
+        if count < 0:
+            return [event for event in self._all() if event.position is not None]
+        found: list[Event] = []
+        for code in self._codes[:count].tolist():
+            found.extend(self._in_cell(self._points, level, 0, code, POINT_LEVELS))
+        return found
+
+    def aimed_at(self, lat: float, lon: float) -> list[Event]:
+        """Events whose target may hold a position."""
+        found: list[Event] = []
+        for c in np.flatnonzero(self._classes).tolist():
+            count = 1
+            self._codes[0] = 0
+            if c < WIDE:
+                count = cells_within(
+                    self._columns, c, lat, lon, REACH_M[c], self._codes, len(self._codes)
+                )
+            for code in self._codes[:count].tolist():
+                found.extend(self._in_cell(self._targets, 0, c, code, 1))
+        return found
+
+    def about(self, pattern: str, targeted: bool = False) -> list[Event]:
+        """Events without a target (or with one) whose subject fits a pattern."""
+        by_subject = self._targeted if targeted else self._untargeted
+        subjects: Iterable[str] = (pattern,) if pattern in by_subject else ()
+        if "+" in pattern or "#" in pattern:
+            subjects = (subject for subject in by_subject if subject_matches(pattern, subject))
+        rows = (row for subject in subjects for row in by_subject[subject])
+        return [event for row in rows if (event := self._events[row]) is not None]
+
+    def _all(self) -> Iterable[Event]:
+        return (event for event in self._events if event is not None)
+
+    def _in_cell(
+        self, cells: CellArrays, key: int, c: int, code: int, items_per_row: int
+    ) -> list[Event]:
+        cell = find(cells, key, c, code)
+        if cell == EMPTY:
+            return []
+        start, length = int(cells.cells[cell, START]), int(cells.cells[cell, LENGTH])
+        rows = cells.items[start : start + length] // items_per_row
+        return [event for row in rows.tolist() if (event := self._events[row]) is not None]
+
+    def _place(self, row: int, lat: float, lon: float, gone: Event | None = None) -> None:
+        self._points = with_items(self._points, (row + 1) * POINT_LEVELS)
+        old = (np.nan, np.nan)
+        if gone is not None and gone.position is not None:
+            old = (gone.position.lat, gone.position.lon)
+        while not place_point(self._points, self._columns, row, *old, lat, lon):
+            self._points = grown(self._points)
+
+    def _aim(self, row: int, event: Event) -> None:
+        bound = self._bound_of_target(event)
+        if bound is None:
+            return
+        lat, lon, reach_m = bound
+        self._targets = with_items(self._targets, row + 1)
+        c = class_of(reach_m)
+        code = code_of(self._columns, c, lat, lon)
+        while (cell := reserve(self._targets, 0, c, code)) == EMPTY:
+            self._targets = grown(self._targets)
+        append(self._targets, cell, row)
+        self._classes[c] += 1
+
+    def _unaim(self, row: int) -> None:
+        if row < len(self._targets.lies) and self._targets.lies[row, CELL] != EMPTY:
+            cell = self._targets.lies[row, CELL]
+            self._classes[self._targets.cells[cell, CLASS]] -= 1
+            take_out(self._targets, row)

@@ -1,0 +1,94 @@
+"""Inputs: everything that can happen to the core, in the order in which it is applied.
+
+These are what the event log records, and what decides is only what came before in it. Each is
+a plain value with a kind, so that it can be written down and read back.
+"""
+
+from msgspec import Struct
+
+from nearcast.core.model.area import FixedArea
+from nearcast.core.model.context import Value
+from nearcast.core.model.event import Announcement, Event, Subscription
+from nearcast.core.model.position import Position
+
+
+class Published(Struct, frozen=True, tag_field="kind", tag="event"):
+    """A node raised an event; without `at_given` its position is the publisher's own."""
+
+    event: Event
+
+
+class Moved(Struct, frozen=True, tag_field="kind", tag="position"):
+    """A node is somewhere else; None: it no longer says where."""
+
+    node: str
+    position: Position | None
+
+
+class ContextPatched(Struct, frozen=True, tag_field="kind", tag="context"):
+    """A node's context changed by a merge patch; a `position` in it is a fix."""
+
+    node: str
+    patch: dict[str, Value]
+
+
+class Subscribed(Struct, frozen=True, tag_field="kind", tag="subscription"):
+    """A node wants something; instead of what it wanted under the same id."""
+
+    subscription: Subscription
+
+
+class Unsubscribed(Struct, frozen=True, tag_field="kind", tag="unsubscription"):
+    """A node no longer wants something."""
+
+    id: str
+
+
+class Announced(Struct, frozen=True, tag_field="kind", tag="announcement"):
+    """A standing target for a node's events on a subject."""
+
+    announcement: Announcement
+
+
+class Unannounced(Struct, frozen=True, tag_field="kind", tag="unannouncement"):
+    """The end of a standing target."""
+
+    node: str
+    subject: str
+
+
+class PlaceDefined(Struct, frozen=True, tag_field="kind", tag="place"):
+    """A place has a name, or another geometry than before; None: it has none any more."""
+
+    place_kind: str
+    name: str
+    geometry: FixedArea | None
+    parent: str | None = None
+
+
+class SightSet(Struct, frozen=True, tag_field="kind", tag="rule"):
+    """What one node may see of another; None: as everyone."""
+
+    viewer: str
+    other: str
+    mask: int | None
+
+
+class Left(Struct, frozen=True, tag_field="kind", tag="session"):
+    """A node is gone: its subscriptions and announcements end, and what is known of it."""
+
+    node: str
+
+
+Input = (
+    Published
+    | Moved
+    | ContextPatched
+    | Subscribed
+    | Unsubscribed
+    | Announced
+    | Unannounced
+    | PlaceDefined
+    | SightSet
+    | Left
+)
