@@ -2,7 +2,8 @@
 
 The shape is that of CQL2 JSON. Every node is frozen and hashable, and two nodes are equal only
 when they would print alike: ``1``, ``1.0`` and ``TRUE`` are three different literals here, so
-that a table of shared nodes never confuses them.
+that a table of shared nodes never confuses them. Trees have no cycles, so the garbage collector
+need not look at them.
 """
 
 from collections.abc import Iterator
@@ -62,13 +63,13 @@ Node: TypeAlias = Union[
 Coordinates: TypeAlias = tuple[float, ...] | tuple["Coordinates", ...]
 
 
-class Property(Struct, frozen=True):
+class Property(Struct, frozen=True, gc=False):
     """A value looked up by its dotted path: ``speed``, ``a.b``, ``me.role``."""
 
     name: str
 
 
-class Operation(Struct, frozen=True, eq=False):
+class Operation(Struct, frozen=True, gc=False, eq=False):
     """An operator or function, under its CQL2 JSON name, with its arguments."""
 
     op: str
@@ -83,7 +84,7 @@ class Operation(Struct, frozen=True, eq=False):
         return hash((self.op, self.args))
 
 
-class Array(Struct, frozen=True, eq=False):
+class Array(Struct, frozen=True, gc=False, eq=False):
     """A list of values; the second argument of ``in`` is one too."""
 
     items: tuple[Node, ...]
@@ -95,13 +96,13 @@ class Array(Struct, frozen=True, eq=False):
         return hash(("Array", self.items))
 
 
-class Date(Struct, frozen=True):
+class Date(Struct, frozen=True, gc=False):
     """A whole day in UTC."""
 
     value: date
 
 
-class Timestamp(Struct, frozen=True):
+class Timestamp(Struct, frozen=True, gc=False):
     """An instant in UTC, to the microsecond."""
 
     value: datetime
@@ -110,14 +111,14 @@ class Timestamp(Struct, frozen=True):
 End: TypeAlias = Date | Timestamp | Property | None
 
 
-class Interval(Struct, frozen=True):
+class Interval(Struct, frozen=True, gc=False):
     """From `start` to `end`, both included; None is the unbounded ``'..'``."""
 
     start: End
     end: End
 
 
-class Geometry(Struct, frozen=True, cache_hash=True):
+class Geometry(Struct, frozen=True, gc=False, cache_hash=True):
     """A GeoJSON geometry; `geometries` is used by GeometryCollection only."""
 
     type: str
@@ -125,7 +126,7 @@ class Geometry(Struct, frozen=True, cache_hash=True):
     geometries: tuple["Geometry", ...] = ()
 
 
-class BBox(Struct, frozen=True):
+class BBox(Struct, frozen=True, gc=False):
     """West, south, east, north; or with heights, as GeoJSON orders six numbers."""
 
     values: tuple[float, ...]

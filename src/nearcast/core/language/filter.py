@@ -15,7 +15,7 @@ from nearcast.core.language.scope import PropertiesScope, Scope, Value
 from nearcast.core.language.text_form import write_text
 
 
-class Filter(Struct, frozen=True, eq=False):
+class Filter(Struct, frozen=True, eq=False, gc=False):
     """A condition; `two_valued` if it comes from seed C's XML, where unknown atoms are false."""
 
     root: Node

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nearcast.core.matching.enrolment import Enrolment
 
 
-class Lying(Struct, frozen=True):
+class Lying(Struct, frozen=True, gc=False):
     """An area as rows of tables: round which node, how large, how far it reaches."""
 
     anchor: int
@@ -60,9 +60,10 @@ class Anchors:
         """Take what an area needs, for a subscription of the owner."""
         if area is None:
             return EVERYWHERE
-        nodes = self._enrolment.nodes
         if isinstance(area, Around):
-            anchor = nodes.acquire(nodes.name(owner) if area.anchor == ME else area.anchor)
+            nodes = self._enrolment.nodes
+            me = area.anchor == ME
+            anchor = nodes.acquire_again(owner) if me else nodes.acquire(area.anchor)
             shape = area.shape
             if isinstance(shape, MovingCircle) and shape.east_m == shape.north_m == 0.0:
                 return Lying(anchor, shape.radius_m, shape.radius_m)

@@ -43,6 +43,11 @@ HAS_LIST = 0x7FFFFFFF
 ACCEPT, REJECT = 255, 254
 UNKNOWN = -1
 
+INLINE = 6
+"""So many instructions fit beside an entry of the index, one integer each: the atom, the wanted
+verdict (2 bits), where to go if it holds (3 bits) and if not (3 bits)."""
+INLINE_ACCEPT, INLINE_REJECT = 7, 6
+
 
 @compiled
 def compare(op: int, kind: int, value: float, wanted_kind: int, wanted: float) -> int:

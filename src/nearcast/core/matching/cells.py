@@ -83,6 +83,28 @@ def grown(arrays: CellArrays) -> CellArrays:
     )
 
 
+def is_loose(arrays: CellArrays) -> bool:
+    """Whether more than half of the pool lies idle in gaps that nothing fits."""
+    return bool(arrays.meta[TOP] > 2 * arrays.meta[IN_USE] + 4096)
+
+
+def packed(arrays: CellArrays) -> CellArrays:
+    """The same index without gaps, in memory no larger than it needs."""
+    used = arrays.cells[: arrays.meta[CELLS_MADE]]
+    alive = np.flatnonzero(used[:, KEY] != EMPTY)
+    places = int(_places_needed(arrays, alive))
+    pool = enough(0, places + places // 8 + 64)
+    new = arrays._replace(
+        geo=np.zeros((pool, arrays.geo.shape[1]), np.float32),
+        items=np.zeros(pool, np.int32),
+        bodies=np.zeros((pool, arrays.bodies.shape[1]), np.int32),
+    )
+    _pack(arrays, alive, new.geo, new.items, new.bodies)
+    arrays.meta[TOP] = places
+    arrays.meta[FREE_BLOCKS:] = EMPTY
+    return new
+
+
 def with_items(arrays: CellArrays, count: int) -> CellArrays:
     """The same index, able to hold items numbered below `count`."""
     have = len(arrays.lies)
@@ -101,6 +123,15 @@ def places_in(size: int) -> int:
     if size == 0:
         return 1
     return (2 + ((size - 1) & 1)) << ((size - 1) >> 1)
+
+
+@compiled
+def size_for(length: int) -> int:
+    """The smallest size of block that has room for so many."""
+    size = 0
+    while places_in(size) < length:
+        size += 1
+    return size
 
 
 @compiled
@@ -267,6 +298,33 @@ def _enlarge(a: CellArrays, cell: int) -> bool:
     a.cells[cell, START] = new
     a.cells[cell, SIZE] = size + 1
     return True
+
+
+@compiled
+def _pack(a: CellArrays, alive: I64, geo: F32, items: I32, bodies: I32) -> None:
+    """Copy cells one after the other into other arrays."""
+    top = 0
+    for cell in alive:
+        start = a.cells[cell, START]
+        length = a.cells[cell, LENGTH]
+        for i in range(length):
+            for j in range(geo.shape[1]):
+                geo[top + i, j] = a.geo[start + i, j]
+            for j in range(bodies.shape[1]):
+                bodies[top + i, j] = a.bodies[start + i, j]
+            items[top + i] = a.items[start + i]
+            a.lies[items[top + i], PLACE] = top + i
+        a.cells[cell, START] = top
+        a.cells[cell, SIZE] = size_for(length)
+        top += places_in(size_for(length))
+
+
+@compiled
+def _places_needed(a: CellArrays, alive: I64) -> int:
+    places = 0
+    for cell in alive:
+        places += places_in(size_for(a.cells[cell, LENGTH]))
+    return places
 
 
 @compiled

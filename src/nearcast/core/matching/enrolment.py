@@ -7,12 +7,21 @@ they speak of, then let kernels file the entries, with more room whenever they a
 from collections.abc import Callable, Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from nearcast.core.language import Filter
 from nearcast.core.language.ast import Operation, walk
 from nearcast.core.matching.area_anchors import Anchors, Lying
-from nearcast.core.matching.atoms import ACCEPT, REJECT
-from nearcast.core.matching.cells import KEY, PLACE, grown, new_cells, with_items
+from nearcast.core.matching.atoms import INLINE
+from nearcast.core.matching.cells import (
+    KEY,
+    PLACE,
+    grown,
+    is_loose,
+    new_cells,
+    packed,
+    with_items,
+)
 from nearcast.core.matching.deciding import LONG, PARTIAL, SHARED
 from nearcast.core.matching.filing import (
     ALL_CLASSES,
@@ -37,7 +46,7 @@ from nearcast.core.matching.moving import move_nodes
 from nearcast.core.matching.nodes import Nodes
 from nearcast.core.matching.patterns import Patterns
 from nearcast.core.matching.points import POINT_LEVELS
-from nearcast.core.matching.programs import MOST_KEYS, Program, instructions, program, without
+from nearcast.core.matching.programs import MOST_KEYS, Program, program
 from nearcast.core.matching.rules import (
     acquire_rules,
     atoms_of,
@@ -46,14 +55,7 @@ from nearcast.core.matching.rules import (
     release_rules,
     with_room,
 )
-from nearcast.core.matching.scanning import (
-    BODY_COLUMNS,
-    FLAG_BITS,
-    INLINE,
-    INLINE_ACCEPT,
-    INLINE_ATOMS,
-    INLINE_REJECT,
-)
+from nearcast.core.matching.scanning import BODY_COLUMNS, FLAG_BITS
 from nearcast.core.matching.tables import (
     ANCHOR,
     ENTRY,
@@ -76,7 +78,7 @@ from nearcast.core.matching.tables import (
 from nearcast.core.matching.vocabulary import Filed, Vocabulary
 from nearcast.core.model.event import Subscription
 
-CHUNK = 65_536
+CHUNK = 1_024
 Filters = tuple[Filter | None, tuple[Filter, ...]]
 
 
@@ -110,6 +112,8 @@ class Enrolment:
         self._free_row = NONE
         self._rows_made = 0
         self._count = 0
+        self._fileable: set[tuple[int, int]] = set()
+        """Slots known to serve as keys under a pattern; forgotten when anything is removed."""
         self._free_entries: list[int] = []
         self._entries_made = 0
         self._spare = np.zeros((1, BODY_COLUMNS), np.int32)
@@ -134,30 +138,31 @@ class Enrolment:
         drafts = [self._draft(subscription) for subscription in subscriptions]
         rules = self._acquire_rules(drafts)
         rows = self._take_rows(len(drafts))
-        values, area = self.table.rows, self.table.area
-        entry_of, slot, kind, value, reach, bodies = [], [], [], [], [], []
+        entry_of: list[int] = []
+        filed: list[float] = []
+        reach: list[float] = []
+        bodies: list[int] = []
+        values: list[int] = []
         for row, rule, draft in zip(rows.tolist(), rules.tolist(), drafts, strict=True):
-            lying = draft.lying
-            values[row] = (draft.node, rule, lying.anchor, NONE, draft.pattern, NONE, NONE)
-            area[row] = lying.area
-            self.anchors.note(row, draft.node, lying)
+            if draft.lying.named is not None:
+                self.anchors.note(row, draft.node, draft.lying)
             if draft.flags & PARTIAL and rule not in self.filters:
-                self.filters[rule] = draft.filters
-                self.counting += _counts(draft.filters)
-            body = [row, rule << FLAG_BITS | draft.flags, *draft.inline]
-            for filed in draft.values:
+                where, levels = draft.source.where, draft.source.levels
+                self.filters[rule] = where, levels
+                self.counting += _counts(where, levels)
+            values += (draft.node, rule, draft.lying.anchor, NONE, draft.pattern, NONE, NONE)
+            for value in draft.values:
                 entry_of.append(row)
-                slot.append(filed[0])
-                kind.append(filed[1])
-                value.append(filed[2])
-                reach.append(lying.reach_m)
-                bodies.append(body)
+                filed += value
+                reach.append(draft.lying.reach_m)
+                bodies += (row, rule << FLAG_BITS | draft.flags)
+                bodies += draft.inline
+        self.table.rows[rows] = np.array(values, np.int32).reshape(-1, SUBSCRIPTION_COLUMNS)
+        self.table.area[rows] = [draft.lying.area for draft in drafts]
         chain_subscriptions(rows, self.nodes.arrays, self.table)
         self._file(
             np.array(entry_of, np.int32),
-            np.array(slot, np.int32),
-            np.array(kind, np.int32),
-            np.array(value, np.float64),
+            np.array(filed, np.float64).reshape(-1, 3),
             np.array(reach, np.float64),
             np.array(bodies, np.int32).reshape(-1, BODY_COLUMNS),
         )
@@ -167,6 +172,7 @@ class Enrolment:
     def remove(self, numbers: I32) -> None:
         """Take subscriptions out and give back all that only they used."""
         gone = np.ascontiguousarray(numbers, np.int32)
+        self._fileable.clear()
         freed = np.empty(MOST_KEYS * len(gone), np.int32)
         count = unfile_subscriptions(
             gone, freed, self.cells, self.keys, self.pattern_table, self.nodes.arrays, self.table
@@ -183,36 +189,36 @@ class Enrolment:
             rows[row, NEXT_OWN] = self._free_row
             self._free_row = row
         self._count -= len(gone)
+        self._tidy()
 
     def refile(self, row: int, lying: Lying) -> None:
         """Let a subscription's area lie elsewhere."""
-        slot, kind, value, bodies = [], [], [], []
+        filed: list[Filed] = []
+        bodies: list[I32] = []
         entry = int(self.table.rows[row, ENTRY])
         while entry != NONE:
             cell, place = self.cells.lies[entry, :2]
             key = self.cells.cells[cell, KEY]
-            slot.append(self.keys.parts[key, SLOT])
-            kind.append(self.keys.parts[key, KIND])
-            value.append(self.keys.value[key])
+            slot, kind = self.keys.parts[key, SLOT], self.keys.parts[key, KIND]
+            filed.append((int(slot), int(kind), float(self.keys.value[key])))
             bodies.append(self.cells.bodies[place].copy())
             entry = int(self.table.next_entry[entry])
-        freed = np.empty(len(slot), np.int32)
+        freed = np.empty(len(filed), np.int32)
         gone = np.array([row], np.int32)
         unfile_subscriptions(
             gone, freed, self.cells, self.keys, self.pattern_table, self.nodes.arrays, self.table
         )
         self._free_entries.extend(freed.tolist())
-        for filed in set(slot) - {NONE}:
-            self._may_file(int(self.table.rows[row, PATTERN]), int(filed))
+        for slot in {slot for slot, _, _ in filed} - {NONE}:
+            self._fileable.clear()
+            self._may_file(int(self.table.rows[row, PATTERN]), slot)
         self.table.rows[row, ANCHOR] = lying.anchor
         self.table.area[row] = lying.area
         chain_subscriptions(gone, self.nodes.arrays, self.table)
         self._file(
-            np.full(len(slot), row, np.int32),
-            np.array(slot, np.int32),
-            np.array(kind, np.int32),
-            np.array(value, np.float64),
-            np.full(len(slot), lying.reach_m),
+            np.full(len(filed), row, np.int32),
+            np.array(filed, np.float64),
+            np.full(len(filed), lying.reach_m),
             np.array(bodies, np.int32),
         )
 
@@ -226,10 +232,11 @@ class Enrolment:
                 self.keys, self.nodes.arrays, self.table, self.columns,
             )  # fmt: skip
             if done == len(rows):
-                return
+                break
             self._grow()
             self.points = grown(self.points)
             resumed = True
+        self._tidy()
 
     def nodes_release(self, row: int) -> None:
         """One user of a node less."""
@@ -250,53 +257,42 @@ class Enrolment:
         return found
 
     def _draft(self, subscription: Subscription) -> "_Draft":
-        where = program(subscription.where, self.vocabulary)
-        levels = [program(level, self.vocabulary) for level in subscription.levels]
-        if self.vocabulary.new_paths:
-            self.nodes.fill_paths(self.vocabulary.new_paths)
-            self.vocabulary.new_paths.clear()
+        vocabulary = self.vocabulary
+        where = program(subscription.where, vocabulary)
+        levels = tuple([program(level, vocabulary) for level in subscription.levels])
+        if vocabulary.new_paths:
+            self.nodes.fill_paths(vocabulary.new_paths)
+            vocabulary.new_paths.clear()
         pattern = self.patterns.acquire(subscription.subject)
+        self._room_for_pattern(pattern)
         node = self.nodes.acquire(subscription.node)
         lying = self.anchors.lie(subscription.from_, node)
-        programs = (where, *levels)
-        partial = any(each.partial for each in programs)
-        shared = all(each.shared for each in programs)
-        values = self._values_to_file(pattern, where)
-        rest = instructions(without(where.tree, values, self.vocabulary)) if values else where.code
-        flags = PARTIAL * partial
-        if levels or len(rest) > INLINE or any(step[0] >> 2 >= INLINE_ATOMS for step in rest):
-            flags |= LONG | SHARED * shared
-            inline: Sequence[int] = _NOTHING
-        else:
-            inline = [_inline(step) for step in rest] + [0] * (INLINE - len(rest))
+        under, values = where.best_key(vocabulary)
+        if values and not self._may_file(pattern, values[0][0]):
+            under, values = None, ()
+        partial, shared = where.partial, where.shared
+        for level in levels:
+            partial, shared = partial or level.partial, shared and level.shared
+        flags = PARTIAL if partial else 0
+        inline = None if levels else where.inline(under)
+        if inline is None:
+            flags |= LONG | SHARED if shared else LONG
+            inline = NOT_INLINE
         return _Draft(
-            node, pattern, lying, programs, flags, inline, values or _KEYLESS,
-            (subscription.where, subscription.levels),
-        )  # fmt: skip
-
-    def _values_to_file(self, pattern: int, where: Program) -> tuple[Filed, ...]:
-        """What to file under: the attribute with the most different values, the fewest of them."""
-        self._room_for_pattern(pattern)
-        best: tuple[Filed, ...] = ()
-        best_worth = 0.0
-        for values in where.keys(self.vocabulary):
-            worth = self.vocabulary.values_of[values[0][0]] / len(values)
-            if worth > best_worth:
-                best, best_worth = values, worth
-        return best if best and self._may_file(pattern, best[0][0]) else ()
+            subscription, node, pattern, lying, where, levels, flags, inline, values or KEYLESS
+        )
 
     def _may_file(self, pattern: int, slot: int) -> bool:
-        used = self.pattern_table.slots[pattern]
-        free = NONE
-        for k, other in enumerate(used.tolist()):
-            if other == slot:
-                return True
-            if other == NONE and free == NONE:
-                free = k
-        if free == NONE:
-            return False
-        used[free] = slot
-        self.pattern_table.counts[pattern, free] = 0
+        if (pattern, slot) in self._fileable:
+            return True
+        used = self.pattern_table.slots[pattern].tolist()
+        if slot not in used:
+            if NONE not in used:
+                return False
+            free = used.index(NONE)
+            self.pattern_table.slots[pattern, free] = slot
+            self.pattern_table.counts[pattern, free] = 0
+        self._fileable.add((pattern, slot))
         return True
 
     def _room_for_pattern(self, pattern: int) -> None:
@@ -314,14 +310,12 @@ class Enrolment:
         words: list[int] = []
         first, length, levels, flags = [0], [], [], []
         for draft in drafts:
-            for at, each in enumerate(draft.programs):
-                if at:
-                    words += (len(each.code), 0)
-                for word, yes, no in each.code:
-                    words += (word, yes << 8 | no)
+            words += draft.where.words
+            for level in draft.levels:
+                words += (len(level.words) >> 1, 0, *level.words)
             first.append(len(words))
-            length.append(len(draft.programs[0].code))
-            levels.append(len(draft.programs) - 1)
+            length.append(len(draft.where.words) >> 1)
+            levels.append(len(draft.levels))
             flags.append(draft.flags & (PARTIAL | SHARED))
         self.rules = with_room(self.rules, len(drafts), len(words))
         return acquire_rules(
@@ -338,7 +332,7 @@ class Enrolment:
             idle |= atoms_of(self.rules, rule)
             filters = self.filters.pop(rule, None)
             if filters is not None:
-                self.counting -= _counts(filters)
+                self.counting -= _counts(*filters)
         give_back(self.rules, freed[:count])
         users = self.vocabulary.arrays.users
         for atom in idle:
@@ -349,20 +343,18 @@ class Enrolment:
         self.vocabulary.gone_paths.clear()
 
     def _take_rows(self, count: int) -> I32:
-        rows = np.empty(count, np.int32)
-        for i in range(count):
-            if self._free_row != NONE:
-                rows[i] = self._free_row
-                self._free_row = int(self.table.rows[self._free_row, NEXT_OWN])
-            else:
-                rows[i] = self._rows_made
-                self._rows_made += 1
-                if self._rows_made > len(self.table.area):
-                    size = enough(len(self.table.area), self._rows_made + count)
-                    self.table = self.table._replace(
-                        rows=resized(self.table.rows, size), area=resized(self.table.area, size)
-                    )
-        return rows
+        rows: list[int] = []
+        while self._free_row != NONE and len(rows) < count:
+            rows.append(self._free_row)
+            self._free_row = int(self.table.rows[self._free_row, NEXT_OWN])
+        fresh = count - len(rows)
+        rows.extend(range(self._rows_made, self._rows_made + fresh))
+        self._rows_made += fresh
+        size = enough(len(self.table.area), self._rows_made)
+        self.table = self.table._replace(
+            rows=resized(self.table.rows, size), area=resized(self.table.area, size)
+        )
+        return np.array(rows, np.int32)
 
     def _take_entries(self, count: int) -> I32:
         again = min(count, len(self._free_entries))
@@ -377,9 +369,7 @@ class Enrolment:
         self.cells = with_items(self.cells, self._entries_made)
         return np.array(entries, np.int32)
 
-    def _file(
-        self, subscription: I32, slot: I32, kind: I32, value: F64, reach_m: F64, bodies: I32
-    ) -> None:
+    def _file(self, subscription: I32, filed: F64, reach_m: F64, bodies: I32) -> None:
         reach = reach_m.astype(np.float32)
         reach = np.where(reach < reach_m, np.nextafter(reach, np.float32(np.inf)), reach)
         body = np.concatenate([bodies, self._spare])
@@ -387,65 +377,50 @@ class Enrolment:
         done = 0
         while True:
             done = file_entries(
-                done, subscription, slot, kind, value, reach, body, numbers, self.cells, self.keys,
+                done, subscription, filed, reach, body, numbers, self.cells, self.keys,
                 self.pattern_table, self.nodes.arrays, self.table, self.columns,
             )  # fmt: skip
             if done == len(subscription):
                 return
             self._grow()
 
+    def _tidy(self) -> None:
+        """Give memory back once most of it lies idle."""
+        if is_loose(self.cells):
+            self.cells = packed(self.cells)
+        if is_loose(self.points):
+            self.points = packed(self.points)
+
     def _grow(self) -> None:
         self.cells = grown(self.cells)
         self.keys = _with_room_for_keys(self.keys)
 
 
-class _Draft:
-    __slots__ = ("filters", "flags", "inline", "lying", "node", "pattern", "programs", "values")
+class _Draft(Struct, gc=False):
+    """A subscription on its way into the tables."""
 
-    def __init__(
-        self,
-        node: int,
-        pattern: int,
-        lying: Lying,
-        programs: tuple[Program, ...],
-        flags: int,
-        inline: Sequence[int],
-        values: tuple[Filed, ...],
-        filters: Filters,
-    ) -> None:
-        self.node = node
-        self.pattern = pattern
-        self.lying = lying
-        self.programs = programs
-        self.flags = flags
-        self.inline = inline
-        self.values = values
-        self.filters = filters
+    source: Subscription
+    node: int
+    pattern: int
+    lying: Lying
+    where: Program
+    levels: tuple[Program, ...]
+    flags: int
+    inline: tuple[int, ...]
+    values: tuple[Filed, ...]
 
 
-_NOTHING = (0,) * INLINE
-_KEYLESS: tuple[Filed, ...] = ((NONE, 0, 0.0),)
-_INLINE_ENDS = {ACCEPT: INLINE_ACCEPT, REJECT: INLINE_REJECT}
+NOT_INLINE = (0,) * INLINE
+KEYLESS: tuple[Filed, ...] = ((NONE, 0, 0.0),)
 
 
-def _counts(filters: Filters) -> bool:
+def _counts(where: Filter | None, levels: tuple[Filter, ...]) -> bool:
     """Whether any of the filters asks for recent events."""
-    where, levels = filters
     return any(
         isinstance(node, Operation) and node.op in ("count", "earlier")
         for each in (where, *levels)
         if each is not None
         for node, _ in walk(each.root)
-    )
-
-
-def _inline(step: tuple[int, int, int]) -> int:
-    word, yes, no = step
-    return (
-        word >> 2 << 8
-        | (word & 3) << 6
-        | _INLINE_ENDS.get(yes, yes) << 3
-        | _INLINE_ENDS.get(no, no)
     )
 
 

@@ -93,9 +93,7 @@ SUBSCRIPTION = 0
 def file_entries(
     first: int,
     subscription: I32,
-    slot: I32,
-    kind: I32,
-    value: F64,
+    filed: F64,
     reach: F32,
     body: I32,
     numbers: I32,
@@ -106,13 +104,17 @@ def file_entries(
     subscriptions: SubscriptionTable,
     columns: I32,
 ) -> int:
-    """File entries first.. under their keys; how far it came. `body` has one row to spare."""
+    """File entries first.. under their keys; how far it came.
+
+    `filed` is slot, kind and value of each one's key; `body` has one row to spare.
+    """
     for i in range(first, len(subscription)):
         s = subscription[i]
         pattern = subscriptions.rows[s, PATTERN]
-        key = find_key(keys, pattern, slot[i], kind[i], value[i])
+        slot, kind, value = int(filed[i, 0]), int(filed[i, 1]), filed[i, 2]
+        key = find_key(keys, pattern, slot, kind, value)
         if key == NONE:
-            key = make_key(keys, patterns, pattern, slot[i], kind[i], value[i])
+            key = make_key(keys, patterns, pattern, slot, kind, value)
             if key == NONE:
                 return i
         if (
@@ -128,9 +130,9 @@ def file_entries(
                 drop_key(keys, patterns, key)
             return i
         keys.parts[key, ENTRIES] += 1
-        if slot[i] != NONE:
+        if slot != NONE:
             for k in range(KEY_SLOTS):
-                if patterns.slots[pattern, k] == slot[i]:
+                if patterns.slots[pattern, k] == slot:
                     patterns.counts[pattern, k] += 1
         subscriptions.next_entry[entry] = subscriptions.rows[s, ENTRY]
         subscriptions.rows[s, ENTRY] = entry

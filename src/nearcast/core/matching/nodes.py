@@ -67,6 +67,11 @@ class Nodes:
         self._users[row] += 1
         return row
 
+    def acquire_again(self, row: int) -> int:
+        """One more user for a row that is in use."""
+        self._users[row] += 1
+        return row
+
     def acquire_point(self, lat: float, lon: float) -> int:
         """A row for the centre of a fixed area."""
         row = self._new(FIXED_GROUP)

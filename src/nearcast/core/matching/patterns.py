@@ -27,9 +27,9 @@ class Patterns:
 
     def acquire(self, pattern: str) -> int:
         """The number of a pattern, with one more user."""
-        known = len(self._numbers)
+        is_new = self._numbers.get(pattern) is None
         number = self._numbers.acquire(pattern)
-        if len(self._numbers) != known:
+        if is_new:
             level = self._root
             for name in pattern.split("/"):
                 level = level.below.setdefault(name, _Level())

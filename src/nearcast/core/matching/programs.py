@@ -6,8 +6,6 @@ program finds too much rather than too little, and the pair is decided again by 
 evaluator.
 """
 
-from collections.abc import Sequence
-
 from msgspec import Struct
 
 from nearcast.core.language import Filter
@@ -22,6 +20,9 @@ from nearcast.core.matching.atoms import (
     EQUAL,
     EVENT,
     FRIEND,
+    INLINE,
+    INLINE_ACCEPT,
+    INLINE_REJECT,
     IS_NULL,
     IS_TRUE,
     LESS,
@@ -55,13 +56,21 @@ DISTANCES = {EQUAL: DISTANCE_EQUAL, LESS: DISTANCE_LESS, AT_MOST: DISTANCE_AT_MO
 
 ME_PLACE = Property("me")
 
+INLINE_ENDS = {ACCEPT: INLINE_ACCEPT, REJECT: INLINE_REJECT}
+INLINE_ATOMS = 1 << 23
+PADDING = tuple((0,) * (INLINE - length) for length in range(INLINE + 1))
+ACCEPT_INLINE = (
+    (ALWAYS << 8) | (WANT_TRUE << 6) | (INLINE_ACCEPT << 3) | INLINE_ACCEPT,
+    *PADDING[1],
+)
+
 Leaf = tuple[int, int]
 """An atom and the verdict wanted of it."""
 Instruction = tuple[int, int, int]
 """atom * 4 + wanted verdict, where to go if it holds, where if not."""
 
 
-class Branch(Struct, frozen=True):
+class Branch(Struct, frozen=True, gc=False):
     """Several conditions of which all, or any, must hold."""
 
     all: bool
@@ -71,64 +80,140 @@ class Branch(Struct, frozen=True):
 Tree = Leaf | Branch | bool
 
 
-class Program(Struct, frozen=True):
+class Program(Struct, gc=False):
     """A filter ready to run."""
 
-    code: tuple[Instruction, ...]
+    words: tuple[int, ...]
+    """Its code: two integers an instruction, see `atoms`."""
     partial: bool
     """It has SLOW atoms."""
     shared: bool
     """It decides the same for every subscriber."""
-    tree: Tree
+    parts: tuple[Tree, ...]
+    """Conditions that must all hold."""
 
-    def keys(self, slots: "Vocabulary") -> list[tuple[Filed, ...]]:
-        """What entries can be filed under: each alternative is a value, or several of one slot."""
-        parts = self.tree.parts if isinstance(self.tree, Branch) and self.tree.all else (self.tree,)
-        return [found for part in parts if (found := _filed(part, slots))]
+    def best_key(self, vocabulary: Vocabulary) -> tuple[Tree | None, tuple[Filed, ...]]:
+        """The condition to file entries under, and the values that satisfy it.
+
+        It is the one on the attribute with the most different values, and the fewest of them.
+        """
+        best: Tree | None = None
+        best_values: tuple[Filed, ...] = ()
+        best_worth = 0.0
+        filed_by, values_of = vocabulary.filed, vocabulary.values_of
+        for part in self.parts:
+            if type(part) is tuple:
+                filed = filed_by[part[0]] if part[1] == WANT_TRUE else None
+                if filed is not None and values_of[filed[0]] > best_worth:
+                    best, best_values, best_worth = part, (filed,), values_of[filed[0]]
+            elif type(part) is Branch:
+                values = _alternatives(part, vocabulary)
+                if values and values_of[values[0][0]] / len(values) > best_worth:
+                    best, best_values = part, values
+                    best_worth = values_of[values[0][0]] / len(values)
+        return best, best_values
+
+    def inline(self, found_under: Tree | None) -> tuple[int, ...] | None:
+        """What is left to decide beside an entry, padded; None if it does not fit there."""
+        words: list[int] = []
+        for part in self.parts:
+            if part is not found_under and part is not True:
+                if type(part) is not tuple or part[0] >= INLINE_ATOMS:
+                    return self._inline_tree(found_under)
+                next_one = len(words) + 1
+                words.append(part[0] << 8 | part[1] << 6 | next_one << 3 | INLINE_REJECT)
+        if not words:
+            return ACCEPT_INLINE
+        if len(words) > INLINE:
+            return None
+        words[-1] |= INLINE_ACCEPT << 3
+        return (*words, *PADDING[len(words)])
+
+    def _inline_tree(self, found_under: Tree | None) -> tuple[int, ...] | None:
+        rest = tuple(part for part in self.parts if part is not found_under)
+        code = _linear(_joined(rest, True))
+        if len(code) > INLINE or any(word >> 2 >= INLINE_ATOMS for word, _, _ in code):
+            return None
+        words = [
+            (word >> 2 << 8)
+            | ((word & 3) << 6)
+            | (INLINE_ENDS.get(yes, yes) << 3)
+            | INLINE_ENDS.get(no, no)
+            for word, yes, no in code
+        ]
+        return (*words, *PADDING[len(words)])
 
 
-def _filed(tree: Tree, vocabulary: Vocabulary) -> tuple[Filed, ...]:
-    if isinstance(tree, tuple):
-        filed = vocabulary.filed[tree[0]] if tree[1] == WANT_TRUE else None
-        return () if filed is None else (filed,)
-    if isinstance(tree, Branch) and not tree.all and len(tree.parts) <= MOST_KEYS:
-        values: list[Filed] = []
-        for part in tree.parts:
-            if not isinstance(part, tuple) or part[1] != WANT_TRUE:
-                return ()
-            filed = vocabulary.filed[part[0]]
-            if filed is None or (values and values[0][0] != filed[0]):
-                return ()
-            if filed not in values:
-                values.append(filed)
-        return tuple(values)
-    return ()
-
-
-NO_FILTER = Program(((ALWAYS * 4 + WANT_TRUE, ACCEPT, ACCEPT),), False, True, True)
+def _alternatives(branch: Branch, vocabulary: Vocabulary) -> tuple[Filed, ...]:
+    """The values of one attribute, if a branch is true for just those."""
+    values: list[Filed] = []
+    if branch.all or len(branch.parts) > MOST_KEYS:
+        return ()
+    for part in branch.parts:
+        if not isinstance(part, tuple) or part[1] != WANT_TRUE:
+            return ()
+        filed = vocabulary.filed[part[0]]
+        if filed is None or (values and values[0][0] != filed[0]):
+            return ()
+        if filed not in values:
+            values.append(filed)
+    return tuple(values)
 
 
 def program(where: Filter | None, vocabulary: Vocabulary) -> Program:
     """Compile a filter; None, no filter, accepts everything."""
     if where is None:
         return NO_FILTER
+    plain = _plain(where, vocabulary)
+    if plain is not None:
+        return plain
     compiler = _Compiler(vocabulary, where.two_valued)
     tree = compiler.tree(where.root, True)
     code = _linear(tree)
     if len(code) > MOST_INSTRUCTIONS:
         tree = (compiler.slow(where.root), WANT_TRUE)
         code = _linear(tree)
-    return Program(code, compiler.partial, compiler.shared, tree)
+    words = tuple(number for word, yes, no in code for number in (word, yes << 8 | no))
+    parts = tree.parts if isinstance(tree, Branch) and tree.all else (tree,)
+    return Program(words, compiler.partial, compiler.shared, parts)
 
 
-def without(tree: Tree, values: tuple[Filed, ...], vocabulary: Vocabulary) -> Tree:
-    """What is left to decide once an entry was found under one of these values."""
-    if isinstance(tree, Branch) and tree.all:
-        rest = tuple(part for part in tree.parts if _filed(part, vocabulary) != values)
-        if len(rest) == 1:
-            return rest[0]
-        return Branch(True, rest) if rest else True
-    return True if _filed(tree, vocabulary) == values else tree
+def _plain(where: Filter, vocabulary: Vocabulary) -> Program | None:
+    """The commonest kind of filter, attributes compared and joined by AND, the short way."""
+    root = where.root
+    if type(root) is not Operation or where.two_valued:
+        return None
+    leaves: list[Leaf] = []
+    words: list[int] = []
+    atom_of = vocabulary.atom
+    for part in root.args if root.op == "and" else (root,):
+        if type(part) is not Operation:
+            return None
+        comparison = COMPARISONS.get(part.op)
+        if comparison is None:
+            return None
+        left, right = part.args
+        if type(left) is not Property or "." in left.name:
+            return None
+        op, straight = comparison
+        if type(right) is str:
+            if op != EQUAL:
+                return None
+            atom = atom_of((op, EVENT, left.name, STRING, right))
+        elif type(right) is float or type(right) is int:
+            atom = atom_of((op, EVENT, left.name, NUMBER, float(right)))
+        else:
+            return None
+        if atom is None:
+            return None
+        wanted = WANT_TRUE if straight else WANT_FALSE
+        leaves.append((atom, wanted))
+        words += (atom << 2 | wanted, len(leaves) << 8 | REJECT)
+    words[-1] = ACCEPT << 8 | REJECT
+    return Program(tuple(words), False, True, tuple(leaves))
+
+
+NO_FILTER = Program((ALWAYS << 2 | WANT_TRUE, ACCEPT << 8 | ACCEPT), False, True, (True,))
 
 
 class _Compiler:
@@ -319,8 +404,3 @@ def _size(tree: Tree) -> int:
     if isinstance(tree, Branch):
         return sum(_size(part) for part in tree.parts)
     return 1
-
-
-def instructions(tree: Tree) -> Sequence[Instruction]:
-    """The instructions of a tree by itself."""
-    return _linear(tree)

@@ -12,6 +12,8 @@ import numpy as np
 
 from nearcast.core.compiled import compiled, prefetch
 from nearcast.core.matching.atoms import (
+    INLINE,
+    INLINE_ACCEPT,
     IS_TRUE,
     SLOW,
     compare,
@@ -60,15 +62,10 @@ from nearcast.core.matching.tables import (
 from nearcast.core.model.event_batch import MISSING, STRING
 from nearcast.core.model.geodesy import SHORT_M, ecef
 
-# Columns of an entry's body, after SUBSCRIPTION.
+# Columns of an entry's body, after SUBSCRIPTION: the rule with its flags in the low bits, and the
+# program, if it is not LONG.
 RULE_WORD, PROGRAM = 1, 2
-INLINE = 6
-"""So many instructions lie beside the entry itself, one integer each: the atom, the wanted
-verdict (2 bits), where to go if it holds (3 bits) and if not (3 bits). Longer programs are in
-the rule's code; RULE_WORD is the rule and, in its low bits, the rule's flags."""
 BODY_COLUMNS = PROGRAM + INLINE
-INLINE_ACCEPT, INLINE_REJECT = 7, 6
-INLINE_ATOMS = 1 << 23
 FLAG_BITS = 3
 
 MAX_CODES = 128

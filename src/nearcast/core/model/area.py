@@ -25,7 +25,7 @@ ME = "me"
 HERE = "here"
 
 
-class Circle(Struct, frozen=True):
+class Circle(Struct, frozen=True, gc=False):
     """All positions within `radius_m` of a fixed centre."""
 
     center: Position
@@ -36,7 +36,7 @@ class Circle(Struct, frozen=True):
         force_setattr(self, "radius_m", _radius(self.radius_m))
 
 
-class Box(Struct, frozen=True):
+class Box(Struct, frozen=True, gc=False):
     """A range of latitudes and longitudes; with `west` > `east` it crosses the antimeridian."""
 
     south: float
@@ -58,7 +58,7 @@ class Box(Struct, frozen=True):
         force_setattr(self, "east", northeast.lon)
 
 
-class Polygon(Struct, frozen=True):
+class Polygon(Struct, frozen=True, gc=False):
     """What lies inside the first ring and in none of the others; edges are inside."""
 
     rings: tuple[Ring, ...]
@@ -67,7 +67,7 @@ class Polygon(Struct, frozen=True):
         force_setattr(self, "rings", checked_rings(self.rings))
 
 
-class MultiPolygon(Struct, frozen=True):
+class MultiPolygon(Struct, frozen=True, gc=False):
     """What lies inside any of the polygons."""
 
     polygons: tuple[Polygon, ...]
@@ -77,7 +77,7 @@ class MultiPolygon(Struct, frozen=True):
             raise ModelError("a multipolygon needs at least one polygon")
 
 
-class MovingCircle(Struct, frozen=True):
+class MovingCircle(Struct, frozen=True, gc=False):
     """A circle that moves with its anchor; its centre lies `east_m`, `north_m` off the anchor."""
 
     radius_m: float
@@ -91,7 +91,7 @@ class MovingCircle(Struct, frozen=True):
         force_setattr(self, "north_m", north_m)
 
 
-class MovingPolygons(Struct, frozen=True):
+class MovingPolygons(Struct, frozen=True, gc=False):
     """Polygons that move with their anchor: rings of (east_m, north_m) off it, as `Polygon`."""
 
     polygons: tuple[tuple[Ring, ...], ...]
@@ -106,7 +106,7 @@ class MovingPolygons(Struct, frozen=True):
 MovingShape = MovingCircle | MovingPolygons
 
 
-class Around(Struct, frozen=True):
+class Around(Struct, frozen=True, gc=False):
     """A shape that moves with `anchor`: "me", the caller, or the id of a node."""
 
     anchor: str
@@ -116,7 +116,7 @@ class Around(Struct, frozen=True):
         force_setattr(self, "anchor", node_anchor(self.anchor))
 
 
-class PlaceArea(Struct, frozen=True):
+class PlaceArea(Struct, frozen=True, gc=False):
     """A named place, of a kind when the name alone does not say which."""
 
     name: str
@@ -130,7 +130,7 @@ class PlaceArea(Struct, frozen=True):
             )
 
 
-class PlaceHere(Struct, frozen=True):
+class PlaceHere(Struct, frozen=True, gc=False):
     """The smallest place of a kind that holds the caller."""
 
     kind: str

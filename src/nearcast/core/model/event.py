@@ -40,7 +40,7 @@ class Event(Struct, frozen=True):
     qos: int = 0
 
 
-class Subscription(Struct, frozen=True):
+class Subscription(Struct, frozen=True, gc=False):
     """What a node wants to receive."""
 
     id: str
