@@ -11,7 +11,11 @@ from . import plain_world as plain
 from .test_matcher import Pair
 
 
-@settings(max_examples=250, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=2 * settings().max_examples,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(
     st.tuples(*(plain.positions for _ in plain.NODES)),
     st.lists(plain.subscriptions, min_size=4, max_size=8),

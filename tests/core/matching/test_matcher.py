@@ -83,7 +83,11 @@ class Pair:
         assert got == expected
 
 
-@settings(max_examples=400, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(
+    max_examples=4 * settings().max_examples,
+    deadline=None,
+    suppress_health_check=[HealthCheck.too_slow],
+)
 @given(
     st.tuples(*(plain.positions for _ in plain.NODES)),
     st.lists(plain.subscriptions, min_size=6, max_size=12),

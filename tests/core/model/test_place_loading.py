@@ -9,7 +9,8 @@ import shapely
 from nearcast.core.model import ModelError, Places, Position, load_geojson, load_table
 
 SQUARE = [[[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]]
-REAL_PLACES = Path("/work/shared/data/places.parquet")
+# Real places, beside the project where there are any.
+REAL_PLACES = Path(__file__).parents[4] / "shared" / "data" / "places.parquet"
 
 
 def feature(name: object, kind: object, geometry: object) -> dict[str, object]:

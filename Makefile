@@ -1,0 +1,76 @@
+# Every target sets up what it needs: a virtual environment in .venv with the versions of
+# constraints.txt, and kernels compiled to machine code. Needs Python 3.11 or newer and make.
+
+VENV := .venv
+PY := $(VENV)/bin/python
+INSTALLED := $(VENV)/.installed
+# Kernels with every index checked must not share a cache with those that check none.
+CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(CURDIR)/.cache/checked-kernels'
+
+.PHONY: setup run test slow lint format bench experiments docs clean
+
+setup: $(INSTALLED)
+	@$(PY) -m nearcast._warm_up
+
+run: setup
+	@$(PY) -m nearcast demo
+
+test: setup
+	$(PY) -m pytest -m "not slow"
+	@$(CHECKED) $(PY) -m nearcast._warm_up
+	$(CHECKED) $(PY) -m pytest -m "not slow" --hypothesis-profile=checked tests/core/matching
+
+slow: setup
+	$(PY) -m pytest -m slow
+
+lint: $(INSTALLED)
+	$(PY) -m ruff check .
+	$(PY) -m ruff format --check .
+	$(PY) -m mypy
+
+format: $(INSTALLED)
+	$(PY) -m ruff check --fix .
+	$(PY) -m ruff format .
+
+bench: setup
+	@$(PY) -m nearcast bench matching
+
+experiments: setup
+	@found=$$(ls src/nearcast/experiments 2>/dev/null | sed -n 's/^\([a-z].*\)\.py$$/\1/p'); \
+	if [ -n "$$found" ]; then \
+		echo "Experiments, each run by 'nearcast experiment NAME':"; echo "$$found"; \
+	else \
+		echo "There are no experiments yet: they come with the parts that they measure."; \
+	fi
+
+docs: setup
+	$(PY) -m pytest tests/test_docs.py
+
+clean:
+	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
+	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
+
+# hatchling is installed first and used from there, so that its version is pinned too and a
+# complete environment needs no network to notice a changed pyproject.toml.
+$(INSTALLED): pyproject.toml constraints.txt $(PY)
+	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
+	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation \
+		-c constraints.txt -e '.[dev,bench]'
+	@touch $@
+
+$(PY):
+	@for python in python3 python3.13 python3.12 python3.11; do \
+		if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
+			if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
+				echo "$$python cannot make virtual environments: install its venv module" \
+					"(Debian and Ubuntu: apt install $$python-venv), then run make again." >&2; \
+				exit 1; \
+			fi; \
+			echo "Setting up $(VENV) with $$("$$python" --version)"; \
+			exec "$$python" -m venv --clear $(VENV); \
+		fi; \
+	done; \
+	echo "Nearcast needs Python 3.11 or newer, and none was found: install it" \
+		"(Debian and Ubuntu: apt install python3.11 python3.11-venv; macOS: brew install" \
+		"python@3.13), then run make again." >&2; \
+	exit 1

@@ -1,0 +1,93 @@
+"""The command line: one module per verb, loaded when it is called.
+
+What a user gave and cannot be meant is one message and exit code 2; a bug keeps its traceback.
+"""
+
+import sys
+from importlib import import_module
+from importlib.metadata import version
+from importlib.util import find_spec
+from typing import Annotated, NamedTuple
+
+import typer
+
+
+class Verb(NamedTuple):
+    """A verb: `name` in the module of that name is a function or an app of its own."""
+
+    name: str
+    attribute: str
+    summary: str
+
+
+VERBS = (
+    Verb("demo", "demo", "Watch events find the nodes they concern, in a small living city."),
+    Verb("bench", "app", "Measure Nearcast beside what else one could use."),
+    Verb("doctor", "doctor", "Check what is installed, and say what to do."),
+)
+
+app = typer.Typer(
+    name="nearcast",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+
+def main() -> None:
+    """Run the program."""
+    try:
+        app(prog_name="nearcast")
+    except ValueError as error:
+        if not _is_ours(error):
+            raise
+        typer.echo(str(error), err=True)
+        sys.exit(2)
+
+
+def _show_version(asked: bool) -> None:
+    if asked:
+        typer.echo(f"nearcast {version('nearcast')}")
+        raise typer.Exit
+
+
+@app.callback()
+def _root(
+    show_version: Annotated[
+        bool,
+        typer.Option("--version", help="Print the version.", callback=_show_version, is_eager=True),
+    ] = False,
+) -> None:
+    """Publish/subscribe that knows the situation."""
+
+
+def _mount(verb: Verb) -> None:
+    """Add a verb whose module is imported only when it is called, so that help is quick."""
+
+    def call(context: typer.Context) -> None:
+        found = getattr(import_module(f"{__name__}.{verb.name}"), verb.attribute)
+        if not isinstance(found, typer.Typer):
+            alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+            alone.command()(found)
+            found = alone
+        found(context.args, prog_name=f"nearcast {verb.name}")
+
+    app.command(
+        verb.name,
+        help=verb.summary,
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )(call)
+
+
+def _is_ours(error: ValueError) -> bool:
+    # Imported here because the core takes longer to load than help takes to print.
+    from nearcast.core.language.errors import LanguageError
+    from nearcast.core.model.errors import ModelError
+
+    return isinstance(error, LanguageError | ModelError)
+
+
+for _verb in VERBS:
+    if find_spec(f"{__name__}.{_verb.name}") is not None:
+        _mount(_verb)

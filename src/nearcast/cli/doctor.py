@@ -1,0 +1,146 @@
+"""``nearcast doctor``: what is installed, what is not, and what to do about it.
+
+Looks only; changes nothing unless asked to warm up. Something required that is missing makes the
+exit code 1; what only benchmarks and tests need is reported and no more.
+"""
+
+import json
+import platform
+import re
+import shutil
+import sys
+from collections.abc import Iterator
+from importlib.metadata import PackageNotFoundError, requires, version
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+from msgspec import Struct, to_builtins
+from rich.console import Console
+from rich.table import Table
+
+from nearcast import _warm_up
+
+OLDEST_PYTHON = (3, 11)
+CONSTRAINTS = Path(__file__).parents[3] / "constraints.txt"
+PEERS = {
+    "redis-server": "its benchmarks are skipped; install Redis",
+    "postgres": "its benchmarks are skipped; install PostgreSQL with PostGIS",
+}
+NAME = re.compile(r"[A-Za-z0-9._-]+")
+
+State = Literal["ok", "optional", "missing"]
+
+
+class Check(Struct, frozen=True):
+    """One thing looked at; `optional` means that it is not as it could be."""
+
+    what: str
+    state: State
+    found: str
+    advice: str = ""
+
+
+def doctor(
+    *,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the checks as JSON.")] = False,
+    warm_up: Annotated[
+        bool, typer.Option("--warm-up", help="Compile the kernels first, if they changed.")
+    ] = False,
+) -> None:
+    """Check what is installed, and say what to do."""
+    if warm_up:
+        _warm_up.main()
+    checks = list(examine())
+    if as_json:
+        typer.echo(json.dumps([to_builtins(check) for check in checks], indent=2))
+    else:
+        Console().print(table(checks))
+    if any(check.state == "missing" for check in checks):
+        raise typer.Exit(1)
+
+
+def examine() -> Iterator[Check]:
+    """Yield every check, the required ones first."""
+    yield check_python(sys.version_info[:2])
+    tested = tested_versions(CONSTRAINTS)
+    required, optional = requirements()
+    yield from (check_package(name, tested, required=True) for name in required)
+    yield check_kernels()
+    yield from (check_package(name, tested, required=False) for name in optional)
+    yield from (check_peer(program, advice) for program, advice in PEERS.items())
+
+
+def check_python(running: tuple[int, int]) -> Check:
+    """Check the version of Python."""
+    if running >= OLDEST_PYTHON:
+        return Check("Python", "ok", platform.python_version())
+    return Check("Python", "missing", platform.python_version(), "install Python 3.11 or newer")
+
+
+def check_package(name: str, tested: dict[str, str], *, required: bool) -> Check:
+    """Check that a package is there, and in the version that was tested."""
+    try:
+        found = version(name)
+    except PackageNotFoundError:
+        if required:
+            return Check(name, "missing", "not installed", "make setup")
+        return Check(name, "optional", "not installed", "only tests and benchmarks need it")
+    wanted = tested.get(_normal(name), found)
+    if found == wanted:
+        return Check(name, "ok", found)
+    return Check(name, "optional", found, f"tested with {wanted}: make setup")
+
+
+def check_kernels() -> Check:
+    """Check that kernels are compiled."""
+    if _warm_up.is_warm():
+        return Check("kernels", "ok", "compiled")
+    advice = "they compile at first use, which takes a minute: nearcast doctor --warm-up"
+    return Check("kernels", "optional", "not compiled", advice)
+
+
+def check_peer(program: str, advice: str) -> Check:
+    """Check for a program that benchmarks run beside us."""
+    found = shutil.which(program)
+    if found is None:
+        # Debian keeps the servers of each version of PostgreSQL apart, and off the path.
+        found = next(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{program}")), None)
+    if found is None:
+        return Check(program, "optional", "not installed", advice)
+    return Check(program, "ok", found)
+
+
+def tested_versions(constraints: Path) -> dict[str, str]:
+    """Return the versions in a constraints file; none where only the package is installed."""
+    try:
+        lines = constraints.read_text().splitlines()
+    except OSError:
+        return {}
+    pins = (line.partition("==") for line in lines if "==" in line)
+    return {_normal(name): pinned.strip() for name, _, pinned in pins}
+
+
+def requirements() -> tuple[list[str], list[str]]:
+    """Return the packages that Nearcast requires, and those of its extras."""
+    required: set[str] = set()
+    optional: set[str] = set()
+    for line in requires("nearcast") or ():
+        found = NAME.match(line)
+        assert found is not None
+        (optional if "extra ==" in line else required).add(found.group())
+    return sorted(required), sorted(optional - required)
+
+
+def table(checks: list[Check]) -> Table:
+    """Return the checks for a terminal."""
+    colours = {"ok": "green", "optional": "yellow", "missing": "red"}
+    grid = Table("", "what", "found", "what to do", box=None, pad_edge=False)
+    for check in checks:
+        state = f"[{colours[check.state]}]{check.state}[/]"
+        grid.add_row(state, check.what, check.found, check.advice)
+    return grid
+
+
+def _normal(name: str) -> str:
+    return re.sub(r"[-_.]+", "-", name.strip()).lower()

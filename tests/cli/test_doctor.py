@@ -1,0 +1,55 @@
+"""The doctor: what is required and missing fails, what is optional is advice."""
+
+import json
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner
+
+from nearcast.cli import doctor
+
+app = typer.Typer()
+app.command()(doctor.doctor)
+
+
+def test_a_development_environment_is_healthy() -> None:
+    ran = CliRunner().invoke(app, ["--json"])
+    assert ran.exit_code == 0
+    states = {check["what"]: check["state"] for check in json.loads(ran.stdout)}
+    assert states["Python"] == states["numba"] == "ok"
+    assert {"kernels", "pytest", "duckdb", "redis-server", "postgres"} <= states.keys()
+
+
+def test_the_table_says_the_same_to_people() -> None:
+    ran = CliRunner().invoke(app, [])
+    assert ran.exit_code == 0
+    assert "numba" in ran.stdout
+    assert "what to do" in ran.stdout
+
+
+def test_something_required_that_is_missing_is_exit_code_1(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr(doctor, "OLDEST_PYTHON", (99, 0))
+    assert CliRunner().invoke(app, []).exit_code == 1
+
+
+def test_a_package_is_missing_optional_or_not_as_tested() -> None:
+    assert doctor.check_package("no-such-thing", {}, required=True).state == "missing"
+    assert doctor.check_package("no-such-thing", {}, required=False).state == "optional"
+    other = doctor.check_package("numba", {"numba": "0.0.1"}, required=True)
+    assert (other.state, other.advice) == ("optional", "tested with 0.0.1: make setup")
+
+
+def test_tested_versions_are_found_whatever_the_spelling(tmp_path: Path) -> None:
+    constraints = tmp_path / "constraints.txt"
+    constraints.write_text("# pins\nTyping_Extensions==4.16.0\n\n")
+    assert doctor.tested_versions(constraints) == {"typing-extensions": "4.16.0"}
+    assert doctor.tested_versions(tmp_path / "none.txt") == {}
+
+
+def test_every_requirement_is_pinned() -> None:
+    pins = doctor.tested_versions(doctor.CONSTRAINTS)
+    required, optional = doctor.requirements()
+    assert set(required) | set(optional) <= pins.keys()

@@ -1,0 +1,85 @@
+"""The program: help is quick, verbs are loaded when called, errors of users are one message."""
+
+import subprocess
+import sys
+from importlib.metadata import version
+
+import pytest
+import typer
+
+from nearcast import cli
+from nearcast.core.language import parse
+from nearcast.core.model import Places, parse_area
+
+
+def run(*arguments: str) -> "subprocess.CompletedProcess[str]":
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, check=False)
+
+
+def test_help_names_the_verbs_without_loading_the_core() -> None:
+    ran = run("-X", "importtime", "-m", "nearcast", "--help")
+    assert ran.returncode == 0
+    assert "doctor" in ran.stdout
+    loaded = {line.rpartition("|")[2].strip() for line in ran.stderr.splitlines()}
+    assert "nearcast.cli" in loaded
+    assert loaded.isdisjoint({"numba", "numpy", "shapely", "nearcast.core"})
+
+
+def test_the_version_is_that_of_the_package() -> None:
+    assert run("-m", "nearcast", "--version").stdout == f"nearcast {version('nearcast')}\n"
+
+
+def test_a_verb_has_its_own_help() -> None:
+    ran = run("-m", "nearcast", "doctor", "--help")
+    assert ran.returncode == 0
+    assert "nearcast doctor" in ran.stdout
+    assert "--json" in ran.stdout
+
+
+@pytest.mark.parametrize("arguments", [["nonsense"], ["doctor", "--nonsense"]])
+def test_a_wrong_verb_or_option_is_exit_code_2(arguments: list[str]) -> None:
+    ran = run("-m", "nearcast", *arguments)
+    assert ran.returncode == 2
+    assert "nonsense" in ran.stderr
+    assert "Traceback" not in ran.stderr
+
+
+def fails(arguments: list[str]) -> None:
+    what = arguments[0]
+    if what == "filter":
+        parse("speed >")
+    elif what == "area":
+        parse_area("circle:91,0,5")
+    elif what == "place":
+        Places().find("Atlantis")
+    else:
+        raise ValueError("a bug")
+
+
+@pytest.fixture
+def failing(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
+    app = typer.Typer(pretty_exceptions_enable=False)
+    app.command()(fails)
+    monkeypatch.setattr(cli, "app", app)
+    return monkeypatch
+
+
+@pytest.mark.parametrize(
+    ("what", "said"),
+    [("filter", "speed >\n       ^"), ("area", "latitude 91"), ("place", "Atlantis")],
+)
+def test_what_a_user_got_wrong_is_one_message_and_exit_code_2(
+    what: str, said: str, failing: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    failing.setattr(sys, "argv", ["nearcast", what])
+    with pytest.raises(SystemExit) as left:
+        cli.main()
+    assert left.value.code == 2
+    assert said in capsys.readouterr().err
+
+
+def test_a_bug_keeps_its_traceback(failing: pytest.MonkeyPatch) -> None:
+    failing.setattr(sys, "argv", ["nearcast", "bug"])
+    with pytest.raises(ValueError, match="a bug"):
+        cli.main()

@@ -1,0 +1,8 @@
+"""How properties are checked: no deadlines, since a first call may compile a kernel."""
+
+from hypothesis import settings
+
+settings.register_profile("nearcast", deadline=None, print_blob=True)
+# Every index is checked in this run, which is slow; the same properties run in full without.
+settings.register_profile("checked", parent=settings.get_profile("nearcast"), max_examples=20)
+settings.load_profile("nearcast")

@@ -1,0 +1,156 @@
+"""Every snippet of Python in the documents runs and prints what it says; links lead somewhere.
+
+The ``python`` blocks of one file run in order in one namespace. What a block prints is compared
+with the ``text`` block right after it, or with its own ``# ->`` comments, one for each line.
+"""
+
+import contextlib
+import io
+import re
+from itertools import zip_longest
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+ROOT = Path(__file__).parents[1]
+DOCUMENTS = sorted(
+    path
+    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    if path.name != "CHANGELOG.md"
+)
+FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*(\w*)[^\n`]*$")
+LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
+HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
+ARROW = re.compile(r"# -> ?(.*)$", re.MULTILINE)
+
+
+class Block(Struct):
+    """A fenced block: its language, its lines, and where they begin in the file (from 1)."""
+
+    language: str
+    line: int
+    text: str
+    follows: bool
+    """Nothing but empty lines stands between the block before and this one."""
+
+
+def blocks(document: str) -> list[Block]:
+    """Return the fenced blocks of a document."""
+    found: list[Block] = []
+    inside: Block | None = None
+    fence, gap = "", True
+    for number, line in enumerate(document.splitlines(), 1):
+        match = FENCE.match(line)
+        if inside is None and match:
+            fence = match[1]
+            inside, gap = Block(match[2], number + 1, "", not gap), False
+            found.append(inside)
+        elif inside is not None and line.strip() == fence:
+            inside = None
+        elif inside is not None:
+            inside.text += line + "\n"
+        elif line.strip():
+            gap = True
+    return found
+
+
+def run_blocks(document: str, name: str) -> list[str]:
+    """Run the Python blocks of a document; return how what they print differs from what is said."""
+    found = blocks(document)
+    namespace: dict[str, object] = {"__name__": "__main__"}
+    wrong: list[str] = []
+    for block, following in zip_longest(found, found[1:]):
+        if block.language != "python":
+            continue
+        # Empty lines before it give a traceback the lines of the file.
+        code = compile("\n" * (block.line - 1) + block.text, name, "exec", dont_inherit=True)
+        with contextlib.redirect_stdout(io.StringIO()) as printed:
+            exec(code, namespace)
+        said = [match.strip() for match in ARROW.findall(block.text)]
+        if following is not None and following.language == "text" and following.follows:
+            said = following.text.rstrip().splitlines()
+        elif not said:
+            continue
+        got = [line.rstrip() for line in printed.getvalue().rstrip().splitlines()]
+        if got != [line.rstrip() for line in said]:
+            wrong.append(f"{name}, line {block.line}: says {said}, prints {got}")
+    return wrong
+
+
+def broken_links(path: Path) -> list[str]:
+    """Return the links of a document that lead to no file or no heading."""
+    prose = without_code(path.read_text(encoding="utf-8"))
+    broken = []
+    for link in LINK.findall(prose):
+        if re.match(r"[a-z]+:", link):
+            continue
+        file, _, anchor = link.partition("#")
+        target = (path.parent / file).resolve() if file else path
+        if not target.exists() or (anchor and anchor not in anchors(target)):
+            broken.append(f"{path.name}: {link}")
+    return broken
+
+
+def without_code(document: str) -> str:
+    """Return a document without its blocks and code spans, which may look like links."""
+    lines, fence = [], ""
+    for line in document.splitlines():
+        match = FENCE.match(line)
+        if not fence and match:
+            fence = match[1]
+        elif fence:
+            fence = "" if line.strip() == fence else fence
+        else:
+            lines.append(re.sub(r"`[^`]*`", "", line))
+    return "\n".join(lines)
+
+
+def anchors(path: Path) -> set[str]:
+    """Return what headings can be linked to, as forges name them."""
+    headings = HEADING.findall(path.read_text(encoding="utf-8"))
+    plain = (re.sub(r"[^\w\- ]", "", heading.lower()) for heading in headings)
+    return {heading.replace(" ", "-") for heading in plain}
+
+
+def name_of(path: Path) -> str:
+    return path.relative_to(ROOT).as_posix()
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_snippets_run_and_print_what_they_say(path: Path) -> None:
+    assert run_blocks(path.read_text(encoding="utf-8"), name_of(path)) == []
+
+
+@pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
+def test_links_lead_somewhere(path: Path) -> None:
+    assert broken_links(path) == []
+
+
+def test_a_snippet_that_prints_something_else_is_found() -> None:
+    one = "```python\nx = 1\n```\n\n```python\nprint(x)  # -> 1\n```\n"
+    assert run_blocks(one, "one") == []
+    assert run_blocks(one.replace("x = 1", "x = 2"), "one") == [
+        "one, line 6: says ['1'], prints ['2']"
+    ]
+    two = "```python\nprint(1)\nprint(2)\n```\n\n```text\n1\n2\n```\n"
+    assert run_blocks(two, "two") == []
+    assert run_blocks(two.replace("\n2\n", "\n3\n"), "two") != []
+    assert run_blocks(two.replace("\n\n", "\nSome words.\n").replace("\n2\n", "\n3\n"), "two") == []
+
+
+def test_a_snippet_that_fails_is_found_with_its_line() -> None:
+    with pytest.raises(ZeroDivisionError) as caught:
+        run_blocks("Words.\n\n```python\n1 / 0\n```\n", "words.md")
+    assert caught.traceback[-1].lineno == 3
+
+
+def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
+    (tmp_path / "there.md").write_text("# One `two` heading\n")
+    here = tmp_path / "here.md"
+    here.write_text(
+        "[a](there.md#one-two-heading) `[b](not.md)` [c](https://example.org) [d](#x)\n"
+    )
+    assert broken_links(here) == ["here.md: #x"]
+    here.write_text("[a](there.md#another) [b](gone.md)")
+    assert broken_links(here) == ["here.md: there.md#another", "here.md: gone.md"]
