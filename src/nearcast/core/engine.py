@@ -144,7 +144,7 @@ class Engine:
     def explain(self, event: Event, node: str) -> list[Verdict]:
         """Why a node does or does not get an event now: one verdict a subscription."""
         wanted = [each for each in self.subscriptions.values() if each.node == node]
-        return [decide(event, subscription, self.matcher) for subscription in wanted]
+        return [decide(event, subscription, self.matcher.world) for subscription in wanted]
 
     # 1. ingest
 
@@ -163,7 +163,7 @@ class Engine:
         if event.time > now + self.settings.ahead_s:
             changes["time"] = now
         if not event.at_given:
-            changes["position"] = self.matcher.position(event.publisher)
+            changes["position"] = self.matcher.world.position(event.publisher)
         if event.to is None:
             standing = self.announcements.get((event.publisher, event.subject))
             if standing is not None:
@@ -287,7 +287,7 @@ class Engine:
         self.matcher.refresh_places()
 
     def _set_sight(self, each: SightSet, now: float, outcome: Outcome) -> None:
-        self.matcher.set_exception(each.viewer, each.other, each.mask)
+        self.matcher.sight.set_exception(each.viewer, each.other, each.mask)
 
     def _leave(self, each: Left, now: float, outcome: Outcome) -> None:
         for name in [s.id for s in self.subscriptions.values() if s.node == each.node]:
@@ -312,21 +312,21 @@ class Engine:
         for key in self._book.expire(now):
             outcome.changes.append(Changed(key, None))
         while self._recent and self._recent[0][0] + self.settings.recent_s < now:
-            self.matcher.recent.remove(self._recent.popleft()[1])
+            self.matcher.world.recent.remove(self._recent.popleft()[1])
 
     def _remember(self, event: Event, now: float) -> None:
         key = f"{event.publisher}\0{event.id}"
         self._recent.append((now, key, event))
         if len(self._recent) > self.settings.recent_most:
-            self.matcher.recent.remove(self._recent.popleft()[1])
+            self.matcher.world.recent.remove(self._recent.popleft()[1])
         if self.matcher.counting:
-            if len(self.matcher.recent) + 1 < len(self._recent):
+            if len(self.matcher.world.recent) + 1 < len(self._recent):
                 for _, other, earlier in self._recent:
-                    self.matcher.recent.put(other, earlier)
+                    self.matcher.world.recent.put(other, earlier)
             else:
-                self.matcher.recent.put(key, event)
-        elif len(self.matcher.recent):
-            self.matcher.recent.clear()
+                self.matcher.world.recent.put(key, event)
+        elif len(self.matcher.world.recent):
+            self.matcher.world.recent.clear()
 
     def _next_timer(self) -> float | None:
         timers = [self._book.next_expiry()]

@@ -23,6 +23,8 @@ class LiveBook:
     def __init__(self, matcher: Matcher) -> None:
         self._matcher = matcher
         self._expiries: list[tuple[float, str, int]] = []
+        self._versions: dict[str, int] = {}
+        self._kept = 0
         self._seen: dict[str, set[str]] = {}
         self._anchored: dict[str, set[str]] = {}
 
@@ -43,10 +45,12 @@ class LiveBook:
         self._forget(key)
         self._matcher.live.put(key, event)
         self._seen[key] = set()
+        self._kept += 1
+        self._versions[key] = self._kept
         if (anchor := _anchor(event)) is not None:
             self._anchored.setdefault(anchor, set()).add(key)
         if event.valid_s is not None:
-            heapq.heappush(self._expiries, (now + event.valid_s, key, id(event)))
+            heapq.heappush(self._expiries, (now + event.valid_s, key, self._kept))
         return True
 
     def withdraw(self, event: Event) -> bool:
@@ -58,8 +62,7 @@ class LiveBook:
         gone = []
         while self._expiries and self._expiries[0][0] <= now:
             _, key, version = heapq.heappop(self._expiries)
-            event = self._matcher.live.get(key)
-            if event is not None and id(event) == version and self._forget(key):
+            if self._versions.get(key) == version and self._forget(key):
                 gone.append(key)
         return gone
 
@@ -104,7 +107,7 @@ class LiveBook:
         if event is None:
             return False
         self._matcher.live.remove(key)
-        del self._seen[key]
+        del self._seen[key], self._versions[key]
         if (anchor := _anchor(event)) is not None:
             self._anchored[anchor].discard(key)
             if not self._anchored[anchor]:

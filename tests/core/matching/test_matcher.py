@@ -68,7 +68,7 @@ class Pair:
         self.world.contexts[node] = context
 
     def see(self, viewer: str, other: str, mask: int) -> None:
-        self.matcher.set_exception(viewer, other, mask)
+        self.matcher.sight.set_exception(viewer, other, mask)
         self.world.masks[viewer, other] = mask
 
     def match(self, events: list[Event]) -> None:

@@ -1,7 +1,10 @@
 """Interning: equal values share one small number for as long as somebody uses them."""
 
-from collections.abc import Hashable, ItemsView, ValuesView
+from collections.abc import Hashable, ItemsView, Sequence, ValuesView
 from typing import Generic, TypeVar
+
+import numpy as np
+import numpy.typing as npt
 
 Value = TypeVar("Value", bound=Hashable)
 
@@ -44,9 +47,10 @@ class Interned(Generic[Value]):
         """The number of a value that is in use."""
         return self._numbers.get(value)
 
-    def number(self, value: Value) -> int:
-        """The number of a value, -1 if nobody uses it."""
-        return self._numbers.get(value, -1)
+    def numbers_of(self, values: Sequence[Value]) -> npt.NDArray[np.int32]:
+        """The number of each value, -1 where nobody uses it."""
+        get = self._numbers.get
+        return np.array([get(value, -1) for value in values], np.int32)
 
     def items(self) -> ItemsView[Value, int]:
         """All values in use with their numbers."""

@@ -4,9 +4,16 @@ Equal patterns are one, counted by their users. A subject's answer is remembered
 of patterns changes.
 """
 
+from collections.abc import Sequence
+
+import numpy as np
+
 from nearcast.core.matching.interning import Interned
+from nearcast.core.matching.tables import I32
 
 REMEMBERED = 65_536
+REMEMBERED_ALL = 4_096
+LONGEST_REMEMBERED = 64
 
 
 class Patterns:
@@ -16,6 +23,7 @@ class Patterns:
         self._numbers: Interned[str] = Interned()
         self._root: _Level = _Level()
         self._remembered: dict[str, tuple[int, ...]] = {}
+        self._remembered_all: dict[tuple[str, ...], tuple[I32, I32]] = {}
 
     def __len__(self) -> int:
         return len(self._numbers)
@@ -34,7 +42,7 @@ class Patterns:
             for name in pattern.split("/"):
                 level = level.below.setdefault(name, _Level())
             level.number = number
-            self._remembered.clear()
+            self._forget()
         return number
 
     def release(self, number: int) -> None:
@@ -42,7 +50,7 @@ class Patterns:
         pattern = self._numbers.value(number)
         if not self._numbers.release(number):
             return
-        self._remembered.clear()
+        self._forget()
         path = [self._root]
         names = pattern.split("/")
         for name in names:
@@ -63,9 +71,30 @@ class Patterns:
             self._remembered[subject] = found
         return found
 
+    def matching_all(self, subjects: Sequence[str]) -> tuple[I32, I32]:
+        """The numbers of all patterns that each subject fits: where they begin, and they."""
+        key = tuple(subjects)
+        found = self._remembered_all.get(key)
+        if found is None:
+            first = [0]
+            numbers: list[int] = []
+            for subject in key:
+                numbers += self.matching(subject)
+                first.append(len(numbers))
+            found = np.array(first, np.int32), np.array(numbers, np.int32)
+            if len(self._remembered_all) >= REMEMBERED_ALL:
+                self._remembered_all.clear()
+            if len(key) <= LONGEST_REMEMBERED:
+                self._remembered_all[key] = found
+        return found
+
     def pattern(self, number: int) -> str:
         """The text of a pattern."""
         return self._numbers.value(number)
+
+    def _forget(self) -> None:
+        self._remembered.clear()
+        self._remembered_all.clear()
 
     def _search(self, subject: str) -> list[int]:
         names = subject.split("/")

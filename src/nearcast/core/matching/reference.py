@@ -10,7 +10,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
-from nearcast.core.language import Filter
+from nearcast.core.language import Filter, Node, Operation, Property
+from nearcast.core.language.ast import walk
 from nearcast.core.language.scope import LatLon, Value, followed
 from nearcast.core.matching.tables import SEE_ALL, SEE_ATTRIBUTES, SEE_IDENTITY, SEE_POSITION
 from nearcast.core.model.area import ME, Area, Around, Circle, FixedArea
@@ -98,14 +99,61 @@ def decide(event: Event, subscription: Subscription, world: World) -> Verdict:
     return Verdict(subscription.id, priority, tuple(steps))
 
 
-def best_priority(levels: tuple[Filter, ...], scope: "EventScope") -> int | None:
+def best_priority(
+    levels: tuple[Filter, ...], scope: "EventScope", memo: "Memo | None" = None
+) -> int | None:
     """The number of the first level that fires; 1 if there are none at all."""
     if not levels:
         return 1
+    memo = Memo() if memo is None else memo
     for number, level in enumerate(levels, start=1):
-        if level.evaluate_in(scope) is True:
+        if memo.answer(level, scope) is True:
             return number
     return None
+
+
+class Memo:
+    """Answers about one event: a predicate on nothing but the event is evaluated once.
+
+    However many filters, of however many subscribers, contain it.
+    """
+
+    def __init__(self) -> None:
+        self._answers: dict[Node, bool | None] = {}
+
+    def answer(self, where: Filter, scope: "EventScope") -> bool | None:
+        """Whether a filter holds."""
+        return self._answer(where.root, scope, where.two_valued)
+
+    def _answer(self, node: Node, scope: "EventScope", two_valued: bool) -> bool | None:
+        if isinstance(node, Operation) and node.op in ("and", "or"):
+            deciding = node.op == "or"
+            answers = [self._answer(arg, scope, two_valued) for arg in node.args]
+            if deciding in answers:
+                return deciding
+            return None if None in answers else not deciding
+        if isinstance(node, Operation) and node.op == "not":
+            answer = self._answer(node.args[0], scope, two_valued)
+            return None if answer is None else not answer
+        if not _asks_only_the_event(node):
+            return Filter(node, two_valued).evaluate_in(scope)
+        if node not in self._answers:
+            self._answers[node] = Filter(node).evaluate_in(scope)
+        answer = self._answers[node]
+        return False if answer is None and two_valued else answer
+
+
+def _asks_only_the_event(node: Node) -> bool:
+    """Whether a predicate means the same to every subscriber."""
+    return not any(
+        (isinstance(part, Operation) and part.op in PERSONAL)
+        or (isinstance(part, Property) and part.name.partition(".")[0] in WHO)
+        for part, _ in walk(node)
+    )
+
+
+PERSONAL = ("distance", "approaching", "count", "friend", "node", "earlier")
+WHO = ("me", "publisher", "event", "node")
 
 
 def area_for(area: Area, caller: str, world: World) -> FixedArea | Anchored | None:

@@ -1,0 +1,86 @@
+"""The known world: what the reference evaluator can ask, answered from the matcher's tables."""
+
+import math
+from collections.abc import Mapping
+
+from nearcast.core.language import Filter
+from nearcast.core.language.scope import Value
+from nearcast.core.matching.live import Bound, LiveEvents
+from nearcast.core.matching.nodes import Nodes
+from nearcast.core.matching.reference import EventScope, area_for
+from nearcast.core.matching.sight import Sight
+from nearcast.core.matching.tables import LAT, LAT_BEFORE, NONE
+from nearcast.core.model.area import Circle
+from nearcast.core.model.area_resolution import Anchored, holds
+from nearcast.core.model.bounds import bounding_circle
+from nearcast.core.model.event import Event
+from nearcast.core.model.places import Places
+from nearcast.core.model.position import Position
+from nearcast.core.model.subject import subject_matches
+
+
+class KnownWorld:
+    """Everyone's position and context, as far as they are known, and who may see them."""
+
+    def __init__(self, nodes: Nodes, sight: Sight, places: Places) -> None:
+        self._nodes = nodes
+        self._sight = sight
+        self.places = places
+        self.recent = LiveEvents(self.bound_of_target)
+        """Events of the last minutes, for filters that count."""
+
+    def position(self, node: str) -> Position | None:
+        """Where a node is."""
+        row = self._nodes.find(node)
+        if row == NONE or math.isnan(self._nodes.arrays.at[row, LAT]):
+            return None
+        lat, lon = self._nodes.arrays.at[row, :2].tolist()
+        return Position(lat, lon)
+
+    def previous_position(self, node: str) -> Position | None:
+        """Where it was at the fix before."""
+        row = self._nodes.find(node)
+        if row == NONE or math.isnan(self._nodes.arrays.at[row, LAT_BEFORE]):
+            return None
+        lat, lon = self._nodes.arrays.at[row, 2:].tolist()
+        return Position(lat, lon)
+
+    def attributes(self, node: str) -> Mapping[str, Value]:
+        """The context of a node."""
+        row = self._nodes.find(node)
+        return {} if row == NONE else self._nodes.attributes(row)
+
+    def may_see(self, viewer: str, other: str) -> int:
+        """What one node may see of another."""
+        return self._sight.may_see(viewer, other)
+
+    def earlier(
+        self, event: Event, viewer: str, subject: str, where: Filter | None, within: Circle | None
+    ) -> list[Event]:
+        """Recent events before this one that a viewer may know of."""
+        if within is None:
+            candidates = self.recent.about(subject) + self.recent.about(subject, targeted=True)
+        else:
+            candidates = self.recent.near(bounding_circle(within))
+        found = []
+        for other in candidates:
+            if other is event or not subject_matches(subject, other.subject):
+                continue
+            scope = EventScope(other, viewer, self)
+            at = scope.event_position()
+            if within is not None and (at is None or not holds(within, at)):
+                continue
+            if where is None or where.evaluate_in(scope) is True:
+                found.append(other)
+        return found
+
+    def bound_of_target(self, event: Event) -> Bound | None:
+        """A circle that holds an event's target, None if it holds nobody now."""
+        assert event.to is not None
+        meant = area_for(event.to, event.publisher, self)
+        if meant is None:
+            return None
+        if isinstance(meant, Anchored):
+            _, _, reach_m = bounding_circle(meant.shape)
+            return meant.anchor.lat, meant.anchor.lon, reach_m
+        return bounding_circle(meant)
