@@ -1,0 +1,53 @@
+"""Servers that a benchmark starts: wait for them, count their CPU, stop them by their id."""
+
+import subprocess
+import time
+from collections.abc import Callable
+from importlib.util import find_spec
+
+START_S, STOP_S = 30.0, 30.0
+
+
+class ServerFailedError(RuntimeError):
+    """A server that a peer needs did not start."""
+
+
+def wait_until(ready: Callable[[], bool], server: subprocess.Popen[bytes]) -> None:
+    """Wait until a server is ready; raise if it ends or takes too long."""
+    deadline = time.monotonic() + START_S
+    while not ready():
+        if server.poll() is not None:
+            raise ServerFailedError(f"{server.args!r} ended with code {server.returncode}")
+        if time.monotonic() > deadline:
+            raise ServerFailedError(f"{server.args!r} was not ready within {START_S:.0f} s")
+        time.sleep(0.02)
+
+
+def cpu_s(pid: int) -> float:
+    """CPU seconds of a process and of those it started."""
+    import psutil
+
+    server = psutil.Process(pid)
+    used = 0.0
+    for process in [server, *server.children(recursive=True)]:
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        used += times.user + times.system
+    return used
+
+
+def stop(server: subprocess.Popen[bytes]) -> None:
+    """Ask a server to end, and make it end if it does not."""
+    server.terminate()
+    try:
+        server.wait(STOP_S)
+    except subprocess.TimeoutExpired:
+        server.kill()
+        server.wait()
+
+
+def free_of_server() -> str | None:
+    """What is missing to count the CPU of a server."""
+    return None if find_spec("psutil") else "the Python package psutil"

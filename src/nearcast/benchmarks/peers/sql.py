@@ -1,0 +1,38 @@
+"""The city's conditions in SQL, in a form that lets a planner use equality.
+
+NULL is "no condition". Written as `s.line = e.line OR s.line IS NULL` no join can be hashed and
+no index used, so the query is four, for subscriptions with and without a subject and with and
+without a line (those without a line have a kind). "Any subject" is a subject, as indexes find
+a value sooner than a NULL.
+"""
+
+from nearcast.benchmarks.city import ANY_SUBJECT
+
+NUMBERS = """
+    coalesce(e.delay > s.delay, true) AND CASE s.form
+        WHEN 1 THEN coalesce(e.speed < s.speed_below, e.speed > s.speed_above)
+            OR e.severity >= s.severity
+        ELSE coalesce(e.speed < s.speed_below, true) AND coalesce(e.speed > s.speed_above, true)
+            AND coalesce((e.severity >= s.severity) = (s.form = 0), true)
+    END"""
+
+NEAR = (
+    "(s.x - e.x) * (s.x - e.x) + (s.y - e.y) * (s.y - e.y) + (s.z - e.z) * (s.z - e.z)"
+    " <= s.chord_squared"
+)
+
+_SUBJECTS = ("s.subject = e.subject", f"s.subject = {ANY_SUBJECT}")
+_TOPICS = (
+    "s.line = e.line AND (s.kind = e.kind OR s.kind IS NULL)",
+    "s.line IS NULL AND s.kind = e.kind",
+)
+
+
+def matching_query(box: str) -> str:
+    """All pairs of `events e` and `subscriptions s`, given the condition that e is in s's box."""
+    return "\nUNION ALL ".join(
+        "SELECT e.id AS event, s.id AS subscription FROM events e JOIN subscriptions s"
+        f" ON {subject} AND {topic} AND {box} AND {NEAR} AND {NUMBERS}"
+        for subject in _SUBJECTS
+        for topic in _TOPICS
+    )

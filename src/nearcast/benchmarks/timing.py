@@ -1,0 +1,65 @@
+"""CPU time, as the best of several runs: noise only ever adds."""
+
+import time
+from collections.abc import Callable
+from functools import partial
+
+from nearcast.benchmarks.city import Events
+from nearcast.benchmarks.peers.peer import Peer
+
+FIRST_EVENTS = 16
+MOST_GROWTH = 16
+LEAST_S = 0.2
+"""A run is at least so long, as the CPU of a server is counted in hundredths of a second."""
+
+
+def cpu_s(work: Callable[[], object]) -> float:
+    """CPU seconds of this process for doing something once."""
+    start = time.process_time()
+    work()
+    return time.process_time() - start
+
+
+def best_cpu_s(work: Callable[[], object], runs: int) -> float:
+    """The least CPU seconds of several runs."""
+    return min(cpu_s(work) for _ in range(runs))
+
+
+def peer_cpu_s(peer: Peer, work: Callable[[], object]) -> float:
+    """CPU seconds of this process and of a peer's server."""
+    server = peer.server_cpu_s()
+    return cpu_s(work) + peer.server_cpu_s() - server
+
+
+def peer_rate(
+    peer: Peer, events: Events, batch: int, budget_s: float, runs: int
+) -> tuple[float, int]:
+    """Events per CPU-second, and how many events it was measured on, within about a budget.
+
+    The number of events grows until one run takes its share of the budget or all are used.
+    """
+    total = len(events.lat)
+    count = min(FIRST_EVENTS, total)
+    share_s = budget_s / (runs + 1)
+    while True:
+        used = max(peer_cpu_s(peer, partial(_match, peer, events, count, batch, 1)), 1e-3)
+        if count == total or used >= share_s / 2:
+            break
+        count = min(total, max(2 * count, min(int(count * share_s / used), MOST_GROWTH * count)))
+    repeats = max(1, int(min(LEAST_S, share_s) / used))
+    work = partial(_match, peer, events, count, batch, repeats)
+    least = min(peer_cpu_s(peer, work) for _ in range(runs))
+    return count * repeats / max(least, 1e-3), count
+
+
+def whole_rate(peer: Peer, events: Events, runs: int) -> float:
+    """Events per CPU-second with all events in one call."""
+    total = len(events.lat)
+    work = partial(_match, peer, events, total, total, 1)
+    return total / max(min(peer_cpu_s(peer, work) for _ in range(runs)), 1e-3)
+
+
+def _match(peer: Peer, events: Events, count: int, batch: int, repeats: int) -> None:
+    for _ in range(repeats):
+        for first in range(0, count, batch):
+            peer.match(events, first, min(count, first + batch))
