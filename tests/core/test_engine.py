@@ -207,6 +207,73 @@ def test_bad_input_is_refused_with_a_reason_and_changes_nothing() -> None:
     assert "sub" not in engine.nodes
 
 
+def test_a_later_version_does_not_end_with_an_earlier_one() -> None:
+    engine = engine_with(Moved("sub", HERE))
+    for at, valid_s in ((0.0, 400.0), (1.0, 10_000.0), (312.0, 10_000.0)):
+        here = event(f"v{at}", position=HERE, at_given=True, object="k", valid_s=valid_s)
+        engine.step([here], at)
+    outcome = engine.step([wants()], 401.0)
+    assert got(outcome) == [("v312.0", "sub")]
+    assert outcome.timer == 10_312.0
+
+
+def test_a_place_that_moves_takes_its_events_along() -> None:
+    elsewhere = Box(53.44, -6.27, 53.46, -6.25)
+    engine = engine_with(TOWN_PLACE, wants(), Moved("sub", FAR), wants("late", name="s2"))
+    assert got(engine.step([event("fair", valid_s=100.0, to=place("Town"))], 1.0)) == []
+    outcome = engine.step([PlaceDefined("town", "Town", elsewhere)], 2.0)
+    assert got(outcome) == [("fair", "sub")]
+    assert got(engine.step([Moved("late", FAR)], 3.0)) == [("fair", "late")]
+
+
+def test_a_place_that_appears_brings_what_was_published_there() -> None:
+    engine = engine_with(TOWN_PLACE, wants(from_=place("Town")))
+    engine.step([PlaceDefined("town", "Town", None)], 1.0)
+    assert got(engine.step([event("x", position=HERE, at_given=True, retain=True)], 2.0)) == []
+    assert got(engine.step([TOWN_PLACE], 3.0)) == [("x", "sub")]
+
+
+def test_who_comes_back_gets_what_is_live_again() -> None:
+    engine = engine_with(wants())
+    assert got(engine.step([event("x", retain=True)], 1.0)) == [("x", "sub")]
+    engine.step([Left("sub")], 2.0)
+    assert got(engine.step([wants()], 3.0)) == [("x", "sub")]
+
+
+def test_what_comes_into_sight_is_delivered() -> None:
+    engine = engine_with(
+        Moved("pub", HERE), SightSet("sub", "pub", 0), wants(from_=circle(HERE, 9))
+    )
+    assert got(engine.step([event("x", retain=True)], 1.0)) == []
+    assert got(engine.step([SightSet("sub", "pub", None)], 2.0)) == [("x", "sub")]
+
+
+def test_explain_completes_an_event_as_ingest_would() -> None:
+    engine = engine_with(
+        Moved("pub", NEAR), Moved("sub", HERE), wants(from_=circle("me", 500)),
+        Announced(Announcement("pub", "news", circle(FAR, 10))),
+    )  # fmt: skip
+    (verdict,) = engine.explain(Event("e", "news", "pub", 0.0), "sub")
+    assert [step.step for step in verdict.steps] == ["subject", "from", "to"]
+    assert not verdict.passed
+
+
+@pytest.mark.parametrize(
+    "bad",
+    [
+        {"valid_s": float("nan")},
+        {"valid_s": -1.0},
+        {"position": Position(999.0, 0.0), "at_given": True},
+        {"attributes": {"x": float("nan")}},
+    ],
+)
+def test_numbers_that_mean_nothing_are_refused(bad: dict[str, object]) -> None:
+    engine = engine_with(wants())
+    details: dict[str, object] = {"at_given": False, **bad}
+    outcome = engine.step([Published(Event("e", "news", "pub", 0.0, **details))], 1.0)  # type: ignore[arg-type]
+    assert (len(outcome.refusals), got(outcome)) == (1, [])
+
+
 def test_leaving_ends_everything_of_a_node() -> None:
     engine = engine_with(Moved("sub", HERE), ContextPatched("sub", {"a": 1}), wants())
     engine.step([Left("sub")], 1.0)

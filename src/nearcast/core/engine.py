@@ -15,6 +15,8 @@ from msgspec.structs import replace
 from nearcast.core.live_book import LiveBook
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import Verdict, decide
+from nearcast.core.model import position as positions
+from nearcast.core.model.area import PlaceArea, PlaceHere
 from nearcast.core.model.area_resolution import check
 from nearcast.core.model.context import NodeState, check_attributes, moved, patched
 from nearcast.core.model.errors import ModelError
@@ -34,7 +36,6 @@ from nearcast.core.model.inputs import (
     Unsubscribed,
 )
 from nearcast.core.model.places import Places
-from nearcast.core.model.position import position
 from nearcast.core.model.subject import check_pattern, check_subject
 
 
@@ -143,6 +144,7 @@ class Engine:
 
     def explain(self, event: Event, node: str) -> list[Verdict]:
         """Why a node does or does not get an event now: one verdict a subscription."""
+        event = self._complete(event)
         wanted = [each for each in self.subscriptions.values() if each.node == node]
         return [decide(event, subscription, self.matcher.world) for subscription in wanted]
 
@@ -154,15 +156,24 @@ class Engine:
         if (event.publisher, event.id) in self._known:
             return None
         check_attributes(event.attributes)
+        positions.number(event.time, "the event's time")
+        if event.valid_s is not None and positions.number(event.valid_s, "valid") < 0.0:
+            raise ModelError(f"valid is {event.valid_s} seconds; 0 withdraws, more keeps alive")
+        if event.position is not None:
+            positions.position(event.position.lat, event.position.lon)
         if event.to is not None:
             check(event.to, self.matcher.places)
         self._known[event.publisher, event.id] = None
         if len(self._known) > self.settings.known_ids_most:
             del self._known[next(iter(self._known))]
-        changes: dict[str, object] = {}
         if event.time > now + self.settings.ahead_s:
-            changes["time"] = now
-        if not event.at_given:
+            event = replace(event, time=now)
+        return self._complete(event)
+
+    def _complete(self, event: Event) -> Event:
+        """The event with what it takes from its publisher: position and standing target."""
+        changes: dict[str, object] = {}
+        if event.position is None and not event.at_given:
             changes["position"] = self.matcher.world.position(event.publisher)
         if event.to is None:
             standing = self.announcements.get((event.publisher, event.subject))
@@ -177,7 +188,9 @@ class Engine:
             state = NodeState(each.node, attributes=self._state(each.node).attributes)
         else:
             state = moved(
-                self._state(each.node), position(each.position.lat, each.position.lon), now
+                self._state(each.node),
+                positions.position(each.position.lat, each.position.lon),
+                now,
             )
         self._set_state(state, now, outcome)
 
@@ -285,9 +298,15 @@ class Engine:
         else:
             places.add(each.place_kind, each.name, each.geometry, each.parent)
         self.matcher.refresh_places()
+        self._deliver_live(self._book.met_in_named_places(), outcome)
+        for subscription in self.subscriptions.values():
+            if isinstance(subscription.from_, PlaceArea | PlaceHere):
+                found = self._book.met_by(subscription.node, self._numbers[subscription.id])
+                self._deliver_live(found, outcome)
 
     def _set_sight(self, each: SightSet, now: float, outcome: Outcome) -> None:
         self.matcher.sight.set_exception(each.viewer, each.other, each.mask)
+        self._deliver_live(self._book.met_by(each.viewer), outcome)
 
     def _leave(self, each: Left, now: float, outcome: Outcome) -> None:
         for name in [s.id for s in self.subscriptions.values() if s.node == each.node]:
@@ -295,6 +314,7 @@ class Engine:
         for at in [at for at in self.announcements if at[0] == each.node]:
             del self.announcements[at]
         self.matcher.forget(each.node)
+        self._book.forget(each.node)
         if self.nodes.pop(each.node, None) is not None:
             outcome.changes.append(Changed(each.node, None))
 

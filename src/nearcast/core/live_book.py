@@ -6,10 +6,10 @@ version. A target that moves with a node takes the event along.
 """
 
 import heapq
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 
 from nearcast.core.matching.matcher import Matcher
-from nearcast.core.model.area import ME, Around, PlaceHere
+from nearcast.core.model.area import ME, Around, PlaceArea, PlaceHere
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_batch import EventBatch
 
@@ -26,6 +26,8 @@ class LiveBook:
         self._versions: dict[str, int] = {}
         self._kept = 0
         self._seen: dict[str, set[str]] = {}
+        self._seen_by: dict[str, set[str]] = {}
+        self._named: set[str] = set()
         self._anchored: dict[str, set[str]] = {}
 
     def key(self, event: Event) -> str:
@@ -49,8 +51,15 @@ class LiveBook:
         self._versions[key] = self._kept
         if (anchor := _anchor(event)) is not None:
             self._anchored.setdefault(anchor, set()).add(key)
+        if isinstance(event.to, PlaceArea | PlaceHere):
+            self._named.add(key)
         if event.valid_s is not None:
             heapq.heappush(self._expiries, (now + event.valid_s, key, self._kept))
+            if len(self._expiries) > 64 + 2 * len(self._versions):
+                self._expiries = [
+                    each for each in self._expiries if self._versions.get(each[1]) == each[2]
+                ]
+                heapq.heapify(self._expiries)
         return True
 
     def withdraw(self, event: Event) -> bool:
@@ -68,6 +77,8 @@ class LiveBook:
 
     def next_expiry(self) -> float | None:
         """When the next event ends."""
+        while self._expiries and self._versions.get(self._expiries[0][1]) != self._expiries[0][2]:
+            heapq.heappop(self._expiries)
         return self._expiries[0][0] if self._expiries else None
 
     def seen(self, event: Event, node: str) -> bool:
@@ -78,7 +89,13 @@ class LiveBook:
         if node in nodes:
             return False
         nodes.add(node)
+        self._seen_by.setdefault(node, set()).add(self.key(event))
         return True
+
+    def forget(self, node: str) -> None:
+        """A node's session ended: what it had seen is new to it when it comes back."""
+        for key in self._seen_by.pop(node, ()):
+            self._seen[key].discard(node)
 
     def met_by(self, node: str, number: int | None = None) -> Iterator[Met]:
         """Live events that concern a node now, or just one of its subscriptions."""
@@ -93,7 +110,14 @@ class LiveBook:
 
     def overtaken_by(self, node: str) -> Iterator[Met]:
         """What a node's move brings to others: live events whose target moves with it."""
-        for key in self._anchored.get(node, ()):
+        return self._met_anew(self._anchored.get(node, ()))
+
+    def met_in_named_places(self) -> Iterator[Met]:
+        """What a change of places brings: live events whose target is a named place."""
+        return self._met_anew(self._named)
+
+    def _met_anew(self, keys: Collection[str]) -> Iterator[Met]:
+        for key in keys:
             self._matcher.live.aim_again(key)
             event = self._matcher.live.get(key)
             if event is not None:
@@ -107,7 +131,12 @@ class LiveBook:
         if event is None:
             return False
         self._matcher.live.remove(key)
-        del self._seen[key], self._versions[key]
+        for node in self._seen.pop(key):
+            self._seen_by[node].discard(key)
+            if not self._seen_by[node]:
+                del self._seen_by[node]
+        del self._versions[key]
+        self._named.discard(key)
         if (anchor := _anchor(event)) is not None:
             self._anchored[anchor].discard(key)
             if not self._anchored[anchor]:

@@ -7,8 +7,11 @@ from hypothesis import strategies as st
 
 from nearcast.core.language import Filter, Operation, Property, parse
 from nearcast.core.language.ast import Array, Geometry, Node
-from nearcast.core.matching.tables import SEE_ALL, SEE_ATTRIBUTES, SEE_IDENTITY, SEE_POSITION
 from nearcast.core.model import (
+    SEE_ALL,
+    SEE_ATTRIBUTES,
+    SEE_IDENTITY,
+    SEE_POSITION,
     Area,
     Around,
     Box,

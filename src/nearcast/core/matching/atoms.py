@@ -18,8 +18,6 @@ from nearcast.core.matching.tables import (
     LON,
     LON_BEFORE,
     NONE,
-    SEE_ATTRIBUTES,
-    SEE_POSITION,
     U8,
     AtomTable,
     NodeTable,
@@ -27,6 +25,7 @@ from nearcast.core.matching.tables import (
 )
 from nearcast.core.model.event_batch import BOOLEAN, MISSING, NUMBER
 from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_POSITION
 
 EQUAL, LESS, AT_MOST, IS_NULL, IS_TRUE = 0, 1, 2, 3, 4
 DISTANCE_EQUAL, DISTANCE_LESS, DISTANCE_AT_MOST, APPROACHING, FRIEND, SLOW = 5, 6, 7, 8, 9, 10

@@ -12,8 +12,6 @@ from nearcast.core.matching.tables import (
     NODE,
     NONE,
     RULE,
-    SEE_ALL,
-    SEE_POSITION,
     U8,
     AtomTable,
     EventArrays,
@@ -24,6 +22,7 @@ from nearcast.core.matching.tables import (
 )
 from nearcast.core.model.geodesy import ecef, within
 from nearcast.core.model.shapes import shape_holds
+from nearcast.core.model.visibility import SEE_ALL, SEE_POSITION
 
 LONG, PARTIAL, SHARED = 1, 2, 4
 """Flags of a rule. LONG: its own code must be run. PARTIAL: it has SLOW atoms, so the pair is to

@@ -13,7 +13,6 @@ from msgspec import Struct
 from nearcast.core.language import Filter, Node, Operation, Property
 from nearcast.core.language.ast import walk
 from nearcast.core.language.scope import LatLon, Value, followed
-from nearcast.core.matching.tables import SEE_ALL, SEE_ATTRIBUTES, SEE_IDENTITY, SEE_POSITION
 from nearcast.core.model.area import ME, Area, Around, Circle, FixedArea
 from nearcast.core.model.area_resolution import Anchored, holds, resolve
 from nearcast.core.model.event import Event, Subscription
@@ -21,6 +20,7 @@ from nearcast.core.model.geodesy import distance_m
 from nearcast.core.model.places import Places
 from nearcast.core.model.position import Position
 from nearcast.core.model.subject import subject_matches
+from nearcast.core.model.visibility import SEE_ALL, SEE_ATTRIBUTES, SEE_IDENTITY, SEE_POSITION
 
 
 class World(Protocol):

@@ -55,12 +55,12 @@ from nearcast.core.matching.tables import (
     NONE,
     OWN,
     PATTERN,
-    SEE_ALL,
     U8,
     EventArrays,
 )
 from nearcast.core.model.event_batch import MISSING, STRING
 from nearcast.core.model.geodesy import SHORT_M, ecef
+from nearcast.core.model.visibility import SEE_ALL
 
 # Columns of an entry's body, after SUBSCRIPTION: the rule with its flags in the low bits, and the
 # program, if it is not LONG.

@@ -10,7 +10,8 @@ from nearcast.core.language.scope import Value
 from nearcast.core.matching.atoms import HAS_LIST, lookup
 from nearcast.core.matching.nodes import DEFAULT_GROUP, Nodes
 from nearcast.core.matching.pairs import Pairs
-from nearcast.core.matching.tables import NONE, SEE_ALL
+from nearcast.core.matching.tables import NONE
+from nearcast.core.model.visibility import SEE_ALL
 
 GROUPS = 256
 EXCEPTION = 128

@@ -18,10 +18,6 @@ I8 = npt.NDArray[np.int8]
 
 NONE = -1
 
-# What one may see of another node.
-SEE_POSITION, SEE_IDENTITY, SEE_ATTRIBUTES = 1, 2, 4
-SEE_ALL = SEE_POSITION | SEE_IDENTITY | SEE_ATTRIBUTES
-
 
 class NodeTable(NamedTuple):
     """One row a node, and one for the centre of each fixed area."""

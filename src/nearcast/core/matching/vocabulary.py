@@ -10,8 +10,9 @@ import numpy as np
 from nearcast.core.language.ast import Node
 from nearcast.core.matching.atoms import EQUAL, EVENT, FRIEND, IS_TRUE, ME, POINT, PUBLISHER, SLOW
 from nearcast.core.matching.interning import Interned
-from nearcast.core.matching.tables import SEE_ATTRIBUTES, SEE_IDENTITY, AtomTable, enough, resized
+from nearcast.core.matching.tables import AtomTable, enough, resized
 from nearcast.core.model.event_batch import STRING
+from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_IDENTITY
 
 MOST_SLOTS = 4096
 MOST_PATHS = 64

@@ -41,8 +41,20 @@ from nearcast.core.model.places import Place, Places
 from nearcast.core.model.position import Position, parse_position, position_from_json
 from nearcast.core.model.shapes import encode, shape_holds
 from nearcast.core.model.subject import check_pattern, check_subject, subject_matches
+from nearcast.core.model.visibility import (
+    SEE_ALL,
+    SEE_ATTRIBUTES,
+    SEE_IDENTITY,
+    SEE_NOTHING,
+    SEE_POSITION,
+)
 
 __all__ = [
+    "SEE_ALL",
+    "SEE_ATTRIBUTES",
+    "SEE_IDENTITY",
+    "SEE_NOTHING",
+    "SEE_POSITION",
     "Anchored",
     "Announcement",
     "Area",

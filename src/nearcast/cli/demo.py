@@ -1,0 +1,282 @@
+"""``nearcast demo``: a small city moves in the terminal, and events find those they concern.
+
+The simulation makes the inputs, the engine decides, and this draws: a map, who got what at which
+priority, and counts. Where the output is no terminal it prints a line for each event instead, as
+fast as it can. The same seed shows the same city.
+"""
+
+import json
+import time
+from collections import deque
+from contextlib import suppress
+from typing import Annotated
+
+import typer
+from rich.console import Console, Group
+from rich.layout import Layout
+from rich.live import Live
+from rich.panel import Panel
+from rich.table import Table
+from rich.text import Text
+
+from nearcast import _warm_up
+from nearcast.core.model.area import Around, Circle, MovingCircle
+from nearcast.core.model.event import Delivery
+from nearcast.simulation.city_life import FEWEST_NODES, CityLife
+from nearcast.simulation.city_map import CityMap
+from nearcast.simulation.city_run import CityRun, Happening
+
+FRAMES_PER_S = 8
+FADES_S = 12
+"""So many seconds after an event its mark is gone, and its receivers look as before."""
+UNWATCHED_S = 10
+"""How long the city runs where the output is no terminal and nothing was said."""
+AVERAGED = 50
+SIDE_WIDTH = 29
+
+LOOKS = {
+    "empty": (" ", " ", ""),
+    "along": ("─", "-", "grey27"),
+    "up": ("│", "|", "grey27"),
+    "crossing": ("┼", "+", "grey27"),
+    "place": ("░", ":", "grey30"),
+    "siren": ("∙", ".", "red"),
+    "hazard ring": ("∙", ".", "dim yellow"),
+    "mark": ("✶", "*", "bright_white"),
+    "fading mark": ("✶", "*", "grey50"),
+    "person": ("•", "o", "cyan"),
+    "car": ("▪", "c", "blue"),
+    "bus": ("B", "B", "bold green"),
+    "shop": ("$", "$", "bold magenta"),
+    "works": ("W", "W", "bold yellow"),
+    "hazard": ("▲", "!", "bold yellow"),
+    "ambulance": ("A", "A", "bold white on red"),
+}
+"""What each look is drawn as, what where there are only ASCII characters, and its style."""
+LEGEND = ("ambulance", "bus", "car", "person", "hazard", "shop", "mark")
+SUBJECT_STYLES = {
+    "emergency": "red", "bus": "green", "offer": "magenta", "friend": "cyan", "hazard": "yellow",
+}  # fmt: skip
+
+
+def demo(
+    *,
+    seconds: Annotated[
+        float | None,
+        typer.Option(
+            min=0,
+            help="Stop after so many seconds; where the output is no terminal, of the city's.",
+            show_default="until Ctrl-C, or 10 of the city's",
+        ),
+    ] = None,
+    speed: Annotated[
+        float, typer.Option(min=0.1, max=1000, help="Seconds of the city in one second.")
+    ] = 5.0,
+    nodes: Annotated[
+        int, typer.Option(min=FEWEST_NODES, max=5000, help="How many live in the city.")
+    ] = 60,
+    seed: Annotated[int, typer.Option(help="Which city it is.")] = 1,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Do not draw; print the counts at the end as JSON.")
+    ] = False,
+) -> None:
+    """Watch events find the nodes they concern, in a small living city."""
+    _warm_up.main()
+    console = Console()
+    show = Show(CityRun(CityLife(nodes, seed)), ascii_only=console.options.ascii_only)
+    with suppress(KeyboardInterrupt):
+        if console.is_terminal and not console.is_dumb_terminal and not as_json:
+            show.speed = speed
+            show.watch(console, seconds)
+        else:
+            for _ in range(round(UNWATCHED_S if seconds is None else seconds)):
+                show.step()
+                for happening in () if as_json else show.news():
+                    typer.echo(line(happening).plain)
+    counts = show.run.statistics()
+    if as_json:
+        typer.echo(json.dumps({"seed": seed, **counts}))
+    else:
+        typer.echo(
+            f"{clock(counts['seconds'])}: {counts['events']} events, of which "
+            f"{counts['heard_by_nobody']} concerned nobody; {counts['deliveries']} deliveries to "
+            f"{counts['nodes']} nodes with {counts['subscriptions']} subscriptions, "
+            f"{counts['met_later']} of them met on the way."
+        )
+
+
+class Show:
+    """A run of the city, drawn."""
+
+    def __init__(self, run: CityRun, *, ascii_only: bool = False) -> None:
+        self.run = run
+        self.speed = 0.0
+        self._ascii_only = ascii_only
+        self._step_s: deque[float] = deque(maxlen=AVERAGED)
+
+    def watch(self, console: Console, seconds: float | None) -> None:
+        """Show the city until it is interrupted, or for so many seconds."""
+        started = time.monotonic()
+        city_s = 0.0
+        with Live(console=console, screen=True, auto_refresh=False) as live:
+            while seconds is None or time.monotonic() - started < seconds:
+                frame_ends = time.monotonic() + 1.0 / FRAMES_PER_S
+                city_s += self.speed / FRAMES_PER_S
+                while self.run.time_s < int(city_s) and time.monotonic() < frame_ends:
+                    self.step()
+                # A city asked to run faster than it can runs slower, but stays on the screen.
+                city_s = min(city_s, self.run.time_s + 1.0)
+                live.update(self.screen(console.width, console.height, city_s), refresh=True)
+                time.sleep(max(0.0, frame_ends - time.monotonic()))
+
+    def step(self) -> None:
+        """Let a second of the city pass, and time the engine's part of it."""
+        inputs = self.run.prepare()
+        began = time.perf_counter()
+        self.run.step(inputs)
+        self._step_s.append(time.perf_counter() - began)
+
+    def news(self) -> list[Happening]:
+        """Return what happened in the last second."""
+        return [each for each in self.run.happenings if each.time_s == self.run.time_s]
+
+    def screen(self, width: int, height: int, time_s: float) -> Layout:
+        """Return the whole picture for a terminal of a size."""
+        below = max(6, min(height // 3, 16))
+        whole = Layout()
+        top = Layout()
+        map_width = max(width - SIDE_WIDTH, 1)
+        panel = Panel(
+            self.map(max(map_width - 4, 1), max(height - below - 2, 1), time_s),
+            title=f"[bold]a small city[/] {clock(int(time_s))}",
+            subtitle=self.legend(map_width - 6),
+            border_style="grey50",
+        )
+        top.split_row(Layout(panel), Layout(self.counts(height - below - 2), size=SIDE_WIDTH))
+        whole.split_column(top, Layout(self.log(width - 4, below - 2), size=below))
+        return whole
+
+    def map(self, width: int, height: int, time_s: float) -> Group:
+        """Return the map at a time."""
+        run, city = self.run, self.run.life.city
+        drawn = CityMap(city, width, height)
+        drawn.lay_streets()
+        for place in city.places:
+            drawn.lay_place(place)
+        positions = run.life.positions(time_s)
+        hazards = [event.to for event in run.live.values() if isinstance(event.to, Circle)]
+        for hazard in hazards:
+            drawn.ring(hazard.center, hazard.radius_m, "hazard ring")
+        for announced in run.engine.announcements.values():
+            if isinstance(announced.to, Around) and isinstance(announced.to.shape, MovingCircle):
+                drawn.ring(positions[announced.node], announced.to.shape.radius_m, "siren")
+        for event in run.recent:
+            age_s = time_s - event.time
+            if event.position is not None and age_s < FADES_S:
+                drawn.put(event.position, "mark" if age_s < FADES_S / 2 else "fading mark")
+        heard = self._heard(time_s)
+        # Those who are few are put last, where nobody covers them.
+        for kind in ("person", "car", "works", "shop", "bus", "ambulance"):
+            for node, resident in run.life.residents.items():
+                if resident.kind == kind:
+                    drawn.put(positions[node], f"{kind}|{heard.get(node, '')}")
+            if kind == "car":
+                for hazard in hazards:
+                    drawn.put(hazard.center, "hazard")
+        return Group(*(self._painted(row) for row in drawn.rows))
+
+    def legend(self, width: int) -> Text:
+        """Return what the marks on the map mean, as far as there is room."""
+        text = Text()
+        for look in LEGEND:
+            entry = Text.assemble(self._cell(look), f" {'event' if look == 'mark' else look} ")
+            if text.cell_len + entry.cell_len <= width:
+                text += entry
+        return text
+
+    def counts(self, height: int) -> Panel:
+        """Return the statistics."""
+        found = self.run.statistics()
+        step_ms = 1000.0 * sum(self._step_s) / max(len(self._step_s), 1)
+        rows = [
+            ("nodes", f"{found['nodes']:,}"),
+            ("subscriptions", f"{found['subscriptions']:,}"),
+            ("events", f"{found['events']:,}"),
+            ("events/s", f"{self.speed * found['events'] / max(self.run.time_s, 1):.1f}"),
+            ("concerned nobody", f"{found['heard_by_nobody']:,}"),
+            ("deliveries", f"{found['deliveries']:,}"),
+            ("met on the way", f"{found['met_later']:,}"),
+            ("live events", f"{found['live_events']:,}"),
+            ("inputs applied", f"{found['inputs']:,}"),
+            ("engine step", f"{step_ms:.1f} ms"),
+            ("rules, atoms", f"{found['rules']}, {found['atoms']}"),
+            ("index", f"{found['bytes'] / 1024:,.0f} KiB"),
+            ("speed", f"{self.speed:g} x"),
+        ]
+        grid = Table.grid(expand=True)
+        grid.add_column(style="grey70")
+        grid.add_column(justify="right", style="bold")
+        for row in rows[: max(height, 0)]:
+            grid.add_row(*row)
+        return Panel(grid, title="statistics", subtitle="Ctrl-C ends", border_style="grey50")
+
+    def log(self, width: int, height: int) -> Panel:
+        """Return who got what, the latest last, and why somebody did not."""
+        lines = [line(happening) for happening in [*self.run.happenings][-max(height - 1, 1) :]]
+        missed = self.run.missed
+        if missed is not None:
+            lines += [Text()] * (height - 1 - len(lines))
+            why = f"why not {missed.node}? {missed.event.subject}: {missed.why}"
+            lines.append(Text(why, style="italic grey62"))
+        for each in lines:
+            each.truncate(width, overflow="crop" if self._ascii_only else "ellipsis")
+        return Panel(Group(*lines), title="who got what (priority)", border_style="grey50")
+
+    def _heard(self, time_s: float) -> dict[str, str]:
+        """Return who heard something lately, and on which subject, by its first level."""
+        return {
+            copy.node: happening.event.subject.partition("/")[0]
+            for happening in self.run.happenings
+            if time_s - happening.time_s <= FADES_S / 2
+            for copy in happening.copies
+        }
+
+    def _painted(self, row: list[str]) -> Text:
+        return Text.assemble(*(self._cell(look) for look in row), no_wrap=True)
+
+    def _cell(self, look: str) -> tuple[str, str]:
+        if look.startswith("text:"):
+            return look[5:], "grey74"
+        kind, _, heard = look.partition("|")
+        style = LOOKS[kind][2]
+        if heard:
+            style = f"bold black on {SUBJECT_STYLES[heard]}"
+        return LOOKS[kind][1 if self._ascii_only else 0], style
+
+
+def line(happening: Happening) -> Text:
+    """Return a happening as a line: when, what, from whom, and who got it at which priority."""
+    event = happening.event
+    said = " ".join(f"{name}={value}" for name, value in event.attributes.items())
+    style = SUBJECT_STYLES[event.subject.partition("/")[0]]
+    return Text.assemble(
+        (clock(happening.time_s), "grey50"),
+        " ",
+        (event.subject, style),
+        f" {event.publisher}",
+        (f" ({said})" if said else "", "grey62"),
+        (" met by " if happening.later else " to ", "grey62"),
+        receivers(happening.copies),
+    )
+
+
+def receivers(copies: tuple[Delivery, ...]) -> str:
+    """Return who got something, the most urgent first."""
+    ordered = sorted(copies, key=lambda copy: copy.priority)
+    names = ", ".join(f"{copy.node} ({copy.priority})" for copy in ordered)
+    return f"{len(copies)}: {names}" if len(copies) > 1 else names
+
+
+def clock(time_s: int) -> str:
+    """Return seconds as minutes and seconds."""
+    return f"{time_s // 60:02d}:{time_s % 60:02d}"

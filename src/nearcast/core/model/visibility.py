@@ -1,0 +1,5 @@
+"""What one node may see of another: position, identity, attributes, as bits of a mask."""
+
+SEE_POSITION, SEE_IDENTITY, SEE_ATTRIBUTES = 1, 2, 4
+SEE_ALL = SEE_POSITION | SEE_IDENTITY | SEE_ATTRIBUTES
+SEE_NOTHING = 0
