@@ -208,7 +208,7 @@ def test_bad_input_is_refused_with_a_reason_and_changes_nothing() -> None:
 
 
 def test_a_later_version_does_not_end_with_an_earlier_one() -> None:
-    engine = engine_with(Moved("sub", HERE))
+    engine = Engine()
     for at, valid_s in ((0.0, 400.0), (1.0, 10_000.0), (312.0, 10_000.0)):
         here = event(f"v{at}", position=HERE, at_given=True, object="k", valid_s=valid_s)
         engine.step([here], at)
