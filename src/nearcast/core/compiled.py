@@ -21,6 +21,14 @@ def compiled(function: Function) -> Function:
     return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
 
 
+def melted(function: Function) -> Function:
+    """Compile a function into each of its callers: for parts of one kernel."""
+    return cast(
+        Function,
+        numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")(function),
+    )
+
+
 def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:  # noqa: ANN401
     def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
         of = signature.args[0]

@@ -9,7 +9,7 @@ import math
 
 import numpy as np
 
-from nearcast.core.compiled import compiled
+from nearcast.core.compiled import compiled, melted
 from nearcast.core.matching.tables import (
     F64,
     I32,
@@ -48,7 +48,7 @@ verdict (2 bits), where to go if it holds (3 bits) and if not (3 bits)."""
 INLINE_ACCEPT, INLINE_REJECT = 7, 6
 
 
-@compiled
+@melted
 def compare(op: int, kind: int, value: float, wanted_kind: int, wanted: float) -> int:
     """1, 0 or UNKNOWN: a value against a constant."""
     if op == IS_NULL:
@@ -68,7 +68,7 @@ def compare(op: int, kind: int, value: float, wanted_kind: int, wanted: float) -
     return 1 if value <= wanted else 0
 
 
-@compiled
+@melted
 def satisfies(verdict: int, wanted: int) -> bool:
     """Whether a verdict is the one that an instruction wants."""
     if wanted <= WANT_TRUE:

@@ -12,7 +12,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.core.compiled import compiled
+from nearcast.core.compiled import compiled, melted
 from nearcast.core.matching.tables import F32, I32, I64, enough, resized
 
 EMPTY = -1
@@ -146,7 +146,7 @@ def tag_of(key: int, c: int, code: int) -> int:
     return int(np.int64(h))
 
 
-@compiled
+@melted
 def find_tagged(a: CellArrays, tag: int, key: int, c: int, code: int) -> int:
     """The cell of that name, whose tag is known, or EMPTY."""
     mask = len(a.table) - 1
@@ -166,7 +166,7 @@ def find(a: CellArrays, key: int, c: int, code: int) -> int:
     return find_tagged(a, tag_of(key, c, code), key, c, code)
 
 
-@compiled
+@melted
 def is_called(a: CellArrays, cell: int, key: int, c: int, code: int) -> bool:
     """Whether a cell has that name."""
     return (

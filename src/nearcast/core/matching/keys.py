@@ -2,7 +2,7 @@
 
 import numpy as np
 
-from nearcast.core.compiled import compiled
+from nearcast.core.compiled import compiled, melted
 from nearcast.core.matching.cells import EMPTY
 from nearcast.core.matching.tables import NONE, KeyTable, PatternTable
 
@@ -30,7 +30,7 @@ def key_home(pattern: int, slot: int, kind: int, value: float, mask: int) -> int
     return int(np.int64(h & np.uint64(mask)))
 
 
-@compiled
+@melted
 def find_key(keys: KeyTable, pattern: int, slot: int, kind: int, value: float) -> int:
     """The key of that name, or NONE."""
     mask = len(keys.slots) - 1

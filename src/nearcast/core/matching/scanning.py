@@ -10,7 +10,7 @@ import math
 
 import numpy as np
 
-from nearcast.core.compiled import compiled, prefetch
+from nearcast.core.compiled import compiled, melted, prefetch
 from nearcast.core.matching.atoms import (
     INLINE,
     INLINE_ACCEPT,
@@ -24,6 +24,7 @@ from nearcast.core.matching.cells import (
     EMPTY,
     LENGTH,
     START,
+    CellArrays,
     find,
     find_tagged,
     tag_of,
@@ -50,6 +51,7 @@ from nearcast.core.matching.points import POINT_LEVELS, point_cells
 from nearcast.core.matching.tables import (
     F64,
     I32,
+    I64,
     NEXT_OWN,
     NODE,
     NONE,
@@ -57,6 +59,8 @@ from nearcast.core.matching.tables import (
     PATTERN,
     U8,
     EventArrays,
+    KeyTable,
+    PatternTable,
 )
 from nearcast.core.model.event_batch import MISSING, STRING
 from nearcast.core.model.geodesy import SHORT_M, ecef
@@ -71,6 +75,10 @@ FLAG_BITS = 3
 MAX_CODES = 128
 TAG, CODE, NAME = 0, 1, 2
 """Columns of a probe: the tag and the code of a cell, and its key * 64 + class."""
+
+FEW = 64
+"""An event with a target and more candidates than this may be matched from the other side."""
+FULL, TOO_MANY = -1, -2
 
 
 @compiled
@@ -88,25 +96,19 @@ def match_events(
     It stops before an event whose pairs may not fit; the caller makes room and goes on.
     `scratch.kinds` is all MISSING before and after. `serial` numbers the first event.
     """
-    a, points, keys, patterns = memory.cells, memory.points, memory.keys, memory.patterns
-    nodes, subscriptions, rules, atoms = (
-        memory.nodes,
-        memory.subscriptions,
-        memory.rules,
-        memory.atoms,
-    )
-    shapes, groups, columns = memory.shapes, memory.groups, memory.columns
-    exceptions, friends = memory.exceptions, memory.friends
-    kinds, values, pattern_stamp = scratch.kinds, scratch.values, scratch.pattern_stamp
-    ranges, probes, survivors = scratch.ranges, scratch.probes, scratch.survivors
-    codes, code_count = scratch.codes, scratch.code_count
+    a, nodes, subscriptions = memory.cells, memory.nodes, memory.subscriptions
+    keys, patterns, columns = memory.keys, memory.patterns, memory.columns
+    rules, atoms, shapes = memory.rules, memory.atoms, memory.shapes
+    groups, exceptions, friends = memory.groups, memory.exceptions, memory.friends
+    kinds, values = scratch.kinds, scratch.values
+    ranges, survivors = scratch.ranges, scratch.survivors
+    probes, codes, code_count = scratch.probes, scratch.codes, scratch.code_count
     out_event, out_subscription = scratch.out_event, scratch.out_subscription
     out_priority = scratch.out_priority
     written = 0
     for turn in range(first, len(order)):
         e = order[turn]
-        lat = events.lat[e]
-        lon = events.lon[e]
+        lat, lon = events.lat[e], events.lon[e]
         placed = not math.isnan(lat)
         x = y = z = 0.0
         if placed:
@@ -114,171 +116,42 @@ def match_events(
         fx, fy, fz = np.float32(x), np.float32(y), np.float32(z)
         publisher = events.publisher[e]
         borrowed = events.borrowed[e]
+        aimed = events.target[e] != NO_TARGET
         stamp = serial + e
         _load(kinds, values, events, e)
 
-        # 1. Name the cells in which something may be concerned, and ask for their memory.
-        code_count[:] = -1
-        n_probes = 0
-        n_ranges = 0
-        candidates = 0
-        subject = events.subject[e]
-        for p in range(events.first_pattern[subject], events.first_pattern[subject + 1]):
-            pattern = events.patterns[p]
-            pattern_stamp[pattern] = stamp
-            for k in range(-1, KEY_SLOTS):
-                if k == -1:
-                    key = patterns.keyless[pattern]
-                else:
-                    slot = patterns.slots[pattern, k]
-                    if slot == NONE or kinds[slot] == MISSING:
-                        continue
-                    key = find_key(keys, pattern, slot, kinds[slot], values[slot])
-                if key == NONE:
-                    continue
-                cell = keys.parts[key, FLAT_CELL]
-                if cell != EMPTY:
-                    if n_ranges == len(ranges):
-                        _forget(kinds, events, e)
-                        return turn, written
-                    ranges[n_ranges, 0] = a.cells[cell, START]
-                    ranges[n_ranges, 1] = a.cells[cell, LENGTH]
-                    candidates += a.cells[cell, LENGTH]
-                    n_ranges += 1
-                grid = keys.parts[key, GRID]
-                if grid == NONE:
-                    continue
-                for c in range(ANYWHERE + 1):
-                    if keys.classes[grid, c] == 0 or (c != ANYWHERE and not placed):
-                        continue
-                    if code_count[c] < 0:
-                        code_count[c] = 1
-                        codes[c, 0] = 0
-                        if c < CLASSES:
-                            code_count[c] = cells_within(
-                                columns, c, lat, lon, REACH_M[c], codes[c], MAX_CODES
-                            )
-                    if n_probes + code_count[c] > len(probes):
-                        _forget(kinds, events, e)
-                        return turn, written
-                    for j in range(code_count[c]):
-                        tag = tag_of(key, c, codes[c, j])
-                        prefetch(a.table, tag & (len(a.table) - 1))
-                        probes[n_probes, TAG] = tag
-                        probes[n_probes, CODE] = codes[c, j]
-                        probes[n_probes, NAME] = key * 64 + c
-                        n_probes += 1
-        n_found = 0
-        for p in range(n_probes):
-            tag = probes[p, TAG]
-            slot = tag & (len(a.table) - 1)
-            while a.table[slot, 1] != EMPTY:
-                if a.table[slot, 0] == tag:
-                    prefetch(a.cells, a.table[slot, 1])
-                    probes[n_found, TAG] = tag
-                    probes[n_found, CODE] = probes[p, CODE]
-                    probes[n_found, NAME] = probes[p, NAME]
-                    n_found += 1
-                    break
-                slot = (slot + 1) & (len(a.table) - 1)
-        for p in range(n_found):
-            name = probes[p, NAME]
-            cell = find_tagged(a, probes[p, TAG], name >> 6, name & 63, probes[p, CODE])
-            if cell != EMPTY:
-                if n_ranges == len(ranges):
-                    _forget(kinds, events, e)
-                    return turn, written
-                start = a.cells[cell, START]
-                for i in range(start, start + a.cells[cell, LENGTH], 4):
-                    prefetch(a.geo, i)
-                ranges[n_ranges, 0] = start
-                ranges[n_ranges, 1] = a.cells[cell, LENGTH]
-                candidates += a.cells[cell, LENGTH]
-                n_ranges += 1
-
-        from_target = False
-        level = 0
-        n_codes = 0
-        if events.target[e] == NOBODY:
-            n_ranges = 0
-        elif events.target[e] != NO_TARGET and candidates > 64:
-            # 1b. Or the nodes in the target, if there are fewer.
-            people = 0
-            level, n_codes = point_cells(
-                columns,
-                events.target_at[e, 0],
-                events.target_at[e, 1],
-                events.target_at[e, 2],
-                codes[WIDE],
+        # 1. Name the cells in which something may be concerned.
+        n_ranges, candidates = _name_cells(
+            e, events, a, keys, patterns, columns, kinds, values, ranges, probes, codes, code_count
+        )
+        if n_ranges == FULL or candidates > len(survivors):
+            _forget(kinds, events, e)
+            return turn, written
+        if aimed and candidates > FEW:
+            # Or else: the nodes in the target, if there are fewer.
+            more = _match_those_in_target(
+                e, stamp, written, candidates, restricted, events, memory, scratch
             )
-            for j in range(n_codes):
-                cell = find(points, level, 0, codes[WIDE, j])
-                if cell != EMPTY:
-                    people += points.cells[cell, LENGTH]
-            from_target = n_codes >= 0 and 4 * people < candidates
+            if more == FULL:
+                _forget(kinds, events, e)
+                return turn, written
+            if more != TOO_MANY:
+                written = more
+                _forget(kinds, events, e)
+                continue
 
-        n_survivors = 0
-        if from_target:
-            # 2b. What the nodes in the target subscribed to.
-            for j in range(n_codes):
-                cell = find(points, level, 0, codes[WIDE, j])
-                if cell == EMPTY:
-                    continue
-                start = points.cells[cell, START]
-                for i in range(start, start + points.cells[cell, LENGTH]):
-                    node = points.items[i] // POINT_LEVELS
-                    if not target_holds(e, node, events, nodes):
-                        continue
-                    s = nodes.heads[node, OWN]
-                    while s != NONE:
-                        if pattern_stamp[subscriptions.rows[s, PATTERN]] == stamp:
-                            if written == len(out_event):
-                                _forget(kinds, events, e)
-                                return turn, _undo(written, out_event, e)
-                            mask = SEE_ALL
-                            if restricted:
-                                mask = may_see(groups, nodes, exceptions, node, publisher)
-                            priority = decide(
-                                s, e, publisher, mask, restricted, borrowed, lat, lon, x, y, z,
-                                events, nodes, subscriptions, rules, atoms, shapes, groups,
-                                exceptions, friends, kinds, values,
-                            )  # fmt: skip
-                            if priority != NONE:
-                                out_event[written] = e
-                                out_subscription[written] = s
-                                out_priority[written] = priority
-                                written += 1
-                        s = subscriptions.rows[s, NEXT_OWN]
-            _forget(kinds, events, e)
-            continue
+        # 2. Sift what lies in them by rough distance.
+        found = _sift(fx, fy, fz, n_ranges, a, ranges, survivors)
 
-        # 2. Sift by rough distance.
-        if candidates > len(survivors):
+        # 3. Decide on the rest.
+        if written + found > len(out_event):
             _forget(kinds, events, e)
             return turn, written
-        for r in range(n_ranges):
-            start = ranges[r, 0]
-            for i in range(start, start + ranges[r, 1]):
-                dx = a.geo[i, 0] - fx
-                dy = a.geo[i, 1] - fy
-                dz = a.geo[i, 2] - fz
-                reach = a.geo[i, 3] * np.float32(1.000001) + np.float32(2.0)
-                if dx * dx + dy * dy + dz * dz <= reach * reach:
-                    prefetch(a.bodies, i)
-                    survivors[n_survivors] = i
-                    n_survivors += 1
-
-        # 3. Decide.
-        if written + n_survivors > len(out_event):
-            _forget(kinds, events, e)
-            return turn, written
-        for k in range(n_survivors):
+        for k in range(found):
             i = survivors[k]
             s = a.bodies[i, SUBSCRIPTION]
             rule_word = a.bodies[i, RULE_WORD]
-            me = (
-                subscriptions.rows[s, NODE] if restricted or events.target[e] != NO_TARGET else NONE
-            )
+            me = subscriptions.rows[s, NODE] if restricted or aimed else NONE
             mask = SEE_ALL
             if restricted:
                 mask = may_see(groups, nodes, exceptions, me, publisher)
@@ -349,7 +222,7 @@ def match_events(
                     s, lat, lon, x, y, z, nodes, subscriptions, shapes
                 ):
                     continue
-            if events.target[e] != NO_TARGET and not target_holds(e, me, events, nodes):
+            if aimed and not target_holds(e, me, events, nodes):
                 continue
             out_event[written] = e
             out_subscription[written] = s
@@ -357,6 +230,207 @@ def match_events(
             written += 1
         _forget(kinds, events, e)
     return len(order), written
+
+
+@melted
+def _name_cells(
+    e: int,
+    events: EventArrays,
+    a: CellArrays,
+    keys: KeyTable,
+    patterns: PatternTable,
+    columns: I32,
+    kinds: U8,
+    values: F64,
+    ranges: I32,
+    probes: I64,
+    codes: I64,
+    code_count: I32,
+) -> tuple[int, int]:
+    """Write where the cells lie that can hold a subscription concerned.
+
+    Returns how many there are and how many entries they hold; (FULL, 0) if there was no room.
+    """
+    lat, lon = events.lat[e], events.lon[e]
+    placed = not math.isnan(lat)
+    mask = len(a.table) - 1
+    code_count[:] = -1
+    n_probes = 0
+    n_ranges = 0
+    candidates = 0
+    if events.target[e] == NOBODY:
+        return 0, 0
+    subject = events.subject[e]
+    for p in range(events.first_pattern[subject], events.first_pattern[subject + 1]):
+        pattern = events.patterns[p]
+        for k in range(-1, KEY_SLOTS):
+            if k == -1:
+                key = patterns.keyless[pattern]
+            else:
+                slot = patterns.slots[pattern, k]
+                if slot == NONE or kinds[slot] == MISSING:
+                    continue
+                key = find_key(keys, pattern, slot, kinds[slot], values[slot])
+            if key == NONE:
+                continue
+            cell = keys.parts[key, FLAT_CELL]
+            if cell != EMPTY:
+                if n_ranges == len(ranges):
+                    return FULL, 0
+                ranges[n_ranges, 0] = a.cells[cell, START]
+                ranges[n_ranges, 1] = a.cells[cell, LENGTH]
+                prefetch(a.geo, a.cells[cell, START])
+                candidates += a.cells[cell, LENGTH]
+                n_ranges += 1
+            grid = keys.parts[key, GRID]
+            if grid == NONE:
+                continue
+            for c in range(ANYWHERE + 1):
+                if keys.classes[grid, c] == 0 or (c != ANYWHERE and not placed):
+                    continue
+                if code_count[c] < 0:
+                    code_count[c] = 1
+                    codes[c, 0] = 0
+                    if c < CLASSES:
+                        code_count[c] = cells_within(
+                            columns, c, lat, lon, REACH_M[c], codes[c], MAX_CODES
+                        )
+                if n_probes + code_count[c] > len(probes):
+                    return FULL, 0
+                for j in range(code_count[c]):
+                    tag = tag_of(key, c, codes[c, j])
+                    prefetch(a.table, tag & mask)
+                    probes[n_probes, TAG] = tag
+                    probes[n_probes, CODE] = codes[c, j]
+                    probes[n_probes, NAME] = key * 64 + c
+                    n_probes += 1
+    n_found = 0
+    for p in range(n_probes):
+        tag = probes[p, TAG]
+        slot = tag & mask
+        while a.table[slot, 1] != EMPTY:
+            if a.table[slot, 0] == tag:
+                prefetch(a.cells, a.table[slot, 1])
+                probes[n_found, TAG] = tag
+                probes[n_found, CODE] = probes[p, CODE]
+                probes[n_found, NAME] = probes[p, NAME]
+                n_found += 1
+                break
+            slot = (slot + 1) & mask
+    for p in range(n_found):
+        name = probes[p, NAME]
+        cell = find_tagged(a, probes[p, TAG], name >> 6, name & 63, probes[p, CODE])
+        if cell != EMPTY:
+            if n_ranges == len(ranges):
+                return FULL, 0
+            start = a.cells[cell, START]
+            for i in range(start, start + a.cells[cell, LENGTH], 4):
+                prefetch(a.geo, i)
+            ranges[n_ranges, 0] = start
+            ranges[n_ranges, 1] = a.cells[cell, LENGTH]
+            candidates += a.cells[cell, LENGTH]
+            n_ranges += 1
+    return n_ranges, candidates
+
+
+@melted
+def _sift(
+    fx: np.float32,
+    fy: np.float32,
+    fz: np.float32,
+    n_ranges: int,
+    a: CellArrays,
+    ranges: I32,
+    survivors: I32,
+) -> int:
+    """Write the places whose reach may hold a point in space; how many."""
+    n_survivors = 0
+    for r in range(n_ranges):
+        start = ranges[r, 0]
+        for i in range(start, start + ranges[r, 1]):
+            dx = a.geo[i, 0] - fx
+            dy = a.geo[i, 1] - fy
+            dz = a.geo[i, 2] - fz
+            reach = a.geo[i, 3] * np.float32(1.000001) + np.float32(2.0)
+            if dx * dx + dy * dy + dz * dz <= reach * reach:
+                prefetch(a.bodies, i)
+                survivors[n_survivors] = i
+                n_survivors += 1
+    return n_survivors
+
+
+@compiled
+def _match_those_in_target(
+    e: int,
+    stamp: int,
+    written: int,
+    candidates: int,
+    restricted: bool,
+    events: EventArrays,
+    memory: Memory,
+    scratch: Scratch,
+) -> int:
+    """Match an event from the other side: what those in its target subscribed to.
+
+    Returns how many pairs are written now; TOO_MANY if more nodes are there than candidates
+    would have to be looked at; FULL if the pairs do not fit.
+    """
+    points, nodes, subscriptions = memory.points, memory.nodes, memory.subscriptions
+    codes, pattern_stamp = scratch.codes[WIDE], scratch.pattern_stamp
+    level, n_codes = point_cells(
+        memory.columns,
+        events.target_at[e, 0],
+        events.target_at[e, 1],
+        events.target_at[e, 2],
+        codes,
+    )
+    if n_codes < 0:
+        return TOO_MANY
+    people = 0
+    for j in range(n_codes):
+        cell = find(points, level, 0, codes[j])
+        if cell != EMPTY:
+            people += points.cells[cell, LENGTH]
+    if 4 * people >= candidates:
+        return TOO_MANY
+    subject = events.subject[e]
+    for p in range(events.first_pattern[subject], events.first_pattern[subject + 1]):
+        pattern_stamp[events.patterns[p]] = stamp
+    lat, lon = events.lat[e], events.lon[e]
+    x = y = z = 0.0
+    if not math.isnan(lat):
+        x, y, z = ecef(lat, lon)
+    publisher = events.publisher[e]
+    for j in range(n_codes):
+        cell = find(points, level, 0, codes[j])
+        if cell == EMPTY:
+            continue
+        start = points.cells[cell, START]
+        for i in range(start, start + points.cells[cell, LENGTH]):
+            node = points.items[i] // POINT_LEVELS
+            if not target_holds(e, node, events, nodes):
+                continue
+            s = nodes.heads[node, OWN]
+            while s != NONE:
+                if pattern_stamp[subscriptions.rows[s, PATTERN]] == stamp:
+                    mask = SEE_ALL
+                    if restricted:
+                        mask = may_see(memory.groups, nodes, memory.exceptions, node, publisher)
+                    priority = decide(
+                        s, e, publisher, mask, restricted, events.borrowed[e], lat, lon, x, y, z,
+                        events, nodes, subscriptions, memory.rules, memory.atoms, memory.shapes,
+                        memory.groups, memory.exceptions, memory.friends, scratch.kinds,
+                        scratch.values,
+                    )  # fmt: skip
+                    if priority != NONE:
+                        if written == len(scratch.out_event):
+                            return FULL
+                        scratch.out_event[written] = e
+                        scratch.out_subscription[written] = s
+                        scratch.out_priority[written] = priority
+                        written += 1
+                s = subscriptions.rows[s, NEXT_OWN]
+    return written
 
 
 @compiled
@@ -398,7 +472,7 @@ def decide_for(
     return written
 
 
-@compiled
+@melted
 def _load(kinds: U8, values: F64, events: EventArrays, e: int) -> None:
     for i in range(events.first[e], events.first[e + 1]):
         slot = events.slot_of[events.names[i]]
@@ -410,16 +484,9 @@ def _load(kinds: U8, values: F64, events: EventArrays, e: int) -> None:
                 values[slot] = events.values[i]
 
 
-@compiled
+@melted
 def _forget(kinds: U8, events: EventArrays, e: int) -> None:
     for i in range(events.first[e], events.first[e + 1]):
         slot = events.slot_of[events.names[i]]
         if slot != NONE:
             kinds[slot] = MISSING
-
-
-@compiled
-def _undo(written: int, out_event: I32, e: int) -> int:
-    while written > 0 and out_event[written - 1] == e:
-        written -= 1
-    return written

@@ -17,11 +17,11 @@ class Workspace:
         self._kinds = np.zeros(16, np.uint8)
         self._values = np.zeros(16)
         self._pattern_stamp = np.full(16, NONE, np.int64)
-        self._ranges = np.zeros((256, 2), np.int32)
+        self._ranges = np.zeros((1024, 2), np.int32)
         self._probes = np.zeros((512, 3), np.int64)
         self._codes = np.zeros((CLASSES + 2, MAX_CODES), np.int64)
         self._code_count = np.zeros(CLASSES + 2, np.int32)
-        self._survivors = np.zeros(4096, np.int32)
+        self._survivors = np.zeros(16_384, np.int32)
         self._out: I32 = np.zeros((3, 4096), np.int32)
         self._bind()
 
