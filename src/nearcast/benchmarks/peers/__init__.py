@@ -14,6 +14,7 @@ PEERS: dict[str, PeerKind] = {
     "strtree": strtree.KIND,
     "strtree-python": strtree.PYTHON_KIND,
     "duckdb": duckdb_join.KIND,
+    "duckdb-tuned": duckdb_join.TUNED_KIND,
     "redis": redis_geosearch.KIND,
     "postgis": postgis.KIND,
 }

@@ -28,6 +28,16 @@ _TOPICS = (
 )
 
 
+def plain_query(box: str) -> str:
+    """All pairs, in the one join that one would write first: NULL is "no condition"."""
+    return (
+        "SELECT e.id AS event, s.id AS subscription FROM events e JOIN subscriptions s ON"
+        f" (s.subject = e.subject OR s.subject = {ANY_SUBJECT})"
+        " AND (s.line IS NULL OR s.line = e.line) AND (s.kind IS NULL OR s.kind = e.kind)"
+        f" AND {box} AND {NEAR} AND {NUMBERS}"
+    )
+
+
 def matching_query(box: str) -> str:
     """All pairs of `events e` and `subscriptions s`, given the condition that e is in s's box."""
     return "\nUNION ALL ".join(

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from nearcast.core.matching.shape_pool import ShapePool
-from nearcast.core.matching.tables import ANCHOR, NONE
+from nearcast.core.matching.tables import ANCHOR, NODE, NONE
 from nearcast.core.model.area import (
     ME,
     Area,
@@ -84,7 +84,7 @@ class Anchors:
         """Give back what a subscription's area held on to."""
         named = self._named.pop(row, None)
         if isinstance(named, PlaceHere):
-            owner = int(self._enrolment.table.rows[row, 0])
+            owner = int(self._enrolment.table.rows[row, NODE])
             self._here[owner].discard(row)
             if not self._here[owner]:
                 del self._here[owner]
@@ -101,7 +101,7 @@ class Anchors:
 
     def _refresh(self, rows: list[int]) -> None:
         for row in rows:
-            owner = int(self._enrolment.table.rows[row, 0])
+            owner = int(self._enrolment.table.rows[row, NODE])
             lying = self._lie_named(self._named[row], owner)
             before = int(self._enrolment.table.rows[row, ANCHOR])
             area = float(self._enrolment.table.area[row])
@@ -139,6 +139,6 @@ class Anchors:
 
     def _give_back(self, anchor: int, area: float) -> None:
         if anchor != NONE:
-            self._enrolment.nodes_release(anchor)
+            self._enrolment.nodes.release(anchor)
             if area < 0.0:
                 self.shapes.release(int(-1.0 - area))

@@ -4,10 +4,9 @@ Owns all the matcher's memory. Everything is done in batches: compile the filter
 they speak of, then let kernels file the entries, with more room whenever they ask for it.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 
 import numpy as np
-from msgspec import Struct
 
 from nearcast.core.language import Filter
 from nearcast.core.language.ast import Operation, walk
@@ -25,6 +24,7 @@ from nearcast.core.matching.cells import (
 from nearcast.core.matching.deciding import LONG, PARTIAL, SHARED
 from nearcast.core.matching.filing import (
     ALL_CLASSES,
+    SUBSCRIPTION,
     chain_subscriptions,
     file_entries,
     unfile_subscriptions,
@@ -46,7 +46,7 @@ from nearcast.core.matching.moving import move_nodes
 from nearcast.core.matching.nodes import Nodes
 from nearcast.core.matching.patterns import Patterns
 from nearcast.core.matching.points import POINT_LEVELS
-from nearcast.core.matching.programs import MOST_KEYS, Program, program
+from nearcast.core.matching.programs import MOST_KEYS, program
 from nearcast.core.matching.rules import (
     acquire_rules,
     atoms_of,
@@ -55,7 +55,7 @@ from nearcast.core.matching.rules import (
     release_rules,
     with_room,
 )
-from nearcast.core.matching.scanning import BODY_COLUMNS, FLAG_BITS
+from nearcast.core.matching.scanning import BODY_COLUMNS, FLAG_BITS, PROGRAM, RULE_WORD
 from nearcast.core.matching.tables import (
     ANCHOR,
     ENTRY,
@@ -77,6 +77,7 @@ from nearcast.core.matching.tables import (
 )
 from nearcast.core.matching.vocabulary import Filed, Vocabulary
 from nearcast.core.model.event import Subscription
+from nearcast.core.model.places import Places
 
 CHUNK = 1_024
 Filters = tuple[Filter | None, tuple[Filter, ...]]
@@ -85,7 +86,7 @@ Filters = tuple[Filter | None, tuple[Filter, ...]]
 class Enrolment:
     """All subscriptions, filed where events find them."""
 
-    def __init__(self, anchors: Callable[["Enrolment"], Anchors]) -> None:
+    def __init__(self, places: Places) -> None:
         self.vocabulary = Vocabulary()
         self.nodes = Nodes(self.vocabulary)
         self.patterns = Patterns()
@@ -108,7 +109,7 @@ class Enrolment:
         """Of rules that kernels cannot decide alone."""
         self.counting = 0
         """How many of them ask for recent events."""
-        self.anchors = anchors(self)
+        self.anchors = Anchors(self, places)
         self._free_row = NONE
         self._rows_made = 0
         self._count = 0
@@ -135,38 +136,39 @@ class Enrolment:
         if len(subscriptions) > CHUNK:
             parts = range(0, len(subscriptions), CHUNK)
             return np.concatenate([self.add(subscriptions[i : i + CHUNK]) for i in parts])
-        drafts = [self._draft(subscription) for subscription in subscriptions]
+        drafts = _Drafts()
+        for subscription in subscriptions:
+            self._draft(subscription, drafts)
         rules = self._acquire_rules(drafts)
-        rows = self._take_rows(len(drafts))
-        entry_of: list[int] = []
-        filed: list[float] = []
-        reach: list[float] = []
-        bodies: list[int] = []
-        values: list[int] = []
-        for row, rule, draft in zip(rows.tolist(), rules.tolist(), drafts, strict=True):
-            if draft.lying.named is not None:
-                self.anchors.note(row, draft.node, draft.lying)
-            if draft.flags & PARTIAL and rule not in self.filters:
-                where, levels = draft.source.where, draft.source.levels
+        rows = self._take_rows(len(subscriptions))
+        values = np.full((len(rows), SUBSCRIPTION_COLUMNS), NONE, np.int32)
+        values[:, NODE] = drafts.nodes
+        values[:, RULE] = rules
+        values[:, ANCHOR] = drafts.anchors
+        values[:, PATTERN] = drafts.patterns
+        self.table.rows[rows] = values
+        self.table.area[rows] = drafts.areas
+        for i, lying in drafts.named:
+            self.anchors.note(int(rows[i]), drafts.nodes[i], lying)
+        for i in drafts.partial:
+            rule, where, levels = int(rules[i]), subscriptions[i].where, subscriptions[i].levels
+            if rule not in self.filters:
                 self.filters[rule] = where, levels
                 self.counting += _counts(where, levels)
-            values += (draft.node, rule, draft.lying.anchor, NONE, draft.pattern, NONE, NONE)
-            for value in draft.values:
-                entry_of.append(row)
-                filed += value
-                reach.append(draft.lying.reach_m)
-                bodies += (row, rule << FLAG_BITS | draft.flags)
-                bodies += draft.inline
-        self.table.rows[rows] = np.array(values, np.int32).reshape(-1, SUBSCRIPTION_COLUMNS)
-        self.table.area[rows] = [draft.lying.area for draft in drafts]
         chain_subscriptions(rows, self.nodes.arrays, self.table)
+        entry_of = np.array(drafts.entry_of, np.int32)
+        bodies = np.empty((len(entry_of), BODY_COLUMNS), np.int32)
+        bodies[:, SUBSCRIPTION] = rows[entry_of]
+        flags = np.array(drafts.flags, np.int32)
+        bodies[:, RULE_WORD] = (rules << FLAG_BITS | flags)[entry_of]
+        bodies[:, PROGRAM:] = np.array(drafts.inline, np.int32).reshape(-1, INLINE)
         self._file(
-            np.array(entry_of, np.int32),
-            np.array(filed, np.float64).reshape(-1, 3),
-            np.array(reach, np.float64),
-            np.array(bodies, np.int32).reshape(-1, BODY_COLUMNS),
+            rows[entry_of],
+            np.array(drafts.filed, np.float64).reshape(-1, 3),
+            np.array(drafts.reaches, np.float64),
+            bodies,
         )
-        self._count += len(drafts)
+        self._count += len(rows)
         return rows
 
     def remove(self, numbers: I32) -> None:
@@ -181,7 +183,7 @@ class Enrolment:
         rows = self.table.rows
         for row in gone.tolist():
             self.anchors.release(row)
-            self.nodes_release(int(rows[row, NODE]))
+            self.nodes.release(int(rows[row, NODE]))
             self.patterns.release(int(rows[row, PATTERN]))
         self._release_rules(rows[gone, RULE])
         for row in gone.tolist():
@@ -238,10 +240,6 @@ class Enrolment:
             resumed = True
         self._tidy()
 
-    def nodes_release(self, row: int) -> None:
-        """One user of a node less."""
-        self.nodes.release(row)
-
     def reach_m(self, number: int) -> float:
         """How far from its anchor a subscription's area reaches."""
         place = self.cells.lies[self.table.rows[number, ENTRY], PLACE]
@@ -256,31 +254,53 @@ class Enrolment:
             row = int(self.table.rows[row, NEXT_OWN])
         return found
 
-    def _draft(self, subscription: Subscription) -> "_Draft":
+    def _draft(self, subscription: Subscription, drafts: "_Drafts") -> None:
         vocabulary = self.vocabulary
         where = program(subscription.where, vocabulary)
-        levels = tuple([program(level, vocabulary) for level in subscription.levels])
+        partial, shared = where.partial, where.shared
+        words = drafts.words
+        words += where.words
+        for level in subscription.levels:
+            compiled_level = program(level, vocabulary)
+            words += (len(compiled_level.words) >> 1, 0)
+            words += compiled_level.words
+            partial = partial or compiled_level.partial
+            shared = shared and compiled_level.shared
         if vocabulary.new_paths:
             self.nodes.fill_paths(vocabulary.new_paths)
             vocabulary.new_paths.clear()
         pattern = self.patterns.acquire(subscription.subject)
-        self._room_for_pattern(pattern)
+        if pattern >= len(self.pattern_table.keyless):
+            self._room_for_pattern(pattern)
         node = self.nodes.acquire(subscription.node)
         lying = self.anchors.lie(subscription.from_, node)
-        under, values = where.best_key(vocabulary)
-        if values and not self._may_file(pattern, values[0][0]):
-            under, values = None, ()
-        partial, shared = where.partial, where.shared
-        for level in levels:
-            partial, shared = partial or level.partial, shared and level.shared
-        flags = PARTIAL if partial else 0
-        inline = None if levels else where.inline(under)
+        under, filed = where.best_key(vocabulary)
+        if filed and not self._may_file(pattern, filed[0][0]):
+            under, filed = None, ()
+        index = len(drafts.nodes)
+        flags = 0
+        if partial:
+            flags = PARTIAL
+            drafts.partial.append(index)
+        inline = None if subscription.levels else where.inline(under)
         if inline is None:
             flags |= LONG | SHARED if shared else LONG
             inline = NOT_INLINE
-        return _Draft(
-            subscription, node, pattern, lying, where, levels, flags, inline, values or KEYLESS
-        )
+        if lying.named is not None:
+            drafts.named.append((index, lying))
+        drafts.ends.append(len(words))
+        drafts.lengths.append(len(where.words) >> 1)
+        drafts.levels.append(len(subscription.levels))
+        drafts.flags.append(flags)
+        drafts.nodes.append(node)
+        drafts.patterns.append(pattern)
+        drafts.anchors.append(lying.anchor)
+        drafts.areas.append(lying.area)
+        for value in filed or KEYLESS:
+            drafts.entry_of.append(index)
+            drafts.reaches.append(lying.reach_m)
+            drafts.filed += value
+            drafts.inline += inline
 
     def _may_file(self, pattern: int, slot: int) -> bool:
         if (pattern, slot) in self._fileable:
@@ -306,22 +326,14 @@ class Enrolment:
             counts = resized(self.pattern_table.counts, size)
             self.pattern_table = PatternTable(keyless, slots, counts)
 
-    def _acquire_rules(self, drafts: "list[_Draft]") -> I32:
-        words: list[int] = []
-        first, length, levels, flags = [0], [], [], []
-        for draft in drafts:
-            words += draft.where.words
-            for level in draft.levels:
-                words += (len(level.words) >> 1, 0, *level.words)
-            first.append(len(words))
-            length.append(len(draft.where.words) >> 1)
-            levels.append(len(draft.levels))
-            flags.append(draft.flags & (PARTIAL | SHARED))
-        self.rules = with_room(self.rules, len(drafts), len(words))
+    def _acquire_rules(self, drafts: "_Drafts") -> I32:
+        count = len(drafts.nodes)
+        self.rules = with_room(self.rules, count, len(drafts.words))
+        flags = np.array(drafts.flags, np.int32) & (PARTIAL | SHARED)
         return acquire_rules(
-            np.array(words, np.int32), np.array(first, np.int32), np.array(length, np.int32),
-            np.array(levels, np.int32), np.array(flags, np.int32), self.rules,
-            self.vocabulary.arrays,
+            np.array(drafts.words, np.int32), np.array(drafts.ends, np.int32),
+            np.array(drafts.lengths, np.int32), np.array(drafts.levels, np.int32), flags,
+            self.rules, self.vocabulary.arrays,
         )  # fmt: skip
 
     def _release_rules(self, gone: I32) -> None:
@@ -396,18 +408,25 @@ class Enrolment:
         self.keys = _with_room_for_keys(self.keys)
 
 
-class _Draft(Struct, gc=False):
-    """A subscription on its way into the tables."""
+class _Drafts:
+    """Subscriptions on their way into the tables, as columns; entries have columns of their own."""
 
-    source: Subscription
-    node: int
-    pattern: int
-    lying: Lying
-    where: Program
-    levels: tuple[Program, ...]
-    flags: int
-    inline: tuple[int, ...]
-    values: tuple[Filed, ...]
+    def __init__(self) -> None:
+        self.words: list[int] = []
+        self.ends = [0]
+        self.lengths: list[int] = []
+        self.levels: list[int] = []
+        self.flags: list[int] = []
+        self.nodes: list[int] = []
+        self.patterns: list[int] = []
+        self.anchors: list[int] = []
+        self.areas: list[float] = []
+        self.partial: list[int] = []
+        self.named: list[tuple[int, Lying]] = []
+        self.entry_of: list[int] = []
+        self.reaches: list[float] = []
+        self.filed: list[float] = []
+        self.inline: list[int] = []
 
 
 NOT_INLINE = (0,) * INLINE

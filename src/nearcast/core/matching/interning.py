@@ -43,6 +43,11 @@ class Interned(Generic[Value]):
         self._numbers[value] = number
         return number
 
+    def acquire_again(self, number: int) -> int:
+        """One more user for a number in use."""
+        self._users[number] += 1
+        return number
+
     def get(self, value: Value) -> int | None:
         """The number of a value that is in use."""
         return self._numbers.get(value)

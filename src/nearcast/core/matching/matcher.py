@@ -13,14 +13,16 @@ from typing import NamedTuple
 import numpy as np
 
 from nearcast.core.language.scope import Value
-from nearcast.core.matching.area_anchors import Anchors
+from nearcast.core.matching.cells import CELLS_USED, IN_USE
 from nearcast.core.matching.deciding import RECHECK
 from nearcast.core.matching.enrolment import Enrolment
 from nearcast.core.matching.intake import Intake, order_of
+from nearcast.core.matching.keys import KEYS_USED
 from nearcast.core.matching.known_world import KnownWorld
 from nearcast.core.matching.live import LiveEvents
 from nearcast.core.matching.memory import FIELDS, Memory, memory_of
 from nearcast.core.matching.reference import EventScope, Memo, best_priority
+from nearcast.core.matching.rules import RULES_USED
 from nearcast.core.matching.scanning import decide_for, match_events
 from nearcast.core.matching.sight import Sight
 from nearcast.core.matching.tables import ANCHOR, F64, I32, LAT, NODE, NONE, PATTERN, RULE
@@ -45,7 +47,7 @@ class Matcher:
 
     def __init__(self, places: Places | None = None) -> None:
         self.places = Places() if places is None else places
-        self._enrolment = Enrolment(lambda enrolment: Anchors(enrolment, self.places))
+        self._enrolment = Enrolment(self.places)
         self._nodes = self._enrolment.nodes
         self.sight = Sight(self._nodes)
         """What may be seen of whom."""
@@ -218,13 +220,13 @@ class Matcher:
         return {
             "subscriptions": len(e),
             "nodes": len(e.nodes),
-            "rules": int(e.rules.state[2]),
+            "rules": int(e.rules.state[RULES_USED]),
             "slow_rules": len(e.filters),
             "atoms": len(e.vocabulary),
             "patterns": len(e.patterns),
-            "keys": int(e.keys.state[2]),
-            "cells": int(e.cells.meta[2]),
-            "entries": int(e.cells.meta[4]),
+            "keys": int(e.keys.state[KEYS_USED]),
+            "cells": int(e.cells.meta[CELLS_USED]),
+            "entries": int(e.cells.meta[IN_USE]),
             "shapes": len(e.anchors.shapes),
             "bytes": e.nbytes,
         }

@@ -35,14 +35,15 @@ class Patterns:
 
     def acquire(self, pattern: str) -> int:
         """The number of a pattern, with one more user."""
-        is_new = self._numbers.get(pattern) is None
+        number = self._numbers.get(pattern)
+        if number is not None:
+            return self._numbers.acquire_again(number)
         number = self._numbers.acquire(pattern)
-        if is_new:
-            level = self._root
-            for name in pattern.split("/"):
-                level = level.below.setdefault(name, _Level())
-            level.number = number
-            self._forget()
+        level = self._root
+        for name in pattern.split("/"):
+            level = level.below.setdefault(name, _Level())
+        level.number = number
+        self._forget()
         return number
 
     def release(self, number: int) -> None:

@@ -185,6 +185,7 @@ def _plain(where: Filter, vocabulary: Vocabulary) -> Program | None:
         return None
     leaves: list[Leaf] = []
     words: list[int] = []
+    known = vocabulary.known
     atom_of = vocabulary.atom
     for part in root.args if root.op == "and" else (root,):
         if type(part) is not Operation:
@@ -199,13 +200,16 @@ def _plain(where: Filter, vocabulary: Vocabulary) -> Program | None:
         if type(right) is str:
             if op != EQUAL:
                 return None
-            atom = atom_of((op, EVENT, left.name, STRING, right))
+            key: AtomKey = (op, EVENT, left.name, STRING, right)
         elif type(right) is float or type(right) is int:
-            atom = atom_of((op, EVENT, left.name, NUMBER, float(right)))
+            key = (op, EVENT, left.name, NUMBER, float(right))
         else:
             return None
+        atom = known(key)
         if atom is None:
-            return None
+            atom = atom_of(key)
+            if atom is None:
+                return None
         wanted = WANT_TRUE if straight else WANT_FALSE
         leaves.append((atom, wanted))
         words += (atom << 2 | wanted, len(leaves) << 8 | REJECT)

@@ -58,6 +58,8 @@ class Vocabulary:
         self._numbers: dict[AtomKey, int] = {}
         self._keys: list[AtomKey | None] = []
         self._free: list[int] = []
+        self.known = self._numbers.get
+        """The number of a predicate that is in use, None if it is not."""
         assert self.atom((SLOW, True, False)) == ALWAYS
         self.arrays.users[ALWAYS] = 1
 
