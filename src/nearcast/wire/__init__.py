@@ -1,0 +1,1 @@
+"""Codecs free of I/O: bytes in, values out, and back."""

@@ -1,0 +1,220 @@
+"""From bytes to packets, however the bytes are cut.
+
+One call reads every packet that is complete in what has arrived. A PUBLISH is taken apart only
+as far as every broker must: its properties stay bytes until someone asks. What is incomplete
+waits; nothing is copied more than a fixed number of times, and never more waits than the
+largest packet allowed.
+"""
+
+from nearcast.wire.mqtt.bodies import BODIES
+from nearcast.wire.mqtt.errors import ProtocolError, forbidden, malformed
+from nearcast.wire.mqtt.fields import Fields, not_utf8
+from nearcast.wire.mqtt.packet_types import LARGEST_PACKET, MQTT_3_1, MQTT_5, PacketType, Sender
+from nearcast.wire.mqtt.packets import Connect, Packet, PubAck, PubComp, Publish, PubRec, PubRel
+from nearcast.wire.mqtt.reason_codes import ReasonCode
+
+_DUP = 0x08
+# First bytes of the acknowledgements, which mostly are two bytes long.
+_ACKNOWLEDGEMENTS: dict[int, type[PubAck] | type[PubRec] | type[PubRel] | type[PubComp]] = {
+    0x40: PubAck,
+    0x50: PubRec,
+    0x62: PubRel,
+    0x70: PubComp,
+}
+_FLAGS = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
+
+
+class Decoder:
+    """Reads what one side of a connection sends.
+
+    `version` is that of the connection: 0 until a CONNECT has been read, and to be given where
+    the packets of a server are read.
+    """
+
+    __slots__ = ("_failed", "_needed", "_pending", "max_packet_size", "sender", "version")
+
+    def __init__(
+        self,
+        max_packet_size: int = LARGEST_PACKET,
+        *,
+        sender: Sender = Sender.CLIENT,
+        version: int = 0,
+    ) -> None:
+        self.max_packet_size = max_packet_size
+        self.sender = sender
+        self.version = version
+        self._pending: bytearray | None = None
+        self._needed = 0
+        self._failed: ProtocolError | None = None
+
+    @property
+    def waiting(self) -> int:
+        """How many bytes of an incomplete packet wait for the rest."""
+        return len(self._pending) if self._pending else 0
+
+    def feed(self, data: bytes | bytearray | memoryview) -> list[Packet]:
+        """Return the packets that are complete now, in order.
+
+        Raises `ProtocolError`, with the packets before the error in its `packets`. After that
+        nothing can be read any more: every further call raises the same error, without them.
+        """
+        if self._failed is not None:
+            raise self._failed
+        if self._pending is not None:
+            self._pending += data
+            if len(self._pending) < self._needed:
+                return []
+            data = bytes(self._pending)
+            self._pending = None
+        elif type(data) is not bytes:
+            data = bytes(data)
+        packets: list[Packet] = []
+        try:
+            at = self._read(data, packets)
+        except ProtocolError as error:
+            # Raised again later, it must not hold on to the packets.
+            self._failed = ProtocolError(error.reason_code, error.message, error.where)
+            error.packets = packets
+            raise
+        if at < len(data):
+            self._pending = bytearray(data[at:] if at else data)
+        return packets
+
+    def _read(self, data: bytes, packets: list[Packet]) -> int:
+        """Read all complete packets, and return where the first incomplete one starts."""
+        at = 0
+        size = len(data)
+        version = self.version
+        largest = self.max_packet_size
+        while size - at > 1:
+            first = data[at]
+            length = data[at + 1]
+            body = at + 2
+            if length > 0x7F:
+                if size > body and data[body] < 0x80 and (data[body] or version != MQTT_5):
+                    length += (data[body] << 7) - 0x80
+                    body += 1
+                else:
+                    length, body = self._length(data, at)
+                    if not body:
+                        break
+            end = body + length
+            if end - at > largest:
+                raise self._too_large(first, end - at)
+            if end > size:
+                self._needed = end - at
+                return at
+            if 0x30 <= first <= 0x3F and version:
+                packets.append(publish(data, first, body, end, version))
+            elif length == 2 and version and first in _ACKNOWLEDGEMENTS:
+                packet_id = data[body] << 8 | data[body + 1]
+                if not packet_id:
+                    raise forbidden("it is 0", f"{PacketType(first >> 4).name} packet identifier")
+                packets.append(_ACKNOWLEDGEMENTS[first](packet_id))
+            else:
+                packets.append(self._other(data, at, body, end))
+                version = self.version
+            at = end
+        else:
+            self._needed = 2
+            return at
+        self._needed = size - at + 1
+        return at
+
+    def _length(self, data: bytes, at: int) -> tuple[int, int]:
+        """Return the remaining length and where the body starts: (0, 0) if it is cut."""
+        length = 0
+        for place in range(4):
+            index = at + 1 + place
+            if index >= len(data):
+                return 0, 0
+            length |= (data[index] & 0x7F) << 7 * place
+            if data[index] < 0x80:
+                if place and not data[index] and self.version == MQTT_5:
+                    raise malformed(
+                        f"{length} is written in more bytes than it needs [MQTT-1.5.5-1]",
+                        "remaining length",
+                    )
+                return length, index + 1
+        raise malformed("it is longer than 4 bytes", "remaining length")
+
+    def _too_large(self, first: int, size: int) -> ProtocolError:
+        return ProtocolError(
+            ReasonCode.PACKET_TOO_LARGE,
+            f"it is {size} bytes long; at most {self.max_packet_size} are accepted",
+            PacketType(first >> 4).name if first > 0x0F else "packet",
+        )
+
+    def _other(self, data: bytes, at: int, body: int, end: int) -> Packet:
+        """Read any packet but a PUBLISH, and check that it may come now."""
+        number, flags = data[at] >> 4, data[at] & 0x0F
+        if not number:
+            raise malformed("type 0 is reserved", "packet")
+        packet = PacketType(number)
+        if not self.version and packet is not PacketType.CONNECT:
+            raise forbidden("the first packet must be a CONNECT [MQTT-3.1.0-1]", packet.name)
+        if self.version and packet is PacketType.CONNECT:
+            raise forbidden("there was one already [MQTT-3.1.0-2]", packet.name)
+        read = BODIES[self.sender].get(number)
+        if read is None:
+            raise forbidden(f"a {self.sender.value} may not send it", packet.name)
+        expected = _FLAGS.get(packet, 0)
+        if flags != expected and not (
+            expected and self.version == MQTT_3_1 and flags == expected | _DUP
+        ):
+            raise malformed(
+                f"the flags are {flags:04b} and must be {expected:04b} [MQTT-2.1.3-1]",
+                f"{packet.name} first byte",
+            )
+        fields = Fields(data, body, end, packet.name)
+        result = read(fields, self.version, self.sender)
+        fields.close()
+        if isinstance(result, Connect):
+            self.version = result.version
+            # A version 5 length in too many bytes can be known as such only now.
+            self._length(data, at)
+        return result
+
+
+def publish(data: bytes, first: int, at: int, end: int, version: int) -> Publish:
+    """Read the body of a PUBLISH; its properties are left for `Publish.validate`."""
+    try:
+        topic_end = at + 2 + (data[at] << 8 | data[at + 1])
+        topic = data[at + 2 : topic_end].decode()
+        if "#" in topic or "+" in topic or "\0" in topic:
+            raise malformed(
+                "a topic name holds no wildcards + and # [MQTT-3.3.2-2] and no U+0000",
+                "PUBLISH topic",
+            )
+        qos = first >> 1 & 3
+        packet_id = 0
+        at = topic_end
+        if qos:
+            packet_id = data[at] << 8 | data[at + 1]
+            at += 2
+            if not packet_id and at <= end:
+                raise forbidden("it is 0 [MQTT-2.2.1-3]", "PUBLISH packet identifier")
+            if qos == 3:
+                raise malformed("3 is no QoS [MQTT-3.3.1-4]", "PUBLISH first byte")
+        elif first & _DUP:
+            raise malformed("DUP is set with QoS 0 [MQTT-3.3.1-2]", "PUBLISH first byte")
+        raw = b""
+        if version == MQTT_5:
+            size = data[at]
+            at += 1
+            if size:
+                if size > 0x7F:
+                    fields = Fields(data, at - 1, end, "PUBLISH")
+                    size = fields.variable("property length")
+                    at = fields.at
+                raw = data[at : at + size]
+                at += size
+    except UnicodeDecodeError as error:
+        raise malformed(not_utf8(error), "PUBLISH topic") from None
+    except IndexError:
+        at = end + 1
+    if at > end:
+        raise malformed("the packet ends in the middle of its fields", "PUBLISH")
+    if not topic and not raw:
+        raise forbidden("it is empty [MQTT-4.7.3-1]", "PUBLISH topic")
+    return Publish(topic, data[at:end], qos, first & 1 == 1, first & _DUP != 0, packet_id, raw)

@@ -1,0 +1,39 @@
+"""What can be wrong with bytes that came in, and with packets that cannot be written."""
+
+from typing import TYPE_CHECKING
+
+from nearcast.wire.mqtt.reason_codes import ReasonCode
+
+if TYPE_CHECKING:
+    from nearcast.wire.mqtt.packets import Packet
+
+
+class ProtocolError(Exception):
+    """Bytes that are no MQTT: what is wrong, where, and the reason code to close with.
+
+    `packets` are those that were complete before the error in the same call of `feed`.
+    """
+
+    def __init__(self, reason_code: ReasonCode, message: str, where: str) -> None:
+        super().__init__(reason_code, message, where)
+        self.reason_code = reason_code
+        self.message = message
+        self.where = where
+        self.packets: list[Packet] = []
+
+    def __str__(self) -> str:
+        return f"{self.where}: {self.message} (0x{self.reason_code:02X} {self.reason_code.text})"
+
+
+class EncodeError(ValueError):
+    """A packet that MQTT cannot carry: a text too long, a property where none may be."""
+
+
+def malformed(message: str, where: str) -> ProtocolError:
+    """Return the error for bytes that cannot be read as the specification says."""
+    return ProtocolError(ReasonCode.MALFORMED_PACKET, message, where)
+
+
+def forbidden(message: str, where: str) -> ProtocolError:
+    """Return the error for bytes that can be read but say what the protocol forbids."""
+    return ProtocolError(ReasonCode.PROTOCOL_ERROR, message, where)

@@ -1,0 +1,44 @@
+"""Topic filters as a SUBSCRIBE carries them: shared ones name a group in front.
+
+What a subject and a pattern may be is decided by `nearcast.core.model.subject`; here is only
+the form `$share/GROUP/PATTERN` of MQTT 5, which MQTT 3 clients may use as well.
+"""
+
+from msgspec import Struct
+
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.position import shown
+from nearcast.core.model.subject import check_pattern
+
+SHARED = "$share"
+
+
+class Wanted(Struct, frozen=True, gc=False):
+    """A checked topic filter: the pattern that selects, and the group that shares it."""
+
+    pattern: str
+    group: str | None = None
+
+
+def is_shared(topic_filter: str) -> bool:
+    """Decide whether a topic filter asks for a shared subscription, well-formed or not."""
+    return topic_filter.startswith("$share/") or topic_filter == SHARED
+
+
+def parse_filter(topic_filter: str) -> Wanted:
+    """Return what a topic filter selects, or raise `ModelError` with what is wrong with it."""
+    if not is_shared(topic_filter):
+        return Wanted(check_pattern(topic_filter))
+    _, _, rest = topic_filter.partition("/")
+    group, slash, pattern = rest.partition("/")
+    if not group or not {"+", "#", "\0"}.isdisjoint(group):
+        raise ModelError(
+            f"shared filter {shown(topic_filter)}: the group is at least one character, without "
+            "+ and #, as in $share/GROUP/traffic/#"
+        )
+    if not slash or not pattern:
+        raise ModelError(
+            f"shared filter {shown(topic_filter)} has no pattern after its group; "
+            "write $share/GROUP/PATTERN"
+        )
+    return Wanted(check_pattern(pattern), group)

@@ -1,0 +1,46 @@
+"""Topic filters: what they select and who shares it."""
+
+import pytest
+
+from nearcast.core.model import ModelError
+from nearcast.wire.mqtt import Wanted, parse_filter
+
+
+@pytest.mark.parametrize(
+    ("text", "wanted"),
+    [
+        ("#", Wanted("#")),
+        ("a/+/b", Wanted("a/+/b")),
+        ("/", Wanted("/")),
+        ("$share/g/a/#", Wanted("a/#", "g")),
+        ("$share/g//a", Wanted("/a", "g")),
+        ("$share/g/$me/x", Wanted("$me/x", "g")),
+        ("$shared/g/a", Wanted("$shared/g/a")),
+        ("$SHARE/g/a", Wanted("$SHARE/g/a")),
+    ],
+)
+def test_filters(text: str, wanted: Wanted) -> None:
+    assert parse_filter(text) == wanted
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        pytest.param("a#", "whole last level", id="MQTT-4.7.1-1 # alone in its level"),
+        pytest.param("#/a", "whole last level", id="MQTT-4.7.1-1 # at the end"),
+        pytest.param("a+/b", "whole level", id="MQTT-4.7.1-2"),
+        pytest.param("", "at least one character", id="MQTT-4.7.3-1"),
+        pytest.param("a\0", "NUL", id="MQTT-4.7.3-2"),
+        pytest.param("a" * 65_536, "65535 bytes", id="MQTT-4.7.3-3"),
+        pytest.param("$share", "group", id="MQTT-4.8.2-1 no group"),
+        pytest.param("$share//a", "group", id="MQTT-4.8.2-1 empty group"),
+        pytest.param("$share/+/a", "group", id="MQTT-4.8.2-2 wildcard in the group"),
+        pytest.param("$share/g#/a", "group", id="MQTT-4.8.2-2 another"),
+        pytest.param("$share/g", "no pattern", id="MQTT-4.8.2-2 no slash"),
+        pytest.param("$share/g/", "no pattern", id="MQTT-4.8.2-2 no filter"),
+        pytest.param("$share/g/a#", "whole last level", id="MQTT-4.8.2-2 a bad filter"),
+    ],
+)
+def test_bad_filters(text: str, message: str) -> None:
+    with pytest.raises(ModelError, match=message):
+        parse_filter(text)
