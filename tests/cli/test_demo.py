@@ -6,6 +6,7 @@ import pty
 import signal
 import subprocess
 import sys
+import threading
 from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
@@ -104,17 +105,27 @@ def test_in_a_terminal_it_ends_cleanly(ending: str) -> None:
         command += ["--seconds", "0.5"]
     environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
     with subprocess.Popen(
-        command, stdin=theirs, stdout=theirs, stderr=theirs, env=environment, start_new_session=True
+        command,
+        stdin=theirs,
+        stdout=theirs,
+        stderr=theirs,
+        env=environment,
+        start_new_session=True,
+        # Where the suite itself runs in the background, children would ignore Ctrl-C.
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
     ) as running:
+        watchdog = threading.Timer(60.0, running.kill)
+        watchdog.start()
         os.close(theirs)
         written = b""
-        while b"who got what" not in written:
-            written += os.read(mine, 65536)
+        while b"who got what" not in written and (chunk := _read(mine)):
+            written += chunk
         if ending == "Ctrl-C":
             running.send_signal(signal.SIGINT)
         while chunk := _read(mine):
             written += chunk
         assert running.wait() == 0
+        watchdog.cancel()
     os.close(mine)
     assert b"Traceback" not in written
     assert b"deliveries to 60 nodes" in written
