@@ -85,6 +85,7 @@ def warm_up() -> None:
 def fingerprint() -> str:
     """Return a digest of all that compiled code depends on."""
     digest = hashlib.sha256(f"{sys.version} {version('numba')}".encode())
+    digest.update(Path(__file__).read_bytes())
     for source in sorted(kernel_sources()):
         digest.update(f"\n{source.relative_to(PACKAGE)} {source.stat().st_mtime_ns}\n".encode())
         digest.update(source.read_bytes())
@@ -111,6 +112,7 @@ def use_everything() -> None:
     import numpy as np
 
     from nearcast.core.language import parse
+    from nearcast.core.matching.cells import new_cells, packed
     from nearcast.core.matching.matcher import Matcher
     from nearcast.core.model import (
         Event,
@@ -195,6 +197,7 @@ def use_everything() -> None:
     ]
     for _ in range(2):
         matcher.remove_many(matcher.add_many(many))
+    packed(new_cells(4, 8, chained=True))
 
 
 def _imports(path: Path) -> Iterator[str]:

@@ -272,7 +272,13 @@ class Engine:
         self.subscriptions[subscription.id] = subscription
         self._numbers[subscription.id] = number
         self._ids[number] = subscription.id
-        self._deliver_live(self._book.met_by(subscription.node, number), outcome)
+        met = list(self._book.met_by(subscription.node, number))
+        self._deliver_live((found for found in met if not found[0].retain), outcome)
+        retained = [found for found in met if found[0].retain]
+        for delivery in self._propagate(iter(retained)):
+            self._book.seen(delivery.event, delivery.node)
+            if each.replay:
+                outcome.deliveries.append(delivery)
 
     def _unsubscribe(self, each: Unsubscribed, now: float, outcome: Outcome) -> None:
         self._drop(each.id)

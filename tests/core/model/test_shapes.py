@@ -146,6 +146,7 @@ def test_a_cap_drawn_down_to_the_pole_as_map_files_do_is_whole() -> None:
 def test_a_box_holds_what_its_polygon_holds(area: Box, position: Position) -> None:
     width = (area.east - area.west) % 360.0
     assume(0.001 < width < 359.0 and area.north - area.south > 0.001)
+    assume(all(abs(edge) == 90.0 or abs(edge) < 90.0 - 1e-9 for edge in (area.south, area.north)))
     middle = [wrapped(area.west + width * share) for share in (0.25, 0.5, 0.75)]
     lons = [area.west, *middle, area.east]
     ring = [(lon, area.south) for lon in lons] + [(lon, area.north) for lon in lons[::-1]]

@@ -205,6 +205,12 @@ class Matcher:
         ]
 
     @property
+    def reads_attributes(self) -> bool:
+        """Whether some filter looks at what events carry."""
+        e = self._enrolment
+        return len(e.vocabulary.slots) > 0 or len(e.filters) > 0
+
+    @property
     def counting(self) -> bool:
         """Whether some filter asks for recent events."""
         return self._enrolment.counting > 0

@@ -33,9 +33,14 @@ class ContextPatched(Struct, frozen=True, tag_field="kind", tag="context"):
 
 
 class Subscribed(Struct, frozen=True, tag_field="kind", tag="subscription"):
-    """A node wants something; instead of what it wanted under the same id."""
+    """A node wants something; instead of what it wanted under the same id.
+
+    With `replay` it gets retained events that match even if it has seen them before; without,
+    it gets none of them now.
+    """
 
     subscription: Subscription
+    replay: bool = True
 
 
 class Unsubscribed(Struct, frozen=True, tag_field="kind", tag="unsubscription"):
