@@ -1,0 +1,81 @@
+"""Errors of the store: what failed, which file, what was kept, and what would help."""
+
+import errno
+import sqlite3
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+
+_FULL = (errno.ENOSPC, errno.EDQUOT, errno.EFBIG)
+_FORBIDDEN = (errno.EROFS, errno.EACCES, errno.EPERM)
+_SQLITE_FORBIDDEN = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
+
+
+class StoreError(Exception):
+    """The store could not do what was asked; nothing of it is half done."""
+
+
+class DiskFullError(StoreError):
+    """There is no room; the same can be asked again when there is."""
+
+
+class InUseError(StoreError):
+    """Another process has the broker's data open."""
+
+
+class CorruptError(StoreError):
+    """A file does not hold what was written to it."""
+
+
+class MissingError(CorruptError):
+    """A file that should be there is not."""
+
+
+def newer(what: str, version: int, known: int) -> StoreError:
+    """Return the refusal of something that a later release wrote."""
+    return StoreError(
+        f"{what} has form {version}; this release reads up to {known}. Use the release that "
+        "wrote it, or a later one"
+    )
+
+
+@contextmanager
+def told(path: Path, doing: str) -> Iterator[None]:
+    """Turn what the system or SQLite says about a file into an error that helps."""
+    try:
+        yield
+    except OSError as error:
+        raise _of_system(error, path, doing) from error
+    except sqlite3.Error as error:
+        raise _of_sqlite(error, path, doing) from error
+
+
+def _of_system(error: OSError, path: Path, doing: str) -> StoreError:
+    reason = error.strerror or str(error)
+    if error.errno in _FULL:
+        return DiskFullError(f"{path}: no room left while {doing} ({reason}); free some space")
+    if error.errno in _FORBIDDEN:
+        return StoreError(
+            f"{path}: not permitted while {doing} ({reason}); the data directory must be "
+            "writable by the broker's user"
+        )
+    return StoreError(f"{path}: {doing} failed ({reason})")
+
+
+def _of_sqlite(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
+    name = getattr(error, "sqlite_errorname", None) or ""
+    if name.startswith("SQLITE_FULL"):
+        return DiskFullError(f"{path}: no room left while {doing} ({error}); free some space")
+    if name.startswith(_SQLITE_FORBIDDEN):
+        return StoreError(
+            f"{path}: not permitted while {doing} ({error}); the data directory must be "
+            "writable by the broker's user"
+        )
+    if name.startswith(("SQLITE_CORRUPT", "SQLITE_NOTADB")):
+        return CorruptError(
+            f"{path}: the database is damaged ({error}), found while {doing}; it was left as it "
+            "is. Restore a backup, or move it and the log beside it away to begin anew"
+        )
+    if name.startswith(("SQLITE_BUSY", "SQLITE_LOCKED")):
+        return InUseError(f"{path}: another program holds the database while {doing} ({error})")
+    return StoreError(f"{path}: {doing} failed ({error})")

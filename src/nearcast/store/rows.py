@@ -1,0 +1,334 @@
+"""Rows of the log: any input of the core as one line of columns, and back without loss.
+
+What analyses ask for has a column of its own; the rest of an input is JSON in `data`, with areas
+and filters in their JSON forms. Times are seconds since 1970 as doubles, because a decision that
+is made again must see the very same numbers. Attributes that the payload says anyway are not
+written twice. Each row names the form it has (`schema`); a form or a kind from a later release
+is refused by name.
+"""
+
+import math
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nearcast.core.engine import Record
+from nearcast.core.language import LanguageError
+from nearcast.core.model.area import Area, FixedArea
+from nearcast.core.model.area_json import area_from_json, area_json, geometry_from_json
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.event import Announcement, Event, Subscription
+from nearcast.core.model.inputs import (
+    Announced,
+    ContextPatched,
+    Input,
+    Left,
+    Moved,
+    PlaceDefined,
+    Published,
+    SightSet,
+    Subscribed,
+    Unannounced,
+    Unsubscribed,
+)
+from nearcast.core.model.place_loading import LARGEST_PLACE
+from nearcast.core.model.position import Position
+from nearcast.store.errors import CorruptError, StoreError, newer
+from nearcast.store.row_json import Json, filter_from_json, filter_json, plain, text
+
+SCHEMA = 1
+LARGEST_JSON_PAYLOAD = 64 * 1024
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+class Row(Struct, frozen=True, array_like=True, gc=False):
+    """One line of the log."""
+
+    broker: str
+    seq: int
+    kind: str
+    ingested: float
+    schema: int = SCHEMA
+    event_id: str | None = None
+    subject: str | None = None
+    publisher: str | None = None
+    time: float | None = None
+    lat: float | None = None
+    lon: float | None = None
+    node: str | None = None
+    properties: Pairs = ()
+    payload: bytes | None = None
+    headers: bytes | None = None
+    """What else the message carried, in the broker's own form."""
+    data: str = "{}"
+
+
+def record_row(
+    record: Record, broker: str, properties: Pairs = (), headers: bytes | None = None
+) -> Row:
+    """Return the row of a record; `properties` and `headers` are what its message carried."""
+    value = record.input
+    beside = _beside(value)
+    seq, ingested = record.seq, record.ingested
+    if isinstance(value, Published):
+        event = value.event
+        at = event.position
+        return Row(
+            broker, seq, "event", ingested, SCHEMA, event.id, event.subject, event.publisher,
+            event.time, None if at is None else at.lat, None if at is None else at.lon, None,
+            properties, event.payload, headers, text(_event_data(event) | beside),
+        )  # fmt: skip
+    writer = _WRITERS.get(type(value))
+    if writer is None:
+        raise StoreError(f"the log cannot write {type(value).__name__}: it has no row yet")
+    kind, node, subject, at, data = writer(value)
+    return Row(
+        broker, seq, kind, ingested, SCHEMA, None, subject, None,
+        None, None if at is None else at.lat, None if at is None else at.lon, node,
+        properties, None, headers, text(data | beside),
+    )  # fmt: skip
+
+
+def input_of(row: Row) -> Input:
+    """Return the input that a row records."""
+    if row.schema > SCHEMA:
+        raise newer(f"row {row.seq} of {row.broker or 'the log'}", row.schema, SCHEMA)
+    reader = _READERS.get(row.kind)
+    if reader is None:
+        raise StoreError(
+            f"row {row.seq} of {row.broker or 'the log'} is of kind {row.kind!r}, which this "
+            f"release does not apply; it knows {', '.join(_READERS)}"
+        )
+    try:
+        data = msgspec.json.decode(row.data, type=dict[str, object])
+        beside = data.pop("input", None)
+        found = reader(row, data)
+        return found if beside is None else replace(found, **beside)  # type: ignore[arg-type]
+    except (KeyError, TypeError, msgspec.MsgspecError, ModelError, LanguageError) as error:
+        raise CorruptError(
+            f"row {row.seq} of {row.broker or 'the log'}, a {row.kind}, cannot be read: {error!r}"
+        ) from None
+
+
+T = TypeVar("T")
+
+
+def _needed(value: T | None) -> T:
+    if value is None:
+        raise TypeError("a column that this kind needs is empty")
+    return value
+
+
+def _position(row: Row) -> Position | None:
+    return None if row.lat is None or row.lon is None else Position(row.lat, row.lon)
+
+
+def _defaults(form: type[Struct], but: Sequence[str]) -> tuple[tuple[str, object], ...]:
+    """Return the plain fields that are written only when they differ from their defaults."""
+    names, defaults = form.__struct_fields__, form.__struct_defaults__
+    assert set(names[: len(names) - len(defaults)]) <= set(but), "a field without a default"
+    with_default = zip(names[len(names) - len(defaults) :], defaults, strict=True)
+    return tuple((name, default) for name, default in with_default if name not in but)
+
+
+# Events
+
+_IN_COLUMNS = ("id", "subject", "publisher", "time", "position", "payload", "attributes", "to")
+_IN_DATA = _defaults(Event, _IN_COLUMNS)
+
+
+def _event_data(event: Event) -> Json:
+    data: Json = {}
+    for name, default in _IN_DATA:
+        value = getattr(event, name)
+        if value != default:
+            data[name] = value
+    if event.deadline_s is not None and not math.isfinite(event.deadline_s):
+        raise StoreError(f"the deadline of event {event.id!r} is {event.deadline_s}")
+    if event.to is not None:
+        data["to"] = area_json(event.to)
+    written = msgspec.json.encode(event.attributes)
+    if written != event.payload and written != msgspec.json.encode(_attributes(event.payload)):
+        data["attributes"] = msgspec.Raw(written)
+    return data
+
+
+def _read_event(row: Row, data: Json) -> Input:
+    payload = row.payload or b""
+    attributes = data.pop("attributes", None)
+    if attributes is None:
+        attributes = _attributes(payload)
+    to = data.pop("to", None)
+    return Published(
+        Event(
+            _needed(row.event_id),
+            _needed(row.subject),
+            _needed(row.publisher),
+            _needed(row.time),
+            attributes,  # type: ignore[arg-type]  # written from an event
+            _position(row),
+            to=None if to is None else area_from_json(to),
+            payload=payload,
+            **data,  # type: ignore[arg-type]  # likewise
+        )
+    )
+
+
+def _attributes(payload: bytes) -> Mapping[str, object]:
+    """Return the attributes that a payload says."""
+    if not payload or len(payload) > LARGEST_JSON_PAYLOAD:
+        return {}
+    try:
+        value = msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {"value": value}
+
+
+# Everything else: kind, node, subject, position and data
+
+Columns = tuple[str, str | None, str | None, Position | None, Json]
+
+
+def _moved(value: Moved) -> Columns:
+    return "position", value.node, None, value.position, {}
+
+
+def _context(value: ContextPatched) -> Columns:
+    return "context", value.node, None, None, {"patch": value.patch}
+
+
+def _subscribed(value: Subscribed) -> Columns:
+    wanted = value.subscription
+    data: Json = {"id": wanted.id}
+    if wanted.where is not None:
+        data["where"] = filter_json(wanted.where)
+    if wanted.from_ is not None:
+        data["from"] = area_json(wanted.from_)
+    if wanted.levels:
+        data["levels"] = [filter_json(level) for level in wanted.levels]
+    for name, default in _SUBSCRIPTION_DATA:
+        value_of = getattr(wanted, name)
+        if value_of != default:
+            data[name] = plain(value_of, name)
+    return "subscription", wanted.node, wanted.subject, None, data
+
+
+_SUBSCRIPTION_SPECIAL = ("id", "node", "subject", "where", "from_", "levels")
+_SUBSCRIPTION_DATA = _defaults(Subscription, _SUBSCRIPTION_SPECIAL)
+
+
+def _read_subscribed(row: Row, data: Json) -> Input:
+    where, area = data.pop("where", None), data.pop("from", None)
+    levels = data.pop("levels", ())
+    return Subscribed(
+        Subscription(
+            str(data.pop("id")),
+            _needed(row.node),
+            _needed(row.subject),
+            None if where is None else filter_from_json(where),
+            None if area is None else area_from_json(area),
+            tuple(filter_from_json(level) for level in levels),  # type: ignore[attr-defined]
+            **data,  # type: ignore[arg-type]  # written from a subscription
+        )
+    )
+
+
+def _unsubscribed(value: Unsubscribed) -> Columns:
+    return "unsubscription", None, None, None, {"id": value.id}
+
+
+def _announced(value: Announced) -> Columns:
+    told = value.announcement
+    return "announcement", told.node, told.subject, None, {"to": area_json(told.to)}
+
+
+def _unannounced(value: Unannounced) -> Columns:
+    return "unannouncement", value.node, value.subject, None, {}
+
+
+def _place(value: PlaceDefined) -> Columns:
+    geometry = None if value.geometry is None else area_json(value.geometry)
+    data: Json = {"kind": value.place_kind, "name": value.name, "geometry": geometry}
+    if value.parent is not None:
+        data["parent"] = value.parent
+    return "place", None, None, None, data
+
+
+def _read_place(row: Row, data: Json) -> Input:
+    geometry = data["geometry"]
+    return PlaceDefined(
+        str(data["kind"]),
+        str(data["name"]),
+        None if geometry is None else _fixed(geometry),
+        data.get("parent"),  # type: ignore[arg-type]  # text, if any
+    )
+
+
+def _fixed(value: object) -> FixedArea:
+    assert isinstance(value, dict)
+    area: Area = (
+        # A place may have more points than an area that a client draws.
+        geometry_from_json(value, LARGEST_PLACE) if "type" in value else area_from_json(value)
+    )
+    return area  # type: ignore[return-value]  # it was written from one
+
+
+def _sight(value: SightSet) -> Columns:
+    return "rule", value.viewer, None, None, {"other": value.other, "mask": value.mask}
+
+
+def _left(value: Left) -> Columns:
+    return "session", value.node, None, None, {}
+
+
+def _beside(value: Input) -> Json:
+    """Return the plain fields of an input itself, such as whether a subscription replays."""
+    plain_fields = _PLAIN.get(type(value), ())
+    found = {n: got for n, default in plain_fields if (got := getattr(value, n)) != default}
+    return {"input": found} if found else {}
+
+
+# The fields that the columns and `data` have anyway; any other is plain and has a default.
+_IN_ROWS: dict[type[Struct], tuple[str, ...]] = {
+    Published: ("event",),
+    Moved: ("node", "position"),
+    ContextPatched: ("node", "patch"),
+    Subscribed: ("subscription",),
+    Unsubscribed: ("id",),
+    Announced: ("announcement",),
+    Unannounced: ("node", "subject"),
+    PlaceDefined: ("place_kind", "name", "geometry", "parent"),
+    SightSet: ("viewer", "other", "mask"),
+    Left: ("node",),
+}
+_PLAIN = {form: _defaults(form, has) for form, has in _IN_ROWS.items()}
+_WRITERS: dict[type, Callable[..., Columns]] = {
+    Moved: _moved,
+    ContextPatched: _context,
+    Subscribed: _subscribed,
+    Unsubscribed: _unsubscribed,
+    Announced: _announced,
+    Unannounced: _unannounced,
+    PlaceDefined: _place,
+    SightSet: _sight,
+    Left: _left,
+}
+_READERS: dict[str, Callable[[Row, Json], Input]] = {
+    "event": _read_event,
+    "position": lambda row, data: Moved(_needed(row.node), _position(row)),
+    "context": lambda row, data: ContextPatched(_needed(row.node), data["patch"]),  # type: ignore[arg-type]
+    "subscription": _read_subscribed,
+    "unsubscription": lambda row, data: Unsubscribed(str(data["id"])),
+    "announcement": lambda row, data: Announced(
+        Announcement(_needed(row.node), _needed(row.subject), area_from_json(data["to"]))
+    ),
+    "unannouncement": lambda row, data: Unannounced(_needed(row.node), _needed(row.subject)),
+    "place": _read_place,
+    "rule": lambda row, data: SightSet(_needed(row.node), str(data["other"]), data["mask"]),  # type: ignore[arg-type]
+    "session": lambda row, data: Left(_needed(row.node)),
+}

@@ -1,0 +1,208 @@
+"""The store of one broker: its state and its log under one lock, in step with each other.
+
+`DIR/brokers/BROKER/` holds `state.sqlite`, `log/` and `lock`. A tick of the broker is: decide,
+`commit` the changes and the rows, and only then let acknowledgements leave. What a commit
+returned from is never missing afterwards, neither from the state nor from the log.
+"""
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from nearcast.store.backup import back_up
+from nearcast.store.changes import Change, SessionChange, SessionPut
+from nearcast.store.durable_files import ProcessLock, sync_directory
+from nearcast.store.errors import StoreError, told
+from nearcast.store.log import Log, LogSettings, LogStatistics
+from nearcast.store.rows import Row
+from nearcast.store.segments import Segment, numbers_of
+from nearcast.store.sessions import session_changes, session_value
+from nearcast.store.state import State, StateStatistics
+
+RETRY_S = 1.0
+"""How long after a segment could not be written it is tried again."""
+_BROKER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
+
+
+class StoreStatistics(Struct, frozen=True):
+    """How large everything is."""
+
+    state: StateStatistics
+    log: LogStatistics
+
+
+class Store:
+    """What a broker keeps; opened by one process at a time.
+
+    Opening raises `InUseError`, `CorruptError` or `StoreError`, each with the file and what to
+    do. `problems` tells what was found wrong in the log and has been dealt with. One call at a
+    time, from any thread.
+    """
+
+    def __init__(self, data: Path, broker: str, settings: LogSettings | None = None) -> None:
+        self.directory = broker_directory(data, broker)
+        self.broker = broker
+        with told(self.directory, "making it"):
+            self.directory.mkdir(parents=True, exist_ok=True)
+        self._lock = ProcessLock(self.directory / "lock")
+        try:
+            self._open(LogSettings() if settings is None else settings)
+        except BaseException:
+            self._lock.release()
+            raise
+
+    def _open(self, settings: LogSettings) -> None:
+        path, logs = self.directory / "state.sqlite", self.directory / "log"
+        if not path.exists() and logs.is_dir() and any(numbers_of(p.name) for p in logs.iterdir()):
+            raise StoreError(
+                f"{path} is missing, but {logs} is not empty; restore the state from a backup, "
+                "or move the log away to begin anew"
+            )
+        self._state = State(path, self.broker)
+        try:
+            tail = [row for rows in self._state.tail(0) for row in rows]
+            self.log = Log(logs, self.broker, self._state.seq, tail, self._state.journal, settings)
+            if self.log.settled_seq > self._state.seq:
+                raise StoreError(
+                    f"{path} ends at seq {self._state.seq}, but {logs} goes on to "
+                    f"{self.log.settled_seq}: the state is older than the log. Restore both "
+                    "from one backup"
+                )
+            with told(self.directory, "syncing it"):
+                sync_directory(self.directory)
+        except BaseException:
+            self._state.close()
+            raise
+
+    @property
+    def seq(self) -> int:
+        """The seq of the last row; the next tick's rows go on from there."""
+        return self._state.seq
+
+    @property
+    def ticks(self) -> int:
+        """How many ticks were committed, ever."""
+        return self._state.ticks
+
+    @property
+    def problems(self) -> list[str]:
+        """What was wrong in the log since it was opened."""
+        return self.log.problems
+
+    @property
+    def message_ids(self) -> Iterator[int]:
+        """Ids for new messages."""
+        return self._state.message_ids
+
+    @property
+    def queue_numbers(self) -> Iterator[int]:
+        """Numbers for new places in queues, rising over all sessions."""
+        return self._state.queue_numbers
+
+    def load(self) -> Iterator[Change]:
+        """Yield all that is kept, as the changes that would build it."""
+        return self._state.load()
+
+    def commit(self, changes: Iterable[Change], rows: Sequence[Row] = (), *, now: float) -> None:
+        """Keep a tick; acknowledgements may leave when this returns.
+
+        If it raises nothing of the tick is kept, and the same may be tried again.
+        """
+        self._check(rows)
+        size = self._state.commit(changes, rows, self.log.settled_seq)
+        self.log.append(rows, size, now)
+
+    def commit_unsynced(
+        self, changes: Iterable[Change], rows: Sequence[Row] = (), *, now: float
+    ) -> None:
+        """Keep a tick that acknowledges nothing (QoS 0), without waiting for the disk.
+
+        A power cut may take it, the end of this process not.
+        """
+        self._check(rows)
+        size = self._state.commit_unsynced(changes, rows, self.log.settled_seq)
+        self.log.append(rows, size, now)
+
+    def _check(self, rows: Sequence[Row]) -> None:
+        if rows and (rows[0].seq, rows[-1].seq) != (self.seq + 1, self.seq + len(rows)):
+            raise StoreError(
+                f"rows {rows[0].seq} to {rows[-1].seq} ({len(rows)}) do not follow seq {self.seq}"
+            )
+
+    def roll(self, now: float) -> Segment | None:
+        """Write a segment if one is due; if that fails, the rows stay and it is due a bit later.
+
+        To write in another thread, call `log.seal`, `Sealed.write` there, then `log.settle`, or
+        `log.unseal` if it failed; and `checkpoint` there too.
+        """
+        due = self.log.next_due()
+        return self._roll(now) if due is not None and due <= now else None
+
+    def _roll(self, now: float) -> Segment | None:
+        sealed = self.log.seal()
+        if sealed is None:
+            return None
+        try:
+            segment = sealed.write()
+        except BaseException:
+            self.log.unseal(now + RETRY_S)
+            raise
+        self.log.settle(segment)
+        return segment
+
+    def checkpoint(self) -> None:
+        """Fold SQLite's write-ahead log back; best now and then, in another thread."""
+        self._state.checkpoint()
+
+    def export_session(self, session: str) -> bytes:
+        """Return a session with all that is owed to it, as one value."""
+        return session_value(self._state.load_session(session))
+
+    def read_session(self, value: bytes) -> list[SessionChange]:
+        """Return the changes that build an exported session here; commit them with a tick."""
+        changes = session_changes(value, self.message_ids, self.queue_numbers)
+        for change in changes:
+            if isinstance(change, SessionPut) and self._state.has_session(change.session.id):
+                raise StoreError(f"there is a session {change.session.id!r} already; drop it first")
+        return changes
+
+    def import_session(self, value: bytes, *, now: float) -> list[SessionChange]:
+        """Keep an exported session, in a tick of its own, and return its changes."""
+        changes = self.read_session(value)
+        self.commit(changes, now=now)
+        return changes
+
+    def backup(self, target: Path) -> int:
+        """Copy state and log into a new data directory, as one commit left them; return its seq.
+
+        The broker may go on committing in another thread, but not merge or drop.
+        """
+        return back_up(self._state, self.log, target, self.broker)
+
+    def statistics(self) -> StoreStatistics:
+        """Return how large everything is; it counts rows, so not in every tick."""
+        return StoreStatistics(self._state.statistics(), self.log.statistics())
+
+    def close(self) -> None:
+        """Write the last segment, and let others open the store."""
+        try:
+            self._roll(now=0.0)
+        finally:
+            self.abandon()
+
+    def abandon(self) -> None:
+        """Let go without writing anything more; nothing committed is lost by it."""
+        self._state.close()
+        self._lock.release()
+
+
+def broker_directory(data: Path, broker: str) -> Path:
+    """Return where a broker keeps its things."""
+    if not _BROKER.fullmatch(broker):
+        raise StoreError(
+            f"{broker!r} cannot name a broker: use up to 100 letters, digits, dots, hyphens and "
+            "underscores, no dot in front"
+        )
+    return data / "brokers" / broker
