@@ -22,6 +22,7 @@ class Verb(NamedTuple):
 
 VERBS = (
     Verb("demo", "demo", "Watch events find the nodes they concern, in a small living city."),
+    Verb("up", "up", "Run an MQTT broker on this machine (early: in memory, loopback only)."),
     Verb("bench", "app", "Measure Nearcast beside what else one could use."),
     Verb("doctor", "doctor", "Check what is installed, and say what to do."),
 )
