@@ -139,33 +139,32 @@ class Enrolment:
         drafts = _Drafts()
         for subscription in subscriptions:
             self._draft(subscription, drafts)
-        rules = self._acquire_rules(drafts)
+        drafted = np.array(drafts.rows, np.int32).reshape(-1, 7)
+        rules = self._acquire_rules(drafts.words, drafted)
         rows = self._take_rows(len(subscriptions))
         values = np.full((len(rows), SUBSCRIPTION_COLUMNS), NONE, np.int32)
-        values[:, NODE] = drafts.nodes
+        values[:, (NODE, ANCHOR, PATTERN)] = drafted[:, :3]
         values[:, RULE] = rules
-        values[:, ANCHOR] = drafts.anchors
-        values[:, PATTERN] = drafts.patterns
         self.table.rows[rows] = values
         self.table.area[rows] = drafts.areas
         for i, lying in drafts.named:
-            self.anchors.note(int(rows[i]), drafts.nodes[i], lying)
+            self.anchors.note(int(rows[i]), int(drafted[i, 0]), lying)
         for i in drafts.partial:
             rule, where, levels = int(rules[i]), subscriptions[i].where, subscriptions[i].levels
             if rule not in self.filters:
                 self.filters[rule] = where, levels
                 self.counting += _counts(where, levels)
         chain_subscriptions(rows, self.nodes.arrays, self.table)
-        entry_of = np.array(drafts.entry_of, np.int32)
+        entries = np.array(drafts.entries, np.float64).reshape(-1, 5)
+        entry_of = entries[:, 0].astype(np.int32)
         bodies = np.empty((len(entry_of), BODY_COLUMNS), np.int32)
         bodies[:, SUBSCRIPTION] = rows[entry_of]
-        flags = np.array(drafts.flags, np.int32)
-        bodies[:, RULE_WORD] = (rules << FLAG_BITS | flags)[entry_of]
+        bodies[:, RULE_WORD] = (rules << FLAG_BITS | drafted[:, 3])[entry_of]
         bodies[:, PROGRAM:] = np.array(drafts.inline, np.int32).reshape(-1, INLINE)
         self._file(
             rows[entry_of],
-            np.array(drafts.filed, np.float64).reshape(-1, 3),
-            np.array(drafts.reaches, np.float64),
+            np.ascontiguousarray(entries[:, 2:]),
+            np.ascontiguousarray(entries[:, 1]),
             bodies,
         )
         self._count += len(rows)
@@ -277,7 +276,7 @@ class Enrolment:
         under, filed = where.best_key(vocabulary)
         if filed and not self._may_file(pattern, filed[0][0]):
             under, filed = None, ()
-        index = len(drafts.nodes)
+        index = len(drafts.areas)
         flags = 0
         if partial:
             flags = PARTIAL
@@ -288,18 +287,13 @@ class Enrolment:
             inline = NOT_INLINE
         if lying.named is not None:
             drafts.named.append((index, lying))
-        drafts.ends.append(len(words))
-        drafts.lengths.append(len(where.words) >> 1)
-        drafts.levels.append(len(subscription.levels))
-        drafts.flags.append(flags)
-        drafts.nodes.append(node)
-        drafts.patterns.append(pattern)
-        drafts.anchors.append(lying.anchor)
+        drafts.rows += (
+            node, lying.anchor, pattern, flags, len(where.words) >> 1, len(subscription.levels),
+            len(words),
+        )  # fmt: skip
         drafts.areas.append(lying.area)
-        for value in filed or KEYLESS:
-            drafts.entry_of.append(index)
-            drafts.reaches.append(lying.reach_m)
-            drafts.filed += value
+        for slot, kind, value in filed or KEYLESS:
+            drafts.entries += (index, lying.reach_m, slot, kind, value)
             drafts.inline += inline
 
     def _may_file(self, pattern: int, slot: int) -> bool:
@@ -326,14 +320,12 @@ class Enrolment:
             counts = resized(self.pattern_table.counts, size)
             self.pattern_table = PatternTable(keyless, slots, counts)
 
-    def _acquire_rules(self, drafts: "_Drafts") -> I32:
-        count = len(drafts.nodes)
-        self.rules = with_room(self.rules, count, len(drafts.words))
-        flags = np.array(drafts.flags, np.int32) & (PARTIAL | SHARED)
+    def _acquire_rules(self, words: list[int], drafted: I32) -> I32:
+        self.rules = with_room(self.rules, len(drafted), len(words))
+        flags, length, levels, end = np.ascontiguousarray(drafted[:, 3:].T)
         return acquire_rules(
-            np.array(drafts.words, np.int32), np.array(drafts.ends, np.int32),
-            np.array(drafts.lengths, np.int32), np.array(drafts.levels, np.int32), flags,
-            self.rules, self.vocabulary.arrays,
+            np.array(words, np.int32), np.concatenate([_ZERO, end]), length, levels,
+            flags & (PARTIAL | SHARED), self.rules, self.vocabulary.arrays,
         )  # fmt: skip
 
     def _release_rules(self, gone: I32) -> None:
@@ -409,26 +401,23 @@ class Enrolment:
 
 
 class _Drafts:
-    """Subscriptions on their way into the tables, as columns; entries have columns of their own."""
+    """Subscriptions on their way into the tables, as columns laid end to end."""
+
+    __slots__ = ("areas", "entries", "inline", "named", "partial", "rows", "words")
 
     def __init__(self) -> None:
         self.words: list[int] = []
-        self.ends = [0]
-        self.lengths: list[int] = []
-        self.levels: list[int] = []
-        self.flags: list[int] = []
-        self.nodes: list[int] = []
-        self.patterns: list[int] = []
-        self.anchors: list[int] = []
+        self.rows: list[int] = []
+        """Seven each: node, anchor, pattern, flags, instructions, levels, where its code ends."""
         self.areas: list[float] = []
+        self.entries: list[float] = []
+        """Five each: which subscription, reach, slot, kind and value of the key."""
+        self.inline: list[int] = []
         self.partial: list[int] = []
         self.named: list[tuple[int, Lying]] = []
-        self.entry_of: list[int] = []
-        self.reaches: list[float] = []
-        self.filed: list[float] = []
-        self.inline: list[int] = []
 
 
+_ZERO = np.zeros(1, np.int32)
 NOT_INLINE = (0,) * INLINE
 KEYLESS: tuple[Filed, ...] = ((NONE, 0, 0.0),)
 

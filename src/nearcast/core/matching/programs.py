@@ -185,36 +185,41 @@ def _plain(where: Filter, vocabulary: Vocabulary) -> Program | None:
         return None
     leaves: list[Leaf] = []
     words: list[int] = []
-    known = vocabulary.known
-    atom_of = vocabulary.atom
+    known = vocabulary.leaves
     for part in root.args if root.op == "and" else (root,):
-        if type(part) is not Operation:
-            return None
-        comparison = COMPARISONS.get(part.op)
-        if comparison is None:
+        if type(part) is not Operation or len(part.args) != 2:
             return None
         left, right = part.args
-        if type(left) is not Property or "." in left.name:
+        # TRUE would be found under 1.
+        if type(left) is not Property or right is True or right is False:
             return None
-        op, straight = comparison
-        if type(right) is str:
-            if op != EQUAL:
+        leaf = known.get((part.op, left.name, right))
+        if leaf is None:
+            leaf = _new_leaf(part.op, left.name, right, vocabulary)
+            if leaf is None:
                 return None
-            key: AtomKey = (op, EVENT, left.name, STRING, right)
-        elif type(right) is float or type(right) is int:
-            key = (op, EVENT, left.name, NUMBER, float(right))
-        else:
-            return None
-        atom = known(key)
-        if atom is None:
-            atom = atom_of(key)
-            if atom is None:
-                return None
-        wanted = WANT_TRUE if straight else WANT_FALSE
-        leaves.append((atom, wanted))
-        words += (atom << 2 | wanted, len(leaves) << 8 | REJECT)
+        leaves.append(leaf)
+        words += (leaf[0] << 2 | leaf[1], len(leaves) << 8 | REJECT)
     words[-1] = ACCEPT << 8 | REJECT
     return Program(tuple(words), False, True, tuple(leaves))
+
+
+def _new_leaf(op_text: str, name: str, right: Node, vocabulary: Vocabulary) -> Leaf | None:
+    comparison = COMPARISONS.get(op_text)
+    if comparison is None or "." in name:
+        return None
+    op, straight = comparison
+    if isinstance(right, str):
+        atom = vocabulary.atom((op, EVENT, name, STRING, right)) if op == EQUAL else None
+    elif isinstance(right, int | float):
+        atom = vocabulary.atom((op, EVENT, name, NUMBER, float(right)))
+    else:
+        atom = None
+    if atom is None:
+        return None
+    leaf = (atom, WANT_TRUE if straight else WANT_FALSE)
+    vocabulary.leaves[op_text, name, right] = leaf
+    return leaf
 
 
 NO_FILTER = Program((ALWAYS << 2 | WANT_TRUE, ACCEPT << 8 | ACCEPT), False, True, (True,))

@@ -58,8 +58,8 @@ class Vocabulary:
         self._numbers: dict[AtomKey, int] = {}
         self._keys: list[AtomKey | None] = []
         self._free: list[int] = []
-        self.known = self._numbers.get
-        """The number of a predicate that is in use, None if it is not."""
+        self.leaves: dict[tuple[str, str, Node], tuple[int, int]] = {}
+        """Plain comparisons as they are written: the atom, and the verdict wanted of it."""
         assert self.atom((SLOW, True, False)) == ALWAYS
         self.arrays.users[ALWAYS] = 1
 
@@ -77,6 +77,7 @@ class Vocabulary:
         assert key is not None
         assert self.arrays.users[number] == 0
         del self._numbers[key]
+        self.leaves.clear()
         self._keys[number] = None
         self._free.append(number)
         op, left, right, kind = (int(part) for part in self.arrays.parts[number])
