@@ -31,7 +31,7 @@ class Nodes:
         self.arrays = NodeTable(
             at=np.full((16, 4), np.nan),
             heads=np.full((16, 2), NONE, np.int32),
-            group=np.zeros(16, np.uint8),
+            group=np.full(16, DEFAULT_GROUP, np.uint8),
             known=np.zeros((1, 16)),
             kinds=np.zeros((1, 16), np.uint8),
         )
@@ -60,7 +60,7 @@ class Nodes:
         """The row of a node, with one more user."""
         row = self._rows.get(name)
         if row is None:
-            row = self._new(DEFAULT_GROUP)
+            row = self._new()
             self._rows[name] = row
             self._names[row] = name
             self._fill(row)
@@ -74,8 +74,9 @@ class Nodes:
 
     def acquire_point(self, lat: float, lon: float) -> int:
         """A row for the centre of a fixed area."""
-        row = self._new(FIXED_GROUP)
+        row = self._new()
         self.arrays.at[row, :2] = lat, lon
+        self.arrays.group[row] = FIXED_GROUP
         self._users[row] = 1
         return row
 
@@ -89,7 +90,9 @@ class Nodes:
             self._attributes.pop(row, None)
             self._clear(row)
             del self._rows[name]
+        assert (self.arrays.heads[row] == NONE).all()
         self.arrays.at[row] = np.nan
+        self.arrays.group[row] = DEFAULT_GROUP
         self._free.append(row)
         return True
 
@@ -152,18 +155,18 @@ class Nodes:
         if before != NONE:
             self._vocabulary.strings.release(before)
 
-    def _new(self, group: int) -> int:
+    def _new(self) -> int:
+        """A row as rows are when nobody uses them: nowhere, with nothing, in the default group."""
         if self._free:
-            row = self._free.pop()
-        else:
-            row = len(self._users)
-            self._users.append(0)
-            have = len(self.arrays.group)
-            if row >= have:
-                self._grow(enough(have, row + 1))
-        self.arrays.at[row] = np.nan
-        self.arrays.heads[row] = NONE
-        self.arrays.group[row] = group
+            return self._free.pop()
+        row = len(self._users)
+        self._users.append(0)
+        have = len(self.arrays.group)
+        if row >= have:
+            self._grow(enough(have, row + 1))
+            self.arrays.at[have:] = np.nan
+            self.arrays.heads[have:] = NONE
+            self.arrays.group[have:] = DEFAULT_GROUP
         return row
 
     def _grow(self, size: int) -> None:
