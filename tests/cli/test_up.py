@@ -26,15 +26,18 @@ def test_a_broker_runs_until_it_is_told_to_stop() -> None:
         watchdog.cancel()
 
 
-@pytest.mark.parametrize("host", ["0.0.0.0", "192.0.2.1", "nonsense"])
-def test_it_listens_on_loopback_only(host: str) -> None:
+@pytest.mark.parametrize(
+    ("option", "value"),
+    [("--host", "0.0.0.0"), ("--host", "192.0.2.1"), ("--host", "x"), ("--mqtt-port", "99999")],
+)
+def test_it_listens_on_loopback_and_a_real_port_only(option: str, value: str) -> None:
     done = subprocess.run(
-        [sys.executable, "-m", "nearcast", "up", "--host", host],
+        [sys.executable, "-m", "nearcast", "up", option, value],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
     )
     assert done.returncode == 2
-    assert host in done.stderr
+    assert option in done.stderr
     assert "Traceback" not in done.stderr

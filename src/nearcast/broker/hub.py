@@ -131,12 +131,6 @@ class Hub:
             if each.keep_alive_s and now - each.heard_at > 1.5 * each.keep_alive_s
         ]
 
-    def next_timer(self) -> float | None:
-        """When something is due even if nothing arrives."""
-        due = [at for at in self._leaving.values() if at != NEVER_S]
-        due += [at for at, _ in self._wills.values()]
-        return min(due, default=None)
-
     def statistics(self) -> dict[str, int]:
         """How many of everything."""
         return {

@@ -11,7 +11,9 @@ from nearcast.broker.server import Server
 
 
 def up(
-    mqtt_port: Annotated[int, typer.Option(help="TCP port for MQTT; 0 takes a free one.")] = 1883,
+    mqtt_port: Annotated[
+        int, typer.Option(min=0, max=65_535, help="TCP port for MQTT; 0 takes a free one.")
+    ] = 1883,
     host: Annotated[str, typer.Option(help="Loopback address to listen on.")] = "127.0.0.1",
 ) -> None:
     """Run an MQTT broker (3.1, 3.1.1 and 5) on this machine, with its sessions in memory.

@@ -81,10 +81,6 @@ class Matcher:
         """Take many subscriptions out at once."""
         self._enrolment.remove(numbers)
 
-    def owner(self, number: int) -> str:
-        """The node that a subscription belongs to."""
-        return self._nodes.name(int(self._enrolment.table.rows[number, NODE]))
-
     # Nodes
 
     def row(self, node: str) -> int:

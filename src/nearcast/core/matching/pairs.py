@@ -13,7 +13,6 @@ class Pairs:
     def __init__(self) -> None:
         self.arrays = _table(16)
         self._seconds: dict[int, set[int]] = {}
-        self._firsts: dict[int, set[int]] = {}
 
     def __len__(self) -> int:
         return int(self.arrays.used[0])
@@ -30,24 +29,15 @@ class Pairs:
                 _put(self.arrays, int(old.pairs[i]), int(old.bytes[i]))
         _put(self.arrays, first << 32 | second, byte)
         self._seconds.setdefault(first, set()).add(second)
-        self._firsts.setdefault(second, set()).add(first)
 
     def drop(self, first: int, second: int) -> None:
         """Forget a pair, if it is there."""
         if second not in self._seconds.get(first, ()):
             return
         _drop(self.arrays, first << 32 | second)
-        for index, key, other in ((self._seconds, first, second), (self._firsts, second, first)):
-            index[key].discard(other)
-            if not index[key]:
-                del index[key]
-
-    def drop_all(self, node: int) -> None:
-        """Forget every pair that a node is part of."""
-        for second in list(self._seconds.get(node, ())):
-            self.drop(node, second)
-        for first in list(self._firsts.get(node, ())):
-            self.drop(first, node)
+        self._seconds[first].discard(second)
+        if not self._seconds[first]:
+            del self._seconds[first]
 
 
 def _table(size: int) -> PairTable:
