@@ -18,18 +18,22 @@ from nearcast.core.model.inputs import (
     Left,
     Moved,
     PlaceDefined,
+    Presence,
     Published,
     SightSet,
     Subscribed,
     Unannounced,
     Unsubscribed,
 )
+from nearcast.core.model.payload import attributes_of
+from nearcast.core.model.position import Position
 from nearcast.store import (
     CorruptError,
     Row,
     StoreError,
     batch_of,
     input_of,
+    plain_row,
     record_row,
     rows,
     rows_of,
@@ -62,7 +66,7 @@ events = st.builds(
             "id": texts, "time": st.floats(0, 4e9), "valid_s": seconds, "object": st.none() | texts,
             "retain": st.booleans(), "priority": st.none() | st.integers(1, 9),
             "deadline_s": seconds, "payload": payloads, "qos": st.integers(0, 2),
-            "attributes": st.dictionaries(texts, json_values, max_size=4),
+            "attributes": st.dictionaries(texts, json_values, max_size=4), "session": texts,
         },
     ),
     st.none() | model.areas,
@@ -75,6 +79,7 @@ subscriptions = st.builds(
         optional={
             "from_": st.none() | model.areas, "qos": st.integers(0, 2), "no_local": st.booleans(),
             "relevance": json_values, "aggregate": json_values, "detail": json_values,
+            "session": texts, "group": st.none() | texts,
         },
     ),
 )  # fmt: skip
@@ -88,7 +93,8 @@ inputs: st.SearchStrategy[Input] = st.one_of(
     st.builds(Unannounced, texts, texts),
     st.builds(PlaceDefined, texts, texts, st.none() | model.fixed_areas, st.none() | texts),
     st.builds(SightSet, texts, texts, st.none() | st.integers(0, 15)),
-    st.builds(Left, texts),
+    st.builds(Presence, texts, st.booleans(), texts),
+    st.builds(Left, texts, texts, st.booleans()),
 )
 pairs = st.lists(st.tuples(texts, texts), max_size=4).map(tuple)
 
@@ -125,8 +131,9 @@ def test_what_is_known_of_a_node_comes_back_as_it_was(state: NodeState) -> None:
 
 def test_every_field_of_events_and_subscriptions_is_written() -> None:
     full = Event(
-        "i", "s", "p", 1.0, {"a": 1}, None, True, circle("me", 5.0), 3.0, "o", True, 2, 4.0, b"x", 1
-    )
+        "i", "s", "p", 1.0, {"a": 1}, None, True, circle("me", 5.0), 3.0, "o", True, 2, 4.0, b"x",
+        1, "p~2",
+    )  # fmt: skip
     differing = [
         name
         for name, default in zip(
@@ -144,6 +151,16 @@ def test_every_kind_of_input_has_a_row_with_its_own_tag() -> None:
     forms = get_args(Input)
     assert set(rows._WRITERS) | {Published} == set(forms)
     assert set(rows._READERS) == {form.__struct_config__.tag for form in forms}
+
+
+@given(payloads, st.integers(0, 2), st.none() | model.positions)
+def test_a_plain_event_has_the_same_row_either_way(
+    payload: bytes, qos: int, position: Position | None
+) -> None:
+    event = Event("i", "s", "p", 1.0, {}, position, payload=payload, qos=qos)
+    said = replace(event, attributes=attributes_of(payload))
+    row = record_row(Record(3, 2.0, Published(said)), "b", (("a", "b"),), b"x")
+    assert plain_row(event, "b", 3, 2.0, (("a", "b"),), b"x") == row
 
 
 def test_attributes_that_the_payload_says_are_not_written_again() -> None:

@@ -7,12 +7,12 @@ everything through until they are built.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nearcast.core.live_book import LiveBook
+from nearcast.core.live_book import LiveBook, Met
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import Verdict, decide
 from nearcast.core.model import position as positions
@@ -29,6 +29,7 @@ from nearcast.core.model.inputs import (
     Left,
     Moved,
     PlaceDefined,
+    Presence,
     Published,
     SightSet,
     Subscribed,
@@ -36,7 +37,12 @@ from nearcast.core.model.inputs import (
     Unsubscribed,
 )
 from nearcast.core.model.places import Places
-from nearcast.core.model.subject import check_pattern, check_subject
+from nearcast.core.model.subject import check_pattern, check_subject, subject_matches
+from nearcast.core.recent_book import RecentBook
+from nearcast.core.routes import Route
+from nearcast.core.subscription_book import SubscriptionBook
+
+MOST_REMEMBERED = 65_536
 
 
 class Settings(Struct, frozen=True):
@@ -49,8 +55,11 @@ class Settings(Struct, frozen=True):
     recent_s: float = 300.0
     """How far back `count()` looks."""
     recent_most: int = 100_000
+    recent_most_bytes: int = 64 << 20
     known_ids_most: int = 100_000
     """So many ids of events are remembered to recognise repeats."""
+    unrecorded: tuple[str, ...] = ()
+    """Patterns of subjects whose events leave no record."""
 
 
 class Record(Struct, frozen=True):
@@ -93,15 +102,16 @@ class Engine:
         self.settings = Settings() if settings is None else settings
         self.matcher = Matcher(places)
         self.nodes: dict[str, NodeState] = {}
-        self.subscriptions: dict[str, Subscription] = {}
         self.announcements: dict[tuple[str, str], Announcement] = {}
         self.seq = 0
         self._book = LiveBook(self.matcher)
-        self._numbers: dict[str, int] = {}
-        self._ids: dict[int, str] = {}
+        self._wishes = SubscriptionBook(self.matcher)
+        self._recent = RecentBook(
+            self.matcher, self.settings.recent_most, self.settings.recent_most_bytes
+        )
         self._fixes: deque[tuple[float, str]] = deque()
-        self._recent: deque[tuple[float, str, Event]] = deque()
         self._known: dict[tuple[str, str], None] = {}
+        self._recorded: dict[str, bool] = {}
         self._handlers: dict[type, Callable[..., None]] = {
             Moved: self._move,
             ContextPatched: self._patch,
@@ -111,8 +121,14 @@ class Engine:
             Unannounced: self._unannounce,
             PlaceDefined: self._define_place,
             SightSet: self._set_sight,
+            Presence: self._be_present,
             Left: self._leave,
         }
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """All subscriptions, by id."""
+        return self._wishes.by_id
 
     def step(self, inputs: Sequence[Input], now: float) -> Outcome:
         """Apply inputs in their order, at one time."""
@@ -130,6 +146,8 @@ class Engine:
                     if self.matcher.counting or _stays(event):
                         # What follows may depend on this very event.
                         self._match(events, now, outcome)
+                    if not self.is_recorded(event.subject):
+                        continue
                 else:
                     self._match(events, now, outcome)
                     self._handlers[type(each)](each, now, outcome)
@@ -147,6 +165,56 @@ class Engine:
         event = self._complete(event)
         wanted = [each for each in self.subscriptions.values() if each.node == node]
         return [decide(event, subscription, self.matcher.world) for subscription in wanted]
+
+    def route(self, publisher: str, subject: str) -> Route | None:
+        """Who gets what a node publishes on a subject, if that alone decides.
+
+        Holds for events that do not stay, have no target and carry no id of their own. Whoever
+        sends one along its route `notes` it.
+        """
+        if self.matcher.counting or (publisher, subject) in self.announcements:
+            return None
+        return self._wishes.routes.of(subject)
+
+    def note(self, event: Event, now: float) -> Event:
+        """Take note of an event that went along its route: it counts, and has a `seq`."""
+        state = self.nodes.get(event.publisher)
+        if state is not None and state.position is not None:
+            event = replace(event, position=state.position)
+        self._recent.note(event, now)
+        if self.is_recorded(event.subject):
+            self.seq += 1
+        return event
+
+    def is_recorded(self, subject: str) -> bool:
+        """Whether events on a subject leave a record."""
+        if not self.settings.unrecorded:
+            return True
+        answer = self._recorded.get(subject)
+        if answer is None:
+            answer = not any(subject_matches(each, subject) for each in self.settings.unrecorded)
+            if len(self._recorded) >= MOST_REMEMBERED:
+                self._recorded.clear()
+            self._recorded[subject] = answer
+        return answer
+
+    def resume(
+        self,
+        seq: int,
+        subscriptions: Iterable[Subscription],
+        live: Iterable[tuple[Event, float | None, Iterable[str]]] = (),
+        present: Iterable[str] = (),
+    ) -> None:
+        """Begin where another left off, telling nobody anything.
+
+        A live event comes with its expiry and the sessions that have seen it.
+        """
+        self.seq = seq
+        self._wishes.add(list(subscriptions))
+        for event, expires, seen in live:
+            self._book.resume(event, expires, seen)
+        self._wishes.present.update(present)
+        self._recent.refresh()
 
     # 1. ingest
 
@@ -219,45 +287,24 @@ class Engine:
     def _match(self, events: list[Event], now: float, outcome: Outcome) -> None:
         if not events:
             return
-        batch = EventBatch.of(events)
-        matches = self.matcher.match(batch)
+        matches = self.matcher.match(EventBatch.of(events))
         rows = zip(*(column.tolist() for column in matches), strict=True)
-        found = [(e, number, priority) for e, number, priority in rows]
+        found = [(events[e], number, priority) for e, number, priority in rows]
         for event in events:
             if self._book.keep(event, now):
                 outcome.changes.append(Changed(self._book.key(event), event))
-            self._remember(event, now)
-        pairs = ((events[e], number, priority) for e, number, priority in found)
-        for delivery in self._propagate(pairs):
-            self._book.seen(delivery.event, delivery.node)
+            self._recent.note(event, now)
+        for delivery in self._wishes.copies(found):
+            self._book.seen(delivery.event, delivery.owner)
             outcome.deliveries.append(delivery)
         for event in events:
             if event.valid_s == 0.0 and self._book.withdraw(event):
                 outcome.changes.append(Changed(self._book.key(event), None))
         events.clear()
 
-    def _propagate(self, pairs: Iterator[tuple[Event, int, int]]) -> list[Delivery]:
-        """One copy per event and node: best priority, all subscriptions that fit."""
-        copies: dict[tuple[int, str], Delivery] = {}
-        for event, number, priority in pairs:
-            subscription = self.subscriptions[self._ids[number]]
-            if subscription.no_local and subscription.node == event.publisher:
-                continue
-            at = (id(event), subscription.node)
-            copy = copies.get(at)
-            if copy is None:
-                copies[at] = Delivery(event, subscription.node, (subscription.id,), priority)
-            else:
-                copies[at] = replace(
-                    copy,
-                    subscriptions=(*copy.subscriptions, subscription.id),
-                    priority=min(copy.priority, priority),
-                )
-        return list(copies.values())
-
-    def _deliver_live(self, pairs: Iterator[tuple[Event, int, int]], outcome: Outcome) -> None:
-        for delivery in self._propagate(pairs):
-            if self._book.seen(delivery.event, delivery.node):
+    def _deliver_live(self, found: Iterable[Met], outcome: Outcome) -> None:
+        for delivery in self._wishes.copies(found):
+            if self._book.seen(delivery.event, delivery.owner):
                 outcome.deliveries.append(delivery)
 
     # Subscriptions, announcements, places, rights
@@ -267,27 +314,20 @@ class Engine:
         check_pattern(subscription.subject)
         if subscription.from_ is not None:
             check(subscription.from_, self.matcher.places)
-        self._drop(subscription.id)
-        number = self.matcher.add(subscription)
-        self.subscriptions[subscription.id] = subscription
-        self._numbers[subscription.id] = number
-        self._ids[number] = subscription.id
+        (number,) = self._wishes.add([subscription])
+        self._recent.refresh()
+        if subscription.group is not None:
+            return
         met = list(self._book.met_by(subscription.node, number))
         self._deliver_live((found for found in met if not found[0].retain), outcome)
-        retained = [found for found in met if found[0].retain]
-        for delivery in self._propagate(iter(retained)):
-            self._book.seen(delivery.event, delivery.node)
+        for delivery in self._wishes.copies(found for found in met if found[0].retain):
+            self._book.seen(delivery.event, delivery.owner)
             if each.replay:
                 outcome.deliveries.append(delivery)
 
     def _unsubscribe(self, each: Unsubscribed, now: float, outcome: Outcome) -> None:
-        self._drop(each.id)
-
-    def _drop(self, name: str) -> None:
-        if name in self.subscriptions:
-            number = self._numbers.pop(name)
-            self.matcher.remove(number)
-            del self._ids[number], self.subscriptions[name]
+        self._wishes.drop([each.id])
+        self._recent.refresh()
 
     def _announce(self, each: Announced, now: float, outcome: Outcome) -> None:
         check_subject(each.announcement.subject)
@@ -307,20 +347,31 @@ class Engine:
         self._deliver_live(self._book.met_in_named_places(), outcome)
         for subscription in self.subscriptions.values():
             if isinstance(subscription.from_, PlaceArea | PlaceHere):
-                found = self._book.met_by(subscription.node, self._numbers[subscription.id])
-                self._deliver_live(found, outcome)
+                number = self._wishes.number(subscription.id)
+                self._deliver_live(self._book.met_by(subscription.node, number), outcome)
 
     def _set_sight(self, each: SightSet, now: float, outcome: Outcome) -> None:
         self.matcher.sight.set_exception(each.viewer, each.other, each.mask)
         self._deliver_live(self._book.met_by(each.viewer), outcome)
 
+    def _be_present(self, each: Presence, now: float, outcome: Outcome) -> None:
+        session = each.session or each.node
+        if each.here:
+            self._wishes.present.add(session)
+        else:
+            self._wishes.present.discard(session)
+
     def _leave(self, each: Left, now: float, outcome: Outcome) -> None:
-        for name in [s.id for s in self.subscriptions.values() if s.node == each.node]:
-            self._drop(name)
+        session = each.session or each.node
+        self._wishes.drop(self._wishes.of_session(session))
+        self._wishes.present.discard(session)
+        self._recent.refresh()
+        self._book.forget(session)
+        if not each.last:
+            return
         for at in [at for at in self.announcements if at[0] == each.node]:
             del self.announcements[at]
         self.matcher.forget(each.node)
-        self._book.forget(each.node)
         if self.nodes.pop(each.node, None) is not None:
             outcome.changes.append(Changed(each.node, None))
 
@@ -337,22 +388,7 @@ class Engine:
                 outcome.changes.append(Changed(node, gone))
         for key in self._book.expire(now):
             outcome.changes.append(Changed(key, None))
-        while self._recent and self._recent[0][0] + self.settings.recent_s < now:
-            self.matcher.world.recent.remove(self._recent.popleft()[1])
-
-    def _remember(self, event: Event, now: float) -> None:
-        key = f"{event.publisher}\0{event.id}"
-        self._recent.append((now, key, event))
-        if len(self._recent) > self.settings.recent_most:
-            self.matcher.world.recent.remove(self._recent.popleft()[1])
-        if self.matcher.counting:
-            if len(self.matcher.world.recent) + 1 < len(self._recent):
-                for _, other, earlier in self._recent:
-                    self.matcher.world.recent.put(other, earlier)
-            else:
-                self.matcher.world.recent.put(key, event)
-        elif len(self.matcher.world.recent):
-            self.matcher.world.recent.clear()
+        self._recent.expire(now - self.settings.recent_s)
 
     def _next_timer(self) -> float | None:
         timers = [self._book.next_expiry()]

@@ -6,7 +6,7 @@ version. A target that moves with a node takes the event along.
 """
 
 import heapq
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterable, Iterator
 
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.area import ME, Around, PlaceArea, PlaceHere
@@ -43,6 +43,16 @@ class LiveBook:
         stays = event.retain or event.object is not None or event.valid_s is not None
         if not stays or event.valid_s == 0.0:
             return False
+        self._keep(event, None if event.valid_s is None else now + event.valid_s)
+        return True
+
+    def resume(self, event: Event, expires: float | None, seen: Iterable[str]) -> None:
+        """Go on keeping an event, which these sessions have seen."""
+        self._keep(event, expires)
+        for session in seen:
+            self.seen(event, session)
+
+    def _keep(self, event: Event, expires: float | None) -> None:
         key = self.key(event)
         self._forget(key)
         self._matcher.live.put(key, event)
@@ -53,14 +63,13 @@ class LiveBook:
             self._anchored.setdefault(anchor, set()).add(key)
         if isinstance(event.to, PlaceArea | PlaceHere):
             self._named.add(key)
-        if event.valid_s is not None:
-            heapq.heappush(self._expiries, (now + event.valid_s, key, self._kept))
+        if expires is not None:
+            heapq.heappush(self._expiries, (expires, key, self._kept))
             if len(self._expiries) > 64 + 2 * len(self._versions):
                 self._expiries = [
                     each for each in self._expiries if self._versions.get(each[1]) == each[2]
                 ]
                 heapq.heapify(self._expiries)
-        return True
 
     def withdraw(self, event: Event) -> bool:
         """End what is live under an event's key; whether there was anything."""
@@ -81,21 +90,21 @@ class LiveBook:
             heapq.heappop(self._expiries)
         return self._expiries[0][0] if self._expiries else None
 
-    def seen(self, event: Event, node: str) -> bool:
-        """A node gets an event; False if it already had this version of it."""
-        nodes = self._seen.get(self.key(event))
-        if nodes is None or self._matcher.live.get(self.key(event)) is not event:
+    def seen(self, event: Event, session: str) -> bool:
+        """A session gets an event; False if it already had this version of it."""
+        sessions = self._seen.get(self.key(event))
+        if sessions is None or self._matcher.live.get(self.key(event)) is not event:
             return True
-        if node in nodes:
+        if session in sessions:
             return False
-        nodes.add(node)
-        self._seen_by.setdefault(node, set()).add(self.key(event))
+        sessions.add(session)
+        self._seen_by.setdefault(session, set()).add(self.key(event))
         return True
 
-    def forget(self, node: str) -> None:
-        """A node's session ended: what it had seen is new to it when it comes back."""
-        for key in self._seen_by.pop(node, ()):
-            self._seen[key].discard(node)
+    def forget(self, session: str) -> None:
+        """A session ended: what it had seen is new to it when it comes back."""
+        for key in self._seen_by.pop(session, ()):
+            self._seen[key].discard(session)
 
     def met_by(self, node: str, number: int | None = None) -> Iterator[Met]:
         """Live events that concern a node now, or just one of its subscriptions."""
@@ -131,10 +140,10 @@ class LiveBook:
         if event is None:
             return False
         self._matcher.live.remove(key)
-        for node in self._seen.pop(key):
-            self._seen_by[node].discard(key)
-            if not self._seen_by[node]:
-                del self._seen_by[node]
+        for session in self._seen.pop(key):
+            self._seen_by[session].discard(key)
+            if not self._seen_by[session]:
+                del self._seen_by[session]
         del self._versions[key]
         self._named.discard(key)
         if (anchor := _anchor(event)) is not None:

@@ -31,7 +31,7 @@ from nearcast.store.errors import (
 from nearcast.store.log import Log, LogSettings, LogStatistics, Sealed
 from nearcast.store.manifest import Gap
 from nearcast.store.reading import LogReader
-from nearcast.store.rows import Row, input_of, record_row
+from nearcast.store.rows import Row, input_of, plain_row, record_row
 from nearcast.store.segments import Segment, batch_of, read_segment, rows_of
 from nearcast.store.state import State, StateStatistics
 from nearcast.store.store import Store, StoreStatistics, broker_directory
@@ -100,6 +100,7 @@ __all__ = [
     "encoded_input",
     "encoded_node",
     "input_of",
+    "plain_row",
     "read_segment",
     "record_row",
     "rows_of",

@@ -8,7 +8,7 @@ is refused by name.
 """
 
 import math
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import TypeVar
 
 import msgspec
@@ -28,19 +28,20 @@ from nearcast.core.model.inputs import (
     Left,
     Moved,
     PlaceDefined,
+    Presence,
     Published,
     SightSet,
     Subscribed,
     Unannounced,
     Unsubscribed,
 )
+from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.place_loading import LARGEST_PLACE
 from nearcast.core.model.position import Position
 from nearcast.store.errors import CorruptError, StoreError, newer
 from nearcast.store.row_json import Json, filter_from_json, filter_json, plain, text
 
 SCHEMA = 1
-LARGEST_JSON_PAYLOAD = 64 * 1024
 
 Pairs = tuple[tuple[str, str], ...]
 
@@ -91,6 +92,24 @@ def record_row(
         None, None if at is None else at.lat, None if at is None else at.lon, node,
         properties, None, headers, text(data | beside),
     )  # fmt: skip
+
+
+def plain_row(
+    event: Event, broker: str, seq: int, now: float, properties: Pairs, headers: bytes | None
+) -> Row:
+    """Return the row of an event that its payload says all of: the same as `record_row`, sooner.
+
+    Only for events that do not stay and have no target, no key and no session of their own.
+    """
+    at = event.position
+    return Row(
+        broker, seq, "event", now, SCHEMA, event.id, event.subject, event.publisher, event.time,
+        None if at is None else at.lat, None if at is None else at.lon, None, properties,
+        event.payload, headers, _QOS_DATA[event.qos],
+    )  # fmt: skip
+
+
+_QOS_DATA = ("{}", '{"qos":1}', '{"qos":2}')
 
 
 def input_of(row: Row) -> Input:
@@ -152,7 +171,7 @@ def _event_data(event: Event) -> Json:
     if event.to is not None:
         data["to"] = area_json(event.to)
     written = msgspec.json.encode(event.attributes)
-    if written != event.payload and written != msgspec.json.encode(_attributes(event.payload)):
+    if written != event.payload and written != msgspec.json.encode(attributes_of(event.payload)):
         data["attributes"] = msgspec.Raw(written)
     return data
 
@@ -161,7 +180,7 @@ def _read_event(row: Row, data: Json) -> Input:
     payload = row.payload or b""
     attributes = data.pop("attributes", None)
     if attributes is None:
-        attributes = _attributes(payload)
+        attributes = attributes_of(payload)
     to = data.pop("to", None)
     return Published(
         Event(
@@ -176,17 +195,6 @@ def _read_event(row: Row, data: Json) -> Input:
             **data,  # type: ignore[arg-type]  # likewise
         )
     )
-
-
-def _attributes(payload: bytes) -> Mapping[str, object]:
-    """Return the attributes that a payload says."""
-    if not payload or len(payload) > LARGEST_JSON_PAYLOAD:
-        return {}
-    try:
-        value = msgspec.json.decode(payload)
-    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
-        return {}
-    return value if isinstance(value, dict) else {"value": value}
 
 
 # Everything else: kind, node, subject, position and data
@@ -282,6 +290,10 @@ def _sight(value: SightSet) -> Columns:
     return "rule", value.viewer, None, None, {"other": value.other, "mask": value.mask}
 
 
+def _presence(value: Presence) -> Columns:
+    return "presence", value.node, None, None, {"here": value.here}
+
+
 def _left(value: Left) -> Columns:
     return "session", value.node, None, None, {}
 
@@ -304,6 +316,7 @@ _IN_ROWS: dict[type[Struct], tuple[str, ...]] = {
     Unannounced: ("node", "subject"),
     PlaceDefined: ("place_kind", "name", "geometry", "parent"),
     SightSet: ("viewer", "other", "mask"),
+    Presence: ("node", "here"),
     Left: ("node",),
 }
 _PLAIN = {form: _defaults(form, has) for form, has in _IN_ROWS.items()}
@@ -316,6 +329,7 @@ _WRITERS: dict[type, Callable[..., Columns]] = {
     Unannounced: _unannounced,
     PlaceDefined: _place,
     SightSet: _sight,
+    Presence: _presence,
     Left: _left,
 }
 _READERS: dict[str, Callable[[Row, Json], Input]] = {
@@ -330,5 +344,6 @@ _READERS: dict[str, Callable[[Row, Json], Input]] = {
     "unannouncement": lambda row, data: Unannounced(_needed(row.node), _needed(row.subject)),
     "place": _read_place,
     "rule": lambda row, data: SightSet(_needed(row.node), str(data["other"]), data["mask"]),  # type: ignore[arg-type]
+    "presence": lambda row, data: Presence(_needed(row.node), bool(data["here"])),
     "session": lambda row, data: Left(_needed(row.node)),
 }

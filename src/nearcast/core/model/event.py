@@ -38,6 +38,13 @@ class Event(Struct, frozen=True):
     deadline_s: float | None = None
     payload: bytes = b""
     qos: int = 0
+    # The session that published it, where a node has several; else it is the node's own.
+    session: str = ""
+
+    @property
+    def origin(self) -> str:
+        """The session that published it."""
+        return self.session or self.publisher
 
 
 class Subscription(Struct, frozen=True, gc=False):
@@ -55,6 +62,28 @@ class Subscription(Struct, frozen=True, gc=False):
     detail: object | None = None
     qos: int = 0
     no_local: bool = False
+    # The session that it belongs to, where a node has several; else it is the node's own.
+    session: str = ""
+    # Of those that share a group and a subject pattern, one gets each event.
+    group: str | None = None
+
+    @property
+    def owner(self) -> str:
+        """The session that it belongs to."""
+        return self.session or self.node
+
+    @property
+    def plain(self) -> bool:
+        """Whether an event's subject alone decides that it fits."""
+        return (
+            self.where is None
+            and self.from_ is None
+            and not self.levels
+            and self.relevance is None
+            and self.aggregate is None
+            and self.detail is None
+            and self.group is None
+        )
 
 
 class Announcement(Struct, frozen=True):
@@ -66,12 +95,19 @@ class Announcement(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """An event on its way to a node: one copy, however many of its subscriptions it fits.
+    """An event on its way to a session: one copy, however many of its subscriptions it fits.
 
-    Priorities go from 1, the most urgent, upwards; it is the best of all that fit.
+    Priorities go from 1, the most urgent, upwards; it is the best of all that fit. What comes
+    by a shared subscription is a copy of its own.
     """
 
     event: Event
     node: str
     subscriptions: tuple[str, ...]
     priority: int = 1
+    session: str = ""
+
+    @property
+    def owner(self) -> str:
+        """The session that it goes to."""
+        return self.session or self.node

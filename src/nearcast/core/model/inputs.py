@@ -79,10 +79,23 @@ class SightSet(Struct, frozen=True, tag_field="kind", tag="rule"):
     mask: int | None
 
 
-class Left(Struct, frozen=True, tag_field="kind", tag="session"):
-    """A node is gone: its subscriptions and announcements end, and what is known of it."""
+class Presence(Struct, frozen=True, tag_field="kind", tag="presence"):
+    """A session has a connection, or has lost it; the session stays."""
 
     node: str
+    here: bool
+    session: str = ""
+
+
+class Left(Struct, frozen=True, tag_field="kind", tag="session"):
+    """A session has ended, and its subscriptions with it.
+
+    With the last session of a node its announcements end, and what is known of it.
+    """
+
+    node: str
+    session: str = ""
+    last: bool = True
 
 
 Input = (
@@ -95,5 +108,6 @@ Input = (
     | Unannounced
     | PlaceDefined
     | SightSet
+    | Presence
     | Left
 )

@@ -1,0 +1,66 @@
+"""The book of recent events: what `count()` counts, of the last few minutes.
+
+Kept whether somebody counts or not, because whoever begins to count expects what was there
+before. Bounded in number and in bytes; events are looked into only once somebody counts.
+"""
+
+from collections import deque
+
+from msgspec.structs import replace
+
+from nearcast.core.matching.matcher import Matcher
+from nearcast.core.model.event import Event
+from nearcast.core.model.payload import LARGEST_JSON_PAYLOAD, attributes_of
+
+
+class RecentBook:
+    """Recent events, the oldest first."""
+
+    def __init__(self, matcher: Matcher, most: int, most_bytes: int) -> None:
+        self._matcher = matcher
+        self._most = most
+        self._most_bytes = most_bytes
+        self._events: deque[tuple[float, Event]] = deque()
+        self._bytes = 0
+        self._counting = False
+
+    def note(self, event: Event, now: float) -> None:
+        """Remember an event."""
+        size = len(event.payload)
+        if size > LARGEST_JSON_PAYLOAD:
+            event, size = replace(event, payload=b""), 0
+        self._events.append((now, event))
+        self._bytes += size
+        while len(self._events) > self._most or self._bytes > self._most_bytes:
+            self._drop()
+        if self._counting:
+            self._put(event)
+
+    def refresh(self) -> None:
+        """Subscriptions changed: somebody may have begun to count, or the last one stopped."""
+        if self._matcher.counting != self._counting:
+            self._counting = self._matcher.counting
+            self._matcher.world.recent.clear()
+            if self._counting:
+                for _, earlier in self._events:
+                    self._put(earlier)
+
+    def expire(self, before: float) -> None:
+        """Forget what is older."""
+        while self._events and self._events[0][0] < before:
+            self._drop()
+
+    def _put(self, event: Event) -> None:
+        if not event.attributes and event.payload:
+            event = replace(event, attributes=attributes_of(event.payload))
+        self._matcher.world.recent.put(_key(event), event)
+
+    def _drop(self) -> None:
+        _, event = self._events.popleft()
+        self._bytes -= len(event.payload)
+        if self._counting:
+            self._matcher.world.recent.remove(_key(event))
+
+
+def _key(event: Event) -> str:
+    return f"{event.publisher}\0{event.id}"
