@@ -12,8 +12,10 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from nearcast.broker.server import Server
+from nearcast.broker.settings import Listen, Settings
 
 WAIT_S = 10.0
+ON_FREE_PORTS = Settings(listen=Listen(mqtt_port=0, ws_port=0))
 
 
 class Running:
@@ -21,10 +23,10 @@ class Running:
 
     def __init__(self) -> None:
         self.loop = asyncio.new_event_loop()
-        self.server = Server()
+        self.server = Server(ON_FREE_PORTS)
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
-        self._run(self.server.start(port=0))
+        self._run(self.server.start())
 
     def _run(self, work: object) -> None:
         asyncio.run_coroutine_threadsafe(work, self.loop).result(WAIT_S)  # type: ignore[arg-type]

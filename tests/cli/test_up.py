@@ -3,41 +3,63 @@ import signal
 import subprocess
 import sys
 import threading
+import urllib.request
+from pathlib import Path
 
 import paho.mqtt.publish as publish
 import pytest
 
+UP = [sys.executable, "-m", "nearcast", "up", "--mqtt-port", "0", "--ws-port", "0"]
 
-def test_a_broker_runs_until_it_is_told_to_stop() -> None:
+
+def test_a_broker_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
     with subprocess.Popen(
-        [sys.executable, "-m", "nearcast", "up", "--mqtt-port", "0"],
+        [*UP, "--http-port", "0", "--data", str(tmp_path)],
         stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
         text=True,
     ) as running:
         watchdog = threading.Timer(60.0, running.kill)
         watchdog.start()
         assert running.stdout is not None
-        found = re.search(r"127\.0\.0\.1:(\d+)", running.stdout.readline())
-        assert found is not None
-        publish.single("a/b", "hello", qos=1, hostname="127.0.0.1", port=int(found[1]))
+        told = ""
+        while "Ctrl-C" not in told:
+            line = running.stdout.readline()
+            assert line, "it ended"
+            told += line
+        port = int(re.findall(r"MQTT on 127\.0\.0\.1:(\d+)", told)[0])
+        (api,) = re.findall(r"http://[\d.:]+", told)
+        publish.single("a/b", "hello", qos=1, hostname="127.0.0.1", port=port)
+        with urllib.request.urlopen(f"{api}/metrics", timeout=10.0) as answer:
+            assert b"nearcast_hub_connects_total 1.0" in answer.read()
         running.send_signal(signal.SIGTERM)
         assert running.stdout.read() == "Stopped.\n"
         assert running.wait() == 0
         watchdog.cancel()
+    assert (tmp_path / "brokers" / "local" / "log" / "00000001.parquet").exists()
 
 
 @pytest.mark.parametrize(
-    ("option", "value"),
-    [("--host", "0.0.0.0"), ("--host", "192.0.2.1"), ("--host", "x"), ("--mqtt-port", "99999")],
+    ("option", "value", "code"),
+    [
+        ("--host", "192.0.2.1", 1),
+        ("--mqtt-port", "99999", 2),
+        ("--config", "missing.toml", 2),
+        ("--data", "/dev/null/x", 1),
+    ],
 )
-def test_it_listens_on_loopback_and_a_real_port_only(option: str, value: str) -> None:
+def test_what_it_cannot_do_is_one_message(
+    option: str, value: str, code: int, tmp_path: Path
+) -> None:
+    given = [] if option == "--data" else ["--data", str(tmp_path)]
     done = subprocess.run(
-        [sys.executable, "-m", "nearcast", "up", option, value],
+        [*UP, *given, "--http-port", "-1", option, value],
         capture_output=True,
         text=True,
         timeout=60,
         check=False,
+        cwd=tmp_path,
     )
-    assert done.returncode == 2
-    assert option in done.stderr
+    assert done.returncode == code, done.stderr
+    assert value in done.stderr or option in done.stderr
     assert "Traceback" not in done.stderr

@@ -1,358 +1,374 @@
-"""The hub: connections, sessions and the engine, without I/O.
+"""The hub: connections, sessions and the engine, one tick at a time, without I/O.
 
-Everything that arrived in one tick goes in, and comes out as what is to be written to each
-connection: all events of a tick are one batch for the engine, and every connection gets one
-write. Sessions live in memory.
+A host hands in what arrived and calls `tick`; it gets back a batch: what is to be kept, and what
+is to be written to whom once it is. Everything that arrived in one tick is one batch for the
+engine, and every connection gets at most one write. The time is passed in.
 """
 
 from collections.abc import Sequence
 
-import msgspec
 from msgspec import Struct
 
-from nearcast.broker.session import Granted, Outgoing, Session
-from nearcast.core.engine import Engine
-from nearcast.core.model import Delivery, Event, ModelError, Subscription
-from nearcast.core.model.context import Value
-from nearcast.core.model.inputs import Input, Left, Published, Subscribed, Unsubscribed
+from nearcast.broker.admission import Admission, OpenDoors
+from nearcast.broker.arrivals import Arrivals
+from nearcast.broker.broker_state import DECIDED, BrokerState, RefusedError
+from nearcast.broker.connection import Connection
+from nearcast.broker.delivering import Delivering
+from nearcast.broker.doors import Admitted, Check
+from nearcast.broker.doors import Refused as Refusal
+from nearcast.broker.journal import Entries, Journal
+from nearcast.broker.publishing import Publishing
+from nearcast.broker.session import Parcel, Session
+from nearcast.broker.settings import Settings
+from nearcast.broker.subscribing import Subscribing
+from nearcast.core.engine import Engine, Outcome
+from nearcast.core.engine import Settings as EngineSettings
+from nearcast.core.model.event import Event
+from nearcast.core.model.inputs import Published
+from nearcast.store import (
+    Forgotten,
+    Kept,
+    Live,
+    LiveDropped,
+    LivePut,
+    encoded_node,
+    record_row,
+)
 from nearcast.wire.mqtt import (
+    MQTT_3_1_1,
     MQTT_5,
+    Auth,
     ConnAck,
     Connect,
     Disconnect,
     Packet,
-    PacketType,
     PingReq,
     PingResp,
     Properties,
+    ProtocolError,
     PubAck,
     PubComp,
     Publish,
-    PublishFrame,
     PubRec,
     PubRel,
     ReasonCode,
-    SubAck,
     Subscribe,
-    UnsubAck,
     Unsubscribe,
-    Will,
     encode,
-    parse_filter,
-    stripped,
-    success,
+    encode_within,
+    short_user_properties,
 )
 
-LARGEST_PACKET = 1 << 20
-NEVER_S = float("inf")
-_MESSAGE_EXPIRY, _TOPIC_ALIAS = 0x02, 0x23
-_DROPPED = frozenset((_MESSAGE_EXPIRY, _TOPIC_ALIAS))
+NODES = "nodes"
+"""Where the store keeps what is known of nodes."""
+_PINGRESP = encode(PingResp())
 
 
-class Connection(Struct, eq=False):
-    """One network connection, as the hub knows it."""
+class Write(Struct, frozen=True, gc=False):
+    """Bytes for a connection, and whether they are its last."""
 
-    name: str
-    session: Session | None = None
-    version: int = 0
-    keep_alive_s: float = 0.0
-    heard_at: float = 0.0
-    will: Will | None = None
-    out: list[bytes] = []
-    closing: bool = False
-    aliases: dict[int, str] = {}
+    connection: Connection
+    data: bytes
+    acknowledgements: int = 0
+    closes: bool = False
+
+
+class Batch(Struct):
+    """What a tick decided: first keep `entries`, then do the `writes`."""
+
+    entries: Entries
+    writes: list[Write]
+    slow: list[tuple[Connection, Check]] = []
+    """Clients whose passwords are to be checked elsewhere; `admit` takes the answer."""
 
 
 class Hub:
-    """The broker's logic for one tick at a time."""
+    """The broker's logic."""
 
-    def __init__(self, engine: Engine | None = None) -> None:
-        self.engine = Engine() if engine is None else engine
-        self.sessions: dict[str, Session] = {}
-        self._online: dict[str, Connection] = {}
-        self._leaving: dict[str, float] = {}
-        self._wills: dict[str, tuple[float, Will]] = {}
-        self._inputs: list[Input] = []
-        self._frames: dict[str, PublishFrame] = {}
-        self._retained: dict[str, tuple[str, PublishFrame]] = {}
-        self._touched: dict[str, Connection] = {}
-        self._count = 0
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        journal: Journal | None = None,
+        doors: Admission | None = None,
+        *,
+        started: float = 0.0,
+    ) -> None:
+        self.settings = Settings() if settings is None else settings
+        situation = self.settings.situation
+        engine = Engine(
+            EngineSettings(
+                position_ttl_s=situation.position_ttl_s,
+                ahead_s=situation.ahead_s,
+                recent_s=situation.recent_s,
+                unrecorded=self.settings.record.exclude,
+            )
+        )
+        self.state = BrokerState(
+            engine,
+            self.settings.limits,
+            Journal() if journal is None else journal,
+            self.settings.node.name,
+            started,
+        )
+        self._delivering = Delivering(self.state)
+        self._publishing = Publishing(self.state, self._delivering)
+        self._subscribing = Subscribing(self.state)
+        self.arrivals = Arrivals(
+            self.state, self._publishing, OpenDoors() if doors is None else doors
+        )
+
+    @property
+    def engine(self) -> Engine:
+        """The engine that decides."""
+        return self.state.engine
+
+    @property
+    def sessions(self) -> dict[str, Session]:
+        """All sessions, by client id."""
+        return self.state.sessions
+
+    # What a host hands in
 
     def receive(self, connection: Connection, packets: Sequence[Packet], now: float) -> None:
-        """Take what a connection sent, in order."""
+        """Take what a connection sent, in order; `ProtocolError` ends it."""
         connection.heard_at = now
-        self._touched[connection.name] = connection
+        publish, session = self._publishing.publish, connection.session
         for packet in packets:
             if connection.closing:
                 return
-            self._receive(connection, packet, now)
+            if type(packet) is Publish and session is not None:
+                publish(connection, session, packet, now)
+            elif connection.backlog is not None:
+                connection.backlog.append(packet)
+            else:
+                self._receive(connection, packet)
 
-    def lost(self, connection: Connection, now: float) -> None:
-        """A connection is gone; unless it said goodbye, its will is due."""
-        session, connection.session = connection.session, None
-        if session is None or self._online.get(session.client_id) is not connection:
+    def broken(self, connection: Connection, error: ProtocolError) -> None:
+        """A connection sent what is no MQTT."""
+        self.state.counters["protocol_errors"] += 1
+        if connection.session is None:
+            if connection.version == 0 and error.reason_code in _REFUSALS_OF_MQTT_3:
+                data = encode(ConnAck(False, error.reason_code), MQTT_3_1_1)
+                connection.out.append(data)
+            connection.closing = True
+            self.state.touch(connection)
             return
-        del self._online[session.client_id]
-        self._leaving[session.client_id] = now + session.expiry_s
-        if connection.will is not None:
-            delay = connection.will.properties.will_delay_interval or 0
-            due = now + min(float(delay), session.expiry_s)
-            self._wills[session.client_id] = (due, connection.will)
+        self.close(connection, error.reason_code, str(error))
 
-    def refuse(self, connection: Connection, reason: ReasonCode, why: str, now: float) -> None:
-        """Close a connection that broke the rules."""
-        if connection.version == MQTT_5 and connection.session is not None:
-            properties = Properties(reason_string=why)
-            connection.out.append(encode(Disconnect(reason, properties), connection.version))
-        connection.closing = True
-        self._touched[connection.name] = connection
-        self.lost(connection, now)
+    def close(self, connection: Connection, reason: ReasonCode, why: str) -> None:
+        """End a connection from our side; its will is due."""
+        self.state.close(connection, reason, why)
 
-    def tick(self, now: float) -> list[Connection]:
-        """Decide on all that arrived; the connections that have something to write."""
-        self._expire(now)
-        inputs, self._inputs = self._inputs, []
-        if inputs:
-            outcome = self.engine.step(inputs, now)
-            for delivery in outcome.deliveries:
-                self._deliver(delivery, now)
-            self._frames.clear()
-        touched, self._touched = list(self._touched.values()), {}
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self.arrivals.leave(connection)
+
+    def block(self, connection: Connection, blocked: bool) -> None:
+        """A client does not read what was written, or reads again."""
+        connection.blocked = blocked
+        connection.settle()
+        if not blocked:
+            self.state.touch(connection)
+
+    def admit(self, connection: Connection, answer: Admitted | Refusal, now: float) -> None:
+        """The slow part of letting a client in is done."""
+        self.arrivals.decide(connection, answer, now)
+        self._open(connection)
+
+    def tick(self, now: float) -> Batch:
+        """Decide on all that arrived."""
+        state = self.state
+        self.arrivals.part(now)
+        slow = self.arrivals.admit(now, self._open)
+        self.arrivals.expire(now)
+        self._step(now)
+        self._delivering.flush()
+        writes = []
+        touched, state.touched = state.touched, []
+        limits, journal = state.limits, state.journal
         for connection in touched:
-            if connection.session is not None and not connection.closing:
-                connection.out.extend(connection.session.pump(now))
-        return touched
+            connection.touched = False
+            session = connection.session
+            if session is not None:
+                session.pump(now, limits, journal)
+            if connection.out or connection.closing:
+                data = connection.take() if connection.out else b""
+                writes.append(
+                    Write(connection, data, connection.acknowledgements, connection.closing)
+                )
+                connection.acknowledgements = 0
+        return Batch(journal.take(), writes, slow)
+
+    def written(self, write: Write) -> None:
+        """A write is on its way: the client may send as many messages more."""
+        write.connection.inbound -= write.acknowledgements
+
+    def next_timer(self, now: float) -> float | None:
+        """When to tick although nothing arrived; `now` if there is work left."""
+        state = self.state
+        if state.arriving or state.leaving or state.inputs or state.touched:
+            return now
+        timers = (self.arrivals.next_timer(), self.engine.next_timer())
+        return min((at for at in timers if at is not None), default=None)
 
     def silent(self, now: float) -> list[Connection]:
         """Connections that were not heard of for one and a half times their keep-alive."""
-        return [
-            each
-            for each in self._online.values()
-            if each.keep_alive_s and now - each.heard_at > 1.5 * each.keep_alive_s
-        ]
+        found = []
+        for session in self.sessions.values():
+            connection = session.connection
+            if connection is None or not connection.keep_alive_s:
+                continue
+            if now - connection.heard_at > 1.5 * connection.keep_alive_s:
+                found.append(connection)
+        return found
 
-    def statistics(self) -> dict[str, int]:
+    def shut_down(self) -> None:
+        """Say goodbye to everyone, and where else to go."""
+        redirect = self.settings.shutdown.redirect
+        for session in self.sessions.values():
+            connection = session.connection
+            if connection is None:
+                continue
+            if redirect and connection.version == MQTT_5:
+                told = Properties(server_reference=redirect, reason_string="shutting down")
+                packet = Disconnect(ReasonCode.USE_ANOTHER_SERVER, told)
+                data = encode_within(packet, MQTT_5, connection.largest_packet or 1 << 28)
+                connection.out.append(data or b"")
+                connection.closing = True
+                self.state.touch(connection)
+            else:
+                self.close(connection, ReasonCode.SERVER_SHUTTING_DOWN, "shutting down")
+
+    def statistics(self) -> dict[str, float]:
         """How many of everything."""
-        return {
-            "connections": len(self._online),
-            "sessions": len(self.sessions),
+        state = self.state
+        counters = {f"{name}_total": float(count) for name, count in state.counters.items()}
+        return counters | {
+            "connections": sum(s.connection is not None for s in state.sessions.values()),
+            "sessions": len(state.sessions),
             "subscriptions": len(self.engine.subscriptions),
-            "dropped": sum(session.dropped for session in self.sessions.values()),
+            "live": len(state.live),
+            "waiting_bytes": sum(s.waiting_bytes for s in state.sessions.values()),
         }
 
-    def _receive(self, connection: Connection, packet: Packet, now: float) -> None:
+    def validate_state(self) -> None:
+        """Assert what always holds between ticks."""
+        state = self.state
+        assert not state.inputs
+        assert not state.answers
+        assert sum(state.parts.values()) == len(state.sessions)
+        wanted = {
+            f"{name}\0{each}"
+            for name, session in state.sessions.items()
+            for each in session.granted
+        }
+        assert wanted == set(self.engine.subscriptions)
+        for session in state.sessions.values():
+            session.validate_state(state.limits)
+
+    # Inside a tick
+
+    def _open(self, connection: Connection) -> None:
+        """What a client said while it was being let in is heard now."""
+        backlog, connection.backlog = connection.backlog, None
+        if backlog:
+            self.receive(connection, backlog, connection.heard_at)
+
+    def _receive(self, connection: Connection, packet: Packet) -> None:
         if isinstance(packet, Connect):
-            self._connect(connection, packet, now)
+            self.arrivals.arrive(connection, packet)
             return
-        session = connection.session
+        session, state = connection.session, self.state
         if session is None:
             connection.closing = True
+            state.touch(connection)
             return
-        if isinstance(packet, Publish):
-            self._publish(connection, session, packet, now)
-        elif isinstance(packet, PubAck | PubComp):
-            session.acknowledged(packet.packet_id)
+        if isinstance(packet, PubAck | PubComp):
+            session.acknowledged(packet.packet_id, state.journal)
+            state.touch(connection)
         elif isinstance(packet, PubRec):
             if packet.reason_code.failed:
-                session.acknowledged(packet.packet_id)
-                return
-            reason = session.received_by_client(packet.packet_id)
-            connection.out.append(encode(PubRel(packet.packet_id, reason), connection.version))
-        elif isinstance(packet, PubRel):
-            known = packet.packet_id in session.received
-            session.received.discard(packet.packet_id)
-            reason = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
-            connection.out.append(encode(PubComp(packet.packet_id, reason), connection.version))
-        elif isinstance(packet, Subscribe):
-            self._subscribe(connection, session, packet, now)
-        elif isinstance(packet, Unsubscribe):
-            self._unsubscribe(connection, session, packet)
-        elif isinstance(packet, PingReq):
-            connection.out.append(encode(PingResp(), connection.version))
-        elif isinstance(packet, Disconnect):
-            self._disconnect(connection, session, packet, now)
-
-    def _connect(self, connection: Connection, packet: Connect, now: float) -> None:
-        connection.version = packet.version
-        client_id = packet.client_id
-        assigned = None
-        if not client_id:
-            self._count += 1
-            client_id = assigned = f"auto-{self._count}"
-        other = self._online.get(client_id)
-        if other is not None:
-            self.refuse(other, ReasonCode.SESSION_TAKEN_OVER, "another connection came", now)
-            self._wills.pop(client_id, None)
-        session = self.sessions.get(client_id)
-        if session is not None and packet.clean_start:
-            self._end(client_id)
-            session = None
-        present = session is not None
-        if session is None:
-            session = self.sessions[client_id] = Session(client_id)
-        properties = packet.properties
-        session.version = packet.version
-        session.receive_maximum = properties.receive_maximum or 65_535
-        session.largest_packet = properties.maximum_packet_size or 0
-        if packet.version == MQTT_5:
-            wanted = properties.session_expiry_interval or 0
-            session.expiry_s = NEVER_S if wanted == 0xFFFFFFFF else float(wanted)
-        else:
-            session.expiry_s = 0.0 if packet.clean_start else NEVER_S
-        self._leaving.pop(client_id, None)
-        self._wills.pop(client_id, None)
-        connection.session = session
-        connection.will = packet.will
-        connection.keep_alive_s = float(packet.keep_alive)
-        self._online[client_id] = connection
-        answer = Properties(assigned_client_identifier=assigned, maximum_packet_size=LARGEST_PACKET)
-        connection.out.append(encode(ConnAck(present, properties=answer), packet.version))
-        connection.out.extend(session.resume(now))
-
-    def _publish(
-        self, connection: Connection, session: Session, packet: Publish, now: float
-    ) -> None:
-        if packet.qos == 2:
-            connection.out.append(success(PacketType.PUBREC, packet.packet_id))
-            if packet.packet_id in session.received:
-                return
-            session.received.add(packet.packet_id)
-        elif packet.qos == 1:
-            connection.out.append(success(PacketType.PUBACK, packet.packet_id))
-        self._raise(session.client_id, packet, now)
-
-    def _raise(self, publisher: str, packet: Publish, now: float) -> None:
-        self._count += 1
-        name = f"{self._count}"
-        expiry = packet.properties.message_expiry_interval if packet.raw_properties else None
-        withdraws = packet.retain and not packet.payload
-        event = Event(
-            id=name,
-            subject=packet.topic,
-            publisher=publisher,
-            time=now,
-            attributes=self._attributes(packet.payload),
-            retain=packet.retain,
-            valid_s=0.0 if withdraws else None if expiry is None else float(expiry),
-            payload=packet.payload,
-            qos=packet.qos,
-        )
-        raw = stripped(packet.raw_properties, _DROPPED, "nc-") if packet.raw_properties else b""
-        frame = self._frames[name] = PublishFrame(packet.topic, packet.payload, raw)
-        if packet.retain:
-            self._retained[packet.topic] = (name, frame)
-            if withdraws:
-                del self._retained[packet.topic]
-        self._inputs.append(Published(event))
-
-    def _attributes(self, payload: bytes) -> dict[str, Value]:
-        # Nobody's filter looks at attributes: then nobody needs them.
-        if not self.engine.matcher.reads_attributes or not payload.startswith(b"{"):
-            return {}
-        try:
-            value = msgspec.json.decode(payload)
-        except msgspec.DecodeError:
-            return {}
-        return value if isinstance(value, dict) else {}
-
-    def _subscribe(
-        self, connection: Connection, session: Session, packet: Subscribe, now: float
-    ) -> None:
-        reasons = []
-        identifiers = packet.properties.subscription_identifiers
-        for wanted in packet.filters:
-            try:
-                parsed = parse_filter(wanted.filter)
-            except ModelError:
-                reasons.append(ReasonCode.TOPIC_FILTER_INVALID)
-                continue
-            if parsed.group is not None:
-                reasons.append(ReasonCode.SHARED_SUBSCRIPTIONS_NOT_SUPPORTED)
-                continue
-            name = _name(session, wanted.filter)
-            replay = wanted.retain_handling == 0 or (
-                wanted.retain_handling == 1 and wanted.filter not in session.granted
-            )
-            identifier = identifiers[0] if identifiers else None
-            session.granted[wanted.filter] = Granted(wanted, identifier)
-            subscription = Subscription(
-                name, session.client_id, parsed.pattern, qos=wanted.qos, no_local=wanted.no_local
-            )
-            self._inputs.append(Subscribed(subscription, replay))
-            reasons.append(ReasonCode(wanted.qos))
-        connection.out.append(encode(SubAck(packet.packet_id, tuple(reasons)), connection.version))
-
-    def _unsubscribe(self, connection: Connection, session: Session, packet: Unsubscribe) -> None:
-        reasons = []
-        for topic_filter in packet.filters:
-            if session.granted.pop(topic_filter, None) is None:
-                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
+                session.acknowledged(packet.packet_id, state.journal)
             else:
-                self._inputs.append(Unsubscribed(_name(session, topic_filter)))
-                reasons.append(ReasonCode.SUCCESS)
-        connection.out.append(
-            encode(UnsubAck(packet.packet_id, tuple(reasons)), connection.version)
-        )
+                reason = session.received_by_client(packet.packet_id, state.journal)
+                connection.out.append(encode(PubRel(packet.packet_id, reason), connection.version))
+            state.touch(connection)
+        elif isinstance(packet, PubRel):
+            self._publishing.release(connection, session, packet)
+        elif isinstance(packet, Subscribe):
+            self._subscribing.subscribe(connection, session, packet)
+        elif isinstance(packet, Unsubscribe):
+            self._subscribing.unsubscribe(connection, session, packet)
+        elif isinstance(packet, PingReq):
+            connection.out.append(_PINGRESP)
+            state.touch(connection)
+        elif isinstance(packet, Disconnect):
+            self.arrivals.disconnect(connection, session, packet)
+        elif isinstance(packet, Auth):
+            self.close(connection, ReasonCode.PROTOCOL_ERROR, "no authentication is under way")
 
-    def _disconnect(
-        self, connection: Connection, session: Session, packet: Disconnect, now: float
-    ) -> None:
-        if packet.reason_code != ReasonCode.DISCONNECT_WITH_WILL_MESSAGE:
-            connection.will = None
-        expiry = packet.properties.session_expiry_interval
-        if expiry is not None and session.expiry_s > 0.0:
-            session.expiry_s = NEVER_S if expiry == 0xFFFFFFFF else float(expiry)
-        connection.closing = True
-        self.lost(connection, now)
-
-    def _deliver(self, delivery: Delivery, now: float) -> None:
-        event = delivery.event
-        session = self.sessions.get(delivery.node)
-        if session is None:
-            return
-        frame = self._frames.get(event.id)
-        fresh = frame is not None
-        if frame is None:
-            kept = self._retained.get(event.subject)
-            if kept is None or kept[0] != event.id:
+    def _step(self, now: float) -> None:
+        """Let the engine decide on what the tick asks, until nothing is left."""
+        state = self.state
+        if not state.inputs:
+            timer = self.engine.next_timer()
+            if timer is None or timer > now:
                 return
-            frame = kept[1]
-        grants = [
-            session.granted[topic_filter]
-            for name in delivery.subscriptions
-            if (topic_filter := name.partition("\0")[2]) in session.granted
-        ]
-        if not grants:
+        inputs, state.inputs = state.inputs, []
+        answers, state.answers = state.answers, []
+        state.controls = False
+        state.subjects.clear()
+        outcome = self.engine.step(inputs, now)
+        # Before the record: who gets a live event that a newer one replaces, gets the older.
+        for delivery in outcome.deliveries:
+            self._delivering.deliver(delivery)
+        self._record(outcome)
+        refusals = {refusal.index: refusal for refusal in outcome.refusals}
+        for index, answer, refused in answers:
+            refusal = refusals.get(index)
+            if index != DECIDED and refusal is not None:
+                refused = RefusedError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, refusal.reason)
+            self._publishing.answer(answer, refused)
+        state.parcels.clear()
+
+    def _record(self, outcome: Outcome) -> None:
+        """Note rows for the log and changes of what is live or known."""
+        state, journal = self.state, self.state.journal
+        for changed in outcome.changes:
+            key, value = changed.key, changed.value
+            if isinstance(value, Event):
+                parcel = state.parcels[value.id]
+                state.live[key] = Parcel(parcel.frame, parcel.publisher, parcel.expires_at)
+                raw = parcel.frame.raw_properties
+                live = Live(key, value, self.engine.expiry_of(key), headers=raw or None)
+                journal.note(LivePut(live), sync=value.qos > 0)
+            elif value is not None:
+                journal.note(Kept(NODES, key, encoded_node(value)), sync=False)
+            elif "\0" in key:
+                state.live.pop(key, None)
+                journal.note(LiveDropped(key), sync=False)
+            else:
+                journal.note(Forgotten(NODES, key), sync=False)
+        if not journal.keeps:
             return
-        qos = min(event.qos, max(grant.wanted.qos for grant in grants))
-        as_published = any(grant.wanted.retain_as_published for grant in grants)
-        retain = event.retain and (as_published or not fresh)
-        expires_at = event.time + event.valid_s if event.valid_s else None
-        identifiers = tuple(g.identifier for g in grants if g.identifier is not None)
-        connection = self._online.get(session.client_id)
-        session.put(Outgoing(frame, qos, retain, identifiers, expires_at), connection is not None)
-        if connection is not None:
-            self._touched[connection.name] = connection
-
-    def _expire(self, now: float) -> None:
-        for client_id, (due, will) in list(self._wills.items()):
-            if due <= now:
-                del self._wills[client_id]
-                message = Publish(will.topic, will.payload, will.qos, will.retain)
-                self._raise(client_id, message.with_(_for_publish(will.properties)), now)
-        for client_id, due in list(self._leaving.items()):
-            if due <= now:
-                self._end(client_id)
-
-    def _end(self, client_id: str) -> None:
-        self._leaving.pop(client_id, None)
-        if self.sessions.pop(client_id, None) is not None:
-            self._inputs.append(Left(client_id))
+        for record in outcome.records:
+            properties: tuple[tuple[str, str], ...] = ()
+            headers = None
+            if isinstance(record.input, Published):
+                raw = state.parcels[record.input.event.id].frame.raw_properties
+                if raw:
+                    pairs = short_user_properties(raw)
+                    headers = raw if pairs is None else None
+                    if pairs is None:
+                        found = Publish("x", raw_properties=raw).properties.user_properties
+                        pairs = list(found)
+                    properties = tuple(pairs)
+                journal.bytes += len(record.input.event.payload)
+            journal.rows.append(record_row(record, state.name, properties, headers))
+            journal.bytes += 300
 
 
-def _name(session: Session, topic_filter: str) -> str:
-    return f"{session.client_id}\0{topic_filter}"
-
-
-def _for_publish(properties: Properties) -> Properties:
-    return msgspec.structs.replace(properties, will_delay_interval=None)
+_REFUSALS_OF_MQTT_3 = (
+    ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
+    ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+)

@@ -1,169 +1,410 @@
-"""The server: sockets round the hub.
+"""The server: sockets and a disk round the hub.
 
 Whatever is read in one turn of the loop is one tick; every connection gets at most one write a
-tick. A client that does not read is bounded: beyond WRITE_LIMIT unsent bytes it is disconnected.
+tick, and what promises something is written once it is on disk. Listens for MQTT on TCP, TLS and
+WebSocket.
 """
 
 import asyncio
-import contextlib
-import ipaddress
 import logging
+import ssl
+import time
+from collections import deque
 from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+from pathlib import Path
 
-from nearcast.broker.hub import LARGEST_PACKET, Connection, Hub
-from nearcast.wire.mqtt import Decoder, ProtocolError, ReasonCode
+from nearcast.broker.admission import Admission, OpenDoors
+from nearcast.broker.connection import Connection
+from nearcast.broker.doors import Admitted, Check, Doors
+from nearcast.broker.doors import Refused as Refusal
+from nearcast.broker.hub import Batch, Hub, Write
+from nearcast.broker.keeping import Keeper, journal_for
+from nearcast.broker.links import Link, TcpLink, WebSocketEar, WebSocketLink, is_loopback
+from nearcast.broker.listening import tls_context, upgrade
+from nearcast.broker.recovery import restore
+from nearcast.broker.settings import Settings
+from nearcast.broker.speaking import say
+from nearcast.store import LogSettings, Store
+from nearcast.wire.mqtt import ProtocolError, ReasonCode
 
-WRITE_LIMIT = 8 << 20
 SWEEP_S = 1.0
-CONNECT_WITHIN_S = 10.0
-CLOSE_WITHIN_S = 2.0
+HELD_MOST_BYTES = 64 << 20
+"""While so much waits for the disk, nothing more is read."""
+NO_LISTENER = -1
 
 log = logging.getLogger("nearcast.broker")
 
 
 class Server:
-    """An MQTT server on a TCP port."""
+    """An MQTT server; without a store nothing outlives it."""
 
-    def __init__(self, hub: Hub | None = None) -> None:
-        self.hub = Hub() if hub is None else hub
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        store: Store | None = None,
+        doors: Admission | None = None,
+        feed_tick: Callable[[float], None] | None = None,
+    ) -> None:
+        self.settings = Settings() if settings is None else settings
+        self._doors = OpenDoors() if doors is None else doors
+        self._store = store
+        self._wall_s = time.time() - time.monotonic()
+        journal = None if store is None else journal_for(store)
+        self.hub = Hub(self.settings, journal, self._doors, started=self.now())
+        if store is not None:
+            restore(self.hub, store.load(), store.seq, self.now())
+        self._keeper: Keeper | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
-        self._server: asyncio.Server | None = None
+        self._listeners: dict[str, asyncio.Server] = {}
+        self._links: set[Link] = set()
+        self._held: deque[Batch] = deque()
+        """Batches whose writes wait for the disk, in order."""
+        self._held_bytes = 0
+        self._paused: set[Link] = set()
         self._due = False
-        self._clients: dict[str, _Client] = {}
-        self._count = 0
+        self._timer: asyncio.TimerHandle | None = None
         self._sweeper: asyncio.TimerHandle | None = None
+        self._checks = ThreadPoolExecutor(1, "nearcast-doors")
+        self._feed_tick = feed_tick
+        self.stopping = False
+        self.time = self.now()
+        """When the running turn of the loop began."""
+
+    @property
+    def ports(self) -> dict[str, int]:
+        """The port of each listener."""
+        return {
+            name: int(listener.sockets[0].getsockname()[1])
+            for name, listener in self._listeners.items()
+        }
 
     @property
     def port(self) -> int:
-        """The port that it listens on."""
-        assert self._server is not None
-        port: int = self._server.sockets[0].getsockname()[1]
-        return port
+        """The port for MQTT on TCP."""
+        return self.ports["mqtt"]
 
-    async def start(self, host: str = "127.0.0.1", port: int = 1883) -> None:
-        """Listen; everyone may connect, so only on the loopback interface."""
-        if not ipaddress.ip_address(host).is_loopback:
-            raise ValueError(f"{host} is not a loopback address; there are no passwords yet")
+    @property
+    def is_full(self) -> bool:
+        """Whether so much waits for the disk that nothing more is read."""
+        return self._held_bytes > HELD_MOST_BYTES
+
+    @property
+    def failing(self) -> str | None:
+        """Why nothing can be kept now."""
+        return None if self._keeper is None else self._keeper.failing
+
+    def now(self) -> float:
+        """The time in seconds since 1970, which never goes back."""
+        return time.monotonic() + self._wall_s
+
+    async def start(self) -> None:
+        """Listen."""
         self._loop = asyncio.get_running_loop()
-        self._server = await self._loop.create_server(lambda: _Client(self), host, port)
+        if self._store is not None:
+            self._keeper = Keeper(self._store, self.now, self._loop.call_soon_threadsafe)
+            for problem in self._store.problems:
+                say(log, logging.WARNING, "the log was damaged", what=problem)
+        try:
+            await self._listen()
+        except BaseException:
+            await self.stop()
+            raise
         self._sweep()
 
     async def stop(self) -> None:
-        """Say goodbye to everyone and close."""
-        if self._sweeper is not None:
-            self._sweeper.cancel()
-        for client in list(self._clients.values()):
-            self.hub.refuse(
-                client.connection, ReasonCode.SERVER_SHUTTING_DOWN, "shutting down", self.now()
-            )
-            client.write()
-        if self._server is not None:
-            self._server.close()
-            await self._server.wait_closed()
-        deadline = self.now() + CLOSE_WITHIN_S
-        while self._clients:
-            if self.now() > deadline:
-                for client in list(self._clients.values()):
-                    client.abort()
-            await asyncio.sleep(0.01)
-
-    def now(self) -> float:
-        """The time, in seconds."""
+        """Say goodbye to everyone, keep what was promised, and close."""
+        self.stopping = True
         assert self._loop is not None
-        return self._loop.time()
+        for timer in (self._sweeper, self._timer):
+            if timer is not None:
+                timer.cancel()
+        for listener in self._listeners.values():
+            listener.close()
+        self.hub.shut_down()
+        self._tick()
+        deadline = self.now() + self.settings.shutdown.within_s
+        while self._links and self.now() < deadline:
+            await asyncio.sleep(0.01)
+        for link in list(self._links):
+            link.abort()
+        while self._links and self.now() < deadline + 1.0:
+            await asyncio.sleep(0.01)
+        while self.hub.next_timer(self.now()) == self.now() and self.hub.state.leaving:
+            self._tick()
+        self._tick()
+        if self._keeper is not None:
+            await self._loop.run_in_executor(None, self._keeper.stop)
+        self._checks.shutdown(wait=False)
 
-    def joined(self, client: "_Client") -> str:
-        """A name for a new connection."""
-        self._count += 1
-        name = f"c{self._count}"
-        self._clients[name] = client
-        return name
+    def statistics(self) -> dict[str, float]:
+        """How many of everything."""
+        return self.hub.statistics() | {
+            "links": len(self._links),
+            "held_batches": len(self._held),
+            "held_bytes": self._held_bytes,
+            "paused_links": len(self._paused),
+        }
 
-    def left(self, client: "_Client") -> None:
+    def keeper_statistics(self) -> dict[str, float]:
+        """How the store does."""
+        return {} if self._keeper is None else self._keeper.statistics()
+
+    async def back_up(self, target: Path) -> int:
+        """Copy everything into a new data directory, while the broker goes on."""
+        assert self._loop is not None
+        assert self._keeper is not None, "there is nothing to back up"
+        return await self._loop.run_in_executor(None, self._keeper.back_up, target)
+
+    # What links tell
+
+    def joined(self, link: Link) -> None:
+        """A connection has come."""
+        self._links.add(link)
+        connection = link.connection
+        if len(self._links) > self.settings.limits.connections:
+            say(log, logging.WARNING, "too many connections", address=connection.peer.address)
+            link.abort()
+            return
+        if isinstance(self._doors, Doors):
+            self._knock(link)
+
+    def _knock(self, link: Link) -> None:
+        """Let a connection speak as soon as its address may have another one."""
+        assert isinstance(self._doors, Doors)
+        assert self._loop is not None
+        if self._doors.knock(link.connection.peer.address, self.now()):
+            if link in self._paused and not self.is_full:
+                self._paused.discard(link)
+                link.resume_reading()
+            return
+        if link not in self._paused:
+            self._paused.add(link)
+            link.pause_reading()
+        self._loop.call_later(0.2, self._knock_again, link)
+
+    def _knock_again(self, link: Link) -> None:
+        if link in self._links:
+            self._knock(link)
+
+    def left(self, link: Link) -> None:
         """A connection is gone."""
-        self._clients.pop(client.connection.name, None)
-        self.hub.lost(client.connection, self.now())
-        self.soon()
+        self._links.discard(link)
+        self._paused.discard(link)
+        if link.transport is not None:
+            self.hub.lost(link.connection)
+            self.soon()
+
+    def broken(self, link: Link, error: ProtocolError) -> None:
+        """A connection sent what is no MQTT."""
+        connection = link.connection
+        if error.packets:
+            try:
+                self.hub.receive(connection, error.packets, self.time)
+            except ProtocolError as earlier:
+                error = earlier
+        say(log, logging.INFO, "broken packet", client=_name(connection), why=str(error))
+        self.hub.broken(connection, error)
+
+    def pause(self, link: Link) -> None:
+        """Read no more from a link until the disk has caught up."""
+        if link not in self._paused:
+            self._paused.add(link)
+            link.pause_reading()
 
     def soon(self) -> None:
         """Tick once everything that is there has been read."""
-        if not self._due:
-            assert self._loop is not None
+        if not self._due and self._loop is not None:
             self._due = True
             self._loop.call_soon(self._tick)
 
+    # Ticks
+
     def _tick(self) -> None:
         self._due = False
-        for connection in self.hub.tick(self.now()):
-            client = self._clients.get(connection.name)
-            if client is not None:
-                client.write()
+        now = self.time = self.now()
+        batch = self.hub.tick(now)
+        for connection, check in batch.slow:
+            self._check(connection, check)
+        entries = batch.entries
+        if self._keeper is None or not entries:
+            if self._held:
+                self._hold(batch)
+            else:
+                self._write(batch)
+        elif entries.must_sync or self._held:
+            self._hold(batch)
+            self._keeper.submit(entries, self._release)
+        else:
+            self._write(batch)
+            self._keeper.submit(entries)
+        self._schedule(now)
+        if self._feed_tick is not None:
+            self._feed_tick(self.now() - now)
+
+    def _hold(self, batch: Batch) -> None:
+        """Let the writes of a batch wait for the disk, behind those that wait already."""
+        entries = batch.entries
+        if self._keeper is not None and not entries:
+            self._keeper.submit(entries, self._release)
+        self._held.append(batch)
+        self._held_bytes += _size(batch)
+
+    def _release(self) -> None:
+        batch = self._held.popleft()
+        self._held_bytes -= _size(batch)
+        self._write(batch)
+        if self._paused and not self.is_full:
+            paused, self._paused = self._paused, set()
+            for link in paused:
+                link.resume_reading()
+
+    def _write(self, batch: Batch) -> None:
+        hub = self.hub
+        for write in batch.writes:
+            self._write_one(write)
+            if write.acknowledgements:
+                hub.written(write)
+
+    def _write_one(self, write: Write) -> None:
+        link = write.connection.host
+        assert isinstance(link, Link)
+        transport = link.transport
+        if transport is None or transport.is_closing():
+            return
+        if write.data:
+            link.write(write.data)
+        if write.closes:
+            link.close()
+
+    def _schedule(self, now: float) -> None:
+        """Tick again when something is due."""
+        assert self._loop is not None
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.hub.next_timer(now)
+        if due is not None and not self.stopping:
+            if due <= now:
+                self.soon()
+            elif due < now + SWEEP_S:
+                self._timer = self._loop.call_later(due - now, self.soon)
+
+    def _check(self, connection: Connection, check: Check) -> None:
+        """Check a password where it holds nobody up."""
+        assert self._loop is not None
+        link = connection.host
+        assert isinstance(link, Link)
+        link.pause_reading()
+        future = self._loop.run_in_executor(self._checks, check.run)
+        future.add_done_callback(partial(self._checked, connection, link))
+
+    def _checked(
+        self, connection: Connection, link: Link, future: "asyncio.Future[Admitted | Refusal]"
+    ) -> None:
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            say(log, logging.ERROR, "a password cannot be checked", why=repr(error))
+            answer: Admitted | Refusal = Refusal(ReasonCode.SERVER_UNAVAILABLE, "try again later")
+        else:
+            answer = future.result()
+        if isinstance(answer, Refusal):
+            say(
+                log, logging.WARNING, "client refused",
+                address=connection.peer.address, why=answer.why,
+            )  # fmt: skip
+        self.hub.admit(connection, answer, self.now())
+        if link not in self._paused:
+            link.resume_reading()
+        self.soon()
 
     def _sweep(self) -> None:
-        now = self.now()
+        """Once a second: who is silent, who never said who they are, who does not read."""
+        now, limits = self.now(), self.settings.limits
         for connection in self.hub.silent(now):
-            log.info("%s sent nothing for too long", connection.name)
-            self.hub.refuse(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, "keep-alive", now)
-        for client in list(self._clients.values()):
-            if client.connection.session is None and now - client.since > CONNECT_WITHIN_S:
-                client.close()
-        self._tick()
+            say(log, logging.INFO, "client is silent", client=_name(connection))
+            self.hub.close(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing was heard")
+        for link in list(self._links):
+            connection = link.connection
+            if connection.session is None:
+                if now - connection.since > limits.connect_within_s:
+                    say(
+                        log, logging.INFO, "no CONNECT came", address=connection.peer.address
+                    )  # fmt: skip
+                    link.abort()
+            elif link.stalled_s(now) > limits.stalled_s:
+                say(log, logging.WARNING, "client does not read", client=_name(connection))
+                self.hub.state.counters["stalled"] += 1
+                link.abort()
+            elif connection.admitted is not None:
+                refusal = self._doors.stays(connection.admitted, now)
+                if refusal is not None:
+                    self.hub.close(connection, refusal.reason, refusal.why)
+        if isinstance(self._doors, Doors) and self._doors.changed():
+            self.reload_doors()
+        self.soon()
         assert self._loop is not None
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
+    def reload_doors(self) -> None:
+        """Read users and rules again."""
+        if isinstance(self._doors, Doors):
+            problems = self._doors.reload()
+            for problem in problems:
+                say(log, logging.ERROR, "rules stay as they were", why=problem)
+            if not problems:
+                say(log, logging.INFO, "users and rules were read again")
 
-class _Client(asyncio.Protocol):
-    def __init__(self, server: Server) -> None:
-        self._server = server
-        self._decoder = Decoder(LARGEST_PACKET)
-        self._transport: asyncio.Transport | None = None
-        self.since = server.now()
-        self.connection = Connection(server.joined(self))
+    async def _listen(self) -> None:
+        assert self._loop is not None
+        listen = self.settings.listen
+        secure = tls_context(listen)
+        tcp = partial(TcpLink, self)
+        plain: list[tuple[str, int, ssl.SSLContext | None]] = [
+            ("mqtt", listen.mqtt_port, None),
+            ("mqtts", listen.mqtts_port, secure),
+        ]
+        for name, port, context in plain:
+            if port != NO_LISTENER:
+                self._listeners[name] = await self._loop.create_server(
+                    tcp, listen.host, port, ssl=context, backlog=1_024
+                )
+        sockets: list[tuple[str, int, ssl.SSLContext | None]] = [
+            ("ws", listen.ws_port, None),
+            ("wss", listen.wss_port, secure),
+        ]
+        for name, port, context in sockets:
+            if port != NO_LISTENER:
+                self._listeners[name] = await upgrade(
+                    lambda: WebSocketEar(WebSocketLink(self)), listen.host, port, context
+                )
+        if not is_loopback(listen.host) and isinstance(self._doors, OpenDoors):
+            say(log, logging.WARNING, "everyone may connect from anywhere", host=listen.host)
 
-    def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        assert isinstance(transport, asyncio.Transport)
-        self._transport = transport
-        with contextlib.suppress(AttributeError):
-            transport.set_write_buffer_limits(WRITE_LIMIT)
 
-    def data_received(self, data: bytes) -> None:
-        hub, now = self._server.hub, self._server.now()
-        try:
-            packets = self._decoder.feed(data)
-            for packet in packets:
-                validate: Callable[[], bool] | None = getattr(packet, "validate", None)
-                if validate is not None and self._decoder.version == 5:
-                    validate()
-            hub.receive(self.connection, packets, now)
-        except ProtocolError as error:
-            log.info("%s: %s", self.connection.name, error)
-            hub.receive(self.connection, error.packets, now)
-            hub.refuse(self.connection, error.reason_code, str(error), now)
-        self._server.soon()
+def open_server(
+    settings: Settings,
+    feed_tick: Callable[[float], None] | None = None,
+) -> Server:
+    """A server as its settings say, with its store opened and its doors in place."""
+    data = Path(settings.node.data)
+    section = settings.log
+    rolls = LogSettings(section.roll_s, section.followed_roll_s, section.roll_bytes)
+    store = Store(data, settings.node.name, rolls)
+    try:
+        return Server(settings, store, Doors(settings, data), feed_tick)
+    except BaseException:
+        store.abandon()
+        raise
 
-    def connection_lost(self, error: Exception | None) -> None:
-        self._server.left(self)
 
-    def write(self) -> None:
-        """Write what the hub left, in one piece."""
-        transport, connection = self._transport, self.connection
-        if transport is None or transport.is_closing():
-            return
-        if connection.out:
-            transport.write(b"".join(connection.out))
-            connection.out.clear()
-        if connection.closing:
-            transport.close()
-        elif transport.get_write_buffer_size() > WRITE_LIMIT:
-            log.warning("%s does not read; disconnected", connection.name)
-            transport.abort()
+def _name(connection: Connection) -> str:
+    session = connection.session
+    return connection.peer.address if session is None else session.client_id
 
-    def abort(self) -> None:
-        """Close at once, whatever is still to be written."""
-        if self._transport is not None:
-            self._transport.abort()
 
-    def close(self) -> None:
-        """Close without a word."""
-        if self._transport is not None:
-            self._transport.close()
+def _size(batch: Batch) -> int:
+    return sum(len(write.data) for write in batch.writes) + 500 * len(batch.entries.rows)

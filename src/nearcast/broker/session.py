@@ -1,13 +1,33 @@
 """A session: what the broker owes one client, whether it is there or not.
 
 A state machine without I/O. Messages wait in order; as many as the client accepts at once are in
-flight, and what was not acknowledged is sent again when the client comes back.
+flight, and what was not acknowledged is sent again when the client comes back. What waits is
+bounded in messages and bytes: then the newest is dropped, and counted. Of a session that
+outlives its connection every step is noted in the journal.
 """
 
 from collections import deque
+from collections.abc import Iterable
+from math import inf
 
 from msgspec import Struct
 
+from nearcast.broker.connection import Connection
+from nearcast.broker.journal import Journal
+from nearcast.broker.permissions import ANYTHING, Permissions
+from nearcast.broker.settings import Limits
+from nearcast.core.model.event import Subscription
+from nearcast.store import (
+    Dequeued,
+    Enqueued,
+    Message,
+    MessagePut,
+    ReceivedDropped,
+    ReceivedPut,
+    Released,
+    Sent,
+    Stage,
+)
 from nearcast.wire.mqtt import (
     PacketType,
     PublishFrame,
@@ -18,9 +38,9 @@ from nearcast.wire.mqtt import (
     success,
 )
 
-MOST_WAITING = 10_000
-"""More messages than this do not wait: the newest is dropped, and counted."""
 LARGEST_PACKET_ID = 65_535
+OVERHEAD_BYTES = 200
+"""What a waiting message takes beside its text."""
 
 
 class Granted(Struct, frozen=True, gc=False):
@@ -30,125 +50,307 @@ class Granted(Struct, frozen=True, gc=False):
     identifier: int | None = None
 
 
-class Outgoing(Struct, gc=False):
-    """A message on its way to a client."""
+class Parcel:
+    """A message on its way to any number of sessions."""
 
-    frame: PublishFrame
-    qos: int
-    retain: bool = False
-    identifiers: tuple[int, ...] = ()
-    expires_at: float | None = None
-    released: bool = False
-    """The client has it (QoS 2): only the release is still to be confirmed."""
+    __slots__ = ("expires_at", "frame", "message_id", "publisher")
+
+    def __init__(
+        self,
+        frame: PublishFrame,
+        publisher: str = "",
+        expires_at: float | None = None,
+        message_id: int = 0,
+    ) -> None:
+        self.frame = frame
+        self.publisher = publisher
+        self.expires_at = expires_at
+        self.message_id = message_id
+        """Its number in the store, once it has one."""
+
+    @property
+    def size(self) -> int:
+        """About how much memory it takes."""
+        frame = self.frame
+        return len(frame.payload) + len(frame.topic) + len(frame.raw_properties) + OVERHEAD_BYTES
+
+
+class Outgoing:
+    """A parcel for one session."""
+
+    __slots__ = ("identifiers", "number", "packet_id", "parcel", "qos", "released", "retain")
+
+    def __init__(
+        self, parcel: Parcel, qos: int, retain: bool = False, identifiers: tuple[int, ...] = ()
+    ) -> None:
+        self.parcel = parcel
+        self.qos = qos
+        self.retain = retain
+        self.identifiers = identifiers
+        self.number = 0
+        """Its place in the store's queue."""
+        self.packet_id = 0
+        self.released = False
+        """The client has it (QoS 2): only the release is still to be confirmed."""
 
 
 class Session:
     """One client's subscriptions and messages."""
 
-    def __init__(self, client_id: str) -> None:
+    __slots__ = (
+        "_in_flight",
+        "_last_id",
+        "_waiting",
+        "client_id",
+        "connection",
+        "created",
+        "dropped",
+        "durable",
+        "expiry_s",
+        "granted",
+        "is_kept",
+        "node",
+        "permissions",
+        "receive_maximum",
+        "received",
+        "user",
+        "waiting_bytes",
+    )  # fmt: skip
+
+    def __init__(self, client_id: str, created: float = 0.0) -> None:
         self.client_id = client_id
-        self.version = 0
+        self.node = client_id.partition("~")[0]
+        self.created = created
+        self.user: str | None = None
+        self.permissions: Permissions = ANYTHING
         self.expiry_s = 0.0
+        self.durable = False
+        """It outlives its connection, so the store has it all."""
+        self.is_kept = False
+        """The store knows of it: it is durable, or has a will."""
         self.receive_maximum = LARGEST_PACKET_ID
-        self.largest_packet = 0
         self.granted: dict[str, Granted] = {}
-        self.received: set[int] = set()
+        self.received: set[int] | None = None
         """Packet ids of QoS 2 messages that the client has not released yet."""
+        self.connection: Connection | None = None
         self.dropped = 0
-        self._waiting: deque[Outgoing] = deque()
-        self._in_flight: dict[int, Outgoing] = {}
+        self.waiting_bytes = 0
+        self._waiting: deque[Outgoing] | None = None
+        self._in_flight: dict[int, Outgoing] | None = None
         self._last_id = 0
 
-    def put(self, message: Outgoing, connected: bool) -> None:
-        """Let a message wait; QoS 0 waits for nobody who is away."""
-        if not message.qos and not connected:
-            return
-        if len(self._waiting) >= MOST_WAITING:
-            self.dropped += 1
-            return
-        self._waiting.append(message)
+    @property
+    def lasts_forever(self) -> bool:
+        """Whether it never expires."""
+        return self.expiry_s == inf
 
-    def pump(self, now: float) -> list[bytes]:
-        """What can be sent now."""
-        out: list[bytes] = []
+    # To the client
+
+    def put(self, message: Outgoing, limits: Limits, journal: Journal) -> bool:
+        """Let a message wait, unless too many do; QoS 0 waits for nobody who is away."""
+        if not message.qos and self.connection is None:
+            return False
         waiting = self._waiting
-        while waiting:
+        if waiting is None:
+            waiting = self._waiting = deque()
+        size = message.parcel.size
+        if len(waiting) >= limits.queued or self.waiting_bytes + size > limits.queued_bytes:
+            self.dropped += 1
+            return False
+        waiting.append(message)
+        self.waiting_bytes += size
+        if message.qos and self.durable:
+            self._keep(message, journal)
+        return True
+
+    def pump(self, now: float, limits: Limits, journal: Journal) -> None:
+        """Hand to the connection what can be sent now."""
+        waiting, connection = self._waiting, self.connection
+        if not waiting or connection is None or connection.closing:
+            return
+        in_flight = self._in_flight
+        if in_flight is None:
+            in_flight = self._in_flight = {}
+        most = min(self.receive_maximum, limits.in_flight)
+        while waiting and not connection.blocked:
             message = waiting[0]
-            if message.qos and len(self._in_flight) >= self.receive_maximum:
+            if message.qos and len(in_flight) >= most:
                 break
             waiting.popleft()
-            if message.expires_at is not None and message.expires_at <= now:
+            parcel = message.parcel
+            self.waiting_bytes -= parcel.size
+            if parcel.expires_at is not None and parcel.expires_at <= now:
+                self._done(message, journal)
                 continue
-            if not self._fits(message, now):
+            if not message.qos:
+                if not self._write(message, connection, now):
+                    self.dropped += 1
+                continue
+            message.packet_id = self._next_id(in_flight)
+            if not self._write(message, connection, now):
                 self.dropped += 1
+                self._done(message, journal)
                 continue
-            if message.qos:
-                packet_id = self._next_id()
-                self._in_flight[packet_id] = message
-                out.extend(self._pieces(message, packet_id, now))
-            else:
-                out.append(
-                    message.frame.at_most_once(
-                        self.version, message.retain, self._additions(message, now)
-                    )
-                )
-        return out
+            in_flight[message.packet_id] = message
+            if self.durable:
+                # A QoS 2 message sent again under another id would be another message.
+                sent = Sent(self.client_id, message.number, message.packet_id)
+                journal.note(sent, sync=message.qos == 2)
 
-    def resume(self, now: float) -> list[bytes]:
-        """What a client that came back has not acknowledged, again."""
-        out: list[bytes] = []
-        for packet_id, message in self._in_flight.items():
+    def resume(self, now: float) -> None:
+        """Send again what a client that came back has not acknowledged."""
+        connection = self.connection
+        assert connection is not None
+        for packet_id, message in (self._in_flight or {}).items():
             if message.released:
-                out.append(success(PacketType.PUBREL, packet_id))
+                connection.out.append(success(PacketType.PUBREL, packet_id))
             else:
-                out.extend(self._pieces(message, packet_id, now, dup=True))
-        return out
+                self._write(message, connection, now, dup=True)
 
-    def acknowledged(self, packet_id: int) -> None:
+    def acknowledged(self, packet_id: int, journal: Journal) -> None:
         """PUBACK, PUBCOMP, or a PUBREC that refuses: done with it."""
-        self._in_flight.pop(packet_id, None)
+        message = self._in_flight.pop(packet_id, None) if self._in_flight else None
+        if message is not None:
+            self._done(message, journal)
 
-    def received_by_client(self, packet_id: int) -> ReasonCode:
+    def received_by_client(self, packet_id: int, journal: Journal) -> ReasonCode:
         """PUBREC: release it."""
-        message = self._in_flight.get(packet_id)
+        message = self._in_flight.get(packet_id) if self._in_flight else None
         if message is None or message.qos != 2:
             return ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
-        message.released = True
+        if not message.released:
+            message.released = True
+            if self.durable:
+                # Lost, it would be published again after the client forgot its packet id.
+                journal.note(Released(self.client_id, message.number, packet_id))
         return ReasonCode.SUCCESS
+
+    def identifiers_of(self, subscriptions: Iterable[Subscription]) -> tuple[int, ...]:
+        """The identifiers that the client gave to subscriptions."""
+        grants = (self.granted.get(each.id.partition("\0")[2]) for each in subscriptions)
+        return tuple(g.identifier for g in grants if g is not None and g.identifier is not None)
+
+    # From the client
+
+    def receive(self, packet_id: int, journal: Journal) -> bool:
+        """Take a QoS 2 message; False if it was taken before."""
+        if self.received is None:
+            self.received = set()
+        if packet_id in self.received:
+            return False
+        self.received.add(packet_id)
+        if self.durable:
+            journal.note(ReceivedPut(self.client_id, packet_id))
+        return True
+
+    def release(self, packet_id: int, journal: Journal) -> bool:
+        """PUBREL: the packet id may mean another message; whether it meant one."""
+        if self.received is None or packet_id not in self.received:
+            return False
+        self.received.discard(packet_id)
+        if self.durable:
+            journal.note(ReceivedDropped(self.client_id, packet_id))
+        return True
+
+    # From the store
+
+    def restore(self, kept: Enqueued, parcel: Parcel) -> None:
+        """Take back what was owed before a restart."""
+        message = Outgoing(parcel, kept.qos, kept.retain, kept.identifiers)
+        message.number, message.packet_id = kept.number, kept.packet
+        message.released = kept.stage == Stage.RELEASED
+        if kept.stage == Stage.WAITING:
+            if self._waiting is None:
+                self._waiting = deque()
+            self._waiting.append(message)
+            self.waiting_bytes += parcel.size
+        else:
+            if self._in_flight is None:
+                self._in_flight = {}
+            self._in_flight[kept.packet] = message
+            self._last_id = kept.packet
 
     def statistics(self) -> dict[str, int]:
         """How much waits."""
         return {
-            "waiting": len(self._waiting),
-            "in_flight": len(self._in_flight),
+            "waiting": len(self._waiting or ()),
+            "waiting_bytes": self.waiting_bytes,
+            "in_flight": len(self._in_flight or ()),
+            "received": len(self.received or ()),
             "dropped": self.dropped,
         }
 
-    def _fits(self, message: Outgoing, now: float) -> bool:
-        if not self.largest_packet:
-            return True
-        size = message.frame.size(self.version, message.qos, self._additions(message, now))
-        return size <= self.largest_packet
+    def validate_state(self, limits: Limits) -> None:
+        """Assert what always holds."""
+        waiting, in_flight = self._waiting or deque(), self._in_flight or {}
+        assert self.waiting_bytes == sum(each.parcel.size for each in waiting)
+        assert len(waiting) <= limits.queued
+        assert all(0 < number <= LARGEST_PACKET_ID for number in in_flight)
+        assert all(each.packet_id == number for number, each in in_flight.items())
+        assert all(each.qos for each in in_flight.values())
+        if self.connection is not None:
+            assert self.connection.session is self
 
-    def _pieces(
-        self, message: Outgoing, packet_id: int, now: float, dup: bool = False
-    ) -> tuple[bytes, ...]:
-        return message.frame.acknowledged(
-            self.version, message.qos, packet_id, message.retain, dup, self._additions(message, now)
-        )
-
-    def _additions(self, message: Outgoing, now: float) -> bytes:
+    def _write(
+        self, message: Outgoing, connection: Connection, now: float, dup: bool = False
+    ) -> bool:
+        """Write a message to the connection; False if it is larger than the client takes."""
+        parcel, frame, version = message.parcel, message.parcel.frame, connection.version
         additions = b""
         if message.identifiers:
             additions = subscription_identifiers(message.identifiers)
-        if message.expires_at is not None:
-            additions += message_expiry(max(0, int(message.expires_at - now)))
-        return additions
+        if parcel.expires_at is not None:
+            additions += message_expiry(max(0, int(parcel.expires_at - now)))
+        alias, known = connection.alias(frame) if connection.alias_most else (b"", False)
+        additions += alias
+        if not self._fits(message, connection, additions, known):
+            if alias and not known:
+                connection.forget_alias(frame.topic)
+            return False
+        if message.qos:
+            connection.out += frame.acknowledged(
+                version, message.qos, message.packet_id, message.retain, dup, additions, known
+            )
+        else:
+            connection.out.append(frame.at_most_once(version, message.retain, additions, known))
+        return True
 
-    def _next_id(self) -> int:
+    def _fits(
+        self, message: Outgoing, connection: Connection, additions: bytes, alias_only: bool
+    ) -> bool:
+        largest = connection.largest_packet
+        if not largest:
+            return True
+        size = message.parcel.frame.size(connection.version, message.qos, additions, alias_only)
+        return size <= largest
+
+    def _keep(self, message: Outgoing, journal: Journal) -> None:
+        if not journal.keeps:
+            return
+        parcel = message.parcel
+        if not parcel.message_id:
+            parcel.message_id = next(journal.message_ids)
+            frame = parcel.frame
+            value = Message(
+                frame.topic, frame.payload, parcel.publisher, parcel.expires_at,
+                extra=frame.raw_properties,
+            )  # fmt: skip
+            journal.note(MessagePut(parcel.message_id, value))
+        message.number = next(journal.queue_numbers)
+        enqueued = Enqueued(
+            self.client_id, message.number, parcel.message_id, message.qos, message.retain,
+            identifiers=message.identifiers,
+        )  # fmt: skip
+        journal.note(enqueued)
+
+    def _done(self, message: Outgoing, journal: Journal) -> None:
+        if message.qos and self.durable and message.number:
+            journal.note(Dequeued(self.client_id, message.number), sync=False)
+
+    def _next_id(self, in_flight: dict[int, Outgoing]) -> int:
         packet_id = self._last_id
         while True:
             packet_id = packet_id % LARGEST_PACKET_ID + 1
-            if packet_id not in self._in_flight:
+            if packet_id not in in_flight:
                 self._last_id = packet_id
                 return packet_id

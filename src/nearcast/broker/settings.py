@@ -1,130 +1,192 @@
 """What an operator may choose: every setting of a broker, with the default that works.
 
 The sections are those of the configuration file. Sizes are bytes and times seconds, as the names
-say; a section that is left out is as it stands here.
+say; a section that is left out is as it stands here. The text under a field is what users read of
+it, in `nearcast config default` and in the reference; the types say what `configuration` accepts.
 """
 
-from msgspec import Struct, field
+from typing import Annotated, Literal
+
+from msgspec import Meta, Struct, field
+
+Port = Annotated[int, Meta(ge=-1, le=0xFFFF)]
+Count = Annotated[int, Meta(ge=1)]
+CountOrNone = Annotated[int, Meta(ge=0)]
+Word = Annotated[int, Meta(ge=1, le=0xFFFF)]
+WordOrNone = Annotated[int, Meta(ge=0, le=0xFFFF)]
+Bytes = Annotated[int, Meta(ge=1)]
+Seconds = Annotated[float, Meta(gt=0)]
+SecondsOrNone = Annotated[float, Meta(ge=0)]
+PerSecond = Annotated[float, Meta(gt=0)]
+PerSecondOrNone = Annotated[float, Meta(ge=0)]
+# `path`: in a file, relative to it. `private`: not shown to those who only watch the broker.
+# `form`: how a pattern is told to people. `subject`: a pattern of subjects.
+FilePath = Annotated[str, Meta(extra={"path": True})]
+PrivatePath = Annotated[str, Meta(extra={"path": True, "private": True})]
+Host = Annotated[str, Meta(min_length=1, extra={"form": "an address or the name of a host"})]
+BrokerName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}\Z",
+        extra={"form": "up to 100 letters, digits, '.', '-' and '_', no dot in front"},
+    ),
+]
+Address = Annotated[str, Meta(pattern=r"^(\S+:[0-9]{1,5})?\Z", extra={"form": "HOST:PORT"})]
+SubjectPattern = Annotated[str, Meta(extra={"subject": True})]
+Algorithm = Literal[
+    "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512",
+    "ES256", "ES384", "ES512", "EdDSA",
+]  # fmt: skip
 
 
 class Node(Struct, frozen=True, forbid_unknown_fields=True):
     """Which broker this is and where it keeps its things."""
 
-    name: str = "local"
-    data: str = "nearcast-data"
+    name: BrokerName = "local"
+    """Its name among brokers, and of its directory in `data`."""
+    data: FilePath = "nearcast-data"
+    """The data directory; it is made if there is none."""
 
 
 class Listen(Struct, frozen=True, forbid_unknown_fields=True):
     """Where it listens; a port of 0 takes a free one, of -1 leaves the listener out."""
 
-    host: str = "127.0.0.1"
-    mqtt_port: int = 1883
-    ws_port: int = 8083
-    http_port: int = 8080
-    mqtts_port: int = -1
-    wss_port: int = -1
-    certificate: str = ""
-    key: str = ""
-    client_authority: str = ""
+    host: Host = "127.0.0.1"
+    """The address to listen on; `0.0.0.0` is every one of this machine."""
+    mqtt_port: Port = 1883
+    """MQTT over TCP."""
+    ws_port: Port = 8083
+    """MQTT over WebSocket."""
+    http_port: Port = 8080
+    """The console, `/api`, `/metrics` and `/healthz`."""
+    mqtts_port: Port = -1
+    """MQTT over TLS; needs `certificate` and `key`."""
+    wss_port: Port = -1
+    """MQTT over WebSocket and TLS; needs `certificate` and `key`."""
+    certificate: FilePath = ""
+    """A file with the broker's certificate and those that lead to its authority (PEM)."""
+    key: PrivatePath = ""
+    """A file with the certificate's private key (PEM)."""
+    client_authority: FilePath = ""
     """Certificates of clients are asked for and checked against this one."""
-    client_certificate: str = "optional"
+    client_certificate: Literal["optional", "required"] = "optional"
     """`optional` or `required`, once there is a `client_authority`."""
 
 
 class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """What one client, and all of them together, may ask for."""
 
-    connections: int = 20_000
-    connects_per_s: float = 500.0
+    connections: Count = 20_000
+    """Connections at once; one more is refused."""
+    connects_per_s: PerSecond = 500.0
     """New connections a second from one address; more wait in the system's queue."""
-    connect_within_s: float = 10.0
-    packet_bytes: int = 1 << 20
-    keep_alive_s: int = 0
+    connect_within_s: Seconds = 10.0
+    """A connection that has not said who it is by then is closed."""
+    packet_bytes: Annotated[int, Meta(ge=64, le=268_435_460)] = 1 << 20
+    """The largest packet that is accepted; clients of MQTT 5 are told."""
+    keep_alive_s: WordOrNone = 0
     """The longest keep-alive; a client that wants a longer one or none is told this. 0: any."""
-    session_expiry_s: int = 0xFFFF_FFFF
-    receive_maximum: int = 1_000
+    session_expiry_s: Annotated[int, Meta(ge=0, le=0xFFFF_FFFF)] = 0xFFFF_FFFF
+    """The longest that a session outlives its connection; 4294967295: for ever."""
+    receive_maximum: Word = 1_000
     """How many messages of QoS 1 and 2 a client may have unacknowledged towards the broker."""
-    topic_aliases: int = 64
+    topic_aliases: WordOrNone = 64
     """Topic aliases that a client may use, and that are used towards a client which allows it."""
-    subscriptions: int = 10_000
-    """Per session."""
-    filters_per_packet: int = 1_000
-    user_properties: int = 256
-    """Per packet."""
-    topic_bytes: int = 4_096
-    topic_levels: int = 128
-    in_flight: int = 1_000
+    subscriptions: Count = 10_000
+    """Subscriptions of one session."""
+    filters_per_packet: Count = 1_000
+    """Topic filters in one SUBSCRIBE or UNSUBSCRIBE."""
+    user_properties: CountOrNone = 256
+    """User properties of one packet."""
+    topic_bytes: Word = 4_096
+    """The longest topic or topic filter."""
+    topic_levels: Word = 128
+    """The most levels of a topic or topic filter."""
+    in_flight: Word = 1_000
     """Messages of QoS 1 and 2 on the way to one client at once, at most what it allows itself."""
-    queued: int = 10_000
+    queued: Count = 10_000
     """Messages that wait for one session; then the newest is dropped, and counted."""
-    queued_bytes: int = 64 << 20
-    unsent_bytes: int = 1 << 20
+    queued_bytes: Bytes = 64 << 20
+    """The same in bytes; whichever comes first."""
+    unsent_bytes: Bytes = 1 << 20
     """Bytes that a client has not read: from then on messages wait in its queue."""
-    stalled_s: float = 60.0
+    stalled_s: Seconds = 60.0
     """A client that has read nothing for so long while that much is unsent is disconnected."""
-    retained: int = 1_000_000
-    messages_per_s: float = 0.0
+    retained: CountOrNone = 1_000_000
+    """Retained messages and live events of all clients together."""
+    messages_per_s: PerSecondOrNone = 0.0
     """Messages a second from one client, on average; faster ones are read later. 0: any."""
 
 
 class Doors(Struct, frozen=True, forbid_unknown_fields=True):
     """Who may come in and what they may do."""
 
-    anonymous: str = "loopback"
+    anonymous: Literal["loopback", "everywhere", "nowhere"] = "loopback"
     """Without a name and password: `loopback` (from this machine), `everywhere` or `nowhere`."""
-    users: str = ""
+    users: PrivatePath = ""
     """The file of `nearcast user`."""
-    rules: str = ""
+    rules: FilePath = ""
     """The file of rules; without one everyone who is in may do everything."""
-    jwt_key: str = ""
+    jwt_key: PrivatePath = ""
     """A file with the secret or the public key; a token is then given as the password."""
-    jwt_algorithms: tuple[str, ...] = ("HS256", "RS256", "ES256")
+    jwt_algorithms: tuple[Algorithm, ...] = ("HS256", "RS256", "ES256")
+    """How tokens may be signed."""
     jwt_audience: str = ""
+    """The audience that a token must be for; empty: any."""
     jwt_issuer: str = ""
-    failures_per_minute: int = 30
+    """The issuer that a token must be from; empty: any."""
+    failures_per_minute: Count = 30
     """Wrong passwords from one address; then it is refused for the rest of the minute."""
 
 
 class LogSection(Struct, frozen=True, forbid_unknown_fields=True):
     """The event log: when a segment is rolled, when merged, and when it goes."""
 
-    roll_s: float = 1.0
-    followed_roll_s: float = 0.2
-    roll_bytes: int = 8 << 20
-    merge_after: int = 3_600
-    keep_s: float = 7 * 86_400.0
+    roll_s: Seconds = 1.0
+    """A segment is written after so long."""
+    followed_roll_s: Seconds = 0.2
+    """The same while somebody follows the log."""
+    roll_bytes: Bytes = 8 << 20
+    """A segment is written once it holds so much."""
+    merge_after: Annotated[int, Meta(ge=2)] = 3_600
+    """So many segments are merged into one."""
+    keep_s: SecondsOrNone = 7 * 86_400.0
     """How long segments are kept; 0: for ever."""
 
 
 class RecordSection(Struct, frozen=True, forbid_unknown_fields=True):
     """What is kept out of the log."""
 
-    exclude: tuple[str, ...] = ()
+    exclude: tuple[SubjectPattern, ...] = ()
     """Patterns of subjects whose events are delivered and not recorded."""
 
 
 class Situation(Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of what is known."""
 
-    position_ttl_s: float = 600.0
-    ahead_s: float = 60.0
-    recent_s: float = 300.0
+    position_ttl_s: Seconds = 600.0
+    """A position older than this counts as none."""
+    ahead_s: SecondsOrNone = 60.0
+    """A time further ahead of the broker's than this is replaced."""
+    recent_s: Seconds = 300.0
+    """How far back `count` in filters looks."""
 
 
 class Shutdown(Struct, frozen=True, forbid_unknown_fields=True):
     """What clients are told when the broker stops."""
 
-    redirect: str = ""
+    redirect: Address = ""
     """`HOST:PORT` of another broker, told to MQTT 5 clients."""
-    within_s: float = 5.0
+    within_s: SecondsOrNone = 5.0
     """How long clients may take to read what is left."""
 
 
 class Logging(Struct, frozen=True, forbid_unknown_fields=True):
     """What the broker says."""
 
-    level: str = "info"
-    form: str = "text"
+    level: Literal["debug", "info", "warning", "error"] = "info"
+    """The least that is said: `debug`, `info`, `warning` or `error`."""
+    form: Literal["text", "json"] = "text"
     """`text` or `json`: one object a line."""
 
 
@@ -140,5 +202,5 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     situation: Situation = field(default_factory=Situation)
     shutdown: Shutdown = field(default_factory=Shutdown)
     logging: Logging = field(default_factory=Logging)
-    decide: dict[str, str] = {}
+    decide: dict[SubjectPattern, Literal["edge"]] = {}
     """Where events of a subject pattern are decided: `edge` or, later, `spark`."""

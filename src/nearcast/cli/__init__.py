@@ -22,7 +22,12 @@ class Verb(NamedTuple):
 
 VERBS = (
     Verb("demo", "demo", "Watch events find the nodes they concern, in a small living city."),
-    Verb("up", "up", "Run an MQTT broker on this machine (early: in memory, loopback only)."),
+    Verb("up", "up", "Run an MQTT broker that keeps what it acknowledged."),
+    Verb("pub", "pub", "Publish a message."),
+    Verb("sub", "sub", "Subscribe, and print what comes."),
+    Verb("user", "app", "Say who may come in."),
+    Verb("config", "app", "Show, write and check the configuration."),
+    Verb("backup", "backup", "Copy a broker's state and log, while it runs or not."),
     Verb("bench", "app", "Measure Nearcast beside what else one could use."),
     Verb("doctor", "doctor", "Check what is installed, and say what to do."),
 )
@@ -83,10 +88,11 @@ def _mount(verb: Verb) -> None:
 
 def _is_ours(error: ValueError) -> bool:
     # Imported here because the core takes longer to load than help takes to print.
+    from nearcast.broker.configuration import ConfigurationError
     from nearcast.core.language.errors import LanguageError
     from nearcast.core.model.errors import ModelError
 
-    return isinstance(error, LanguageError | ModelError)
+    return isinstance(error, LanguageError | ModelError | ConfigurationError)
 
 
 for _verb in VERBS:

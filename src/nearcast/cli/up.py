@@ -2,42 +2,128 @@
 
 import asyncio
 import contextlib
+import os
 import signal
+import sys
+from collections.abc import Callable, Coroutine
+from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from nearcast.broker.server import Server
+from nearcast.broker.configuration import load
+from nearcast.broker.doors import DoorsError
+from nearcast.broker.metrics import Health, Metrics, TickDurations
+from nearcast.broker.server import NO_LISTENER, Server, open_server
+from nearcast.broker.settings import Settings
+from nearcast.broker.speaking import set_up
+from nearcast.console.http import make_app
+from nearcast.console.server import HttpServer
+from nearcast.store import StoreError
+
+NAMES = {"mqtt": "MQTT", "mqtts": "MQTT over TLS", "ws": "WebSocket", "wss": "secure WebSocket"}
 
 
 def up(
+    config: Annotated[
+        Path | None, typer.Option(help="Settings in TOML; by default nearcast.toml here.")
+    ] = None,
+    data: Annotated[
+        str | None, typer.Option(help="Where state and log are kept [default: nearcast-data].")
+    ] = None,
+    host: Annotated[
+        str | None, typer.Option(help="Address to listen on [default: 127.0.0.1].")
+    ] = None,
     mqtt_port: Annotated[
-        int, typer.Option(min=0, max=65_535, help="TCP port for MQTT; 0 takes a free one.")
-    ] = 1883,
-    host: Annotated[str, typer.Option(help="Loopback address to listen on.")] = "127.0.0.1",
+        int | None,
+        typer.Option(min=-1, max=65_535, help="MQTT on TCP; 0 any, -1 none [default: 1883]."),
+    ] = None,
+    ws_port: Annotated[
+        int | None, typer.Option(min=-1, max=65_535, help="MQTT on WebSocket [default: 8083].")
+    ] = None,
+    http_port: Annotated[
+        int | None,
+        typer.Option(min=-1, max=65_535, help="Metrics, health and API [default: 8080]."),
+    ] = None,
 ) -> None:
-    """Run an MQTT broker (3.1, 3.1.1 and 5) on this machine, with its sessions in memory.
+    """Run an MQTT broker (3.1, 3.1.1 and 5) that keeps what it acknowledged.
 
-    What was acknowledged does not yet survive a restart, and there are no passwords: it listens
-    on loopback addresses only. Ctrl-C stops it.
+    Without users and rules only this machine may connect: see `nearcast user` and
+    `nearcast config`. SIGHUP reads users and rules again; Ctrl-C stops.
     """
+    options = {
+        "broker.data": data,
+        "listen.host": host,
+        "listen.mqtt_port": mqtt_port,
+        "listen.ws_port": ws_port,
+        "listen.http_port": http_port,
+    }
+    settings = load(config, os.environ, options)
+    handler = set_up(settings.logging)
     try:
-        asyncio.run(_serve(host, mqtt_port))
-    except ValueError as error:
-        raise typer.BadParameter(str(error), param_hint="--host") from None
-    except OSError as error:
-        typer.echo(f"Port {mqtt_port} on {host} cannot be used: {error.strerror}.", err=True)
+        _run(_serve(settings))
+    except (StoreError, DoorsError) as error:
+        typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
+    except OSError as error:
+        typer.echo(f"Cannot listen on {settings.listen.host}: {error}.", err=True)
+        raise typer.Exit(1) from None
+    finally:
+        handler.close()
 
 
-async def _serve(host: str, port: int) -> None:
-    server = Server()
-    await server.start(host, port)
-    typer.echo(f"Listening for MQTT on {host}:{server.port}. Ctrl-C stops.")
-    stopped = asyncio.Event()
-    for number in (signal.SIGINT, signal.SIGTERM):
-        with contextlib.suppress(NotImplementedError):
-            asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    await stopped.wait()
-    await server.stop()
+def _run(work: Coroutine[object, object, None]) -> None:
+    """Run on uvloop, which is twice as fast, where there is one."""
+    factory: Callable[[], asyncio.AbstractEventLoop] | None = None
+    if sys.platform != "win32":
+        import uvloop
+
+        factory = uvloop.new_event_loop
+    with asyncio.Runner(loop_factory=factory) as runner:
+        runner.run(work)
+
+
+async def _serve(settings: Settings) -> None:
+    ticks = TickDurations()
+    server = open_server(settings, ticks.feed)
+    await server.start()
+    http: HttpServer | None = None
+    try:
+        if settings.listen.http_port != NO_LISTENER:
+            metrics = Metrics({"hub": server.statistics, "store": server.keeper_statistics}, ticks)
+            app = make_app(metrics, {"store": lambda: _health(server)}, settings)
+            http = HttpServer(app, settings.listen.host, settings.listen.http_port)
+            await http.start()
+        _tell(settings, server, http)
+        await _told_to_stop(server)
+    finally:
+        if http is not None:
+            await http.stop()
+        await server.stop()
     typer.echo("Stopped.")
+
+
+def _tell(settings: Settings, server: Server, http: HttpServer | None) -> None:
+    host = settings.listen.host
+    for name, port in server.ports.items():
+        typer.echo(f"Listening for {NAMES[name]} on {host}:{port}.")
+    if http is not None:
+        typer.echo(f"Metrics and API on http://{host}:{http.port}/api/docs.")
+    typer.echo("Ctrl-C stops.")
+    sys.stdout.flush()
+
+
+async def _told_to_stop(server: Server) -> None:
+    stopped = asyncio.Event()
+    loop = asyncio.get_running_loop()
+    with contextlib.suppress(NotImplementedError, AttributeError):
+        for number in (signal.SIGINT, signal.SIGTERM):
+            loop.add_signal_handler(number, stopped.set)
+        loop.add_signal_handler(signal.SIGHUP, server.reload_doors)
+    await stopped.wait()
+
+
+def _health(server: Server) -> Health:
+    if server.failing is not None:
+        return Health("failing", server.failing)
+    return Health("ok", "")

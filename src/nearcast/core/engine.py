@@ -157,7 +157,7 @@ class Engine:
             self.seq += 1
             outcome.records.append(Record(self.seq, now, each))
         self._match(events, now, outcome)
-        outcome.timer = self._next_timer()
+        outcome.timer = self.next_timer()
         return outcome
 
     def explain(self, event: Event, node: str) -> list[Verdict]:
@@ -186,6 +186,14 @@ class Engine:
             self.seq += 1
         return event
 
+    def live_key(self, event: Event) -> str:
+        """Under what an event that stays is kept."""
+        return self._book.key(event)
+
+    def expiry_of(self, key: str) -> float | None:
+        """When a live event ends."""
+        return self._book.expiry(key)
+
     def is_recorded(self, subject: str) -> bool:
         """Whether events on a subject leave a record."""
         if not self.settings.unrecorded:
@@ -203,7 +211,7 @@ class Engine:
         seq: int,
         subscriptions: Iterable[Subscription],
         live: Iterable[tuple[Event, float | None, Iterable[str]]] = (),
-        present: Iterable[str] = (),
+        nodes: Iterable[NodeState] = (),
     ) -> None:
         """Begin where another left off, telling nobody anything.
 
@@ -213,7 +221,15 @@ class Engine:
         self._wishes.add(list(subscriptions))
         for event, expires, seen in live:
             self._book.resume(event, expires, seen)
-        self._wishes.present.update(present)
+        for state in nodes:
+            self.nodes[state.node] = state
+            self.matcher.update(state.node, state.attributes)
+            if state.previous is not None:
+                self.matcher.move(state.node, state.previous)
+            if state.position is not None and state.position_at is not None:
+                self.matcher.move(state.node, state.position)
+                self._fixes.append((state.position_at, state.node))
+        self._fixes = deque(sorted(self._fixes))
         self._recent.refresh()
 
     # 1. ingest
@@ -303,7 +319,7 @@ class Engine:
         events.clear()
 
     def _deliver_live(self, found: Iterable[Met], outcome: Outcome) -> None:
-        for delivery in self._wishes.copies(found):
+        for delivery in self._wishes.copies(found, replayed=True):
             if self._book.seen(delivery.event, delivery.owner):
                 outcome.deliveries.append(delivery)
 
@@ -320,7 +336,8 @@ class Engine:
             return
         met = list(self._book.met_by(subscription.node, number))
         self._deliver_live((found for found in met if not found[0].retain), outcome)
-        for delivery in self._wishes.copies(found for found in met if found[0].retain):
+        retained = [found for found in met if found[0].retain]
+        for delivery in self._wishes.copies(retained, replayed=True):
             self._book.seen(delivery.event, delivery.owner)
             if each.replay:
                 outcome.deliveries.append(delivery)
@@ -390,7 +407,8 @@ class Engine:
             outcome.changes.append(Changed(key, None))
         self._recent.expire(now - self.settings.recent_s)
 
-    def _next_timer(self) -> float | None:
+    def next_timer(self) -> float | None:
+        """When to step again even if nothing arrives."""
         timers = [self._book.next_expiry()]
         if self._fixes:
             timers.append(self._fixes[0][0] + self.settings.position_ttl_s)

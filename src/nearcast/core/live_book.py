@@ -24,6 +24,7 @@ class LiveBook:
         self._matcher = matcher
         self._expiries: list[tuple[float, str, int]] = []
         self._versions: dict[str, int] = {}
+        self._expires: dict[str, float] = {}
         self._kept = 0
         self._seen: dict[str, set[str]] = {}
         self._seen_by: dict[str, set[str]] = {}
@@ -64,6 +65,7 @@ class LiveBook:
         if isinstance(event.to, PlaceArea | PlaceHere):
             self._named.add(key)
         if expires is not None:
+            self._expires[key] = expires
             heapq.heappush(self._expiries, (expires, key, self._kept))
             if len(self._expiries) > 64 + 2 * len(self._versions):
                 self._expiries = [
@@ -83,6 +85,10 @@ class LiveBook:
             if self._versions.get(key) == version and self._forget(key):
                 gone.append(key)
         return gone
+
+    def expiry(self, key: str) -> float | None:
+        """When a live event ends."""
+        return self._expires.get(key)
 
     def next_expiry(self) -> float | None:
         """When the next event ends."""
@@ -145,6 +151,7 @@ class LiveBook:
             if not self._seen_by[session]:
                 del self._seen_by[session]
         del self._versions[key]
+        self._expires.pop(key, None)
         self._named.discard(key)
         if (anchor := _anchor(event)) is not None:
             self._anchored[anchor].discard(key)

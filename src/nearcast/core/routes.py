@@ -12,6 +12,7 @@ from nearcast.core.model.event import Subscription
 from nearcast.core.model.subject import subject_matches
 
 MOST_KNOWN = 65_536
+LONGEST_KNOWN = 512
 MOST_COMPARED = 256
 """With more routes than this, a changed wildcard makes all of them be looked up anew."""
 
@@ -68,7 +69,8 @@ class Routes:
         if len(self._known) >= MOST_KNOWN:
             self._forget(list(self._known))
         route = None if self._other.matching(subject) else Route(self._copies(subject))
-        self._known[subject] = route
+        if len(subject) <= LONGEST_KNOWN:
+            self._known[subject] = route
         return route
 
     def _copies(self, subject: str) -> tuple[tuple[Subscription, ...], ...]:

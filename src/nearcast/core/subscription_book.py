@@ -67,7 +67,7 @@ class SubscriptionBook:
         """The ids of a session's subscriptions."""
         return list(self._of_session.get(session, ()))
 
-    def copies(self, found: Iterable[Met]) -> list[Delivery]:
+    def copies(self, found: Iterable[Met], replayed: bool = False) -> list[Delivery]:
         """What goes out for these matches, in the order of the events."""
         copies: dict[tuple[int, str], Delivery] = {}
         shared: dict[tuple[int, str, str], list[tuple[Event, Subscription, int]]] = {}
@@ -83,7 +83,7 @@ class SubscriptionBook:
             at = (id(event), owner)
             copy = copies.get(at)
             copies[at] = (
-                _copy(event, subscription, priority)
+                _copy(event, subscription, priority, replayed)
                 if copy is None
                 else replace(
                     copy,
@@ -106,5 +106,8 @@ class SubscriptionBook:
         return _copy(*here[turn % len(here)])
 
 
-def _copy(event: Event, subscription: Subscription, priority: int) -> Delivery:
-    return Delivery(event, subscription.node, (subscription.id,), priority, subscription.session)
+def _copy(
+    event: Event, subscription: Subscription, priority: int, replayed: bool = False
+) -> Delivery:
+    node, session = subscription.node, subscription.session
+    return Delivery(event, node, (subscription.id,), priority, session, replayed)

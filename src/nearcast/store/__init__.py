@@ -1,5 +1,6 @@
 """What a broker keeps: durable state in SQLite, and the event log in Parquet segments."""
 
+from nearcast.store.backup import back_up
 from nearcast.store.changes import (
     Change,
     Dequeued,
@@ -91,6 +92,7 @@ __all__ = [
     "SubscriptionPut",
     "SubscriptionState",
     "Will",
+    "back_up",
     "batch_of",
     "broker_directory",
     "decoded",

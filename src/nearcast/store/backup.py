@@ -10,25 +10,41 @@ import shutil
 from pathlib import Path
 
 from nearcast.store.durable_files import PARTIAL, put_in_place, sync_directory, sync_file
-from nearcast.store.errors import StoreError, told
-from nearcast.store.log import Log
-from nearcast.store.manifest import Manifest, Whole
-from nearcast.store.state import State
+from nearcast.store.errors import MissingError, StoreError, told
+from nearcast.store.manifest import Manifest, Whole, read_manifest
+from nearcast.store.state import copy_state
+
+ATTEMPTS = 5
 
 
-def back_up(state: State, log: Log, target: Path, broker: str) -> int:
-    """Write the backup and return the seq it reaches."""
+def back_up(source: Path, target: Path, broker: str) -> int:
+    """Copy what a broker keeps into a new data directory; return the seq that it reaches.
+
+    `source` is the broker's own directory, and the broker may go on meanwhile.
+    """
+    if not (source / "state.sqlite").is_file():
+        raise StoreError(f"{source} holds no broker; name its data directory, and the broker")
     if target.exists():
         raise StoreError(f"{target} exists; a backup is a new directory")
+    for _ in range(ATTEMPTS):
+        try:
+            return _try(source, target, broker)
+        except MissingError as error:
+            # A segment was merged or dropped between our looking and our copying.
+            missing = error
+    raise missing
+
+
+def _try(source: Path, target: Path, broker: str) -> int:
     partial = target.with_name(target.name + PARTIAL)
     with told(target, "backing up to it"):
         shutil.rmtree(partial, ignore_errors=True)
         directory = partial / "brokers" / broker
         (directory / "log").mkdir(parents=True)
         try:
-            seq = state.copy_to(directory / "state.sqlite")
+            seq = copy_state(source / "state.sqlite", directory / "state.sqlite")
             sync_file(directory / "state.sqlite")
-            _copy_log(log, directory / "log", seq, broker)
+            _copy_log(source / "log", directory / "log", seq, broker)
             for made in (directory, directory.parent, partial):
                 sync_directory(made)
             put_in_place(partial, target)
@@ -38,15 +54,18 @@ def back_up(state: State, log: Log, target: Path, broker: str) -> int:
     return seq
 
 
-def _copy_log(log: Log, directory: Path, seq: int, broker: str) -> None:
-    whole = Whole(broker, low=log.low, low_seq=log.low_seq)
-    whole.segments = [segment for segment in log.segments() if segment.last_seq <= seq]
-    whole.gaps = [gap for gap in log.gaps() if gap.last_seq <= seq]
+def _copy_log(source: Path, directory: Path, seq: int, broker: str) -> None:
+    found = read_manifest(source, broker)
+    whole = Whole(broker, low=found.whole.low, low_seq=found.whole.low_seq)
+    whole.segments = [segment for segment in found.segments if segment.last_seq <= seq]
+    whole.gaps = [gap for gap in found.gaps if gap.last_seq <= seq]
     for segment in whole.segments:
-        source, copy = log.directory / segment.name, directory / segment.name
+        original, copy = source / segment.name, directory / segment.name
         try:
-            os.link(source, copy)
+            os.link(original, copy)
+        except FileNotFoundError:
+            raise MissingError(f"{original} is gone") from None
         except OSError:
-            shutil.copyfile(source, copy)
+            shutil.copyfile(original, copy)
             sync_file(copy)
     Manifest(directory, whole).save()

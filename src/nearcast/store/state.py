@@ -8,7 +8,7 @@ appears, and the next commit deletes its rows here. After a crash between the tw
 decides.
 
 With `synchronous=FULL` and write-ahead logging, a commit returns when it is on disk: one sync.
-One call at a time, from any thread; `checkpoint` and `copy_to` may run beside the others.
+One call at a time, from any thread; `checkpoint` and `copy_state` may run beside the others.
 """
 
 import itertools
@@ -164,19 +164,6 @@ class State:
             finally:
                 db.close()
 
-    def copy_to(self, path: Path) -> int:
-        """Copy the state as one commit left it, beside whatever else goes on; return its seq."""
-        with told(path, f"copying {self.path} to it"):
-            source, target = _connect(self.path), sqlite3.connect(path, isolation_level=None)
-            try:
-                source.backup(target)
-                target.execute("PRAGMA journal_mode = DELETE")
-                (seq,) = target.execute("SELECT seq FROM position").fetchone()
-                return int(seq)
-            finally:
-                source.close()
-                target.close()
-
     def statistics(self) -> StateStatistics:
         """Return how large everything is; this counts rows, so not in every tick."""
         with told(self.path, "counting"):
@@ -206,6 +193,20 @@ class State:
     def close(self) -> None:
         """Close the file; everything committed is in it."""
         self._db.close()
+
+
+def copy_state(source: Path, target: Path) -> int:
+    """Copy a state as one commit left it, whatever process goes on with it; return its seq."""
+    with told(target, f"copying {source} to it"):
+        db, copy = _connect(source), sqlite3.connect(target, isolation_level=None)
+        try:
+            db.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+            (seq,) = copy.execute("SELECT seq FROM position").fetchone()
+            return int(seq)
+        finally:
+            db.close()
+            copy.close()
 
 
 def _connect(path: Path) -> sqlite3.Connection:

@@ -177,9 +177,9 @@ class Store:
     def backup(self, target: Path) -> int:
         """Copy state and log into a new data directory, as one commit left them; return its seq.
 
-        The broker may go on committing in another thread, but not merge or drop.
+        The broker may go on meanwhile.
         """
-        return back_up(self._state, self.log, target, self.broker)
+        return back_up(self.directory, target, self.broker)
 
     def statistics(self) -> StoreStatistics:
         """Return how large everything is; it counts rows, so not in every tick."""

@@ -14,6 +14,7 @@ from nearcast.core.matching.tables import I32
 REMEMBERED = 65_536
 REMEMBERED_ALL = 4_096
 LONGEST_REMEMBERED = 64
+LONGEST_SUBJECT = 512
 
 
 class Patterns:
@@ -69,7 +70,8 @@ class Patterns:
             found = tuple(self._search(subject))
             if len(self._remembered) >= REMEMBERED:
                 self._remembered.clear()
-            self._remembered[subject] = found
+            if len(subject) <= LONGEST_SUBJECT:
+                self._remembered[subject] = found
         return found
 
     def matching_all(self, subjects: Sequence[str]) -> tuple[I32, I32]:

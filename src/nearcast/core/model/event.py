@@ -106,6 +106,8 @@ class Delivery(Struct, frozen=True):
     subscriptions: tuple[str, ...]
     priority: int = 1
     session: str = ""
+    # It was there before: the session came to match it by subscribing, moving or the like.
+    replayed: bool = False
 
     @property
     def owner(self) -> str:

@@ -29,6 +29,7 @@ from nearcast.wire.mqtt.properties import NO_PROPERTIES, Properties
 from nearcast.wire.mqtt.publish_frame import PublishFrame
 from nearcast.wire.mqtt.publish_properties import (
     message_expiry,
+    short_user_properties,
     stripped,
     subscription_identifiers,
     topic_alias,
@@ -74,6 +75,7 @@ __all__ = [
     "encode_within",
     "message_expiry",
     "parse_filter",
+    "short_user_properties",
     "stripped",
     "subscription_identifiers",
     "success",

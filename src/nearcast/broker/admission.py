@@ -1,0 +1,49 @@
+"""Admission: what the hub asks of the doors, and doors that are open to everyone.
+
+The doors that a server has are in `doors/`; open ones are for tests, simulations and brokers
+that live inside another program.
+"""
+
+from typing import Protocol
+
+from nearcast.broker.doors import Admitted, Check, Identity, Peer, Refused
+from nearcast.broker.permissions import ANYTHING, Permissions
+from nearcast.wire.mqtt import Connect
+
+SOMEBODY = Peer("", True)
+
+
+class Admission(Protocol):
+    """Whoever decides who may come in."""
+
+    def admit(self, connect: Connect, peer: Peer, now: float) -> Admitted | Refused | Check:
+        """Decide, or say that it takes long."""
+
+    def stays(self, admitted: Admitted, now: float) -> Refused | None:
+        """Return why someone who is in may not stay."""
+
+    def client_id_for(self, identity: Identity, count: int) -> str:
+        """Return a client id for one who brought none."""
+
+    def rights(self, identity: Identity, client_id: str, address: str) -> Permissions:
+        """Return what a client may do."""
+
+
+class OpenDoors:
+    """Everyone may come in, under any name, and do anything."""
+
+    def admit(self, connect: Connect, peer: Peer, now: float) -> Admitted | Refused | Check:
+        """Let everyone in."""
+        return Admitted(Identity(connect.username), connect.client_id, peer)
+
+    def stays(self, admitted: Admitted, now: float) -> Refused | None:
+        """Let everyone stay."""
+        return None
+
+    def client_id_for(self, identity: Identity, count: int) -> str:
+        """Return a client id for one who brought none."""
+        return f"auto-{count}"
+
+    def rights(self, identity: Identity, client_id: str, address: str) -> Permissions:
+        """Allow everything."""
+        return ANYTHING

@@ -1,0 +1,386 @@
+"""Arrivals: clients come, take over, leave, and are waited for.
+
+A CONNECT is decided by the doors, then finds or makes its session. A client that is lost leaves
+its will, and a session that nobody comes back to ends. When many come or go at once they are
+taken a few at a time, so that nobody else waits for them.
+"""
+
+import heapq
+from collections.abc import Callable
+from itertools import count
+from math import inf
+
+from msgspec.structs import replace
+
+from nearcast.broker.admission import Admission
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.connection import Connection
+from nearcast.broker.doors import Admitted, Check
+from nearcast.broker.doors import Refused as Refusal
+from nearcast.broker.permissions import Permissions
+from nearcast.broker.publishing import Publishing
+from nearcast.broker.session import LARGEST_PACKET_ID, Session
+from nearcast.core.model.inputs import Left, Presence, Unsubscribed
+from nearcast.store import Message, SessionDropped, SessionPut, SubscriptionDropped
+from nearcast.store import Session as KeptSession
+from nearcast.store import Will as KeptWill
+from nearcast.wire.mqtt import (
+    MQTT_5,
+    ConnAck,
+    Connect,
+    Disconnect,
+    Properties,
+    Publish,
+    ReasonCode,
+    Will,
+    encode_within,
+)
+
+FOREVER = 0xFFFF_FFFF
+MOST_AT_ONCE = 200
+"""So many clients come, and so many go, in one tick; the others in the next."""
+
+
+class Arrivals:
+    """Lets clients in and out."""
+
+    def __init__(self, state: BrokerState, publishing: Publishing, doors: Admission) -> None:
+        self._state = state
+        self._publishing = publishing
+        self._doors = doors
+        self._waiting: dict[Connection, Connect] = {}
+        self._due: list[tuple[float, int, str, bool]] = []
+        """When a will (True) or the end of a session (False) is due, by client."""
+        self._numbers = count()
+        self._ends: dict[str, float] = {}
+        self._wills: dict[str, tuple[float, Will]] = {}
+
+    # Coming
+
+    def arrive(self, connection: Connection, packet: Connect) -> None:
+        """A client asks to come in; what it says next waits for the answer."""
+        connection.version = packet.version
+        connection.backlog = []
+        self._waiting[connection] = packet
+        self._state.arriving.append(connection)
+
+    def admit(
+        self, now: float, let: Callable[[Connection], None]
+    ) -> list[tuple[Connection, Check]]:
+        """Decide on a few who came; those whose password takes long to check are returned."""
+        slow = []
+        arriving = self._state.arriving
+        for _ in range(min(MOST_AT_ONCE, len(arriving))):
+            connection = arriving.popleft()
+            packet = self._waiting.get(connection)
+            if packet is None or connection.closing:
+                continue
+            answer = self._doors.admit(packet, connection.peer, now)
+            if isinstance(answer, Check):
+                slow.append((connection, answer))
+            else:
+                self.decide(connection, answer, now)
+                let(connection)
+        return slow
+
+    def decide(self, connection: Connection, answer: Admitted | Refusal, now: float) -> None:
+        """The doors have answered."""
+        packet = self._waiting.pop(connection, None)
+        if packet is None or connection.closing:
+            return
+        if packet.properties.authentication_method is not None:
+            answer = Refusal(
+                ReasonCode.BAD_AUTHENTICATION_METHOD,
+                f"the method {packet.properties.authentication_method!r} is not offered; come "
+                "with a name and a password, a token or a certificate",
+            )
+        if isinstance(answer, Refusal):
+            self.refuse(connection, answer.reason, answer.why)
+            return
+        identity, assigned = answer.identity, None
+        if not packet.client_id:
+            assigned = self._doors.client_id_for(identity, self._state.unique_number())
+        client_id = assigned or packet.client_id
+        connection.admitted = answer
+        connection.permissions = self._doors.rights(identity, client_id, answer.peer.address)
+        if packet.will is not None:
+            problem = _problem_with(packet.will, connection.permissions)
+            if problem is not None:
+                self.refuse(connection, problem.reason, problem.why)
+                return
+        self._connect(connection, packet, client_id, assigned, now)
+
+    def refuse(self, connection: Connection, reason: ReasonCode, why: str) -> None:
+        """Say why a client may not come in."""
+        self._state.counters["refused_connections"] += 1
+        properties = Properties(reason_string=why)
+        data = encode_within(ConnAck(False, reason, properties), connection.version, 1 << 16)
+        assert data is not None
+        connection.out.append(data)
+        connection.closing = True
+        self._state.touch(connection)
+
+    def _connect(
+        self,
+        connection: Connection,
+        packet: Connect,
+        client_id: str,
+        assigned: str | None,
+        now: float,
+    ) -> None:
+        state, limits = self._state, self._state.limits
+        session = self._session(client_id, packet.clean_start, now)
+        present = session is not None
+        if session is None:
+            session = state.sessions[client_id] = Session(client_id, now)
+            state.parts[session.node] += 1
+        properties = packet.properties
+        session.user = connection.admitted.identity.user if connection.admitted else None
+        session.permissions = connection.permissions
+        session.receive_maximum = properties.receive_maximum or LARGEST_PACKET_ID
+        expiry = self._expiry(packet)
+        session.expiry_s = inf if expiry == FOREVER else float(expiry)
+        session.durable = session.durable or expiry > 0
+        session.connection, connection.session = connection, session
+        connection.will = packet.will
+        connection.explains = properties.request_problem_information is not False
+        connection.largest_packet = properties.maximum_packet_size or 0
+        connection.alias_most = min(properties.topic_alias_maximum or 0, limits.topic_aliases)
+        connection.keep_alive_s = float(packet.keep_alive)
+        connection.heard_at = now
+        connection.settle()
+        told = self._told(packet, connection, expiry, assigned)
+        limit = connection.largest_packet or 1 << 28
+        data = encode_within(ConnAck(present, properties=told), packet.version, limit)
+        if data is None:
+            connection.closing = True
+            state.touch(connection)
+            return
+        connection.out.append(data)
+        state.touch(connection)
+        state.ask(Presence(session.node, True, _part(session)))
+        state.counters["connects"] += 1
+        self._keep(session, connection.will, None)
+        self._recheck(session)
+        session.resume(now)
+
+    def _recheck(self, session: Session) -> None:
+        """End those of a session's subscriptions that its client may no longer have."""
+        allowed = session.permissions
+        if allowed.unrestricted:
+            return
+        for topic_filter in [each for each in session.granted if not allowed.may_subscribe(each)]:
+            del session.granted[topic_filter]
+            self._state.ask(Unsubscribed(f"{session.client_id}\0{topic_filter}"))
+            if session.durable:
+                change = SubscriptionDropped(session.client_id, topic_filter)
+                self._state.journal.note(change)
+
+    def _session(self, client_id: str, clean_start: bool, now: float) -> Session | None:
+        """The session that a client comes back to, taken from whoever has it now."""
+        session = self._state.sessions.get(client_id)
+        if session is None:
+            return None
+        other = session.connection
+        if other is not None:
+            why = "another connection came with this client id"
+            self._state.close(other, ReasonCode.SESSION_TAKEN_OVER, why)
+            self._part_with(other, session, now)
+            if client_id not in self._state.sessions:
+                return None
+        will = self._wills.pop(client_id, None)
+        ends = clean_start or not session.durable or session.expiry_s == 0.0
+        if will is not None and (ends or will[0] <= now):
+            # A session that ends, or a delay that is over, brings the will out.
+            self._publishing.publish_will(session, will[1], now)
+        self._ends.pop(client_id, None)
+        if ends:
+            self._end(session, now)
+            return None
+        return session
+
+    def _told(
+        self, packet: Connect, connection: Connection, expiry: int, assigned: str | None
+    ) -> Properties:
+        """What the server wants to be known, and fix what the client may expect."""
+        limits = self._state.limits
+        keep_alive = None
+        if limits.keep_alive_s and not 0 < packet.keep_alive <= limits.keep_alive_s:
+            keep_alive = limits.keep_alive_s
+            if packet.version == MQTT_5:
+                connection.keep_alive_s = float(keep_alive)
+        asked = packet.properties.session_expiry_interval or 0
+        return Properties(
+            session_expiry_interval=expiry if expiry != asked else None,
+            receive_maximum=limits.receive_maximum if limits.receive_maximum < 65_535 else None,
+            maximum_packet_size=limits.packet_bytes,
+            assigned_client_identifier=assigned,
+            topic_alias_maximum=limits.topic_aliases or None,
+            server_keep_alive=keep_alive,
+        )
+
+    def _expiry(self, packet: Connect) -> int:
+        if packet.version == MQTT_5:
+            wanted = packet.properties.session_expiry_interval or 0
+        else:
+            wanted = 0 if packet.clean_start else FOREVER
+        return min(wanted, self._state.limits.session_expiry_s)
+
+    # Going
+
+    def disconnect(self, connection: Connection, session: Session, packet: Disconnect) -> None:
+        """A client says goodbye."""
+        expiry = packet.properties.session_expiry_interval
+        if expiry is not None:
+            if session.expiry_s == 0.0 and expiry:
+                why = "a session that was to end with its connection cannot be prolonged"
+                self._state.close(connection, ReasonCode.PROTOCOL_ERROR, why)
+                return
+            expiry = min(expiry, self._state.limits.session_expiry_s)
+            session.expiry_s = inf if expiry == FOREVER else float(expiry)
+        if packet.reason_code != ReasonCode.DISCONNECT_WITH_WILL_MESSAGE:
+            connection.will = None
+        connection.closing = True
+        self._state.touch(connection)
+
+    def leave(self, connection: Connection) -> None:
+        """A connection is gone."""
+        self._waiting.pop(connection, None)
+        connection.closing = True
+        session = connection.session
+        if session is not None and session.connection is connection:
+            self._state.leaving.append((connection, session))
+
+    def part(self, now: float) -> None:
+        """See to a few who went."""
+        leaving = self._state.leaving
+        for _ in range(min(MOST_AT_ONCE, len(leaving))):
+            connection, session = leaving.popleft()
+            if session.connection is connection:
+                self._part_with(connection, session, now)
+
+    def _part_with(self, connection: Connection, session: Session, now: float) -> None:
+        session.connection = connection.session = None
+        client_id = session.client_id
+        self._state.ask(Presence(session.node, False, _part(session)))
+        if session.received is not None and not session.durable:
+            session.received = None
+        will, connection.will = connection.will, None
+        if will is not None:
+            delay = float(will.properties.will_delay_interval or 0)
+            due = now + min(delay, session.expiry_s)
+            if due <= now:
+                self._publishing.publish_will(session, will, now)
+            else:
+                self._wills[client_id] = (due, will)
+                self._schedule(due, client_id, True)
+        if session.expiry_s == 0.0 or not session.durable:
+            self._end(session, now)
+        else:
+            self._ends[client_id] = now + session.expiry_s
+            if session.expiry_s != inf:
+                self._schedule(now + session.expiry_s, client_id, False)
+            self._keep(session, self._wills.get(client_id, (0.0, None))[1], now)
+
+    # Time
+
+    def expire(self, now: float) -> None:
+        """Publish wills and end sessions that are due."""
+        due, state = self._due, self._state
+        for _ in range(MOST_AT_ONCE):
+            if not due or due[0][0] > now:
+                return
+            at, _, client_id, is_will = heapq.heappop(due)
+            session = state.sessions.get(client_id)
+            if session is None or session.connection is not None:
+                continue
+            if is_will:
+                will = self._wills.get(client_id)
+                if will is not None and will[0] == at:
+                    del self._wills[client_id]
+                    self._publishing.publish_will(session, will[1], now)
+                    self._keep(session, None, self._ends.get(client_id, now) - session.expiry_s)
+            elif self._ends.get(client_id) == at:
+                self._end(session, now)
+
+    def next_timer(self) -> float | None:
+        """When something is due."""
+        return self._due[0][0] if self._due else None
+
+    def restore(self, kept: KeptSession, session: Session, now: float) -> None:
+        """A session from before a restart: nobody is connected to it now."""
+        since = now if kept.disconnected is None else kept.disconnected
+        if kept.will is not None:
+            due = since + min(kept.will.delay_s, session.expiry_s)
+            self._wills[session.client_id] = (due, _will(kept.will))
+            self._schedule(due, session.client_id, True)
+        ends = since + session.expiry_s
+        self._ends[session.client_id] = ends
+        if ends != inf:
+            self._schedule(ends, session.client_id, False)
+
+    def _schedule(self, at: float, client_id: str, is_will: bool) -> None:
+        # A will comes before the end of its session where both are due at once.
+        number = next(self._numbers) + (0 if is_will else 1 << 62)
+        heapq.heappush(self._due, (at, number, client_id, is_will))
+
+    def _end(self, session: Session, now: float) -> None:
+        state, client_id = self._state, session.client_id
+        self._ends.pop(client_id, None)
+        del state.sessions[client_id]
+        state.parts[session.node] -= 1
+        last = not state.parts[session.node]
+        if last:
+            del state.parts[session.node]
+        will = self._wills.pop(client_id, None)
+        if will is not None:
+            self._publishing.publish_will(session, will[1], now)
+        state.ask(Left(session.node, _part(session), last))
+        if session.is_kept:
+            state.journal.note(SessionDropped(client_id))
+        state.counters["dropped_at_end"] += session.statistics()["waiting"]
+
+    def _keep(self, session: Session, will: Will | None, disconnected: float | None) -> None:
+        """Let the store know of a session, if it must."""
+        if not (session.durable or will is not None or session.is_kept):
+            return
+        session.is_kept = True
+        expiry = None if session.expiry_s == inf else session.expiry_s
+        kept = KeptSession(
+            session.client_id, session.created, session.user, expiry, disconnected,
+            None if will is None else _kept_will(will),
+        )  # fmt: skip
+        self._state.journal.note(SessionPut(kept))
+
+
+def _problem_with(will: Will, allowed: Permissions) -> Refusal | None:
+    if will.topic.startswith("$"):
+        return Refusal(ReasonCode.TOPIC_NAME_INVALID, "a will cannot go to a $ topic")
+    if not allowed.may_publish(will.topic, will.qos, will.retain):
+        return Refusal(ReasonCode.NOT_AUTHORIZED, f"a rule forbids the will to {will.topic!r}")
+    for name, _ in will.properties.user_properties:
+        if name.startswith("nc-"):
+            why = f"unknown property {name!r} of the will"
+            return Refusal(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, why)
+    return None
+
+
+def _part(session: Session) -> str:
+    return "" if session.client_id == session.node else session.client_id
+
+
+def _kept_will(will: Will) -> KeptWill:
+    raw = Publish(will.topic).with_(_without_delay(will.properties)).raw_properties
+    message = Message(will.topic, will.payload, extra=raw)
+    delay = float(will.properties.will_delay_interval or 0)
+    return KeptWill(message, will.qos, will.retain, delay)
+
+
+def _will(kept: KeptWill) -> Will:
+    message = kept.message
+    properties = Publish(message.topic, raw_properties=message.extra).properties
+    return Will(message.topic, message.payload, kept.qos, kept.retain, properties)
+
+
+def _without_delay(properties: Properties) -> Properties:
+    return replace(properties, will_delay_interval=None)

@@ -1,0 +1,114 @@
+"""What all parts of a hub share: the engine, the sessions, the running tick."""
+
+from collections import Counter, deque
+from itertools import count
+
+from msgspec import Struct
+
+from nearcast.broker.connection import Connection
+from nearcast.broker.journal import Journal
+from nearcast.broker.session import Parcel, Session
+from nearcast.broker.settings import Limits
+from nearcast.core.engine import Engine
+from nearcast.core.model.inputs import Input
+from nearcast.wire.mqtt import (
+    MQTT_5,
+    Disconnect,
+    PacketType,
+    Properties,
+    ReasonCode,
+    encode_within,
+)
+
+DECIDED = -1
+"""Stands for the index of an input where there is none: the answer is known already."""
+
+
+class RefusedError(Exception):
+    """What a client asked for and does not get, and why; the connection stays."""
+
+    def __init__(self, reason: ReasonCode, why: str) -> None:
+        super().__init__(reason, why)
+        self.reason = reason
+        self.why = why
+
+
+class Answer(Struct, frozen=True, gc=False):
+    """Whom to tell what became of an input."""
+
+    connection: Connection
+    qos: int
+    packet_id: int
+
+
+class BrokerState:
+    """The state of one broker between and during ticks."""
+
+    def __init__(
+        self, engine: Engine, limits: Limits, journal: Journal, name: str, started: float
+    ) -> None:
+        self.engine = engine
+        self.limits = limits
+        self.journal = journal
+        self.name = name
+        self.counters: Counter[str] = Counter()
+        self.sessions: dict[str, Session] = {}
+        self.parts: Counter[str] = Counter()
+        """How many sessions each node has."""
+        self.inputs: list[Input] = []
+        """What this tick asks of the engine, in order."""
+        self.controls = False
+        """Some of it is no event: what comes after must see what it does."""
+        self.subjects: set[str] = set()
+        """Subjects of the events among them."""
+        self.answers: list[tuple[int, Answer, RefusedError | None]] = []
+        """Whom to tell what became of which input, in the order of their messages."""
+        self.parcels: dict[str, Parcel] = {}
+        """What the events among them carry, by event id."""
+        self.live: dict[str, Parcel] = {}
+        """What live events carry, by their key."""
+        self.touched: list[Connection] = []
+        self.arriving: deque[Connection] = deque()
+        self.leaving: deque[tuple[Connection, Session]] = deque()
+        self._boot_ms = int(started * 1000)
+        self._boot = format(self._boot_ms, "x")
+        self._ids = count(1)
+
+    def event_id(self) -> str:
+        """An id that no other event has."""
+        return f"{self._boot}-{next(self._ids):x}"
+
+    def unique_number(self) -> int:
+        """A number that no other start of this broker gives either."""
+        return (self._boot_ms << 32) + next(self._ids)
+
+    def ask(self, value: Input) -> None:
+        """Ask something of the engine that later events must see."""
+        self.inputs.append(value)
+        self.controls = True
+
+    def touch(self, connection: Connection) -> None:
+        """A connection has something to write."""
+        if not connection.touched:
+            connection.touched = True
+            self.touched.append(connection)
+
+    def close(self, connection: Connection, reason: ReasonCode, why: str) -> None:
+        """Say goodbye; MQTT 3 has no words for it."""
+        if connection.closing:
+            return
+        if connection.version == MQTT_5 and connection.session is not None:
+            properties = Properties(reason_string=why) if connection.explains else Properties()
+            packet = Disconnect(reason, properties)
+            data = encode_within(packet, MQTT_5, connection.largest_packet or 1 << 28)
+            if data is not None:
+                connection.out.append(data)
+        connection.closing = True
+        self.touch(connection)
+
+    def acknowledge(self, connection: Connection, packet: PacketType, data: bytes) -> None:
+        """Write an acknowledgement that ends a message from the client, or begins to."""
+        connection.out.append(data)
+        if packet is not PacketType.PUBREC:
+            connection.acknowledgements += 1
+        self.touch(connection)

@@ -1,0 +1,187 @@
+"""Delivering: from decisions to frames on connections.
+
+An event is one parcel for all who get it, and where nothing differs one chunk of bytes. Events
+of a subject that follow each other along one route are joined before they are handed out, so a
+burst to a thousand subscribers costs a thousand appends, not a thousand for each.
+"""
+
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.session import Outgoing, Parcel, Session
+from nearcast.core.model.event import Delivery, Event, Subscription
+from nearcast.core.routes import Route
+from nearcast.wire.mqtt import MQTT_5, Publish, PublishFrame
+
+MOST_WAYS = 65_536
+
+
+class Way:
+    """A route as the sessions at its end: those that take any frame, and the others."""
+
+    __slots__ = ("granted", "others", "route", "simple", "topic_field")
+
+    def __init__(self, route: Route, topic_field: bytes) -> None:
+        self.route = route
+        self.topic_field = topic_field
+        self.simple: list[Session] = []
+        """Sessions without identifiers and No Local."""
+        self.granted: list[int] = []
+        """The QoS that each of them was granted."""
+        self.others: list[tuple[Session, tuple[Subscription, ...]]] = []
+
+
+class Delivering:
+    """Puts events on connections and into queues."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        self._ways: dict[str, Way] = {}
+        self._run: list[Publish] = []
+        self._run_way: Way | None = None
+
+    def way(self, topic: str, route: Route) -> Way:
+        """The way for a topic."""
+        way = self._ways.get(topic)
+        if way is not None and way.route is route:
+            return way
+        if len(self._ways) >= MOST_WAYS:
+            self._ways.clear()
+        way = self._ways[topic] = Way(route, PublishFrame(topic).topic_field)
+        for own in route.copies:
+            session = self._state.sessions.get(own[0].owner)
+            if session is None:
+                continue
+            if any(each.no_local for each in own) or session.identifiers_of(own):
+                way.others.append((session, own))
+            else:
+                way.simple.append(session)
+                way.granted.append(max(each.qos for each in own))
+        return way
+
+    def send(self, way: Way, publisher: Session, packet: Publish) -> None:
+        """Send a message along a way; those of QoS 0 that follow each other go together."""
+        if packet.qos or way.others:
+            parcel = Parcel(_frame_of(packet), publisher.client_id)
+            self.send_parcel(way, publisher, parcel, packet.qos)
+            return
+        if way is not self._run_way:
+            self.flush()
+            self._run_way = way
+        self._run.append(packet)
+
+    def flush(self) -> None:
+        """Hand out the run so far."""
+        way, run = self._run_way, self._run
+        if way is None:
+            return
+        self._run_way, self._run = None, []
+        state = self._state
+        topic = way.topic_field
+        chunks: list[bytes | None] = [None, None]
+        touched = state.touched
+        sent = 0
+        for session in way.simple:
+            connection = session.connection
+            if connection is None:
+                continue
+            if connection.direct:
+                five = connection.version == MQTT_5
+                chunk = chunks[five]
+                if chunk is None:
+                    frames = [_frame(topic, each, five) for each in run]
+                    chunk = chunks[five] = frames[0] if len(frames) == 1 else b"".join(frames)
+                connection.out.append(chunk)
+                if not connection.touched:
+                    connection.touched = True
+                    touched.append(connection)
+                sent += 1
+            else:
+                for packet in run:
+                    parcel = Parcel(_frame_of(packet))
+                    self._put(session, Outgoing(parcel, 0))
+        state.counters["sent"] += sent * len(run)
+
+    def deliver(self, delivery: Delivery) -> None:
+        """Deliver what the engine decided."""
+        event, state = delivery.event, self._state
+        session = state.sessions.get(delivery.owner)
+        if session is None:
+            return
+        grants = [
+            grant
+            for name in delivery.subscriptions
+            if (grant := session.granted.get(name.partition("\0")[2])) is not None
+        ]
+        parcel = self._parcel(event)
+        if not grants or parcel is None:
+            return
+        qos = min(event.qos, max(grant.wanted.qos for grant in grants))
+        as_published = any(grant.wanted.retain_as_published for grant in grants)
+        retain = event.retain and (as_published or delivery.replayed)
+        identifiers = tuple(g.identifier for g in grants if g.identifier is not None)
+        self._put(session, Outgoing(parcel, qos, retain, identifiers))
+
+    def send_parcel(self, way: Way, publisher: Session, parcel: Parcel, qos: int) -> None:
+        """Send one parcel along a way."""
+        self.flush()
+        state = self._state
+        plain = parcel.expires_at is None
+        for session, granted in zip(way.simple, way.granted, strict=True):
+            lower = qos if qos < granted else granted
+            connection = session.connection
+            if not lower and plain and connection is not None and connection.direct:
+                connection.out.append(parcel.frame.at_most_once(connection.version))
+                state.touch(connection)
+                state.counters["sent"] += 1
+            else:
+                self._put(session, Outgoing(parcel, lower))
+        for session, own in way.others:
+            fit = [each for each in own if not (each.no_local and session is publisher)]
+            if not fit:
+                continue
+            granted = max(each.qos for each in fit)
+            identifiers = session.identifiers_of(fit)
+            self._put(session, Outgoing(parcel, min(qos, granted), False, identifiers))
+
+    def _put(self, session: Session, message: Outgoing) -> None:
+        state = self._state
+        if not session.put(message, state.limits, state.journal):
+            if message.qos or session.connection is not None:
+                state.counters["dropped"] += 1
+            return
+        if session.connection is not None:
+            state.touch(session.connection)
+
+    def _parcel(self, event: Event) -> Parcel | None:
+        """What an event of this tick carries, or a live one."""
+        parcel = self._state.parcels.get(event.id)
+        if parcel is not None:
+            return parcel
+        kept = self._state.live.get(self._state.engine.live_key(event))
+        if kept is None:
+            return None
+        # Another parcel: the store keeps a message only while somebody waits for it.
+        parcel = Parcel(kept.frame, kept.publisher, kept.expires_at)
+        self._state.parcels[event.id] = parcel
+        return parcel
+
+
+def _frame(topic_field: bytes, packet: Publish, five: bool) -> bytes:
+    """A PUBLISH of QoS 0 with nothing added, which mostly is what came in."""
+    payload = packet.payload
+    if five:
+        raw = packet.raw_properties
+        count = len(raw)
+        if count > 0x7F:
+            return _frame_of(packet).at_most_once(MQTT_5)
+        length = len(topic_field) + 1 + count + len(payload)
+        if length <= 0x7F:
+            return b"".join((bytes((0x30, length)), topic_field, bytes((count,)), raw, payload))
+        if length <= 0x3FFF:
+            head = bytes((0x30, length & 0x7F | 0x80, length >> 7))
+            return b"".join((head, topic_field, bytes((count,)), raw, payload))
+        return _frame_of(packet).at_most_once(MQTT_5)
+    return _frame_of(packet).at_most_once(4)
+
+
+def _frame_of(packet: Publish) -> PublishFrame:
+    return PublishFrame(packet.topic, packet.payload, packet.raw_properties)

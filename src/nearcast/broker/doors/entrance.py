@@ -1,0 +1,253 @@
+"""Doors: who may come in, as which node, and with which rights.
+
+Nothing here opens a socket or looks at a clock: `now` is given, in seconds since 1970. Files are
+read when made and on `reload`, which takes all of them or none.
+"""
+
+import math
+from pathlib import Path
+
+from msgspec import Struct
+
+from nearcast.broker.doors.book import Book, BookFiles
+from nearcast.broker.doors.errors import BrokenFilesError, DoorsError
+from nearcast.broker.doors.names import RESERVED, automatic_id, check_user_name, node_of
+from nearcast.broker.doors.passwords import decoy, is_right
+from nearcast.broker.doors.rates import Failures, Knocks
+from nearcast.broker.doors.rights import Rights, RuleBook
+from nearcast.broker.doors.rules import Visitor
+from nearcast.broker.doors.tokens import TokenError, TokenKey, looks_like_token
+from nearcast.broker.doors.visitors import (
+    Admitted,
+    Check,
+    Identity,
+    Peer,
+    Refused,
+    counted_as,
+    parse_address,
+)
+from nearcast.broker.settings import Settings
+from nearcast.core.model.position import shown
+from nearcast.wire.mqtt import Connect, ReasonCode
+
+_WRONG = Refused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "the user name or the password is wrong")
+
+
+class DoorsStatistics(Struct, frozen=True):
+    """What the doors hold in memory; the addresses are bounded."""
+
+    version: int
+    users: int
+    rules: int
+    knocking_addresses: int
+    knocks_refused: int
+    failing_addresses: int
+
+
+class Doors:
+    """The doors of one broker; relative names of files are in `base`, its data directory.
+
+    Where no users file is named, `users.toml` in `base` is taken if it is there. Files that cannot
+    be used raise `BrokenFilesError`.
+    """
+
+    def __init__(self, settings: Settings, base: Path) -> None:
+        self._settings = settings.doors
+        self._knocks = Knocks(settings.limits.connects_per_s)
+        self._failures = Failures(self._settings.failures_per_minute)
+        self._decoy = decoy()
+        self._files = BookFiles(settings.doors, base)
+        # Looked at before they are read: what is written meanwhile counts as changed.
+        self._seen = self._files.state()
+        self._book = self._files.read()
+        self._rule_book = RuleBook(self._book.rules)
+
+    def reload(self) -> list[str]:
+        """Read the files again; return what is wrong, a line each, and then nothing changed."""
+        self._seen = self._files.state()
+        try:
+            book = self._files.read()
+        except BrokenFilesError as error:
+            return error.problems
+        self._book = book
+        self._rule_book.replace(book.rules)
+        return []
+
+    def changed(self) -> bool:
+        """Decide whether a file is another one than when it was last read, well or not."""
+        return self._files.state() != self._seen
+
+    def knock(self, address: str, now: float) -> bool:
+        """Decide whether an address may open a connection now, and count it."""
+        return self._knocks.allow(counted_as(address), now)
+
+    def admit(self, connect: Connect, peer: Peer, now: float) -> Admitted | Refused | Check:
+        """Decide whether a client may come in, or return the slow check that will."""
+        if connect.properties.authentication_method is not None:
+            return Refused(
+                ReasonCode.BAD_AUTHENTICATION_METHOD,
+                "there is no enhanced authentication here; use a user name and a password",
+            )
+        if peer.certificate_name is not None:
+            return self._by_certificate(peer.certificate_name, connect, peer)
+        if not connect.username and not connect.password:
+            return self._anonymous(connect, peer)
+        wait_s = self._failures.wait_s(counted_as(peer.address), now)
+        if wait_s > 0:
+            return _too_many(wait_s)
+        book, password = self._book, connect.password or b""
+        if book.key is not None and (looks_like_token(password) or not book.users):
+            return self._by_token(book.key, password, connect, peer, now)
+        if not book.users:
+            return Refused(
+                ReasonCode.BAD_USER_NAME_OR_PASSWORD,
+                "this broker has no users: connect without a name, or add one by nearcast user add",
+            )
+        if not connect.username or not password:
+            return _WRONG
+        return Check(lambda: self._by_password(book, connect, peer, now))
+
+    def stays(self, admitted: Admitted, now: float) -> Refused | None:
+        """Return why someone who is in may not stay: a token's end, or what a reload changed."""
+        identity = admitted.identity
+        if identity.expires is not None and identity.expires <= now:
+            return Refused(ReasonCode.NOT_AUTHORIZED, "the token has expired; get a new one")
+        if identity.user is not None and self._book.mark(identity.user) != identity.account:
+            return Refused(
+                ReasonCode.NOT_AUTHORIZED, f"user {identity.user} was changed; connect again"
+            )
+        entered = self._enter(identity, admitted.client_id, admitted.peer)
+        return entered if isinstance(entered, Refused) else None
+
+    def client_id_for(self, identity: Identity, count: int | str) -> str:
+        """Return a client id for someone who gave none; `count` is another every time."""
+        return automatic_id(identity.user, count)
+
+    def rights(self, identity: Identity, client_id: str, address: str) -> Rights:
+        """Return what a client may do; it follows later changes of the rules."""
+        return Rights(self._rule_book, _visitor(identity, client_id, address), identity.listed)
+
+    def statistics(self) -> DoorsStatistics:
+        """Return what is held in memory."""
+        return DoorsStatistics(
+            self._rule_book.version,
+            len(self._book.users),
+            len(self._book.rules.rules),
+            len(self._knocks),
+            self._knocks.refused,
+            len(self._failures),
+        )
+
+    def _anonymous(self, connect: Connect, peer: Peer) -> Admitted | Refused:
+        where = self._settings.anonymous
+        if where == "everywhere" or (where == "loopback" and peer.loopback):
+            return self._enter(Identity(), connect.client_id, peer)
+        return Refused(
+            ReasonCode.NOT_AUTHORIZED,
+            "a user name and a password are needed here"
+            if where == "nowhere"
+            else "a user name and a password are needed from another machine",
+        )
+
+    def _by_certificate(self, name: str, connect: Connect, peer: Peer) -> Admitted | Refused:
+        try:
+            check_user_name(name)
+        except DoorsError as error:
+            return Refused(ReasonCode.NOT_AUTHORIZED, f"the certificate's common name: {error}")
+        if connect.username and connect.username != name:
+            return Refused(
+                ReasonCode.BAD_USER_NAME_OR_PASSWORD,
+                f"the certificate is that of {name}, and the user name another",
+            )
+        return self._enter(_identity(self._book, name), connect.client_id, peer)
+
+    def _by_token(
+        self, key: TokenKey, token: bytes, connect: Connect, peer: Peer, now: float
+    ) -> Admitted | Refused:
+        try:
+            claims = key.read(token, now)
+        except TokenError as error:
+            # Whoever has a signed token, if an old one, is not guessing.
+            if error.forged:
+                self._failures.note(counted_as(peer.address), now)
+            return Refused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, str(error))
+        if connect.username and connect.username != claims.sub:
+            return Refused(
+                ReasonCode.BAD_USER_NAME_OR_PASSWORD,
+                f"the token is that of {claims.sub}, and the user name another",
+            )
+        known = _identity(self._book, claims.sub)
+        identity = Identity(
+            claims.sub,
+            known.superuser or claims.superuser,
+            claims.exp,
+            claims.acl,
+            known.account,
+        )
+        return self._enter(identity, connect.client_id, peer)
+
+    def _by_password(
+        self, book: Book, connect: Connect, peer: Peer, now: float
+    ) -> Admitted | Refused:
+        assert connect.username is not None
+        assert connect.password is not None
+        address = counted_as(peer.address)
+        # Asked again: many may have been admitted to this check before the first was wrong.
+        wait_s = self._failures.wait_s(address, now)
+        if wait_s > 0:
+            return _too_many(wait_s)
+        account = book.users.get(connect.username)
+        kept = None if account is None else account.password
+        # The same work whether there is such a user or not.
+        right = is_right(kept or self._decoy, connect.password)
+        if not right or account is None or kept is None:
+            self._failures.note(address, now)
+            return _WRONG
+        return self._enter(_identity(book, account.name), connect.client_id, peer)
+
+    def _enter(self, identity: Identity, client_id: str, peer: Peer) -> Admitted | Refused:
+        # One who gave no id is judged by the kind of id that will be given.
+        visitor = _visitor(identity, client_id or automatic_id(identity.user, 0), peer.address)
+        node, user = visitor.node, identity.user
+        if not node or node in RESERVED:
+            return Refused(
+                ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+                f"{shown(node)} is no node; the client id up to ~ names one, but not me or here",
+            )
+        if user is None and node in self._book.users:
+            return Refused(
+                ReasonCode.NOT_AUTHORIZED,
+                f"{node} is a user's name: give the password, or choose another client id",
+            )
+        allowed = self._book.rules.may_connect(visitor)
+        if allowed is None:
+            allowed = user is None or identity.superuser or node == user
+        if allowed:
+            return Admitted(identity, client_id, peer)
+        who = "anonymous clients" if user is None else f"user {user}"
+        advice = f"; use client id {user} or {user}~PART" if user not in (None, node) else ""
+        return Refused(
+            ReasonCode.NOT_AUTHORIZED, f"{who} may not connect as node {shown(node)}{advice}"
+        )
+
+
+def _identity(book: Book, user: str) -> Identity:
+    account = book.users.get(user)
+    return Identity(user, account is not None and account.superuser, account=book.mark(user))
+
+
+def _visitor(identity: Identity, client_id: str, address: str) -> Visitor:
+    return Visitor(
+        identity.user,
+        identity.superuser,
+        node_of(client_id),
+        client_id,
+        parse_address(address),
+    )
+
+
+def _too_many(wait_s: float) -> Refused:
+    return Refused(
+        ReasonCode.CONNECTION_RATE_EXCEEDED,
+        f"too many wrong passwords from this address; try again in {math.ceil(wait_s)} s",
+    )

@@ -1,0 +1,140 @@
+"""Rights: what one client may do, answered from memory when it asks again."""
+
+from nearcast.broker.doors.rules import Clause, Rules, Visitor, filled_topics
+from nearcast.broker.doors.topic_patterns import levels_of, parse_topic_pattern
+from nearcast.broker.doors.visitors import Listed
+
+MOST_ANSWERS = 128
+LONGEST_REMEMBERED = 256
+_SHARED = "$share/"
+
+
+class RuleBook:
+    """The rules in force; `version` grows whenever they are replaced."""
+
+    def __init__(self, rules: Rules) -> None:
+        self.rules = rules
+        self.version = 1
+
+    def replace(self, rules: Rules) -> None:
+        """Put other rules in force, for everyone who is in as well."""
+        self.rules = rules
+        self.version += 1
+
+
+class Rights:
+    """What one client may do under the rules in force."""
+
+    __slots__ = (
+        "_book",
+        "_listed",
+        "_publish",
+        "_remembered",
+        "_subscribe",
+        "_unrestricted",
+        "_version",
+        "_visitor",
+    )
+
+    def __init__(self, book: RuleBook, visitor: Visitor, listed: Listed | None = None) -> None:
+        self._book = book
+        self._visitor = visitor
+        self._listed = listed
+        self._remembered: dict[str | tuple[str, int, bool], bool] = {}
+        self._renew()
+
+    @property
+    def unrestricted(self) -> bool:
+        """Whether everything is allowed, so that nobody need ask."""
+        if self._version != self._book.version:
+            self._renew()
+        return self._unrestricted
+
+    @property
+    def remembered(self) -> int:
+        """How many answers are held in memory, at most `MOST_ANSWERS`."""
+        return len(self._remembered)
+
+    def may_publish(self, topic: str, qos: int = 0, retain: bool = False) -> bool:
+        """Decide whether a message may be published to a checked topic."""
+        if self.unrestricted:
+            return True
+        key = (topic, qos, retain)
+        answer = self._remembered.get(key)
+        if answer is None:
+            answer = self._decide(self._publish, topic, qos, retain)
+            self._remember(key, topic, answer)
+        return answer
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        """Decide whether a checked filter may be subscribed to; a shared one is as its pattern."""
+        if self.unrestricted:
+            return True
+        answer = self._remembered.get(topic_filter)
+        if answer is None:
+            pattern = topic_filter
+            if topic_filter.startswith(_SHARED):
+                pattern = topic_filter.removeprefix(_SHARED).partition("/")[2]
+            answer = self._decide(self._subscribe, pattern, 0, False)
+            self._remember(topic_filter, topic_filter, answer)
+        return answer
+
+    def _decide(self, part: "_Part", asked: str, qos: int, retain: bool) -> bool:
+        levels = levels_of(asked)
+        if part.listed and not any(one.bears_on(asked, levels) for one in part.listed):
+            return False
+        for one in part.clauses:
+            if one.holds_for(qos, retain) and one.bears_on(asked, levels):
+                return one.allow
+        return part.default_allow
+
+    def _remember(self, key: str | tuple[str, int, bool], text: str, answer: bool) -> None:
+        # Long topics are decided anew: they would make the memory as large as a client likes.
+        if len(text) > LONGEST_REMEMBERED:
+            return
+        if len(self._remembered) >= MOST_ANSWERS:
+            self._remembered.clear()
+        self._remembered[key] = answer
+
+    def _renew(self) -> None:
+        self._version = self._book.version
+        self._remembered.clear()
+        rules, visitor, listed = self._book.rules, self._visitor, self._listed
+        # Where no rule bears on superusers, they may.
+        default_allow = rules.default_allow or visitor.superuser
+        may_publish = None if listed is None else (*listed.pub, *listed.all)
+        may_subscribe = None if listed is None else (*listed.sub, *listed.all)
+        self._publish = _Part(
+            rules.clauses(visitor, "publish"), _only(may_publish, visitor), default_allow
+        )
+        self._subscribe = _Part(
+            rules.clauses(visitor, "subscribe"), _only(may_subscribe, visitor), default_allow
+        )
+        self._unrestricted = self._publish.unrestricted and self._subscribe.unrestricted
+
+
+class _Part:
+    """What bears on one action."""
+
+    __slots__ = ("clauses", "default_allow", "listed")
+
+    def __init__(
+        self, clauses: tuple[Clause, ...], listed: tuple[Clause, ...], default_allow: bool
+    ) -> None:
+        self.clauses = clauses
+        self.listed = listed
+        self.default_allow = default_allow
+
+    @property
+    def unrestricted(self) -> bool:
+        """Whether everything is allowed."""
+        denied = any(not one.allow for one in self.clauses)
+        return self.default_allow and not denied and not self.listed
+
+
+def _only(listed: tuple[str, ...] | None, visitor: Visitor) -> tuple[Clause, ...]:
+    """Return what a token lists; one that lists nothing allows nothing, not everything."""
+    if listed is None:
+        return ()
+    topics = map(parse_topic_pattern, listed)
+    return (Clause(True, *filled_topics(topics, visitor.values())),)

@@ -1,0 +1,55 @@
+"""The journal of a tick: what must be kept before anything that the tick says may leave.
+
+Collects changes for the store and rows for the log. A tick `must_sync` if it promises something:
+then nothing of it is written to anyone before it is on disk.
+"""
+
+from collections.abc import Iterator
+from itertools import count
+
+from msgspec import Struct
+
+from nearcast.store import Change, Row
+
+
+class Entries(Struct):
+    """What one or more ticks leave to keep."""
+
+    changes: list[Change] = []
+    rows: list[Row] = []
+    must_sync: bool = False
+
+    def __bool__(self) -> bool:
+        return bool(self.changes or self.rows)
+
+
+class Journal:
+    """What the running tick leaves to keep; with `keeps` False nothing is kept at all."""
+
+    def __init__(
+        self,
+        keeps: bool = False,
+        message_ids: Iterator[int] | None = None,
+        queue_numbers: Iterator[int] | None = None,
+    ) -> None:
+        self.keeps = keeps
+        self.message_ids = count(1) if message_ids is None else message_ids
+        self.queue_numbers = count(1) if queue_numbers is None else queue_numbers
+        self.changes: list[Change] = []
+        self.rows: list[Row] = []
+        self.must_sync = False
+        self.bytes = 0
+        """About how much memory this tick's rows and changes take."""
+
+    def note(self, change: Change, *, sync: bool = True) -> None:
+        """Keep a change; with `sync` before anyone is told."""
+        if self.keeps:
+            self.changes.append(change)
+            if sync:
+                self.must_sync = True
+
+    def take(self) -> Entries:
+        """All so far; the next tick begins with nothing."""
+        entries = Entries(self.changes, self.rows, self.must_sync)
+        self.changes, self.rows, self.must_sync, self.bytes = [], [], False, 0
+        return entries

@@ -1,0 +1,167 @@
+"""Keeping: a store beside the loop, so that nobody waits for a disk who need not.
+
+Ticks are handed over in order; whatever has gathered while one commit was under way is the next
+commit. A tick that promises something is told when it is on disk. If the disk refuses, the same
+is tried again every second, nothing that was promised is lost, and nothing new is promised.
+Segments of the log are written in a second thread.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor
+from contextlib import suppress
+from pathlib import Path
+
+from nearcast.broker.journal import Entries, Journal
+from nearcast.broker.speaking import say
+from nearcast.store import Segment, Store, StoreError
+
+RETRY_S = 1.0
+CHECKPOINT_EVERY_S = 5.0
+
+log = logging.getLogger("nearcast.broker")
+Done = Callable[[], None]
+
+
+class Keeper:
+    """Commits ticks in a thread of its own; `call` brings an answer back to the loop."""
+
+    def __init__(
+        self, store: Store, now: Callable[[], float], call: Callable[[Done], object]
+    ) -> None:
+        self._store = store
+        self._now = now
+        self._call = call
+        self._lock = threading.Condition()
+        self._waiting: list[tuple[Entries, Done | None]] = []
+        self._stopping = False
+        self._failing: str | None = None
+        self._files = ThreadPoolExecutor(1, "nearcast-files")
+        self._writing: Future[Segment] | None = None
+        self._checkpointing: Future[None] | None = None
+        self._checkpointed = now()
+        self.commits = 0
+        self._thread = threading.Thread(target=self._work, name="nearcast-store", daemon=True)
+        self._thread.start()
+
+    @property
+    def failing(self) -> str | None:
+        """Why the store cannot keep anything now."""
+        return self._failing
+
+    def submit(self, entries: Entries, done: Done | None = None) -> None:
+        """Keep a tick; `done` is called in the loop once it is on disk."""
+        with self._lock:
+            self._waiting.append((entries, done))
+            self._lock.notify()
+
+    def stop(self) -> None:
+        """Keep what was handed over, write the last segment, and close the store."""
+        with self._lock:
+            self._stopping = True
+            self._lock.notify()
+        self._thread.join()
+        self._files.shutdown()
+        self._settle()
+        if self._failing is None:
+            self._store.close()
+        else:
+            self._store.abandon()
+
+    def statistics(self) -> dict[str, float]:
+        """How far behind it is."""
+        return {
+            "commits_total": self.commits,
+            "waiting_ticks": len(self._waiting),
+            "failing": self._failing is not None,
+            "seq": self._store.seq,
+        }
+
+    def back_up(self, target: Path) -> int:
+        """Copy everything into a new data directory, while the broker goes on."""
+        return self._store.backup(target)
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting and not self._stopping:
+                    self._lock.wait(self._next_wake())
+                taken, self._waiting = self._waiting, []
+                stopping = self._stopping
+            if taken:
+                self._commit(taken)
+            elif stopping:
+                return
+            self._roll()
+
+    def _next_wake(self) -> float | None:
+        """How long to sleep: until a segment is due."""
+        if self._writing is not None:
+            return 0.02
+        due = self._store.log.next_due()
+        return None if due is None else max(0.0, due - self._now())
+
+    def _commit(self, taken: Sequence[tuple[Entries, Done | None]]) -> None:
+        changes = [change for entries, _ in taken for change in entries.changes]
+        rows = [row for entries, _ in taken for row in entries.rows]
+        must_sync = any(entries.must_sync for entries, _ in taken)
+        while changes or rows:
+            try:
+                keep = self._store.commit if must_sync else self._store.commit_unsynced
+                keep(changes, rows, now=self._now())
+                break
+            except StoreError as error:
+                if self._failing is None:
+                    say(log, logging.ERROR, "nothing can be kept; clients wait", why=str(error))
+                self._failing = str(error)
+                with self._lock:
+                    if self._stopping:
+                        return
+                    self._lock.wait_for(lambda: self._stopping, RETRY_S)
+        if self._failing is not None:
+            say(log, logging.WARNING, "the store works again")
+            self._failing = None
+        self.commits += 1
+        finished = [done for _, done in taken if done is not None]
+        if finished:
+            self._call(lambda: _call_all(finished))
+
+    def _roll(self) -> None:
+        """Begin a segment that is due, end one that is written, fold back now and then."""
+        self._settle()
+        now = self._now()
+        due = self._store.log.next_due()
+        if self._writing is None and due is not None and due <= now:
+            sealed = self._store.log.seal()
+            if sealed is not None:
+                self._writing = self._files.submit(sealed.write)
+        if now - self._checkpointed > CHECKPOINT_EVERY_S:
+            self._checkpointed = now
+            if self._checkpointing is None or self._checkpointing.done():
+                self._checkpointing = self._files.submit(self._checkpoint)
+
+    def _settle(self) -> None:
+        writing = self._writing
+        if writing is None or not (writing.done() or self._stopping):
+            return
+        self._writing = None
+        try:
+            self._store.log.settle(writing.result())
+        except StoreError as error:
+            say(log, logging.ERROR, "a segment cannot be written", why=str(error))
+            self._store.log.unseal(self._now() + RETRY_S)
+
+    def _checkpoint(self) -> None:
+        with suppress(StoreError):
+            self._store.checkpoint()
+
+
+def journal_for(store: Store) -> Journal:
+    """A journal whose numbers go on where the store's end."""
+    return Journal(True, store.message_ids, store.queue_numbers)
+
+
+def _call_all(finished: Sequence[Done]) -> None:
+    for done in finished:
+        done()

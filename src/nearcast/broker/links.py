@@ -1,0 +1,199 @@
+"""Links: a client's socket or WebSocket, between the loop and the server.
+
+A link hands in bytes and takes bytes to write. A client that does not read is bounded: beyond
+`unsent_bytes` what can wait waits in its session's queue, and one that reads nothing for
+`stalled_s` is disconnected.
+"""
+
+import asyncio
+from typing import TYPE_CHECKING
+
+from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
+
+from nearcast.broker.connection import Connection
+from nearcast.broker.doors import Peer
+from nearcast.wire.mqtt import Decoder, ProtocolError
+
+if TYPE_CHECKING:
+    from nearcast.broker.server import Server
+
+
+class Link:
+    """What TCP and WebSocket have in common."""
+
+    __slots__ = ("_decoder", "blocked_since", "connection", "server", "transport", "unsent")
+
+    def __init__(self, server: "Server") -> None:
+        self.server = server
+        self.transport: asyncio.Transport | None = None
+        self.blocked_since: float | None = None
+        self.unsent = 0
+        """How much was unsent when this was last looked at."""
+
+    def open(self, transport: asyncio.Transport) -> None:
+        """A connection has come."""
+        server = self.server
+        self.transport = transport
+        limit = server.settings.limits.unsent_bytes
+        transport.set_write_buffer_limits(high=limit, low=limit // 4)
+        self._decoder = Decoder(server.settings.limits.packet_bytes)
+        self.connection = Connection(self, peer_of(transport), server.now())
+        server.joined(self)
+
+    def feed(self, data: bytes) -> None:
+        """Bytes have come."""
+        server, connection = self.server, self.connection
+        if connection.closing:
+            return
+        try:
+            server.hub.receive(connection, self._decoder.feed(data), server.time)
+        except ProtocolError as error:
+            server.broken(self, error)
+        server.soon()
+        if server.is_full:
+            server.pause(self)
+
+    def close(self) -> None:
+        """Close once everything is written."""
+        if self.transport is not None:
+            self.transport.close()
+
+    def abort(self) -> None:
+        """Close at once, whatever is still to be written."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def write(self, data: bytes) -> None:
+        """Write bytes."""
+        assert self.transport is not None
+        self.transport.write(data)
+
+    def pause_reading(self) -> None:
+        """Let what the client sends wait in the system."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        """Hear the client again."""
+        if self.transport is not None and not self.transport.is_closing():
+            self.transport.resume_reading()
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self.blocked_since = self.server.now()
+        self.unsent = self._unsent()
+        self.server.hub.block(self.connection, True)
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self.blocked_since = None
+        self.server.hub.block(self.connection, False)
+        self.server.soon()
+
+    def stalled_s(self, now: float) -> float:
+        """For how long the client has read nothing although much waits for it."""
+        if self.blocked_since is None:
+            return 0.0
+        unsent = self._unsent()
+        if unsent < self.unsent:
+            self.blocked_since = now
+        self.unsent = unsent
+        return now - self.blocked_since
+
+    def _unsent(self) -> int:
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+
+class TcpLink(Link, asyncio.Protocol):
+    """A client's socket, with or without TLS."""
+
+    __slots__ = ()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A connection has come."""
+        self.open(transport)  # type: ignore[arg-type]  # of a stream
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        self.feed(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        self.server.left(self)
+
+
+class WebSocketLink(Link):
+    """A client's WebSocket: MQTT packets in binary frames, however they are cut."""
+
+    __slots__ = ("_socket",)
+
+    def join(self, socket: WSTransport) -> None:
+        """A connection has come."""
+        self._socket = socket
+        self.open(socket.underlying_transport)
+
+    def frame(self, frame: WSFrame) -> None:
+        """A frame has come."""
+        kind = frame.msg_type
+        if kind in (WSMsgType.BINARY, WSMsgType.CONTINUATION):
+            self.feed(frame.get_payload_as_bytes())
+        elif kind == WSMsgType.CLOSE:
+            self.close()
+        elif kind == WSMsgType.TEXT:
+            # MQTT-6.0.0-1: anything but binary ends the connection.
+            self._socket.send_close(WSCloseCode.UNSUPPORTED_DATA)
+            self._socket.disconnect()
+
+    def write(self, data: bytes) -> None:
+        """Write bytes as one frame."""
+        self._socket.send(WSMsgType.BINARY, data)
+
+    def close(self) -> None:
+        """Close once everything is written."""
+        self._socket.send_close(WSCloseCode.OK)
+        self._socket.disconnect()
+
+
+class WebSocketEar(WSListener):
+    """Hears for a link, which cannot itself be what the WebSocket library calls."""
+
+    def __init__(self, link: WebSocketLink) -> None:
+        self._link = link
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        """A connection has come."""
+        self._link.join(transport)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """A frame has come."""
+        self._link.frame(frame)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        """The connection is gone."""
+        self._link.server.left(self._link)
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._link.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._link.resume_writing()
+
+
+def peer_of(transport: asyncio.Transport) -> Peer:
+    """Whom a transport leads to."""
+    found = transport.get_extra_info("peername")
+    address = str(found[0]) if found else ""
+    certificate = transport.get_extra_info("peercert")
+    name = None
+    for part in (certificate or {}).get("subject", ()):
+        for key, value in part:
+            if key == "commonName":
+                name = str(value)
+    return Peer(address, is_loopback(address), name)
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is one of this machine's own."""
+    return address.startswith("127.") or address in ("::1", "::ffff:127.0.0.1", "")

@@ -1,0 +1,54 @@
+"""Listening: TLS contexts, and WebSockets that speak MQTT."""
+
+import asyncio
+import ssl
+from collections.abc import Callable
+
+from picows import (
+    WSListener,
+    WSUpgradeRequest,
+    WSUpgradeResponse,
+    WSUpgradeResponseWithListener,
+    ws_create_server,
+)
+
+from nearcast.broker.settings import Listen
+
+SUBPROTOCOLS = ("mqtt", "mqttv3.1")
+LARGEST_FRAME = 4 << 20
+
+
+def tls_context(listen: Listen) -> ssl.SSLContext | None:
+    """How to speak TLS, if a certificate is given; certificates of clients as configured."""
+    if not listen.certificate:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(listen.certificate, listen.key or None)
+    if listen.client_authority:
+        context.load_verify_locations(listen.client_authority)
+        required = listen.client_certificate == "required"
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    return context
+
+
+async def upgrade(
+    make: Callable[[], WSListener], host: str, port: int, context: ssl.SSLContext | None
+) -> asyncio.Server:
+    """Listen for WebSockets; they name the subprotocol `mqtt` or none."""
+
+    def answer(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
+        offered = request.headers.get("Sec-WebSocket-Protocol", "")
+        names = [name.strip() for name in offered.split(",") if name.strip()]
+        chosen = next((name for name in names if name in SUBPROTOCOLS), None)
+        if names and chosen is None:
+            body = b"this server speaks the WebSocket subprotocol mqtt\n"
+            refusal = WSUpgradeResponse.create_error_response(400, body)
+            return WSUpgradeResponseWithListener(refusal, None)
+        headers = {"Sec-WebSocket-Protocol": chosen} if chosen else {}
+        response = WSUpgradeResponse.create_101_response(extra_headers=headers)
+        return WSUpgradeResponseWithListener(response, make())
+
+    return await ws_create_server(
+        answer, host, port, ssl=context, max_frame_size=LARGEST_FRAME, use_aiofastnet=False
+    )

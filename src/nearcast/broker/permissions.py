@@ -1,0 +1,30 @@
+"""What a client may do, as the hub asks for it."""
+
+from typing import Protocol
+
+
+class Permissions(Protocol):
+    """The answers of the doors for one client."""
+
+    @property
+    def unrestricted(self) -> bool:
+        """Whether no rule limits it, so that nobody needs to ask."""
+
+    def may_publish(self, topic: str, qos: int = 0, retain: bool = False) -> bool:
+        """Whether it may publish."""
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        """Whether it may subscribe."""
+
+
+class _Anything:
+    unrestricted = True
+
+    def may_publish(self, topic: str, qos: int = 0, retain: bool = False) -> bool:
+        return True
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        return True
+
+
+ANYTHING: Permissions = _Anything()

@@ -1,0 +1,333 @@
+"""Publishing: what clients send becomes events, once checked.
+
+The common case goes along its route at once: a message to a plain subject, with nothing in it
+that is ours. Everything else becomes an input for the engine, and its sender is answered when
+that is decided.
+"""
+
+from msgspec.structs import replace
+
+from nearcast.broker.broker_state import DECIDED, Answer, BrokerState, RefusedError
+from nearcast.broker.connection import Connection
+from nearcast.broker.delivering import Delivering
+from nearcast.broker.session import Parcel, Session
+from nearcast.core.model.context import Attributes
+from nearcast.core.model.event import Event
+from nearcast.core.model.inputs import Published
+from nearcast.core.model.payload import attributes_of
+from nearcast.store import plain_row
+from nearcast.wire.mqtt import (
+    MQTT_5,
+    NO_PROPERTIES,
+    PacketType,
+    Properties,
+    PubAck,
+    PubComp,
+    Publish,
+    PublishFrame,
+    PubRec,
+    PubRel,
+    ReasonCode,
+    Will,
+    encode,
+    short_user_properties,
+    stripped,
+    success,
+)
+
+OURS = b"nc-"
+LONG_TOPIC = 200
+"""Longer ones are looked at more closely."""
+_MESSAGE_EXPIRY, _TOPIC_ALIAS = 0x02, 0x23
+_DROPPED = frozenset((_MESSAGE_EXPIRY, _TOPIC_ALIAS))
+_PUBACK, _PUBREC = PacketType.PUBACK, PacketType.PUBREC
+
+
+class Publishing:
+    """Takes messages from clients and from wills."""
+
+    def __init__(self, state: BrokerState, delivering: Delivering) -> None:
+        self._state = state
+        self._delivering = delivering
+
+    def publish(
+        self, connection: Connection, session: Session, packet: Publish, now: float
+    ) -> None:
+        """Take a message from a client."""
+        state = self._state
+        qos, topic, raw = packet.qos, packet.topic, packet.raw_properties
+        if qos and not self._begin(connection, session, packet):
+            return
+        if (
+            (raw and (not packet.validate() or OURS in raw))
+            or packet.retain
+            or not topic
+            or topic[0] == "$"
+            or len(topic) > LONG_TOPIC
+            or not connection.permissions.unrestricted
+            or (state.inputs and self._must_queue(connection, topic, qos))
+        ):
+            self._publish_special(connection, session, packet, now)
+            return
+        route = state.engine.route(session.node, topic)
+        if route is None:
+            self._queue(connection, session, packet, raw, None, now)
+            return
+        event = Event(
+            state.event_id(), topic, session.node, now, payload=packet.payload, qos=qos,
+            session=session.client_id if session.client_id != session.node else "",
+        )  # fmt: skip
+        self._note(event, raw, now)
+        if route.copies:
+            self._delivering.send(self._delivering.way(topic, route), session, packet)
+        if qos:
+            kind = _PUBACK if qos == 1 else _PUBREC
+            state.acknowledge(connection, kind, success(kind, packet.packet_id))
+
+    def publish_will(self, session: Session, will: Will, now: float) -> None:
+        """Publish what a client left behind, if it still may."""
+        if not session.permissions.may_publish(will.topic, will.qos, will.retain):
+            self._state.counters["refused"] += 1
+            return
+        properties = replace(will.properties, will_delay_interval=None)
+        packet = Publish(will.topic, will.payload, will.qos, will.retain).with_(properties)
+        raw = stripped(packet.raw_properties, _DROPPED)
+        self._queue(None, session, packet, raw, properties, now)
+
+    def release(self, connection: Connection, session: Session, packet: PubRel) -> None:
+        """PUBREL: the client will not send this message again."""
+        known = session.release(packet.packet_id, self._state.journal)
+        reason = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+        data = encode(PubComp(packet.packet_id, reason), connection.version)
+        self._state.acknowledge(connection, PacketType.PUBCOMP, data)
+        if not known:
+            connection.acknowledgements -= 1
+
+    def answer(self, answer: Answer, refusal: RefusedError | None) -> None:
+        """Tell a client what became of its message."""
+        connection, packet_id = answer.connection, answer.packet_id
+        connection.waits = False
+        if not answer.qos or connection.session is None:
+            return
+        kind = _PUBACK if answer.qos == 1 else _PUBREC
+        if refusal is None or connection.version != MQTT_5:
+            # MQTT 3 knows no refusal: the message is taken, and nothing comes of it.
+            data = success(kind, packet_id)
+            self._state.acknowledge(connection, kind, data)
+            return
+        properties = Properties(reason_string=refusal.why) if connection.explains else NO_PROPERTIES
+        form = PubAck if answer.qos == 1 else PubRec
+        data = encode(form(packet_id, refusal.reason, properties), MQTT_5)
+        # A PUBREC that refuses ends the message.
+        self._state.acknowledge(connection, _PUBACK, data)
+        if answer.qos == 2 and connection.session is not None:
+            connection.session.release(packet_id, self._state.journal)
+
+    def _begin(self, connection: Connection, session: Session, packet: Publish) -> bool:
+        """Begin a message of QoS 1 or 2; False if there is nothing more to do for it."""
+        state = self._state
+        if packet.qos == 2 and not session.receive(packet.packet_id, state.journal):
+            data = success(_PUBREC, packet.packet_id)
+            state.acknowledge(connection, _PUBREC, data)
+            return False
+        connection.inbound += 1
+        if connection.inbound > state.limits.receive_maximum and connection.version == MQTT_5:
+            if packet.qos == 2:
+                session.release(packet.packet_id, state.journal)
+            why = f"more than {state.limits.receive_maximum} messages without an answer"
+            state.close(connection, ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, why)
+            return False
+        return True
+
+    def _must_queue(self, connection: Connection, topic: str, qos: int) -> bool:
+        """Whether a message would overtake what the engine is still to decide."""
+        state = self._state
+        return state.controls or topic in state.subjects or (qos > 0 and connection.waits)
+
+    def _publish_special(
+        self, connection: Connection, session: Session, packet: Publish, now: float
+    ) -> None:
+        state = self._state
+        raw = packet.raw_properties
+        properties = NO_PROPERTIES
+        try:
+            if raw:
+                properties = packet.properties
+                if properties.topic_alias is not None:
+                    packet = self._unaliased(connection, packet, properties.topic_alias)
+                    if not packet.topic:
+                        return
+                self._check_properties(packet, properties)
+                if properties.message_expiry_interval is not None or properties.topic_alias:
+                    raw = stripped(raw, _DROPPED)
+            self._check(connection, packet)
+        except RefusedError as refusal:
+            state.counters["refused"] += 1
+            answer = Answer(connection, packet.qos, packet.packet_id)
+            if connection.waits:
+                # Answers keep the order of the messages.
+                state.answers.append((DECIDED, answer, refusal))
+            else:
+                self.answer(answer, refusal)
+            return
+        if not packet.retain and not (
+            state.inputs and self._must_queue(connection, packet.topic, packet.qos)
+        ):
+            route = state.engine.route(session.node, packet.topic)
+            if route is not None:
+                self._send_along(connection, session, packet, raw, properties, now)
+                return
+        self._queue(connection, session, packet, raw, properties, now)
+
+    def _send_along(
+        self,
+        connection: Connection,
+        session: Session,
+        packet: Publish,
+        raw: bytes,
+        properties: Properties,
+        now: float,
+    ) -> None:
+        state, topic, qos = self._state, packet.topic, packet.qos
+        route = state.engine.route(session.node, topic)
+        assert route is not None
+        event = self._event(session, packet, {}, None, now)
+        self._note(event, raw, now)
+        if route.copies:
+            expiry = properties.message_expiry_interval
+            expires_at = None if expiry is None else now + expiry
+            parcel = Parcel(PublishFrame(topic, packet.payload, raw), session.client_id, expires_at)
+            way = self._delivering.way(topic, route)
+            self._delivering.send_parcel(way, session, parcel, qos)
+        if qos:
+            kind = _PUBACK if qos == 1 else _PUBREC
+            state.acknowledge(connection, kind, success(kind, packet.packet_id))
+
+    def _queue(
+        self,
+        connection: Connection | None,
+        session: Session,
+        packet: Publish,
+        raw: bytes,
+        properties: Properties | None,
+        now: float,
+    ) -> None:
+        """Let the engine decide."""
+        state = self._state
+        expiry = properties.message_expiry_interval if properties is not None else None
+        withdraws = packet.retain and not packet.payload
+        valid_s = 0.0 if withdraws else None if expiry is None else float(expiry)
+        looks = state.engine.matcher.reads_attributes
+        attributes = attributes_of(packet.payload) if looks else {}
+        kept = valid_s if packet.retain else None
+        event = self._event(session, packet, attributes, kept, now)
+        expires_at = None if expiry is None else now + expiry
+        frame = PublishFrame(packet.topic, packet.payload, raw)
+        state.parcels[event.id] = Parcel(frame, session.client_id, expires_at)
+        if connection is not None:
+            answer = Answer(connection, packet.qos, packet.packet_id)
+            state.answers.append((len(state.inputs), answer, None))
+            connection.waits = True
+        state.subjects.add(packet.topic)
+        state.inputs.append(Published(event))
+        if packet.qos:
+            state.journal.must_sync = True
+
+    def _event(
+        self,
+        session: Session,
+        packet: Publish,
+        attributes: Attributes,
+        valid_s: float | None,
+        now: float,
+    ) -> Event:
+        return Event(
+            id=self._state.event_id(),
+            subject=packet.topic,
+            publisher=session.node,
+            time=now,
+            attributes=attributes,
+            valid_s=valid_s,
+            retain=packet.retain,
+            payload=packet.payload,
+            qos=packet.qos,
+            session=session.client_id if session.client_id != session.node else "",
+        )
+
+    def _note(self, event: Event, raw: bytes, now: float) -> None:
+        """Record an event that goes along its route."""
+        state = self._state
+        engine, journal = state.engine, state.journal
+        before = engine.seq
+        event = engine.note(event, now)
+        if engine.seq == before or not journal.keeps:
+            return
+        pairs = short_user_properties(raw) if raw else None
+        if raw and pairs is None:
+            pairs = list(Publish("x", raw_properties=raw).properties.user_properties)
+            headers: bytes | None = raw
+        else:
+            headers = None
+        row = plain_row(event, state.name, engine.seq, now, tuple(pairs or ()), headers)
+        journal.rows.append(row)
+        journal.bytes += len(event.payload) + 200
+        if event.qos:
+            journal.must_sync = True
+
+    def _unaliased(self, connection: Connection, packet: Publish, alias: int) -> Publish:
+        """The message with the topic that its alias stands for; without one if that is wrong."""
+        state = self._state
+        if not 0 < alias <= state.limits.topic_aliases:
+            why = f"topic alias {alias} is not from 1 to {state.limits.topic_aliases}"
+            state.close(connection, ReasonCode.TOPIC_ALIAS_INVALID, why)
+            return Publish("")
+        if connection.aliases_in is None:
+            connection.aliases_in = {}
+        if packet.topic:
+            connection.aliases_in[alias] = packet.topic
+            return packet
+        topic = connection.aliases_in.get(alias)
+        if topic is None:
+            why = f"topic alias {alias} was never given a topic"
+            state.close(connection, ReasonCode.PROTOCOL_ERROR, why)
+            return Publish("")
+        return Publish(
+            topic, packet.payload, packet.qos, packet.retain, packet.dup, packet.packet_id,
+            packet.raw_properties,
+        )  # fmt: skip
+
+    def _check_properties(self, packet: Publish, properties: Properties) -> None:
+        if len(properties.user_properties) > self._state.limits.user_properties:
+            raise RefusedError(
+                ReasonCode.QUOTA_EXCEEDED,
+                f"{len(properties.user_properties)} user properties; at most "
+                f"{self._state.limits.user_properties} are taken",
+            )
+        for name, _ in properties.user_properties:
+            if name.startswith("nc-"):
+                raise RefusedError(
+                    ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, f"unknown property {name!r}"
+                )
+        if properties.payload_format_indicator == 1:
+            try:
+                packet.payload.decode()
+            except UnicodeDecodeError as error:
+                raise RefusedError(
+                    ReasonCode.PAYLOAD_FORMAT_INVALID,
+                    f"the payload is said to be text, but byte {error.start} is no UTF-8",
+                ) from None
+
+    def _check(self, connection: Connection, packet: Publish) -> None:
+        topic, limits = packet.topic, self._state.limits
+        if topic[0] == "$":
+            raise RefusedError(
+                ReasonCode.NOT_AUTHORIZED, f"{topic!r} is not a topic that clients publish to"
+            )
+        if len(topic.encode()) > limits.topic_bytes or topic.count("/") >= limits.topic_levels:
+            raise RefusedError(
+                ReasonCode.TOPIC_NAME_INVALID,
+                f"a topic has at most {limits.topic_bytes} bytes and {limits.topic_levels} levels",
+            )
+        allowed = connection.permissions
+        if not allowed.unrestricted and not allowed.may_publish(topic, packet.qos, packet.retain):
+            raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids publishing to {topic!r}")

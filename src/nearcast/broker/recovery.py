@@ -1,0 +1,83 @@
+"""Recovery: a hub as its store left it.
+
+Sessions, subscriptions, queues and live events come back; nobody is connected. What was sent and
+not acknowledged is sent again when its client returns, under the same packet id.
+"""
+
+from collections.abc import Iterable
+from math import inf
+
+from nearcast.broker.hub import NODES, Hub
+from nearcast.broker.session import Granted, Parcel, Session
+from nearcast.broker.subscribing import subscription
+from nearcast.core.model.context import NodeState
+from nearcast.core.model.event import Event, Subscription
+from nearcast.store import (
+    Change,
+    Enqueued,
+    Kept,
+    LivePut,
+    LiveSeen,
+    MessagePut,
+    ReceivedPut,
+    SessionPut,
+    SubscriptionPut,
+    decoded_node,
+)
+from nearcast.store import Session as KeptSession
+from nearcast.wire.mqtt import PublishFrame, TopicFilter, parse_filter
+
+
+def restore(hub: Hub, changes: Iterable[Change], seq: int, now: float) -> None:
+    """Apply what the store kept to a hub that has nothing yet."""
+    kept: dict[str, KeptSession] = {}
+    subscriptions: list[Subscription] = []
+    parcels: dict[int, Parcel] = {0: Parcel(PublishFrame("released"))}
+    live: dict[str, tuple[Event, float | None, list[str]]] = {}
+    nodes: list[NodeState] = []
+    sessions = hub.sessions
+    for change in changes:
+        match change:
+            case SessionPut(value):
+                kept[value.id] = value
+                sessions[value.id] = _session(value)
+                hub.state.parts[sessions[value.id].node] += 1
+            case SubscriptionPut(name, _, wanted):
+                session = sessions[name]
+                options = TopicFilter(
+                    wanted.filter, wanted.qos, wanted.no_local, wanted.retain_as_published,
+                    wanted.retain_handling,
+                )  # fmt: skip
+                session.granted[wanted.filter] = Granted(options, wanted.identifier)
+                parsed = parse_filter(wanted.filter)
+                subscriptions.append(subscription(session, options, parsed.pattern, parsed.group))
+            case ReceivedPut(name, packet):
+                session = sessions[name]
+                session.received = session.received or set()
+                session.received.add(packet)
+            case MessagePut(number, message):
+                frame = PublishFrame(message.topic, message.payload, message.extra)
+                parcels[number] = Parcel(frame, message.publisher, message.expires, number)
+            case Enqueued():
+                sessions[change.session].restore(change, parcels[change.message])
+            case LivePut(value):
+                event = value.event
+                frame = PublishFrame(event.subject, event.payload, value.headers or b"")
+                hub.state.live[value.key] = Parcel(frame, event.origin, value.expires)
+                live[value.key] = (event, value.expires, [])
+            case LiveSeen(key, who):
+                live[key][2].append(who)
+            case Kept(space, _, value) if space == NODES:
+                nodes.append(decoded_node(value))
+    hub.engine.resume(seq, subscriptions, live.values(), nodes)
+    for name, value in kept.items():
+        hub.arrivals.restore(value, sessions[name], now)
+
+
+def _session(value: KeptSession) -> Session:
+    session = Session(value.id, value.created)
+    session.user = value.user
+    session.expiry_s = inf if value.expiry_s is None else value.expiry_s
+    session.durable = session.expiry_s > 0.0
+    session.is_kept = True
+    return session

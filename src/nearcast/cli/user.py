@@ -1,0 +1,200 @@
+"""`nearcast user`: who may come in with a password.
+
+The file is written whole, readable by its owner alone; a running broker notices that it changed.
+"""
+
+import json
+import secrets
+import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.table import Table
+
+from nearcast.broker.doors.errors import DoorsError
+from nearcast.broker.doors.names import check_user_name
+from nearcast.broker.doors.passwords import hashed, is_right
+from nearcast.broker.doors.users_file import USERS_FILE, Account, changing_users, read_users
+from nearcast.broker.settings import Node
+from nearcast.core.model.errors import did_you_mean
+
+GENERATED_BYTES = 24
+
+app = typer.Typer(
+    no_args_is_help=True,
+    pretty_exceptions_enable=False,
+    help="Add and remove users of a broker, and change their passwords.",
+)
+
+Name = Annotated[str, typer.Argument(help="The user's name, which is the name of its node too.")]
+Users = Annotated[Path, typer.Option("--users", metavar="FILE", help="The users file.")]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(metavar="FILE", help="Take the password from a file's first line; - is stdin."),
+]
+Generate = Annotated[bool, typer.Option("--generate", help="Make a password and print it.")]
+USERS = Path(Node().data) / USERS_FILE
+
+
+@app.command()
+def add(
+    name: Name,
+    superuser: Annotated[
+        bool, typer.Option("--superuser", help="No rule stops this user but one that names it.")
+    ] = False,
+    password_file: PasswordFile = None,
+    generate: Generate = False,
+    no_password: Annotated[
+        bool, typer.Option("--no-password", help="Comes in by certificate or token only.")
+    ] = False,
+    users: Users = USERS,
+) -> None:
+    """Add a user; the password is asked for twice unless it comes from elsewhere."""
+    with _told():
+        check_user_name(name)
+        if users.exists() and name in read_users(users):
+            raise DoorsError(_taken(name, users))
+        if no_password and (generate or password_file is not None):
+            raise DoorsError("--no-password goes with no other option about passwords")
+        chosen = None if no_password else _new_password(password_file, generate)
+        kept = None if chosen is None else hashed(chosen)
+        with changing_users(users) as accounts:
+            if name in accounts:
+                raise DoorsError(_taken(name, users))
+            accounts[name] = Account(name, kept, superuser)
+    _say(f"Added {name} to {users}.", chosen if generate else None)
+
+
+@app.command("list")
+def list_(
+    as_json: Annotated[bool, typer.Option("--json", help="Print the users as JSON.")] = False,
+    users: Users = USERS,
+) -> None:
+    """List the users."""
+    with _told():
+        accounts = sorted(read_users(users).values(), key=lambda account: account.name)
+    rows = [
+        {
+            "name": account.name,
+            "superuser": account.superuser,
+            "password": account.password is not None,
+        }
+        for account in accounts
+    ]
+    if as_json:
+        typer.echo(json.dumps(rows, indent=2, ensure_ascii=False))
+        return
+    grid = Table("user", "rights", "comes in by", box=None, pad_edge=False)
+    for account in accounts:
+        grid.add_row(
+            account.name,
+            "everything" if account.superuser else "as the rules say",
+            "certificate or token" if account.password is None else "password",
+        )
+    Console(markup=False).print(grid)
+
+
+@app.command()
+def remove(name: Name, users: Users = USERS) -> None:
+    """Remove a user."""
+    with _told(), _account(name, users) as accounts:
+        del accounts[name]
+    typer.echo(f"Removed {name} from {users}.")
+
+
+@app.command()
+def password(
+    name: Name,
+    password_file: PasswordFile = None,
+    generate: Generate = False,
+    users: Users = USERS,
+) -> None:
+    """Change a user's password."""
+    with _told():
+        _known(name, read_users(users), users)
+        chosen = _new_password(password_file, generate)
+        kept = hashed(chosen)
+        with _account(name, users) as accounts:
+            accounts[name] = msgspec.structs.replace(accounts[name], password=kept)
+    _say(f"Changed the password of {name} in {users}.", chosen if generate else None)
+
+
+@app.command()
+def check(name: Name, password_file: PasswordFile = None, users: Users = USERS) -> None:
+    """Try a user's password; the exit code is 1 if it is wrong."""
+    with _told():
+        accounts = read_users(users)
+        _known(name, accounts, users)
+        kept = accounts[name].password
+        if kept is None:
+            raise DoorsError(f"{name} has no password: it comes in by certificate or token")
+        tried = _from_file(password_file) if password_file else _asked(twice=False)
+    if not is_right(kept, tried):
+        typer.echo(f"That is not the password of {name}.", err=True)
+        raise typer.Exit(1)
+    typer.echo(f"That is the password of {name}.")
+
+
+@contextmanager
+def _account(name: str, users: Path) -> Iterator[dict[str, Account]]:
+    if not users.exists():
+        read_users(users)
+    with changing_users(users) as accounts:
+        _known(name, accounts, users)
+        yield accounts
+
+
+def _known(name: str, accounts: dict[str, Account], users: Path) -> None:
+    if name not in accounts:
+        raise DoorsError(f"there is no user {name!r} in {users}{did_you_mean(name, accounts)}")
+
+
+def _taken(name: str, users: Path) -> str:
+    return (
+        f"there is a user {name!r} in {users} already; nearcast user password changes its password"
+    )
+
+
+def _new_password(file: Path | None, generate: bool) -> bytes:
+    if generate and file is not None:
+        raise DoorsError("--generate and --password-file exclude each other")
+    if generate:
+        return secrets.token_urlsafe(GENERATED_BYTES).encode()
+    return _from_file(file) if file is not None else _asked(twice=True)
+
+
+def _say(done: str, generated: bytes | None) -> None:
+    # A password is alone on the standard output, so that it can be passed on.
+    typer.echo(done, err=generated is not None)
+    if generated is not None:
+        typer.echo(generated.decode())
+
+
+def _from_file(file: Path) -> bytes:
+    try:
+        data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
+    except OSError as error:
+        raise DoorsError(f"{file}: it cannot be read ({error.strerror})") from None
+    first = data.splitlines()[0] if data else b""
+    if not first:
+        raise DoorsError(f"{file}: its first line is empty, and should be the password")
+    return first
+
+
+def _asked(*, twice: bool) -> bytes:
+    answer: str = typer.prompt("Password", hide_input=True, confirmation_prompt=twice)
+    return answer.encode()
+
+
+@contextmanager
+def _told() -> Iterator[None]:
+    try:
+        yield
+    except DoorsError as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(2) from None

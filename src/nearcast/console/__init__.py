@@ -1,0 +1,1 @@
+"""The console: what a broker tells over HTTP."""

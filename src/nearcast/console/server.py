@@ -1,0 +1,106 @@
+"""An HTTP server inside the broker's loop: starts, tells its port, and stops when asked.
+
+Uvicorn does the work, without its signal handlers and its own way of logging: signals and lines
+belong to the program that runs the broker.
+"""
+
+import asyncio
+import contextlib
+import logging
+import socket
+from collections.abc import Iterator
+
+import uvicorn
+from starlette.types import ASGIApp
+
+from nearcast.broker.speaking import say
+
+CONNECTIONS = 200
+"""Requests beyond this many open connections are answered with 503."""
+STOP_WITHIN_S = 2
+
+log = logging.getLogger("nearcast.console")
+
+
+class HttpServer:
+    """Serves an application on one address."""
+
+    def __init__(self, app: ASGIApp, host: str = "127.0.0.1", port: int = 8080) -> None:
+        self.host = host
+        self.port = port
+        """The port asked for; once started, the port that it listens on."""
+        self._app = app
+        self._server: _Uvicorn | None = None
+        self._task: asyncio.Task[None] | None = None
+
+    async def start(self) -> None:
+        """Listen, or raise `OSError`; requests are answered when this returns."""
+        assert self._task is None, "it has been started"
+        listener = await _listener(self.host, self.port)
+        self.port = listener.getsockname()[1]
+        detailed = log.isEnabledFor(logging.DEBUG)
+        config = uvicorn.Config(
+            self._app,
+            loop="none",
+            http="h11",
+            ws="none",
+            lifespan="off",
+            interface="asgi3",
+            log_config=None,
+            log_level="debug" if detailed else "warning",
+            access_log=detailed,
+            proxy_headers=False,
+            server_header=False,
+            limit_concurrency=CONNECTIONS,
+            timeout_graceful_shutdown=STOP_WITHIN_S,
+        )
+        self._server = _Uvicorn(config)
+        self._task = asyncio.create_task(self._server.serve([listener]), name="http server")
+        ready = asyncio.create_task(self._server.ready.wait())
+        try:
+            await asyncio.wait((self._task, ready), return_when=asyncio.FIRST_COMPLETED)
+        finally:
+            ready.cancel()
+        if self._task.done():
+            listener.close()
+            self._task.result()
+        say(log, logging.INFO, "listening for HTTP", host=self.host, port=self.port)
+
+    async def stop(self) -> None:
+        """Stop listening, let requests end, and close; harmless if it was not started."""
+        if self._task is None or self._server is None:
+            return
+        self._server.should_exit = True
+        task, self._task = self._task, None
+        await task
+        say(log, logging.INFO, "stopped HTTP", host=self.host, port=self.port)
+
+    async def __aenter__(self) -> "HttpServer":
+        await self.start()
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        await self.stop()
+
+
+class _Uvicorn(uvicorn.Server):
+    def __init__(self, config: uvicorn.Config) -> None:
+        super().__init__(config)
+        self.ready = asyncio.Event()
+
+    async def startup(self, sockets: list[socket.socket] | None = None) -> None:
+        await super().startup(sockets)
+        self.ready.set()
+
+    @contextlib.contextmanager
+    def capture_signals(self) -> Iterator[None]:
+        yield
+
+
+async def _listener(host: str, port: int) -> socket.socket:
+    """Bind here rather than in uvicorn, which ends the program where it cannot."""
+    found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
+    family, _, _, _, address = found[0]
+    listener = socket.create_server((address[0], address[1]), family=family)
+    listener.setblocking(False)
+    return listener
