@@ -5,6 +5,8 @@ of a subject that follow each other along one route are joined before they are h
 burst to a thousand subscribers costs a thousand appends, not a thousand for each.
 """
 
+from collections.abc import Sequence
+
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.session import Outgoing, Parcel, Session
 from nearcast.core.model.event import Delivery, Event, Subscription
@@ -67,6 +69,17 @@ class Delivering:
             self.flush()
             self._run_way = way
         self._run.append(packet)
+
+    def send_run(self, way: Way, publisher: Session, packets: Sequence[Publish]) -> None:
+        """Send messages of QoS 0 on one topic along a way."""
+        if way.others:
+            for packet in packets:
+                self.send(way, publisher, packet)
+            return
+        if way is not self._run_way:
+            self.flush()
+            self._run_way = way
+        self._run += packets
 
     def flush(self) -> None:
         """Hand out the run so far."""

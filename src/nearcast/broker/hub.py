@@ -17,7 +17,7 @@ from nearcast.broker.delivering import Delivering
 from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.journal import Entries, Journal
-from nearcast.broker.publishing import Publishing
+from nearcast.broker.publishing import Pairs, Publishing, user_properties_of
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.settings import Settings
 from nearcast.broker.subscribing import Subscribing
@@ -56,7 +56,6 @@ from nearcast.wire.mqtt import (
     Unsubscribe,
     encode,
     encode_within,
-    short_user_properties,
 )
 
 NODES = "nodes"
@@ -133,15 +132,21 @@ class Hub:
         """Take what a connection sent, in order; `ProtocolError` ends it."""
         connection.heard_at = now
         publish, session = self._publishing.publish, connection.session
-        for packet in packets:
-            if connection.closing:
-                return
+        at, count = 0, len(packets)
+        while at < count and not connection.closing:
+            packet = packets[at]
             if type(packet) is Publish and session is not None:
+                if not packet.qos:
+                    run = self._publishing.publish_run(connection, session, packets, at, now)
+                    if run:
+                        at += run
+                        continue
                 publish(connection, session, packet, now)
             elif connection.backlog is not None:
                 connection.backlog.append(packet)
             else:
                 self._receive(connection, packet)
+            at += 1
 
     def broken(self, connection: Connection, error: ProtocolError) -> None:
         """A connection sent what is no MQTT."""
@@ -352,20 +357,13 @@ class Hub:
         if not journal.keeps:
             return
         for record in outcome.records:
-            properties: tuple[tuple[str, str], ...] = ()
+            properties: Pairs = ()
             headers = None
             if isinstance(record.input, Published):
                 raw = state.parcels[record.input.event.id].frame.raw_properties
                 if raw:
-                    pairs = short_user_properties(raw)
-                    headers = raw if pairs is None else None
-                    if pairs is None:
-                        found = Publish("x", raw_properties=raw).properties.user_properties
-                        pairs = list(found)
-                    properties = tuple(pairs)
-                journal.bytes += len(record.input.event.payload)
+                    properties, headers = user_properties_of(raw)
             journal.rows.append(record_row(record, state.name, properties, headers))
-            journal.bytes += 300
 
 
 _REFUSALS_OF_MQTT_3 = (

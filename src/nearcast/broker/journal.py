@@ -38,8 +38,6 @@ class Journal:
         self.changes: list[Change] = []
         self.rows: list[Row] = []
         self.must_sync = False
-        self.bytes = 0
-        """About how much memory this tick's rows and changes take."""
 
     def note(self, change: Change, *, sync: bool = True) -> None:
         """Keep a change; with `sync` before anyone is told."""
@@ -51,5 +49,5 @@ class Journal:
     def take(self) -> Entries:
         """All so far; the next tick begins with nothing."""
         entries = Entries(self.changes, self.rows, self.must_sync)
-        self.changes, self.rows, self.must_sync, self.bytes = [], [], False, 0
+        self.changes, self.rows, self.must_sync = [], [], False
         return entries

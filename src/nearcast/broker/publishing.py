@@ -5,6 +5,8 @@ that is ours. Everything else becomes an input for the engine, and its sender is
 that is decided.
 """
 
+from collections.abc import Sequence
+
 from msgspec.structs import replace
 
 from nearcast.broker.broker_state import DECIDED, Answer, BrokerState, RefusedError
@@ -19,6 +21,7 @@ from nearcast.store import plain_row
 from nearcast.wire.mqtt import (
     MQTT_5,
     NO_PROPERTIES,
+    Packet,
     PacketType,
     Properties,
     PubAck,
@@ -41,6 +44,9 @@ LONG_TOPIC = 200
 _MESSAGE_EXPIRY, _TOPIC_ALIAS = 0x02, 0x23
 _DROPPED = frozenset((_MESSAGE_EXPIRY, _TOPIC_ALIAS))
 _PUBACK, _PUBREC = PacketType.PUBACK, PacketType.PUBREC
+NOTHING: Attributes = {}
+Pairs = tuple[tuple[str, str], ...]
+_NO_PAIRS: Pairs = ()
 
 
 class Publishing:
@@ -73,16 +79,66 @@ class Publishing:
         if route is None:
             self._queue(connection, session, packet, raw, None, now)
             return
-        event = Event(
-            state.event_id(), topic, session.node, now, payload=packet.payload, qos=qos,
-            session=session.client_id if session.client_id != session.node else "",
-        )  # fmt: skip
-        self._note(event, raw, now)
+        self._note(self._event(session, packet, NOTHING, None, now), raw, now)
         if route.copies:
             self._delivering.send(self._delivering.way(topic, route), session, packet)
         if qos:
             kind = _PUBACK if qos == 1 else _PUBREC
             state.acknowledge(connection, kind, success(kind, packet.packet_id))
+
+    def publish_run(
+        self,
+        connection: Connection,
+        session: Session,
+        packets: Sequence[Packet],
+        at: int,
+        now: float,
+    ) -> int:
+        """Take messages of QoS 0 on one topic that follow each other; how many were taken.
+
+        The same as `publish` for each of them: what is looked up is looked up once.
+        """
+        state = self._state
+        topic = packets[at].topic  # type: ignore[union-attr]  # the first is a PUBLISH
+        if (
+            not topic
+            or topic[0] == "$"
+            or len(topic) > LONG_TOPIC
+            or not connection.permissions.unrestricted
+            or (state.inputs and self._must_queue(connection, topic, 0))
+        ):
+            return 0
+        engine, node = state.engine, session.node
+        route = engine.route(node, topic)
+        if route is None:
+            return 0
+        position, event_id, client_id = engine.position(node), state.event_id, session.client_id
+        own = client_id if client_id != node else ""
+        run: list[Publish] = []
+        events: list[Event] = []
+        known = b""
+        for packet in packets[at:] if at else packets:
+            if type(packet) is not Publish or packet.topic != topic or packet.qos or packet.retain:
+                break
+            raw = packet.raw_properties
+            if raw != known:
+                if raw and (not packet.validate() or OURS in raw):
+                    break
+                known = raw
+            run.append(packet)
+            event = Event(
+                event_id(), topic, node, now, NOTHING, position, False, None, None, None, False,
+                None, None, packet.payload, 0, own,
+            )  # fmt: skip
+            events.append(event)
+        if not run:
+            return 0
+        first = engine.note(events, now)
+        if first is not None and state.journal.keeps:
+            self._record(events, [packet.raw_properties for packet in run], first, now)
+        if route.copies:
+            self._delivering.send_run(self._delivering.way(topic, route), session, run)
+        return len(run)
 
     def publish_will(self, session: Session, will: Will, now: float) -> None:
         """Publish what a client left behind, if it still may."""
@@ -191,8 +247,7 @@ class Publishing:
         state, topic, qos = self._state, packet.topic, packet.qos
         route = state.engine.route(session.node, topic)
         assert route is not None
-        event = self._event(session, packet, {}, None, now)
-        self._note(event, raw, now)
+        self._note(self._event(session, packet, NOTHING, None, now), raw, now)
         if route.copies:
             expiry = properties.message_expiry_interval
             expires_at = None if expiry is None else now + expiry
@@ -247,6 +302,7 @@ class Publishing:
             publisher=session.node,
             time=now,
             attributes=attributes,
+            position=self._state.engine.position(session.node),
             valid_s=valid_s,
             retain=packet.retain,
             payload=packet.payload,
@@ -255,24 +311,26 @@ class Publishing:
         )
 
     def _note(self, event: Event, raw: bytes, now: float) -> None:
-        """Record an event that goes along its route."""
+        """Take note of an event that goes along its route."""
         state = self._state
-        engine, journal = state.engine, state.journal
-        before = engine.seq
-        event = engine.note(event, now)
-        if engine.seq == before or not journal.keeps:
-            return
-        pairs = short_user_properties(raw) if raw else None
-        if raw and pairs is None:
-            pairs = list(Publish("x", raw_properties=raw).properties.user_properties)
-            headers: bytes | None = raw
-        else:
-            headers = None
-        row = plain_row(event, state.name, engine.seq, now, tuple(pairs or ()), headers)
-        journal.rows.append(row)
-        journal.bytes += len(event.payload) + 200
-        if event.qos:
-            journal.must_sync = True
+        first = state.engine.note([event], now)
+        if first is not None and state.journal.keeps:
+            self._record([event], [raw], first, now)
+            if event.qos:
+                state.journal.must_sync = True
+
+    def _record(
+        self, events: Sequence[Event], raws: Sequence[bytes], first: int, now: float
+    ) -> None:
+        """Write rows of events that went along their route."""
+        journal, name = self._state.journal, self._state.name
+        known, properties, headers = b"", _NO_PAIRS, None
+        rows = journal.rows
+        for seq, (event, raw) in enumerate(zip(events, raws, strict=True), first):
+            if raw != known:
+                known = raw
+                properties, headers = user_properties_of(raw)
+            rows.append(plain_row(event, name, seq, now, properties, headers))
 
     def _unaliased(self, connection: Connection, packet: Publish, alias: int) -> Publish:
         """The message with the topic that its alias stands for; without one if that is wrong."""
@@ -331,3 +389,11 @@ class Publishing:
         allowed = connection.permissions
         if not allowed.unrestricted and not allowed.may_publish(topic, packet.qos, packet.retain):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids publishing to {topic!r}")
+
+
+def user_properties_of(raw: bytes) -> tuple[Pairs, bytes | None]:
+    """The user properties in checked properties, and all as bytes if there are others too."""
+    pairs = short_user_properties(raw)
+    if pairs is not None:
+        return tuple(pairs), None
+    return Publish("x", raw_properties=raw).properties.user_properties, raw

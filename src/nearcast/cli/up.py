@@ -2,6 +2,7 @@
 
 import asyncio
 import contextlib
+import gc
 import os
 import signal
 import sys
@@ -59,6 +60,8 @@ def up(
         "listen.http_port": http_port,
     }
     settings = load(config, os.environ, options)
+    # Messages come in bursts of thousands and are gone in a moment: look for cycles seldom.
+    gc.set_threshold(50_000, 20, 50)
     handler = set_up(settings.logging)
     try:
         _run(_serve(settings))

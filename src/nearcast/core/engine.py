@@ -37,6 +37,7 @@ from nearcast.core.model.inputs import (
     Unsubscribed,
 )
 from nearcast.core.model.places import Places
+from nearcast.core.model.position import Position
 from nearcast.core.model.subject import check_pattern, check_subject, subject_matches
 from nearcast.core.recent_book import RecentBook
 from nearcast.core.routes import Route
@@ -170,21 +171,29 @@ class Engine:
         """Who gets what a node publishes on a subject, if that alone decides.
 
         Holds for events that do not stay, have no target and carry no id of their own. Whoever
-        sends one along its route `notes` it.
+        sends one along its route takes `note` of it.
         """
         if self.matcher.counting or (publisher, subject) in self.announcements:
             return None
         return self._wishes.routes.of(subject)
 
-    def note(self, event: Event, now: float) -> Event:
-        """Take note of an event that went along its route: it counts, and has a `seq`."""
-        state = self.nodes.get(event.publisher)
-        if state is not None and state.position is not None:
-            event = replace(event, position=state.position)
-        self._recent.note(event, now)
-        if self.is_recorded(event.subject):
-            self.seq += 1
-        return event
+    def note(self, events: Sequence[Event], now: float) -> int | None:
+        """Take note of events on one subject that went along their route.
+
+        They count, and have their places in the log: the first `seq`, None if they leave no
+        record.
+        """
+        self._recent.note(events, now)
+        if not self.is_recorded(events[0].subject):
+            return None
+        first = self.seq + 1
+        self.seq += len(events)
+        return first
+
+    def position(self, node: str) -> Position | None:
+        """Where a node is, as far as that is known."""
+        state = self.nodes.get(node)
+        return None if state is None else state.position
 
     def live_key(self, event: Event) -> str:
         """Under what an event that stays is kept."""
@@ -309,7 +318,7 @@ class Engine:
         for event in events:
             if self._book.keep(event, now):
                 outcome.changes.append(Changed(self._book.key(event), event))
-            self._recent.note(event, now)
+        self._recent.note(events, now)
         for delivery in self._wishes.copies(found):
             self._book.seen(delivery.event, delivery.owner)
             outcome.deliveries.append(delivery)

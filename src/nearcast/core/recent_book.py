@@ -5,6 +5,7 @@ before. Bounded in number and in bytes; events are looked into only once somebod
 """
 
 from collections import deque
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
@@ -24,17 +25,20 @@ class RecentBook:
         self._bytes = 0
         self._counting = False
 
-    def note(self, event: Event, now: float) -> None:
-        """Remember an event."""
-        size = len(event.payload)
-        if size > LARGEST_JSON_PAYLOAD:
-            event, size = replace(event, payload=b""), 0
-        self._events.append((now, event))
-        self._bytes += size
-        while len(self._events) > self._most or self._bytes > self._most_bytes:
-            self._drop()
-        if self._counting:
-            self._put(event)
+    def note(self, events: Sequence[Event], now: float) -> None:
+        """Remember events."""
+        noted = self._events
+        for event in events:
+            size = len(event.payload)
+            if size > LARGEST_JSON_PAYLOAD:
+                event, size = replace(event, payload=b""), 0
+            self._bytes += size
+            noted.append((now, event))
+            if self._counting:
+                self._put(event)
+        if self._bytes > self._most_bytes or len(noted) > self._most:
+            while self._bytes > self._most_bytes or len(noted) > self._most:
+                self._drop()
 
     def refresh(self) -> None:
         """Subscriptions changed: somebody may have begun to count, or the last one stopped."""
