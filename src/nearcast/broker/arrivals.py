@@ -13,13 +13,14 @@ from math import inf
 from msgspec.structs import replace
 
 from nearcast.broker.admission import Admission
-from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.broker_state import LONGEST_REASON, BrokerState
 from nearcast.broker.connection import Connection
 from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.permissions import Permissions
 from nearcast.broker.publishing import Publishing
 from nearcast.broker.session import LARGEST_PACKET_ID, Session
+from nearcast.broker.settings import Limits
 from nearcast.core.model.inputs import Left, Presence, Unsubscribed
 from nearcast.store import Message, SessionDropped, SessionPut, SubscriptionDropped
 from nearcast.store import Session as KeptSession
@@ -60,6 +61,7 @@ class Arrivals:
     def arrive(self, connection: Connection, packet: Connect) -> None:
         """A client asks to come in; what it says next waits for the answer."""
         connection.version = packet.version
+        connection.largest_packet = packet.properties.maximum_packet_size or 0
         connection.backlog = []
         self._waiting[connection] = packet
         self._state.arriving.append(connection)
@@ -104,7 +106,7 @@ class Arrivals:
         connection.admitted = answer
         connection.permissions = self._doors.rights(identity, client_id, answer.peer.address)
         if packet.will is not None:
-            problem = _problem_with(packet.will, connection.permissions)
+            problem = _problem_with(packet.will, connection.permissions, self._state.limits)
             if problem is not None:
                 self.refuse(connection, problem.reason, problem.why)
                 return
@@ -113,10 +115,11 @@ class Arrivals:
     def refuse(self, connection: Connection, reason: ReasonCode, why: str) -> None:
         """Say why a client may not come in."""
         self._state.counters["refused_connections"] += 1
-        properties = Properties(reason_string=why)
-        data = encode_within(ConnAck(False, reason, properties), connection.version, 1 << 16)
-        assert data is not None
-        connection.out.append(data)
+        properties = Properties(reason_string=why[:LONGEST_REASON])
+        limit = connection.largest_packet or 1 << 28
+        data = encode_within(ConnAck(False, reason, properties), connection.version, limit)
+        if data is not None:
+            connection.out.append(data)
         connection.closing = True
         self._state.touch(connection)
 
@@ -144,7 +147,6 @@ class Arrivals:
         session.connection, connection.session = connection, session
         connection.will = packet.will
         connection.explains = properties.request_problem_information is not False
-        connection.largest_packet = properties.maximum_packet_size or 0
         connection.alias_most = min(properties.topic_alias_maximum or 0, limits.topic_aliases)
         connection.keep_alive_s = float(packet.keep_alive)
         connection.heard_at = now
@@ -162,7 +164,7 @@ class Arrivals:
         state.counters["connects"] += 1
         self._keep(session, connection.will, None)
         self._recheck(session)
-        session.resume(now)
+        session.resume(now, state.journal)
 
     def _recheck(self, session: Session) -> None:
         """End those of a session's subscriptions that its client may no longer have."""
@@ -353,12 +355,19 @@ class Arrivals:
         self._state.journal.note(SessionPut(kept))
 
 
-def _problem_with(will: Will, allowed: Permissions) -> Refusal | None:
-    if will.topic.startswith("$"):
+def _problem_with(will: Will, allowed: Permissions, limits: Limits) -> Refusal | None:
+    topic, pairs = will.topic, will.properties.user_properties
+    if topic.startswith("$"):
         return Refusal(ReasonCode.TOPIC_NAME_INVALID, "a will cannot go to a $ topic")
+    if len(topic.encode()) > limits.topic_bytes or topic.count("/") >= limits.topic_levels:
+        why = f"a topic has at most {limits.topic_bytes} bytes and {limits.topic_levels} levels"
+        return Refusal(ReasonCode.TOPIC_NAME_INVALID, why)
+    if len(pairs) > limits.user_properties:
+        why = f"{len(pairs)} user properties; at most {limits.user_properties} are taken"
+        return Refusal(ReasonCode.QUOTA_EXCEEDED, why)
     if not allowed.may_publish(will.topic, will.qos, will.retain):
         return Refusal(ReasonCode.NOT_AUTHORIZED, f"a rule forbids the will to {will.topic!r}")
-    for name, _ in will.properties.user_properties:
+    for name, _ in pairs:
         if name.startswith("nc-"):
             why = f"unknown property {name!r} of the will"
             return Refusal(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, why)

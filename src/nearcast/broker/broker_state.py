@@ -20,6 +20,8 @@ from nearcast.wire.mqtt import (
     encode_within,
 )
 
+LONGEST_REASON = 1_000
+"""In characters: what a client wrote may be in it, and must not make it too long to be sent."""
 DECIDED = -1
 """Stands for the index of an input where there is none: the answer is known already."""
 
@@ -30,7 +32,7 @@ class RefusedError(Exception):
     def __init__(self, reason: ReasonCode, why: str) -> None:
         super().__init__(reason, why)
         self.reason = reason
-        self.why = why
+        self.why = why[:LONGEST_REASON]
 
 
 class Answer(Struct, frozen=True, gc=False):
@@ -67,6 +69,8 @@ class BrokerState:
         """What the events among them carry, by event id."""
         self.live: dict[str, Parcel] = {}
         """What live events carry, by their key."""
+        self.retaining: set[str] = set()
+        """Keys of those among them that will be live events, and are not yet."""
         self.touched: list[Connection] = []
         self.arriving: deque[Connection] = deque()
         self.leaving: deque[tuple[Connection, Session]] = deque()
@@ -102,7 +106,7 @@ class BrokerState:
             packet = Disconnect(reason, properties)
             data = encode_within(packet, MQTT_5, connection.largest_packet or 1 << 28)
             if data is not None:
-                connection.out.append(data)
+                connection.farewell = data
         connection.closing = True
         self.touch(connection)
 

@@ -22,9 +22,9 @@ class Connection:
 
     __slots__ = (
         "acknowledgements", "admitted", "alias_most", "aliases_in", "aliases_out", "backlog",
-        "blocked", "closing", "direct", "explains", "heard_at", "host", "inbound", "keep_alive_s",
-        "largest_packet", "out", "peer", "permissions", "session", "since", "touched", "version",
-        "waits", "will",
+        "blocked", "closing", "direct", "explains", "farewell", "heard_at", "host", "inbound",
+        "keep_alive_s", "largest_packet", "out", "peer", "permissions", "session", "since",
+        "touched", "version", "waits", "will",
     )  # fmt: skip
 
     def __init__(self, host: object = NO_HOST, peer: Peer = SOMEBODY, since: float = 0.0) -> None:
@@ -40,6 +40,8 @@ class Connection:
         self.permissions: Permissions = ANYTHING
         self.out: list[bytes] = []
         """What is to be written, in order."""
+        self.farewell = b""
+        """What is to be written after that, and nothing after it: a DISCONNECT."""
         self.acknowledgements = 0
         """How many acknowledgements are in `out`."""
         self.inbound = 0
@@ -93,6 +95,9 @@ class Connection:
     def take(self) -> bytes:
         """All that is to be written, in one piece."""
         out = self.out
+        if self.farewell:
+            out.append(self.farewell)
+            self.farewell = b""
         data = out[0] if len(out) == 1 else b"".join(out)
         out.clear()
         return data

@@ -96,7 +96,7 @@ class Delivering:
             connection = session.connection
             if connection is None:
                 continue
-            if connection.direct:
+            if connection.direct and not session.waiting_unconfirmed:
                 five = connection.version == MQTT_5
                 chunk = chunks[five]
                 if chunk is None:
@@ -141,7 +141,13 @@ class Delivering:
         for session, granted in zip(way.simple, way.granted, strict=True):
             lower = qos if qos < granted else granted
             connection = session.connection
-            if not lower and plain and connection is not None and connection.direct:
+            if (
+                not lower
+                and plain
+                and connection is not None
+                and connection.direct
+                and not session.waiting_unconfirmed
+            ):
                 connection.out.append(parcel.frame.at_most_once(connection.version))
                 state.touch(connection)
                 state.counters["sent"] += 1

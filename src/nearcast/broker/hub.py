@@ -6,6 +6,7 @@ engine, and every connection gets at most one write. The time is passed in.
 """
 
 from collections.abc import Sequence
+from math import inf
 
 from msgspec import Struct
 
@@ -109,6 +110,7 @@ class Hub:
             self.settings.node.name,
             started,
         )
+        self._due_at = inf
         self._delivering = Delivering(self.state)
         self._publishing = Publishing(self.state, self._delivering)
         self._subscribing = Subscribing(self.state)
@@ -183,10 +185,13 @@ class Hub:
     def tick(self, now: float) -> Batch:
         """Decide on all that arrived."""
         state = self.state
-        self.arrivals.part(now)
-        slow = self.arrivals.admit(now, self._open)
-        self.arrivals.expire(now)
-        self._step(now)
+        slow: list[tuple[Connection, Check]] = []
+        if state.inputs or state.leaving or state.arriving or self._due_at <= now:
+            self.arrivals.part(now)
+            slow = self.arrivals.admit(now, self._open)
+            self.arrivals.expire(now)
+            self._step(now)
+            self.look_ahead()
         self._delivering.flush()
         writes = []
         touched, state.touched = state.touched, []
@@ -197,7 +202,7 @@ class Hub:
             if session is not None:
                 session.pump(now, limits, journal)
             if connection.out or connection.closing:
-                data = connection.take() if connection.out else b""
+                data = connection.take()
                 writes.append(
                     Write(connection, data, connection.acknowledgements, connection.closing)
                 )
@@ -213,8 +218,12 @@ class Hub:
         state = self.state
         if state.arriving or state.leaving or state.inputs or state.touched:
             return now
+        return None if self._due_at == inf else self._due_at
+
+    def look_ahead(self) -> None:
+        """See when something is due next."""
         timers = (self.arrivals.next_timer(), self.engine.next_timer())
-        return min((at for at in timers if at is not None), default=None)
+        self._due_at = min((at for at in timers if at is not None), default=inf)
 
     def silent(self, now: float) -> list[Connection]:
         """Connections that were not heard of for one and a half times their keep-alive."""
@@ -238,7 +247,7 @@ class Hub:
                 told = Properties(server_reference=redirect, reason_string="shutting down")
                 packet = Disconnect(ReasonCode.USE_ANOTHER_SERVER, told)
                 data = encode_within(packet, MQTT_5, connection.largest_packet or 1 << 28)
-                connection.out.append(data or b"")
+                connection.farewell = data or b""
                 connection.closing = True
                 self.state.touch(connection)
             else:
@@ -277,7 +286,10 @@ class Hub:
         """What a client said while it was being let in is heard now."""
         backlog, connection.backlog = connection.backlog, None
         if backlog:
-            self.receive(connection, backlog, connection.heard_at)
+            try:
+                self.receive(connection, backlog, connection.heard_at)
+            except ProtocolError as error:
+                self.broken(connection, error)
 
     def _receive(self, connection: Connection, packet: Packet) -> None:
         if isinstance(packet, Connect):
@@ -288,12 +300,15 @@ class Hub:
             connection.closing = True
             state.touch(connection)
             return
-        if isinstance(packet, PubAck | PubComp):
+        if isinstance(packet, PubAck):
             session.acknowledged(packet.packet_id, state.journal)
+            state.touch(connection)
+        elif isinstance(packet, PubComp):
+            session.completed(packet.packet_id, state.journal)
             state.touch(connection)
         elif isinstance(packet, PubRec):
             if packet.reason_code.failed:
-                session.acknowledged(packet.packet_id, state.journal)
+                session.refused_by_client(packet.packet_id, state.journal)
             else:
                 reason = session.received_by_client(packet.packet_id, state.journal)
                 connection.out.append(encode(PubRel(packet.packet_id, reason), connection.version))
@@ -323,7 +338,10 @@ class Hub:
         answers, state.answers = state.answers, []
         state.controls = False
         state.subjects.clear()
+        state.retaining.clear()
         outcome = self.engine.step(inputs, now)
+        # What went along a route in this tick came before what was left to the engine.
+        self._delivering.flush()
         # Before the record: who gets a live event that a newer one replaces, gets the older.
         for delivery in outcome.deliveries:
             self._delivering.deliver(delivery)

@@ -11,6 +11,9 @@ from msgspec import Struct
 
 from nearcast.store import Change, Row
 
+ENTRY_BYTES = 500
+"""About what a row or a change takes beside its payload."""
+
 
 class Entries(Struct):
     """What one or more ticks leave to keep."""
@@ -21,6 +24,12 @@ class Entries(Struct):
 
     def __bool__(self) -> bool:
         return bool(self.changes or self.rows)
+
+    @property
+    def size(self) -> int:
+        """About how much memory it takes."""
+        payloads = sum([len(row.payload or b"") for row in self.rows])
+        return payloads + ENTRY_BYTES * (len(self.rows) + len(self.changes))
 
 
 class Journal:

@@ -18,6 +18,8 @@ from nearcast.broker.speaking import say
 from nearcast.store import Segment, Store, StoreError
 
 RETRY_S = 1.0
+GATHER_S = 0.01
+"""What nobody waits for (QoS 0) gathers for so long before it is committed."""
 CHECKPOINT_EVERY_S = 5.0
 
 log = logging.getLogger("nearcast.broker")
@@ -36,6 +38,10 @@ class Keeper:
         self._lock = threading.Condition()
         self._waiting: list[tuple[Entries, Done | None]] = []
         self._stopping = False
+        self._urgent = False
+        """Somebody waits for what was handed over."""
+        self.waiting_bytes = 0
+        """About how much memory is taken by what is not on disk yet."""
         self._failing: str | None = None
         self._files = ThreadPoolExecutor(1, "nearcast-files")
         self._writing: Future[Segment] | None = None
@@ -52,9 +58,14 @@ class Keeper:
 
     def submit(self, entries: Entries, done: Done | None = None) -> None:
         """Keep a tick; `done` is called in the loop once it is on disk."""
+        size = entries.size
         with self._lock:
             self._waiting.append((entries, done))
-            self._lock.notify()
+            self.waiting_bytes += size
+            if done is not None:
+                self._urgent = True
+            if self._urgent or len(self._waiting) == 1:
+                self._lock.notify()
 
     def stop(self) -> None:
         """Keep what was handed over, write the last segment, and close the store."""
@@ -74,6 +85,7 @@ class Keeper:
         return {
             "commits_total": self.commits,
             "waiting_ticks": len(self._waiting),
+            "waiting_bytes": self.waiting_bytes,
             "failing": self._failing is not None,
             "seq": self._store.seq,
         }
@@ -87,7 +99,9 @@ class Keeper:
             with self._lock:
                 if not self._waiting and not self._stopping:
                     self._lock.wait(self._next_wake())
-                taken, self._waiting = self._waiting, []
+                if self._waiting:
+                    self._lock.wait_for(lambda: self._urgent or self._stopping, GATHER_S)
+                taken, self._waiting, self._urgent = self._waiting, [], False
                 stopping = self._stopping
             if taken:
                 self._commit(taken)
@@ -123,6 +137,9 @@ class Keeper:
             say(log, logging.WARNING, "the store works again")
             self._failing = None
         self.commits += 1
+        size = sum(entries.size for entries, _ in taken)
+        with self._lock:
+            self.waiting_bytes -= size
         finished = [done for _, done in taken if done is not None]
         if finished:
             self._call(lambda: _call_all(finished))

@@ -1,8 +1,8 @@
 """Links: a client's socket or WebSocket, between the loop and the server.
 
 A link hands in bytes and takes bytes to write. A client that does not read is bounded: beyond
-`unsent_bytes` what can wait waits in its session's queue, and one that reads nothing for
-`stalled_s` is disconnected.
+`unsent_bytes` what can wait waits in its session's queue, at a few times that much nothing more
+is read from it, and one that reads nothing for `stalled_s` is disconnected.
 """
 
 import asyncio
@@ -17,16 +17,23 @@ from nearcast.wire.mqtt import Decoder, ProtocolError
 if TYPE_CHECKING:
     from nearcast.broker.server import Server
 
+MANY_PACKETS = 2_000
+"""A client that sends more in one read lets the others come first."""
+DEAF_AT = 2
+"""At so many times `unsent_bytes` a client that does not read is not heard either."""
+
 
 class Link:
     """What TCP and WebSocket have in common."""
 
-    __slots__ = ("_decoder", "blocked_since", "connection", "server", "transport", "unsent")
+    __slots__ = ("_decoder", "blocked_since", "connection", "deaf", "server", "transport", "unsent")
 
     def __init__(self, server: "Server") -> None:
         self.server = server
         self.transport: asyncio.Transport | None = None
         self.blocked_since: float | None = None
+        self.deaf = False
+        """So many answers are unsent that nothing more is read."""
         self.unsent = 0
         """How much was unsent when this was last looked at."""
 
@@ -46,12 +53,17 @@ class Link:
         if connection.closing:
             return
         try:
-            server.hub.receive(connection, self._decoder.feed(data), server.time)
+            packets = self._decoder.feed(data)
+            server.hub.receive(connection, packets, server.time)
+            if len(packets) > MANY_PACKETS:
+                server.rest(self)
         except ProtocolError as error:
             server.broken(self, error)
         server.soon()
         if server.is_full:
             server.pause(self)
+        if self.blocked_since is not None:
+            self._stop_hearing()
 
     def close(self) -> None:
         """Close once everything is written."""
@@ -74,8 +86,8 @@ class Link:
             self.transport.pause_reading()
 
     def resume_reading(self) -> None:
-        """Hear the client again."""
-        if self.transport is not None and not self.transport.is_closing():
+        """Hear the client again, unless it has too many answers to read first."""
+        if self.transport is not None and not self.transport.is_closing() and not self.deaf:
             self.transport.resume_reading()
 
     def pause_writing(self) -> None:
@@ -87,6 +99,9 @@ class Link:
     def resume_writing(self) -> None:
         """The client reads again."""
         self.blocked_since = None
+        if self.deaf:
+            self.deaf = False
+            self.server.rest(self)
         self.server.hub.block(self.connection, False)
         self.server.soon()
 
@@ -99,6 +114,12 @@ class Link:
             self.blocked_since = now
         self.unsent = unsent
         return now - self.blocked_since
+
+    def _stop_hearing(self) -> None:
+        """Answers cannot wait in a queue: take no more questions from one who reads none."""
+        if self._unsent() > DEAF_AT * self.server.settings.limits.unsent_bytes:
+            self.deaf = True
+            self.pause_reading()
 
     def _unsent(self) -> int:
         return 0 if self.transport is None else self.transport.get_write_buffer_size()
@@ -137,6 +158,10 @@ class WebSocketLink(Link):
         kind = frame.msg_type
         if kind in (WSMsgType.BINARY, WSMsgType.CONTINUATION):
             self.feed(frame.get_payload_as_bytes())
+        elif kind == WSMsgType.PING:
+            # Only the last of several pings need be answered, and those who read none get none.
+            if self.blocked_since is None:
+                self._socket.send_pong(frame.get_payload_as_bytes())
         elif kind == WSMsgType.CLOSE:
             self.close()
         elif kind == WSMsgType.TEXT:

@@ -33,9 +33,13 @@ def tls_context(listen: Listen) -> ssl.SSLContext | None:
 
 
 async def upgrade(
-    make: Callable[[], WSListener], host: str, port: int, context: ssl.SSLContext | None
+    make: Callable[[], WSListener],
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+    within_s: float,
 ) -> asyncio.Server:
-    """Listen for WebSockets; they name the subprotocol `mqtt` or none."""
+    """Listen for WebSockets; they name the subprotocol `mqtt` or none, and say so in time."""
 
     def answer(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
         offered = request.headers.get("Sec-WebSocket-Protocol", "")
@@ -50,5 +54,13 @@ async def upgrade(
         return WSUpgradeResponseWithListener(response, make())
 
     return await ws_create_server(
-        answer, host, port, ssl=context, max_frame_size=LARGEST_FRAME, use_aiofastnet=False
+        answer,
+        host,
+        port,
+        ssl=context,
+        ssl_handshake_timeout=None if context is None else within_s,
+        websocket_handshake_timeout=within_s,
+        max_frame_size=LARGEST_FRAME,
+        enable_auto_pong=False,
+        use_aiofastnet=False,
     )

@@ -33,6 +33,7 @@ from nearcast.wire.mqtt import (
     ReasonCode,
     Will,
     encode,
+    encode_within,
     short_user_properties,
     stripped,
     success,
@@ -40,6 +41,7 @@ from nearcast.wire.mqtt import (
 
 OURS = b"nc-"
 LONG_TOPIC = 200
+LONG_PROPERTIES = 500
 """Longer ones are looked at more closely."""
 _MESSAGE_EXPIRY, _TOPIC_ALIAS = 0x02, 0x23
 _DROPPED = frozenset((_MESSAGE_EXPIRY, _TOPIC_ALIAS))
@@ -65,7 +67,7 @@ class Publishing:
         if qos and not self._begin(connection, session, packet):
             return
         if (
-            (raw and (not packet.validate() or OURS in raw))
+            (raw and (not packet.validate() or OURS in raw or len(raw) > LONG_PROPERTIES))
             or packet.retain
             or not topic
             or topic[0] == "$"
@@ -122,7 +124,7 @@ class Publishing:
                 break
             raw = packet.raw_properties
             if raw != known:
-                if raw and (not packet.validate() or OURS in raw):
+                if raw and (not packet.validate() or OURS in raw or len(raw) > LONG_PROPERTIES):
                     break
                 known = raw
             run.append(packet)
@@ -142,7 +144,9 @@ class Publishing:
 
     def publish_will(self, session: Session, will: Will, now: float) -> None:
         """Publish what a client left behind, if it still may."""
-        if not session.permissions.may_publish(will.topic, will.qos, will.retain):
+        if not session.permissions.may_publish(will.topic, will.qos, will.retain) or (
+            will.retain and will.payload and not self._has_room(will.topic)
+        ):
             self._state.counters["refused"] += 1
             return
         properties = replace(will.properties, will_delay_interval=None)
@@ -173,9 +177,11 @@ class Publishing:
             return
         properties = Properties(reason_string=refusal.why) if connection.explains else NO_PROPERTIES
         form = PubAck if answer.qos == 1 else PubRec
-        data = encode(form(packet_id, refusal.reason, properties), MQTT_5)
+        limit = connection.largest_packet or 1 << 28
+        fitting = encode_within(form(packet_id, refusal.reason, properties), MQTT_5, limit)
+        assert fitting is not None, "who takes a CONNACK takes this"
         # A PUBREC that refuses ends the message.
-        self._state.acknowledge(connection, _PUBACK, data)
+        self._state.acknowledge(connection, _PUBACK, fitting)
         if answer.qos == 2 and connection.session is not None:
             connection.session.release(packet_id, self._state.journal)
 
@@ -389,6 +395,20 @@ class Publishing:
         allowed = connection.permissions
         if not allowed.unrestricted and not allowed.may_publish(topic, packet.qos, packet.retain):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids publishing to {topic!r}")
+        if packet.retain and packet.payload and not self._has_room(topic):
+            why = f"there are {limits.retained} retained messages already; no more are taken"
+            raise RefusedError(ReasonCode.QUOTA_EXCEEDED, why)
+
+    def _has_room(self, topic: str) -> bool:
+        """Whether a message may be retained: instead of another, or as one more."""
+        state = self._state
+        key = state.engine.live_key(Event("", topic, "", 0.0, retain=True))
+        if key in state.live or key in state.retaining:
+            return True
+        if len(state.live) + len(state.retaining) >= state.limits.retained:
+            return False
+        state.retaining.add(key)
+        return True
 
 
 def user_properties_of(raw: bytes) -> tuple[Pairs, bytes | None]:

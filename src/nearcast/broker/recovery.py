@@ -72,6 +72,7 @@ def restore(hub: Hub, changes: Iterable[Change], seq: int, now: float) -> None:
     hub.engine.resume(seq, subscriptions, live.values(), nodes)
     for name, value in kept.items():
         hub.arrivals.restore(value, sessions[name], now)
+    hub.look_ahead()
 
 
 def _session(value: KeptSession) -> Session:

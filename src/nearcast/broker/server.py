@@ -19,7 +19,7 @@ from nearcast.broker.admission import Admission, OpenDoors
 from nearcast.broker.connection import Connection
 from nearcast.broker.doors import Admitted, Check, Doors
 from nearcast.broker.doors import Refused as Refusal
-from nearcast.broker.hub import Batch, Hub, Write
+from nearcast.broker.hub import Batch, Hub
 from nearcast.broker.keeping import Keeper, journal_for
 from nearcast.broker.links import Link, TcpLink, WebSocketEar, WebSocketLink, is_loopback
 from nearcast.broker.listening import tls_context, upgrade
@@ -30,6 +30,8 @@ from nearcast.store import LogSettings, Store
 from nearcast.wire.mqtt import ProtocolError, ReasonCode
 
 SWEEP_S = 1.0
+KNOCK_S = 0.2
+"""How long a connection waits before it knocks again, where too many come from one address."""
 HELD_MOST_BYTES = 64 << 20
 """While so much waits for the disk, nothing more is read."""
 NO_LISTENER = -1
@@ -63,8 +65,11 @@ class Server:
         """Batches whose writes wait for the disk, in order."""
         self._held_bytes = 0
         self._paused: set[Link] = set()
+        self._resting: list[Link] = []
+        """Links that are heard again after this tick."""
         self._due = False
         self._timer: asyncio.TimerHandle | None = None
+        self._timer_at = 0.0
         self._sweeper: asyncio.TimerHandle | None = None
         self._checks = ThreadPoolExecutor(1, "nearcast-doors")
         self._feed_tick = feed_tick
@@ -88,7 +93,8 @@ class Server:
     @property
     def is_full(self) -> bool:
         """Whether so much waits for the disk that nothing more is read."""
-        return self._held_bytes > HELD_MOST_BYTES
+        waiting = 0 if self._keeper is None else self._keeper.waiting_bytes
+        return self._held_bytes + waiting > HELD_MOST_BYTES
 
     @property
     def failing(self) -> str | None:
@@ -167,22 +173,22 @@ class Server:
             say(log, logging.WARNING, "too many connections", address=connection.peer.address)
             link.abort()
             return
-        if isinstance(self._doors, Doors):
-            self._knock(link)
+        if isinstance(self._doors, Doors) and not self._doors.knock(
+            connection.peer.address, self.now()
+        ):
+            link.pause_reading()
+            assert self._loop is not None
+            self._loop.call_later(KNOCK_S, self._knock_again, link)
 
     def _knock(self, link: Link) -> None:
         """Let a connection speak as soon as its address may have another one."""
         assert isinstance(self._doors, Doors)
         assert self._loop is not None
         if self._doors.knock(link.connection.peer.address, self.now()):
-            if link in self._paused and not self.is_full:
-                self._paused.discard(link)
-                link.resume_reading()
+            link.resume_reading()
             return
-        if link not in self._paused:
-            self._paused.add(link)
-            link.pause_reading()
-        self._loop.call_later(0.2, self._knock_again, link)
+        link.pause_reading()
+        self._loop.call_later(KNOCK_S, self._knock_again, link)
 
     def _knock_again(self, link: Link) -> None:
         if link in self._links:
@@ -213,6 +219,11 @@ class Server:
             self._paused.add(link)
             link.pause_reading()
 
+    def rest(self, link: Link) -> None:
+        """Read no more from a link before the next tick."""
+        self._resting.append(link)
+        link.pause_reading()
+
     def soon(self) -> None:
         """Tick once everything that is there has been read."""
         if not self._due and self._loop is not None:
@@ -238,7 +249,12 @@ class Server:
             self._keeper.submit(entries, self._release)
         else:
             self._write(batch)
-            self._keeper.submit(entries)
+            self._keeper.submit(entries, self._hear_again if self._paused else None)
+        if self._resting:
+            resting, self._resting = self._resting, []
+            for link in resting:
+                if link not in self._paused:
+                    link.resume_reading()
         self._schedule(now)
         if self._feed_tick is not None:
             self._feed_tick(self.now() - now)
@@ -255,41 +271,40 @@ class Server:
         batch = self._held.popleft()
         self._held_bytes -= _size(batch)
         self._write(batch)
+        self._hear_again()
+
+    def _hear_again(self) -> None:
+        """Read from everyone again once the disk has caught up."""
         if self._paused and not self.is_full:
             paused, self._paused = self._paused, set()
             for link in paused:
                 link.resume_reading()
 
     def _write(self, batch: Batch) -> None:
-        hub = self.hub
         for write in batch.writes:
-            self._write_one(write)
+            link: Link = write.connection.host  # type: ignore[assignment]  # made by a link
+            transport = link.transport
+            if transport is not None and not transport.is_closing():
+                if write.data:
+                    link.write(write.data)
+                if write.closes:
+                    link.close()
             if write.acknowledgements:
-                hub.written(write)
-
-    def _write_one(self, write: Write) -> None:
-        link = write.connection.host
-        assert isinstance(link, Link)
-        transport = link.transport
-        if transport is None or transport.is_closing():
-            return
-        if write.data:
-            link.write(write.data)
-        if write.closes:
-            link.close()
+                self.hub.written(write)
 
     def _schedule(self, now: float) -> None:
         """Tick again when something is due."""
         assert self._loop is not None
-        if self._timer is not None:
-            self._timer.cancel()
-            self._timer = None
         due = self.hub.next_timer(now)
-        if due is not None and not self.stopping:
-            if due <= now:
-                self.soon()
-            elif due < now + SWEEP_S:
-                self._timer = self._loop.call_later(due - now, self.soon)
+        if due is None or self.stopping:
+            return
+        if due <= now:
+            self.soon()
+        elif due < now + SWEEP_S and due != self._timer_at:
+            if self._timer is not None:
+                self._timer.cancel()
+            self._timer_at = due
+            self._timer = self._loop.call_later(due - now, self.soon)
 
     def _check(self, connection: Connection, check: Check) -> None:
         """Check a password where it holds nobody up."""
@@ -363,6 +378,7 @@ class Server:
         listen = self.settings.listen
         secure = tls_context(listen)
         tcp = partial(TcpLink, self)
+        within_s = self.settings.limits.connect_within_s
         plain: list[tuple[str, int, ssl.SSLContext | None]] = [
             ("mqtt", listen.mqtt_port, None),
             ("mqtts", listen.mqtts_port, secure),
@@ -370,8 +386,9 @@ class Server:
         for name, port, context in plain:
             if port != NO_LISTENER:
                 self._listeners[name] = await self._loop.create_server(
-                    tcp, listen.host, port, ssl=context, backlog=1_024
-                )
+                    tcp, listen.host, port, ssl=context, backlog=1_024,
+                    ssl_handshake_timeout=None if context is None else within_s,
+                )  # fmt: skip
         sockets: list[tuple[str, int, ssl.SSLContext | None]] = [
             ("ws", listen.ws_port, None),
             ("wss", listen.wss_port, secure),
@@ -379,7 +396,7 @@ class Server:
         for name, port, context in sockets:
             if port != NO_LISTENER:
                 self._listeners[name] = await upgrade(
-                    lambda: WebSocketEar(WebSocketLink(self)), listen.host, port, context
+                    lambda: WebSocketEar(WebSocketLink(self)), listen.host, port, context, within_s
                 )
         if not is_loopback(listen.host) and isinstance(self._doors, OpenDoors):
             say(log, logging.WARNING, "everyone may connect from anywhere", host=listen.host)

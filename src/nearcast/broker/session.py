@@ -115,6 +115,7 @@ class Session:
         "received",
         "user",
         "waiting_bytes",
+        "waiting_unconfirmed",
     )  # fmt: skip
 
     def __init__(self, client_id: str, created: float = 0.0) -> None:
@@ -135,6 +136,8 @@ class Session:
         self.connection: Connection | None = None
         self.dropped = 0
         self.waiting_bytes = 0
+        self.waiting_unconfirmed = 0
+        """How many of QoS 0 wait; one that comes later must not overtake them."""
         self._waiting: deque[Outgoing] | None = None
         self._in_flight: dict[int, Outgoing] | None = None
         self._last_id = 0
@@ -159,7 +162,9 @@ class Session:
             return False
         waiting.append(message)
         self.waiting_bytes += size
-        if message.qos and self.durable:
+        if not message.qos:
+            self.waiting_unconfirmed += 1
+        elif self.durable:
             self._keep(message, journal)
         return True
 
@@ -179,39 +184,66 @@ class Session:
             waiting.popleft()
             parcel = message.parcel
             self.waiting_bytes -= parcel.size
-            if parcel.expires_at is not None and parcel.expires_at <= now:
+            self.waiting_unconfirmed -= not message.qos
+            again = message.packet_id > 0
+            if not again and parcel.expires_at is not None and parcel.expires_at <= now:
                 self._done(message, journal)
                 continue
             if not message.qos:
                 if not self._write(message, connection, now):
                     self.dropped += 1
                 continue
-            message.packet_id = self._next_id(in_flight)
-            if not self._write(message, connection, now):
+            if not again:
+                message.packet_id = self._next_id(in_flight)
+            if not self._write(message, connection, now, dup=again):
                 self.dropped += 1
                 self._done(message, journal)
                 continue
             in_flight[message.packet_id] = message
-            if self.durable:
+            if self.durable and not again:
                 # A QoS 2 message sent again under another id would be another message.
                 sent = Sent(self.client_id, message.number, message.packet_id)
                 journal.note(sent, sync=message.qos == 2)
 
-    def resume(self, now: float) -> None:
-        """Send again what a client that came back has not acknowledged."""
-        connection = self.connection
+    def resume(self, now: float, journal: Journal) -> None:
+        """Send again what a client that came back has not acknowledged.
+
+        It may take fewer at once than before: then the others wait, before all that is new.
+        """
+        connection, in_flight = self.connection, self._in_flight or {}
         assert connection is not None
-        for packet_id, message in (self._in_flight or {}).items():
+        sent, waiting = 0, []
+        for packet_id, message in list(in_flight.items()):
             if message.released:
                 connection.out.append(success(PacketType.PUBREL, packet_id))
+            elif sent >= self.receive_maximum:
+                waiting.append(in_flight.pop(packet_id))
+            elif self._write(message, connection, now, dup=True):
+                sent += 1
             else:
-                self._write(message, connection, now, dup=True)
+                self.dropped += 1
+                self._done(in_flight.pop(packet_id), journal)
+        if waiting:
+            self._waiting = deque([*waiting, *(self._waiting or ())])
+            self.waiting_bytes += sum(each.parcel.size for each in waiting)
 
     def acknowledged(self, packet_id: int, journal: Journal) -> None:
-        """PUBACK, PUBCOMP, or a PUBREC that refuses: done with it."""
-        message = self._in_flight.pop(packet_id, None) if self._in_flight else None
-        if message is not None:
-            self._done(message, journal)
+        """PUBACK: done with a message of QoS 1."""
+        message = self._in_flight.get(packet_id) if self._in_flight else None
+        if message is not None and message.qos == 1:
+            self._finish(message, journal)
+
+    def refused_by_client(self, packet_id: int, journal: Journal) -> None:
+        """PUBREC with a failure: done with a message of QoS 2."""
+        message = self._in_flight.get(packet_id) if self._in_flight else None
+        if message is not None and message.qos == 2 and not message.released:
+            self._finish(message, journal)
+
+    def completed(self, packet_id: int, journal: Journal) -> None:
+        """PUBCOMP: done with a message that was released."""
+        message = self._in_flight.get(packet_id) if self._in_flight else None
+        if message is not None and message.released:
+            self._finish(message, journal)
 
     def received_by_client(self, packet_id: int, journal: Journal) -> ReasonCode:
         """PUBREC: release it."""
@@ -284,7 +316,8 @@ class Session:
         """Assert what always holds."""
         waiting, in_flight = self._waiting or deque(), self._in_flight or {}
         assert self.waiting_bytes == sum(each.parcel.size for each in waiting)
-        assert len(waiting) <= limits.queued
+        assert self.waiting_unconfirmed == sum(not each.qos for each in waiting)
+        assert len(waiting) <= limits.queued + limits.in_flight
         assert all(0 < number <= LARGEST_PACKET_ID for number in in_flight)
         assert all(each.packet_id == number for number, each in in_flight.items())
         assert all(each.qos for each in in_flight.values())
@@ -342,6 +375,11 @@ class Session:
             identifiers=message.identifiers,
         )  # fmt: skip
         journal.note(enqueued)
+
+    def _finish(self, message: Outgoing, journal: Journal) -> None:
+        assert self._in_flight is not None
+        del self._in_flight[message.packet_id]
+        self._done(message, journal)
 
     def _done(self, message: Outgoing, journal: Journal) -> None:
         if message.qos and self.durable and message.number:

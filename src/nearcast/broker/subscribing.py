@@ -40,9 +40,11 @@ class Subscribing:
         why: list[str] = []
         given = packet.properties.subscription_identifiers
         identifier = given[0] if given else None
+        problem = self._problem_with(packet)
         for wanted in packet.filters:
             try:
-                self._check_packet(packet)
+                if problem is not None:
+                    raise problem
                 self._grant(connection, session, wanted, identifier)
                 reasons.append(ReasonCode(wanted.qos))
             except RefusedError as refusal:
@@ -67,19 +69,26 @@ class Subscribing:
             reasons.append(ReasonCode.SUCCESS)
         self._write(connection, UnsubAck(packet.packet_id, tuple(reasons)))
 
-    def _check_packet(self, packet: Subscribe) -> None:
-        limits = self._state.limits
+    def _problem_with(self, packet: Subscribe) -> RefusedError | None:
+        """Return why none of a packet's filters can be granted."""
+        limits, pairs = self._state.limits, packet.properties.user_properties
         if len(packet.filters) > limits.filters_per_packet:
-            raise RefusedError(
+            return RefusedError(
                 ReasonCode.QUOTA_EXCEEDED,
                 f"{len(packet.filters)} filters in one packet; at most "
                 f"{limits.filters_per_packet} are taken",
             )
-        for name, _ in packet.properties.user_properties:
+        if len(pairs) > limits.user_properties:
+            return RefusedError(
+                ReasonCode.QUOTA_EXCEEDED,
+                f"{len(pairs)} user properties; at most {limits.user_properties} are taken",
+            )
+        for name, _ in pairs:
             if name.startswith("nc-"):
-                raise RefusedError(
+                return RefusedError(
                     ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, f"unknown property {name!r}"
                 )
+        return None
 
     def _grant(
         self,

@@ -97,8 +97,9 @@ async def _serve(settings: Settings) -> None:
             app = make_app(metrics, {"store": lambda: _health(server)}, settings)
             http = HttpServer(app, settings.listen.host, settings.listen.http_port)
             await http.start()
+        stopped = _stopped_by_signals(server)
         _tell(settings, server, http)
-        await _told_to_stop(server)
+        await stopped.wait()
     finally:
         if http is not None:
             await http.stop()
@@ -116,14 +117,15 @@ def _tell(settings: Settings, server: Server, http: HttpServer | None) -> None:
     sys.stdout.flush()
 
 
-async def _told_to_stop(server: Server) -> None:
+def _stopped_by_signals(server: Server) -> asyncio.Event:
+    """Return what is set once the broker is told to stop."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError, AttributeError):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
         loop.add_signal_handler(signal.SIGHUP, server.reload_doors)
-    await stopped.wait()
+    return stopped
 
 
 def _health(server: Server) -> Health:

@@ -1,0 +1,115 @@
+"""`nearcast pub`: publish a message, a file, or every line of the input."""
+
+import asyncio
+import os
+import sys
+import threading
+from collections.abc import AsyncIterator
+from pathlib import Path
+from typing import Annotated
+
+import typer
+
+from nearcast.cli import server_options as server
+from nearcast.wire.mqtt import MQTT_5, Properties
+
+
+def pub(
+    topic: Annotated[str, typer.Argument(help="Where to publish.")],
+    message: Annotated[str | None, typer.Argument(help="What to publish.")] = None,
+    *,
+    file: Annotated[
+        Path | None,
+        typer.Option(dir_okay=False, help="Publish what this file holds; - is the input."),
+    ] = None,
+    lines: Annotated[
+        bool, typer.Option("--lines", help="Publish every line of the input as it comes.")
+    ] = False,
+    qos: Annotated[int, typer.Option(min=0, max=2, help="0, 1 or 2.")] = 0,
+    retain: Annotated[
+        bool, typer.Option("--retain", help="Keep it for later subscribers.")
+    ] = False,
+    properties: Annotated[
+        list[str] | None,
+        typer.Option("--property", metavar="K=V", help="A user property; may be repeated."),
+    ] = None,
+    expiry: Annotated[
+        int | None,
+        typer.Option(min=0, max=0xFFFF_FFFF, help="Seconds that the message is good for."),
+    ] = None,
+    repeat: Annotated[int, typer.Option(min=1, help="Publish so many times.")] = 1,
+    url: server.Url = None,
+    host: server.Host = None,
+    port: server.Port = None,
+    user: server.User = None,
+    password_file: server.PasswordFile = None,
+    ca_file: server.Authority = None,
+    client_id: server.Id = None,
+    mqtt: server.Mqtt = MQTT_5,
+) -> None:
+    """Publish to a broker; with QoS 1 and 2, wait until it has the message."""
+    if (message is not None) + (file is not None) + lines != 1:
+        raise typer.BadParameter("give one of MESSAGE, --file and --lines", param_hint="MESSAGE")
+    if mqtt != MQTT_5 and (properties or expiry is not None):
+        raise typer.BadParameter("--property and --expiry need --mqtt 5", param_hint="--mqtt")
+    described = Properties(
+        message_expiry_interval=expiry,
+        user_properties=tuple(_pair(text) for text in properties or ()),
+    )
+    options = server.client_options(client_id, "pub", version=mqtt)
+    broker = server.Broker(url, host, port, user, password_file, ca_file)
+    connection = broker.connection(options)
+
+    async def work() -> None:
+        async with connection:
+            async for payload in _payloads(message, file):
+                for _ in range(repeat):
+                    await connection.publish(
+                        topic, payload, qos=qos, retain=retain, properties=described
+                    )
+            await connection.settled()
+
+    server.run(work)
+
+
+def _pair(text: str) -> tuple[str, str]:
+    key, equals, value = text.partition("=")
+    if not equals:
+        raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--property")
+    return key, value
+
+
+async def _payloads(message: str | None, file: Path | None) -> AsyncIterator[bytes]:
+    if message is not None:
+        yield message.encode(errors="surrogateescape")
+    elif file is None:
+        async for line in _lines():
+            yield line
+    elif str(file) == "-":
+        yield await asyncio.to_thread(sys.stdin.buffer.read)
+    else:
+        try:
+            yield file.read_bytes()
+        except OSError as error:
+            raise typer.BadParameter(f"{file}: {error.strerror}", param_hint="--file") from None
+
+
+async def _lines() -> AsyncIterator[bytes]:
+    """Yield the lines of the input; meanwhile the client keeps talking to the broker."""
+    loop = asyncio.get_running_loop()
+    # One line at a time: whoever writes them waits for the broker.
+    lines: asyncio.Queue[bytes | None] = asyncio.Queue(1)
+
+    def read() -> None:
+        rest = b""
+        while data := os.read(0, 1 << 16):
+            *whole, rest = (rest + data).split(b"\n")
+            for line in whole:
+                asyncio.run_coroutine_threadsafe(lines.put(line), loop).result()
+        for last in (rest, None) if rest else (None,):
+            asyncio.run_coroutine_threadsafe(lines.put(last), loop).result()
+
+    # Nothing waits for this thread: a read that never ends does not hold up Ctrl-C.
+    threading.Thread(target=read, daemon=True).start()
+    while (line := await lines.get()) is not None:
+        yield line.removesuffix(b"\r")

@@ -1,0 +1,125 @@
+"""The options by which a command finds its broker and says who it is."""
+
+import asyncio
+import secrets
+import ssl
+from collections.abc import Awaitable, Callable
+from pathlib import Path
+from typing import Annotated, NoReturn
+
+import typer
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nearcast.client.address import parse_address
+from nearcast.client.connection import Connection, ConnectionOptions
+from nearcast.client.errors import AddressError, ClientError, OptionsError
+from nearcast.client.options import ClientOptions
+from nearcast.wire.mqtt import EncodeError
+
+DEFAULT_URL = "mqtt://127.0.0.1:1883"
+
+Url = Annotated[
+    str | None,
+    typer.Option(
+        help="The broker: mqtt://, mqtts://, ws:// or wss://, as in mqtts://USER:PW@HOST:8883.",
+        show_default=DEFAULT_URL,
+    ),
+]
+Host = Annotated[
+    str | None, typer.Option(help="The broker's host, for MQTT over TCP.", show_default="127.0.0.1")
+]
+Port = Annotated[int | None, typer.Option(min=1, max=65_535, help="Its port.", show_default="1883")]
+User = Annotated[str | None, typer.Option(help="Who you are.")]
+PasswordFile = Annotated[
+    Path | None,
+    typer.Option(exists=True, dir_okay=False, help="A file whose first line is your password."),
+]
+Authority = Annotated[
+    Path | None,
+    typer.Option(
+        "--ca-file", exists=True, dir_okay=False, help="Certificates to trust, for mqtts and wss."
+    ),
+]
+Id = Annotated[
+    str | None, typer.Option("--id", help="The client id.", show_default="one of its own")
+]
+Mqtt = Annotated[int, typer.Option(min=3, max=5, help="The version of MQTT: 5, 4 (3.1.1) or 3.")]
+
+
+class Broker(Struct, frozen=True):
+    """Where the broker is and who connects."""
+
+    url: str | None
+    host: str | None
+    port: int | None
+    user: str | None
+    password_file: Path | None
+    authority: Path | None
+
+    def connection(self, options: ClientOptions) -> Connection:
+        """Return a connection that is not open yet; bad options end the command."""
+        tls = None
+        if self.authority is not None:
+            try:
+                tls = ssl.create_default_context(cafile=str(self.authority))
+            except ssl.SSLError:
+                raise typer.BadParameter(
+                    f"{self.authority} holds no certificates", param_hint="--ca-file"
+                ) from None
+        if self.user is not None:
+            options = replace(options, username=self.user)
+        if self.password_file is not None:
+            lines = self.password_file.read_bytes().splitlines()
+            options = replace(options, password=lines[0] if lines else b"")
+        return Connection(self._url(), options, ConnectionOptions(tls=tls))
+
+    def _url(self) -> str:
+        if self.url is None:
+            host = self.host or "127.0.0.1"
+            if ":" in host and not host.startswith("["):
+                host = f"[{host}]"
+            url = f"mqtt://{host}:{self.port or 1883}"
+        elif self.host is not None or self.port is not None:
+            raise typer.BadParameter("give --url, or --host and --port", param_hint="--url")
+        else:
+            url = self.url
+        try:
+            parse_address(url)
+        except AddressError as error:
+            raise typer.BadParameter(str(error), param_hint="--url") from None
+        return url
+
+
+def client_options(client_id: str | None, verb: str, **others: object) -> ClientOptions:
+    """Return options with a client id; without one of the user's, one that nobody has."""
+    name = client_id if client_id is not None else f"{verb}-{secrets.token_hex(4)}"
+    try:
+        return ClientOptions(
+            client_id=name,
+            # An older session of this id may have left messages behind under low numbers.
+            first_packet_id=secrets.randbelow(0xFFFF) + 1,
+            **others,  # type: ignore[arg-type]
+        )
+    except OptionsError as error:
+        raise typer.BadParameter(str(error)) from None
+
+
+def run(work: Callable[[], Awaitable[None]]) -> None:
+    """Run a command; what the broker refuses, or a broker that is not there, is exit code 1."""
+
+    async def all_of_it() -> None:
+        await work()
+
+    try:
+        asyncio.run(all_of_it())
+    except EncodeError as error:
+        raise typer.BadParameter(str(error)) from None
+    except ClientError as error:
+        fail(str(error))
+
+
+def fail(why: str) -> NoReturn:
+    """Say why and end with exit code 1."""
+    typer.echo(why, err=True)
+    raise typer.Exit(1)

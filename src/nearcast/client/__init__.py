@@ -1,0 +1,1 @@
+"""The client: an MQTT client as a state machine, and asyncio round it."""

@@ -1,0 +1,175 @@
+"""Bytes to a server and back: over TCP or a WebSocket, with or without TLS."""
+
+import asyncio
+import os
+import ssl
+from typing import Protocol
+
+from picows import WSError, WSFrame, WSListener, WSMsgType, WSTransport, ws_connect
+
+from nearcast.client.address import Address
+from nearcast.client.errors import ConnectionLostError
+from nearcast.wire.mqtt.packet_types import LARGEST_PACKET
+
+_DATA = (WSMsgType.BINARY, WSMsgType.CONTINUATION)
+
+
+class Listener(Protocol):
+    """Who is told what happens on a transport."""
+
+    def received(self, data: bytes) -> None:
+        """The server sent something."""
+
+    def lost(self, why: str) -> None:
+        """The transport is gone; it comes once, and nothing after it."""
+
+    def pause_writing(self) -> None:
+        """More is unsent than should be."""
+
+    def resume_writing(self) -> None:
+        """There is room again."""
+
+
+class Transport(Protocol):
+    """What a client does with a transport."""
+
+    def write(self, data: bytes) -> None:
+        """Send, or keep for sending."""
+
+    def pause_reading(self) -> None:
+        """Read nothing until `resume_reading`."""
+
+    def resume_reading(self) -> None:
+        """Read again."""
+
+    def close(self) -> None:
+        """Close once everything is sent."""
+
+    def abort(self) -> None:
+        """Close at once."""
+
+
+async def open_transport(
+    address: Address, listener: Listener, tls: ssl.SSLContext | None, within_s: float
+) -> Transport:
+    """Return a transport to a server, or raise `ConnectionLostError`."""
+    context = (tls or ssl.create_default_context()) if address.secure else None
+    try:
+        async with asyncio.timeout(within_s):
+            if address.websocket:
+                return await _open_websocket(address, listener, context)
+            loop = asyncio.get_running_loop()
+            _, stream = await loop.create_connection(
+                lambda: _Stream(listener), address.host, address.port, ssl=context
+            )
+            return stream
+    except TimeoutError:
+        raise ConnectionLostError(f"{address} did not answer within {within_s:g} s") from None
+    except (OSError, WSError) as error:
+        raise ConnectionLostError(f"{address}: {_words(error)}") from error
+
+
+def _words(error: Exception) -> str:
+    if isinstance(error, ssl.SSLCertVerificationError):
+        return f"its certificate is not trusted: {error.verify_message}"
+    if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
+        # What asyncio says of it names the address once more.
+        return os.strerror(error.errno)
+    return str(error) or type(error).__name__
+
+
+class _Stream(asyncio.Protocol):
+    """TCP, with TLS or without."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._transport: asyncio.Transport
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self._transport = transport
+
+    def data_received(self, data: bytes) -> None:
+        self._listener.received(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        self._listener.lost("it closed the connection" if error is None else _words(error))
+
+    def pause_writing(self) -> None:
+        self._listener.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._listener.resume_writing()
+
+    def write(self, data: bytes) -> None:
+        self._transport.write(data)
+
+    def pause_reading(self) -> None:
+        self._transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.resume_reading()
+
+    def close(self) -> None:
+        self._transport.close()
+
+    def abort(self) -> None:
+        self._transport.abort()
+
+
+async def _open_websocket(
+    address: Address, listener: Listener, context: ssl.SSLContext | None
+) -> Transport:
+    _, socket = await ws_connect(
+        lambda: _Socket(listener),
+        str(address),
+        ssl_context=context,
+        websocket_handshake_timeout=None,
+        max_frame_size=LARGEST_PACKET,
+        extra_headers={"Sec-WebSocket-Protocol": "mqtt"},
+        logger_name="nearcast",
+    )
+    assert isinstance(socket, _Socket)
+    return socket
+
+
+class _Socket(WSListener):
+    """A WebSocket; its frames and MQTT's packets need not begin together."""
+
+    def __init__(self, listener: Listener) -> None:
+        self._listener = listener
+        self._transport: WSTransport
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        self._transport = transport
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        if frame.msg_type in _DATA:
+            self._listener.received(frame.get_payload_as_bytes())
+        elif frame.msg_type in (WSMsgType.CLOSE, WSMsgType.TEXT):
+            transport.disconnect()
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        self._listener.lost("it closed the connection")
+
+    def pause_writing(self) -> None:
+        self._listener.pause_writing()
+
+    def resume_writing(self) -> None:
+        self._listener.resume_writing()
+
+    def write(self, data: bytes) -> None:
+        self._transport.send(WSMsgType.BINARY, data)
+
+    def pause_reading(self) -> None:
+        self._transport.underlying_transport.pause_reading()
+
+    def resume_reading(self) -> None:
+        self._transport.underlying_transport.resume_reading()
+
+    def close(self) -> None:
+        self._transport.send_close()
+        self._transport.disconnect()
+
+    def abort(self) -> None:
+        self._transport.disconnect(graceful=False)

@@ -1,0 +1,18 @@
+"""Servers that tests ask for by name."""
+
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from tests.client.servers import MOSQUITTO, Mosquitto
+
+
+@pytest.fixture
+def mosquitto(tmp_path: Path) -> Iterator[Mosquitto]:
+    if MOSQUITTO is None:
+        pytest.skip("mosquitto is not installed")
+    running = Mosquitto(tmp_path)
+    running.start()
+    yield running
+    running.kill()
