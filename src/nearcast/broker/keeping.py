@@ -14,13 +14,15 @@ from contextlib import suppress
 from pathlib import Path
 
 from nearcast.broker.journal import Entries, Journal
+from nearcast.broker.settings import LogSection
 from nearcast.broker.speaking import say
-from nearcast.store import Segment, Store, StoreError
+from nearcast.store import Merging, Segment, Store, StoreError
 
 RETRY_S = 1.0
 GATHER_S = 0.01
 """What nobody waits for (QoS 0) gathers for so long before it is committed."""
 CHECKPOINT_EVERY_S = 5.0
+TEND_EVERY_S = 10.0
 
 log = logging.getLogger("nearcast.broker")
 Done = Callable[[], None]
@@ -30,9 +32,16 @@ class Keeper:
     """Commits ticks in a thread of its own; `call` brings an answer back to the loop."""
 
     def __init__(
-        self, store: Store, now: Callable[[], float], call: Callable[[Done], object]
+        self,
+        store: Store,
+        now: Callable[[], float],
+        call: Callable[[Done], object],
+        section: LogSection | None = None,
     ) -> None:
         self._store = store
+        self._section = LogSection() if section is None else section
+        self._merging: tuple[Merging, Future[Segment]] | None = None
+        self._tend_at = 0.0
         self._now = now
         self._call = call
         self._lock = threading.Condition()
@@ -75,6 +84,8 @@ class Keeper:
         self._thread.join()
         self._files.shutdown()
         self._settle()
+        if self._merging is not None:
+            self._tend()
         if self._failing is None:
             self._store.close()
         else:
@@ -111,7 +122,7 @@ class Keeper:
 
     def _next_wake(self) -> float | None:
         """How long to sleep: until a segment is due."""
-        if self._writing is not None:
+        if self._writing is not None or self._merging is not None:
             return 0.02
         due = self._store.log.next_due()
         return None if due is None else max(0.0, due - self._now())
@@ -147,6 +158,7 @@ class Keeper:
     def _roll(self) -> None:
         """Begin a segment that is due, end one that is written, fold back now and then."""
         self._settle()
+        self._tend()
         now = self._now()
         due = self._store.log.next_due()
         if self._writing is None and due is not None and due <= now:
@@ -168,6 +180,29 @@ class Keeper:
         except StoreError as error:
             say(log, logging.ERROR, "a segment cannot be written", why=str(error))
             self._store.log.unseal(self._now() + RETRY_S)
+
+    def _tend(self) -> None:
+        """Merge and drop segments at the low end of the log, a few at a time."""
+        try:
+            if self._merging is not None:
+                merging, future = self._merging
+                if future.done() or self._stopping:
+                    self._merging = None
+                    self._store.log.settle_merge(merging, future.result())
+            elif self._now() >= self._tend_at:
+                self._tend_at = self._now() + TEND_EVERY_S
+                if self._section.keep_s:
+                    self._store.log.drop_older(self._now() - self._section.keep_s)
+                self._begin_merge()
+        except StoreError as error:
+            say(log, logging.ERROR, "the log cannot be tidied", why=str(error))
+
+    def _begin_merge(self) -> None:
+        singles = [each for each in self._store.log.segments() if each.first == each.last]
+        if len(singles) > self._section.merge_after:
+            last = singles[self._section.merge_after - 1].last
+            merging = self._store.log.plan_merge(singles[0].first, last)
+            self._merging = merging, self._files.submit(merging.write)
 
     def _checkpoint(self) -> None:
         with suppress(StoreError):

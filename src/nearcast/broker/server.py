@@ -109,7 +109,9 @@ class Server:
         """Listen."""
         self._loop = asyncio.get_running_loop()
         if self._store is not None:
-            self._keeper = Keeper(self._store, self.now, self._loop.call_soon_threadsafe)
+            self._keeper = Keeper(
+                self._store, self.now, self._loop.call_soon_threadsafe, self.settings.log
+            )
             for problem in self._store.problems:
                 say(log, logging.WARNING, "the log was damaged", what=problem)
         try:

@@ -29,7 +29,7 @@ from nearcast.store.errors import (
     MissingError,
     StoreError,
 )
-from nearcast.store.log import Log, LogSettings, LogStatistics, Sealed
+from nearcast.store.log import Log, LogSettings, LogStatistics, Merging, Sealed
 from nearcast.store.manifest import Gap
 from nearcast.store.reading import LogReader
 from nearcast.store.rows import Row, input_of, plain_row, record_row
@@ -68,6 +68,7 @@ __all__ = [
     "LogReader",
     "LogSettings",
     "LogStatistics",
+    "Merging",
     "Message",
     "MessagePut",
     "MissingError",

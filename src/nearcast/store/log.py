@@ -76,6 +76,19 @@ class Sealed(Struct, frozen=True):
         return write_segment(self.directory, self.number, self.rows)
 
 
+class Merging(Struct, frozen=True):
+    """Segments that are to become one range."""
+
+    directory: Path
+    first: int
+    last: int
+    parts: tuple[Segment, ...]
+
+    def write(self) -> Segment:
+        """Write the range, durably; the parts stay until it counts."""
+        return merge_segments(self.directory, self.first, self.last, self.parts)
+
+
 class Log:
     """The log of one broker, open for writing; `tail` is what the state has of it."""
 
@@ -234,21 +247,31 @@ class Log:
         Only at the low end: what lies below must be merged already.
         """
         while True:
-            parts = self._mergeable(first, last)
-            if len(parts) < 2:
-                return parts[0] if parts else None
+            merging = self.plan_merge(first, last)
+            if len(merging.parts) < 2:
+                return merging.parts[0] if merging.parts else None
             try:
-                merged = merge_segments(self.directory, first, last, parts)
+                merged = merging.write()
                 break
             except CorruptError:
                 if not any(gap.first >= first for gap in self.verify()):
                     raise
-        segments = self._manifest.segments
-        start = self._manifest.at_number(first)
-        segments[start : start + len(parts)] = [merged]
-        self._manifest.save()
-        self._delete(parts)
+        self.settle_merge(merging, merged)
         return merged
+
+    def plan_merge(self, first: int, last: int) -> "Merging":
+        """Return the segments from `first` to `last`, to be merged in any thread.
+
+        Nothing may be dropped, merged or verified before `settle_merge`.
+        """
+        return Merging(self.directory, first, last, tuple(self._mergeable(first, last)))
+
+    def settle_merge(self, merging: "Merging", merged: Segment) -> None:
+        """Count a range in place of its parts."""
+        start = self._manifest.at_number(merging.first)
+        self._manifest.segments[start : start + len(merging.parts)] = [merged]
+        self._manifest.save()
+        self._delete(merging.parts)
 
     def drop_before(self, number: int) -> list[Segment]:
         """Drop all segments below `number`, and return them; a range goes as a whole or stays."""
