@@ -316,8 +316,13 @@ class Hub:
         elif isinstance(packet, PubRel):
             self._publishing.release(connection, session, packet)
         elif isinstance(packet, Subscribe):
+            known = session.granted
+            if state.subjects or any(each.filter in known for each in packet.filters):
+                # What came before goes by the subscriptions of then.
+                self._step(connection.heard_at)
             self._subscribing.subscribe(connection, session, packet)
         elif isinstance(packet, Unsubscribe):
+            self._step(connection.heard_at)
             self._subscribing.unsubscribe(connection, session, packet)
         elif isinstance(packet, PingReq):
             connection.out.append(_PINGRESP)

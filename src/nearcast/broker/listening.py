@@ -16,6 +16,8 @@ from nearcast.broker.settings import Listen
 
 SUBPROTOCOLS = ("mqtt", "mqttv3.1")
 LARGEST_FRAME = 4 << 20
+OTHER_FILES = 100
+"""Open files that are no connections: listeners, the store, segments being written."""
 
 
 def tls_context(listen: Listen) -> ssl.SSLContext | None:
@@ -32,6 +34,22 @@ def tls_context(listen: Listen) -> ssl.SSLContext | None:
     return context
 
 
+def possible_connections(wanted: int) -> int:
+    """How many connections the system's limit of open files allows; it is raised if it can be."""
+    try:
+        import resource
+    except ImportError:
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    needed = wanted + OTHER_FILES
+    if soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return min(wanted, max(1, soft - OTHER_FILES))
+
+
 async def upgrade(
     make: Callable[[], WSListener],
     host: str,
@@ -44,7 +62,7 @@ async def upgrade(
     def answer(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
         offered = request.headers.get("Sec-WebSocket-Protocol", "")
         names = [name.strip() for name in offered.split(",") if name.strip()]
-        chosen = next((name for name in names if name in SUBPROTOCOLS), None)
+        chosen = next((name for name in SUBPROTOCOLS if name in names), None)
         if names and chosen is None:
             body = b"this server speaks the WebSocket subprotocol mqtt\n"
             refusal = WSUpgradeResponse.create_error_response(400, body)

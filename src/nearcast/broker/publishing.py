@@ -210,7 +210,7 @@ class Publishing:
         self, connection: Connection, session: Session, packet: Publish, now: float
     ) -> None:
         state = self._state
-        raw = packet.raw_properties
+        raw, packet_id = packet.raw_properties, packet.packet_id
         properties = NO_PROPERTIES
         try:
             if raw:
@@ -218,6 +218,8 @@ class Publishing:
                 if properties.topic_alias is not None:
                     packet = self._unaliased(connection, packet, properties.topic_alias)
                     if not packet.topic:
+                        if packet_id:
+                            session.release(packet_id, state.journal)
                         return
                 self._check_properties(packet, properties)
                 if properties.message_expiry_interval is not None or properties.topic_alias:

@@ -22,7 +22,7 @@ from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.hub import Batch, Hub
 from nearcast.broker.keeping import Keeper, journal_for
 from nearcast.broker.links import Link, TcpLink, WebSocketEar, WebSocketLink, is_loopback
-from nearcast.broker.listening import tls_context, upgrade
+from nearcast.broker.listening import possible_connections, tls_context, upgrade
 from nearcast.broker.recovery import restore
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import say
@@ -61,6 +61,7 @@ class Server:
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: dict[str, asyncio.Server] = {}
         self._links: set[Link] = set()
+        self._most_links = self.settings.limits.connections
         self._held: deque[Batch] = deque()
         """Batches whose writes wait for the disk, in order."""
         self._held_bytes = 0
@@ -114,6 +115,11 @@ class Server:
             )
             for problem in self._store.problems:
                 say(log, logging.WARNING, "the log was damaged", what=problem)
+        wanted = self.settings.limits.connections
+        self._most_links = possible_connections(wanted)
+        if self._most_links < wanted:
+            why = "the system allows no more open files"
+            say(log, logging.INFO, "fewer connections", possible=self._most_links, why=why)
         try:
             await self._listen()
         except BaseException:
@@ -171,7 +177,7 @@ class Server:
         """A connection has come."""
         self._links.add(link)
         connection = link.connection
-        if len(self._links) > self.settings.limits.connections:
+        if len(self._links) > self._most_links:
             say(log, logging.WARNING, "too many connections", address=connection.peer.address)
             link.abort()
             return

@@ -1,0 +1,236 @@
+"""The hub against a plain broker of a few lines: whatever way a message takes, who gets it is same.
+
+Short cuts (routes, runs of one topic, shared frames) and ticks of any size must not show.
+"""
+
+from collections import defaultdict
+
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from msgspec import Struct
+
+from nearcast.broker.connection import Connection
+from nearcast.broker.hub import Hub
+from nearcast.core.model.subject import subject_matches
+from nearcast.wire.mqtt import (
+    Connect,
+    Decoder,
+    Properties,
+    PubAck,
+    PubComp,
+    Publish,
+    PubRec,
+    PubRel,
+    Sender,
+    Subscribe,
+    TopicFilter,
+    Unsubscribe,
+    encode,
+)
+
+NAMES = ("ann", "bob~1", "bob~2")
+Got = tuple[str, bytes, int, bool, tuple[int, ...], tuple[tuple[str, str], ...]]
+
+
+class Does(Struct, frozen=True):
+    """Something that a client does."""
+
+    name: str
+
+
+class Wants(Does, frozen=True):
+    pattern: str
+    qos: int
+    no_local: bool
+    identifier: int | None
+
+
+class Leaves(Does, frozen=True):
+    pattern: str
+
+
+class Says(Does, frozen=True):
+    topic: str
+    payload: bytes
+    qos: int
+    retain: bool
+    expiry: int | None
+    pairs: tuple[tuple[str, str], ...]
+
+
+topics = st.sampled_from(("a", "a/b", "a/c", "d"))
+patterns = st.sampled_from(("a", "a/+", "a/#", "#", "+/b", "d"))
+names = st.sampled_from(NAMES)
+actions = st.one_of(
+    st.builds(
+        Wants, names, patterns, st.integers(0, 2), st.booleans(), st.none() | st.integers(1, 9)
+    ),
+    st.builds(Leaves, names, patterns),
+    *[
+        st.builds(
+            Says,
+            names,
+            topics,
+            st.sampled_from((b"", b"x", b'{"a":1}', b"y" * 300)),
+            st.integers(0, 2),
+            st.sampled_from((False, False, True)),
+            st.none() | st.just(100),
+            st.sampled_from(((), (("k", "v"), ("k", "w")))),
+        )
+    ]
+    * 3,
+)
+ticks = st.lists(st.lists(actions, min_size=1, max_size=6), min_size=1, max_size=6)
+
+
+class PlainBroker:
+    """What a broker does, one thing after the other."""
+
+    def __init__(self, versions: dict[str, int]) -> None:
+        self.versions = versions
+        self.wanted: dict[str, dict[str, Wants]] = {name: {} for name in NAMES}
+        self.retained: dict[str, Says] = {}
+        self.got: dict[str, list[Got]] = defaultdict(list)
+
+    def do(self, action: Does) -> None:
+        match action:
+            case Wants(name, pattern):
+                self.wanted[name][pattern] = action
+                for said in self.retained.values():
+                    if subject_matches(pattern, said.topic) and not (
+                        action.no_local and said.name == name
+                    ):
+                        self._give(name, said, [action], True)
+            case Leaves(name, pattern):
+                self.wanted[name].pop(pattern, None)
+            case Says():
+                for name, wanted in self.wanted.items():
+                    fit = [
+                        each
+                        for each in wanted.values()
+                        if subject_matches(each.pattern, action.topic)
+                        and not (each.no_local and name == action.name)
+                    ]
+                    if fit:
+                        self._give(name, action, fit, False)
+                if action.retain:
+                    self.retained.pop(action.topic, None)
+                    if action.payload:
+                        self.retained[action.topic] = action
+
+    def _give(self, name: str, said: Says, fit: list[Wants], retain: bool) -> None:
+        qos = min(said.qos, max(each.qos for each in fit))
+        five = self.versions[name] == 5
+        found = sorted(each.identifier for each in fit if each.identifier is not None)
+        pairs = said.pairs if five and self.versions[said.name] == 5 else ()
+        identifiers = tuple(found) if five else ()
+        self.got[name].append((said.topic, said.payload, qos, retain, identifiers, pairs))
+
+
+class Side:
+    """A client of the hub that acknowledges everything at once."""
+
+    def __init__(self, hub: Hub, name: str, version: int) -> None:
+        self.version = version
+        self.connection = Connection()
+        self.decoder = Decoder()
+        self.answers = Decoder(sender=Sender.SERVER, version=version)
+        self.got: list[Got] = []
+        self.packet_id = 0
+        self.feed(hub, encode(Connect(name, version), version))
+
+    def feed(self, hub: Hub, data: bytes) -> None:
+        hub.receive(self.connection, self.decoder.feed(data), 1.0)
+
+    def next_id(self) -> int:
+        self.packet_id += 1
+        return self.packet_id
+
+    def hear(self, hub: Hub, data: bytes) -> None:
+        for packet in self.answers.feed(data):
+            if isinstance(packet, Publish):
+                properties = packet.properties if packet.raw_properties else Properties()
+                self.got.append(
+                    (
+                        packet.topic,
+                        packet.payload,
+                        packet.qos,
+                        packet.retain,
+                        tuple(sorted(properties.subscription_identifiers)),
+                        properties.user_properties,
+                    )
+                )
+                if packet.qos == 1:
+                    self.feed(hub, encode(PubAck(packet.packet_id), self.version))
+                elif packet.qos == 2:
+                    self.feed(hub, encode(PubRec(packet.packet_id), self.version))
+            elif isinstance(packet, PubRec):
+                self.feed(hub, encode(PubRel(packet.packet_id), self.version))
+            elif isinstance(packet, PubRel):
+                self.feed(hub, encode(PubComp(packet.packet_id), self.version))
+
+
+def run(hub: Hub, sides: dict[str, Side]) -> None:
+    by_connection = {side.connection: side for side in sides.values()}
+    while True:
+        batch = hub.tick(1.0)
+        if not batch.writes:
+            break
+        for write in batch.writes:
+            assert not write.closes
+            by_connection[write.connection].hear(hub, write.data)
+            hub.written(write)
+    hub.validate_state()
+
+
+def packet_of(side: Side, action: Does) -> bytes:
+    five = side.version == 5
+    match action:
+        case Wants(_, pattern, qos, no_local, identifier):
+            given_ = () if identifier is None else (identifier,)
+            properties = Properties(subscription_identifiers=given_ if five else ())
+            wanted = TopicFilter(pattern, qos, no_local and five)
+            return encode(Subscribe(side.next_id(), (wanted,), properties), side.version)
+        case Leaves(_, pattern):
+            return encode(Unsubscribe(side.next_id(), (pattern,)), side.version)
+        case Says(_, topic, payload, qos, retain, expiry, pairs):
+            packet_id = side.next_id() if qos else 0
+            packet = Publish(topic, payload, qos, retain, False, packet_id)
+            if five:
+                found = Properties(message_expiry_interval=expiry, user_properties=pairs)
+                packet = packet.with_(found)
+            return encode(packet, side.version)
+    raise AssertionError(action)
+
+
+def in_version(action: Does, version: int) -> Does:
+    """What remains of it in MQTT 3."""
+    if isinstance(action, Wants) and version != 5:
+        return Wants(action.name, action.pattern, action.qos, False, None)
+    return action
+
+
+def by_topic_and_qos(got: list[Got]) -> dict[tuple[str, int], list[Got]]:
+    found: dict[tuple[str, int], list[Got]] = defaultdict(list)
+    for each in got:
+        found[each[0], each[2]].append(each)
+    return found
+
+
+@settings(max_examples=150, deadline=None)
+@given(ticks, st.tuples(*[st.sampled_from((3, 4, 5))] * 3))
+def test_everyone_gets_what_a_plain_broker_gives(
+    steps: list[list[Does]], versions: tuple[int, int, int]
+) -> None:
+    chosen = dict(zip(NAMES, versions, strict=True))
+    hub, plain = Hub(), PlainBroker(chosen)
+    sides = {name: Side(hub, name, version) for name, version in chosen.items()}
+    run(hub, sides)
+    for actions_ in steps:
+        for action in actions_:
+            side = sides[action.name]
+            side.feed(hub, packet_of(side, action))
+            plain.do(in_version(action, side.version))
+        run(hub, sides)
+    for name, side in sides.items():
+        assert by_topic_and_qos(side.got) == by_topic_and_qos(plain.got[name])
