@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # Kernels with every index checked must not share a cache with those that check none.
 CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(CURDIR)/.cache/checked-kernels'
 
-.PHONY: setup run test slow lint format bench experiments docs clean
+.PHONY: setup system run test slow chaos lint format bench experiments docs clean
 
 setup: $(INSTALLED)
 	@$(PY) -m nearcast._warm_up
@@ -15,7 +15,11 @@ setup: $(INSTALLED)
 run: setup
 	@$(PY) -m nearcast demo
 
-test: setup
+# What tests and benchmarks run beside us; where it cannot be had, they say so and are skipped.
+system:
+	@sh scripts/system-packages
+
+test: setup system
 	$(PY) -m pytest -m "not slow"
 	@$(CHECKED) $(PY) -m nearcast._warm_up
 	$(CHECKED) $(PY) -m pytest -m "not slow" --hypothesis-profile=checked tests/core/matching
@@ -32,8 +36,9 @@ format: $(INSTALLED)
 	$(PY) -m ruff check --fix .
 	$(PY) -m ruff format .
 
-bench: setup
+bench: setup system
 	@$(PY) -m nearcast bench matching
+	@$(PY) -m nearcast bench broker
 
 experiments: setup
 	@found=$$(ls src/nearcast/experiments 2>/dev/null | sed -n 's/^\([a-z].*\)\.py$$/\1/p'); \

@@ -234,3 +234,26 @@ def test_everyone_gets_what_a_plain_broker_gives(
         run(hub, sides)
     for name, side in sides.items():
         assert by_topic_and_qos(side.got) == by_topic_and_qos(plain.got[name])
+
+
+def test_many_who_come_and_go_at_once_are_taken_a_few_at_a_time() -> None:
+    hub = Hub()
+    connections = []
+    for number in range(1_000):
+        side = Connection()
+        decoder = Decoder()
+        hub.receive(side, decoder.feed(encode(Connect(f"client-{number}"))), 1.0)
+        connections.append(side)
+    sizes = []
+    while hub.next_timer(1.0) is not None:
+        hub.tick(1.0)
+        sizes.append(len(hub.sessions))
+    assert sizes == [200, 400, 600, 800, 1_000]
+    for side in connections:
+        hub.lost(side)
+    sizes = []
+    while hub.next_timer(1.0) is not None:
+        hub.tick(1.0)
+        sizes.append(len(hub.sessions))
+    assert sizes == [800, 600, 400, 200, 0]
+    hub.validate_state()

@@ -7,12 +7,13 @@ from collections.abc import Iterator
 
 import paho.mqtt.client as paho
 import pytest
+from msgspec.structs import replace
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from nearcast.broker.server import Server
-from nearcast.broker.settings import Listen, Settings
+from nearcast.broker.settings import Limits, Listen, Settings
 
 WAIT_S = 10.0
 ON_FREE_PORTS = Settings(listen=Listen(mqtt_port=0, ws_port=0))
@@ -21,9 +22,9 @@ ON_FREE_PORTS = Settings(listen=Listen(mqtt_port=0, ws_port=0))
 class Running:
     """A server in a thread of its own."""
 
-    def __init__(self) -> None:
+    def __init__(self, limits: Limits | None = None) -> None:
         self.loop = asyncio.new_event_loop()
-        self.server = Server(ON_FREE_PORTS)
+        self.server = Server(replace(ON_FREE_PORTS, limits=limits or Limits()))
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
         self._run(self.server.start())
@@ -207,3 +208,23 @@ def test_broken_bytes_close_one_connection_and_no_other(server: Running) -> None
     good.publish("x", "still here", qos=1)
     assert good.next()[1] == "still here"
     good.stop()
+
+
+def test_a_client_that_sends_too_fast_is_heard_later_and_nothing_is_lost() -> None:
+    running = Running(Limits(messages_per_s=200.0))
+    try:
+        quick, slow = Client(running.server.port, "quick"), Client(running.server.port, "slow")
+        slow.subscribe("a")
+        for number in range(300):
+            quick.paho.publish("a", str(number))
+        paced = False
+        got: list[int] = []
+        while len(got) < 300:
+            paced = paced or running.server.statistics()["paced_links"] > 0
+            got.append(int(slow.messages.get(timeout=WAIT_S).payload))
+        assert paced
+        assert got == list(range(300))
+        quick.stop()
+        slow.stop()
+    finally:
+        running.stop()

@@ -1,6 +1,7 @@
 """The doctor: what is required and missing fails, what is optional is advice."""
 
 import json
+import socket
 from pathlib import Path
 
 import pytest
@@ -53,3 +54,31 @@ def test_every_requirement_is_pinned() -> None:
     pins = doctor.tested_versions(doctor.CONSTRAINTS)
     required, optional = doctor.requirements()
     assert set(required) | set(optional) <= pins.keys()
+
+
+def states(*arguments: str) -> dict[str, dict[str, str]]:
+    ran = CliRunner().invoke(app, ["--json", *arguments])
+    return {check["what"]: check for check in json.loads(ran.stdout)}
+
+
+def test_a_broken_configuration_is_named(tmp_path: Path) -> None:
+    broken = tmp_path / "broken.toml"
+    broken.write_text("[limits]\nqueud = 5\n")
+    found = states("--config", str(broken))
+    assert found["configuration"]["state"] == "missing"
+    assert "queued" in found["configuration"]["advice"]
+
+
+def test_a_place_for_the_broker_is_looked_at(tmp_path: Path) -> None:
+    (tmp_path / "file").touch()
+    assert states("--data", str(tmp_path / "data"))["data directory"]["state"] == "ok"
+    assert states("--data", str(tmp_path / "file" / "x"))["data directory"]["state"] == "missing"
+
+
+def test_a_port_that_is_taken_is_told(tmp_path: Path) -> None:
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        taken.listen()
+        config = tmp_path / "nearcast.toml"
+        config.write_text(f"[listen]\nmqtt_port = {taken.getsockname()[1]}\n")
+        assert states("--config", str(config))["MQTT port"]["state"] == "optional"

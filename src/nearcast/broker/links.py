@@ -6,6 +6,8 @@ is read from it, and one that reads nothing for `stalled_s` is disconnected.
 """
 
 import asyncio
+from contextlib import suppress
+from enum import IntFlag, auto
 from typing import TYPE_CHECKING
 
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
@@ -23,17 +25,39 @@ DEAF_AT = 2
 """At so many times `unsent_bytes` a client that does not read is not heard either."""
 
 
+class Hold(IntFlag):
+    """Why nothing is read from a client for a while; there may be several reasons at once."""
+
+    KNOCK = auto()
+    """Too many connections came from its address."""
+    DOORS = auto()
+    """Its password is being checked."""
+    DISK = auto()
+    """Too much waits for the disk."""
+    REST = auto()
+    """It sent so much that the others come first."""
+    PACE = auto()
+    """It sends more messages a second than it may."""
+    DEAF = auto()
+    """It does not read its answers."""
+
+
 class Link:
     """What TCP and WebSocket have in common."""
 
-    __slots__ = ("_decoder", "blocked_since", "connection", "deaf", "server", "transport", "unsent")
+    __slots__ = (
+        "_allowance", "_decoder", "_holds", "_refilled_at", "blocked_since", "connection", "server",
+        "transport", "unsent",
+    )  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
         self.server = server
         self.transport: asyncio.Transport | None = None
         self.blocked_since: float | None = None
-        self.deaf = False
-        """So many answers are unsent that nothing more is read."""
+        self._holds = 0
+        self._allowance = 0.0
+        """How many messages more it may send at once."""
+        self._refilled_at = 0.0
         self.unsent = 0
         """How much was unsent when this was last looked at."""
 
@@ -57,6 +81,8 @@ class Link:
             server.hub.receive(connection, packets, server.time)
             if len(packets) > MANY_PACKETS:
                 server.rest(self)
+            if server.settings.limits.messages_per_s:
+                self._pace(len(packets))
         except ProtocolError as error:
             server.broken(self, error)
         server.soon()
@@ -80,15 +106,32 @@ class Link:
         assert self.transport is not None
         self.transport.write(data)
 
-    def pause_reading(self) -> None:
+    def hold(self, reason: Hold) -> None:
         """Let what the client sends wait in the system."""
-        if self.transport is not None and not self.transport.is_closing():
+        before, self._holds = self._holds, self._holds | reason
+        if not before and self.transport is not None and not self.transport.is_closing():
             self.transport.pause_reading()
 
-    def resume_reading(self) -> None:
-        """Hear the client again, unless it has too many answers to read first."""
-        if self.transport is not None and not self.transport.is_closing() and not self.deaf:
-            self.transport.resume_reading()
+    def let(self, reason: Hold) -> None:
+        """Hear the client again, unless there is another reason not to."""
+        before, self._holds = self._holds, self._holds & ~reason
+        if before and not self._holds and self.transport is not None:
+            with suppress(RuntimeError):  # it is closing
+                self.transport.resume_reading()
+
+    def is_held(self, reason: Hold) -> bool:
+        """Whether nothing is read from the client for this reason."""
+        return bool(self._holds & reason)
+
+    def _pace(self, packets: int) -> None:
+        """Hear a client that sends faster than it may only after a while."""
+        rate, now = self.server.settings.limits.messages_per_s, self.server.now()
+        passed = now - (self._refilled_at or self.connection.since)
+        self._allowance = min(rate, self._allowance + passed * rate) - packets
+        self._refilled_at = now
+        if self._allowance < 0.0:
+            self.server.later(-self._allowance / rate, self.let, Hold.PACE)
+            self.hold(Hold.PACE)
 
     def pause_writing(self) -> None:
         """The client does not read."""
@@ -99,9 +142,7 @@ class Link:
     def resume_writing(self) -> None:
         """The client reads again."""
         self.blocked_since = None
-        if self.deaf:
-            self.deaf = False
-            self.server.rest(self)
+        self.let(Hold.DEAF)
         self.server.hub.block(self.connection, False)
         self.server.soon()
 
@@ -118,8 +159,7 @@ class Link:
     def _stop_hearing(self) -> None:
         """Answers cannot wait in a queue: take no more questions from one who reads none."""
         if self._unsent() > DEAF_AT * self.server.settings.limits.unsent_bytes:
-            self.deaf = True
-            self.pause_reading()
+            self.hold(Hold.DEAF)
 
     def _unsent(self) -> int:
         return 0 if self.transport is None else self.transport.get_write_buffer_size()

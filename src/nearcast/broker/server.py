@@ -21,7 +21,7 @@ from nearcast.broker.doors import Admitted, Check, Doors
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.hub import Batch, Hub
 from nearcast.broker.keeping import Keeper, journal_for
-from nearcast.broker.links import Link, TcpLink, WebSocketEar, WebSocketLink, is_loopback
+from nearcast.broker.links import Hold, Link, TcpLink, WebSocketEar, WebSocketLink, is_loopback
 from nearcast.broker.listening import possible_connections, tls_context, upgrade
 from nearcast.broker.recovery import restore
 from nearcast.broker.settings import Settings
@@ -158,6 +158,7 @@ class Server:
             "links": len(self._links),
             "held_batches": len(self._held),
             "held_bytes": self._held_bytes,
+            "paced_links": sum(link.is_held(Hold.PACE) for link in self._links),
             "paused_links": len(self._paused),
         }
 
@@ -184,23 +185,19 @@ class Server:
         if isinstance(self._doors, Doors) and not self._doors.knock(
             connection.peer.address, self.now()
         ):
-            link.pause_reading()
-            assert self._loop is not None
-            self._loop.call_later(KNOCK_S, self._knock_again, link)
-
-    def _knock(self, link: Link) -> None:
-        """Let a connection speak as soon as its address may have another one."""
-        assert isinstance(self._doors, Doors)
-        assert self._loop is not None
-        if self._doors.knock(link.connection.peer.address, self.now()):
-            link.resume_reading()
-            return
-        link.pause_reading()
-        self._loop.call_later(KNOCK_S, self._knock_again, link)
+            link.hold(Hold.KNOCK)
+            self.later(KNOCK_S, self._knock_again, link)
 
     def _knock_again(self, link: Link) -> None:
-        if link in self._links:
-            self._knock(link)
+        """Let a connection speak as soon as its address may have another one."""
+        assert isinstance(self._doors, Doors)
+        if link not in self._links:
+            return
+        if self._doors.knock(link.connection.peer.address, self.now()):
+            link.connection.since = self.now()
+            link.let(Hold.KNOCK)
+        else:
+            self.later(KNOCK_S, self._knock_again, link)
 
     def left(self, link: Link) -> None:
         """A connection is gone."""
@@ -223,14 +220,18 @@ class Server:
 
     def pause(self, link: Link) -> None:
         """Read no more from a link until the disk has caught up."""
-        if link not in self._paused:
-            self._paused.add(link)
-            link.pause_reading()
+        self._paused.add(link)
+        link.hold(Hold.DISK)
 
     def rest(self, link: Link) -> None:
         """Read no more from a link before the next tick."""
         self._resting.append(link)
-        link.pause_reading()
+        link.hold(Hold.REST)
+
+    def later(self, delay_s: float, work: Callable[..., None], *arguments: object) -> None:
+        """Do something after a while."""
+        assert self._loop is not None
+        self._loop.call_later(delay_s, work, *arguments)
 
     def soon(self) -> None:
         """Tick once everything that is there has been read."""
@@ -261,8 +262,7 @@ class Server:
         if self._resting:
             resting, self._resting = self._resting, []
             for link in resting:
-                if link not in self._paused:
-                    link.resume_reading()
+                link.let(Hold.REST)
         self._schedule(now)
         if self._feed_tick is not None:
             self._feed_tick(self.now() - now)
@@ -286,7 +286,7 @@ class Server:
         if self._paused and not self.is_full:
             paused, self._paused = self._paused, set()
             for link in paused:
-                link.resume_reading()
+                link.let(Hold.DISK)
 
     def _write(self, batch: Batch) -> None:
         for write in batch.writes:
@@ -319,7 +319,7 @@ class Server:
         assert self._loop is not None
         link = connection.host
         assert isinstance(link, Link)
-        link.pause_reading()
+        link.hold(Hold.DOORS)
         future = self._loop.run_in_executor(self._checks, check.run)
         future.add_done_callback(partial(self._checked, connection, link))
 
@@ -340,8 +340,7 @@ class Server:
                 address=connection.peer.address, why=answer.why,
             )  # fmt: skip
         self.hub.admit(connection, answer, self.now())
-        if link not in self._paused:
-            link.resume_reading()
+        link.let(Hold.DOORS)
         self.soon()
 
     def _sweep(self) -> None:
@@ -353,10 +352,10 @@ class Server:
         for link in list(self._links):
             connection = link.connection
             if connection.session is None:
-                if now - connection.since > limits.connect_within_s:
-                    say(
-                        log, logging.INFO, "no CONNECT came", address=connection.peer.address
-                    )  # fmt: skip
+                late = now - connection.since > limits.connect_within_s
+                if late and not link.is_held(Hold.KNOCK):
+                    address = connection.peer.address
+                    say(log, logging.INFO, "no CONNECT came", address=address)
                     link.abort()
             elif link.stalled_s(now) > limits.stalled_s:
                 say(log, logging.WARNING, "client does not read", client=_name(connection))

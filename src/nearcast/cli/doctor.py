@@ -20,10 +20,12 @@ from rich.console import Console
 from rich.table import Table
 
 from nearcast import _warm_up
+from nearcast.cli.broker_checks import broker_checks
 
 OLDEST_PYTHON = (3, 11)
 CONSTRAINTS = Path(__file__).parents[3] / "constraints.txt"
 PEERS = {
+    "mosquitto": "its benchmarks and some tests are skipped; install mosquitto",
     "redis-server": "its benchmarks are skipped; install Redis",
     "postgres": "its benchmarks are skipped; install PostgreSQL with PostGIS",
 }
@@ -47,11 +49,15 @@ def doctor(
     warm_up: Annotated[
         bool, typer.Option("--warm-up", help="Compile the kernels first, if they changed.")
     ] = False,
+    config: Annotated[
+        Path | None, typer.Option(help="The broker's settings; by default nearcast.toml here.")
+    ] = None,
+    data: Annotated[str | None, typer.Option(help="The broker's data directory.")] = None,
 ) -> None:
-    """Check what is installed, and say what to do."""
+    """Check what is installed and whether a broker could run here, and say what to do."""
     if warm_up:
         _warm_up.main()
-    checks = list(examine())
+    checks = [*examine(), *examine_broker(config, data)]
     if as_json:
         typer.echo(json.dumps([to_builtins(check) for check in checks], indent=2))
     else:
@@ -69,6 +75,13 @@ def examine() -> Iterator[Check]:
     yield check_kernels()
     yield from (check_package(name, tested, required=False) for name in optional)
     yield from (check_peer(program, advice) for program, advice in PEERS.items())
+
+
+def examine_broker(config: Path | None, data: str | None) -> Iterator[Check]:
+    """Yield what a broker would meet here."""
+    for finding in broker_checks(config, data):
+        state: State = "missing" if finding.fatal else "optional" if finding.advice else "ok"
+        yield Check(finding.what, state, finding.found, finding.advice)
 
 
 def check_python(running: tuple[int, int]) -> Check:

@@ -30,7 +30,7 @@ from nearcast.store.errors import (
     StoreError,
 )
 from nearcast.store.log import Log, LogSettings, LogStatistics, Merging, Sealed
-from nearcast.store.manifest import Gap
+from nearcast.store.manifest import Gap, read_manifest
 from nearcast.store.reading import LogReader
 from nearcast.store.rows import Row, input_of, plain_row, record_row
 from nearcast.store.segments import Segment, batch_of, read_segment, rows_of
@@ -104,6 +104,7 @@ __all__ = [
     "encoded_node",
     "input_of",
     "plain_row",
+    "read_manifest",
     "read_segment",
     "record_row",
     "rows_of",

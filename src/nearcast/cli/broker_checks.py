@@ -1,0 +1,103 @@
+"""What stands between a configuration and a broker that runs on it."""
+
+import os
+import resource
+import shutil
+import socket
+from collections.abc import Iterator
+from pathlib import Path
+
+from msgspec import Struct
+
+from nearcast.broker.configuration import ConfigurationError, load
+from nearcast.broker.settings import Settings
+from nearcast.store import StoreError, broker_directory, read_manifest
+
+SPARE_DESCRIPTORS = 100
+LOW_SPACE_BYTES = 1 << 30
+
+
+class Finding(Struct, frozen=True):
+    """One thing looked at; `advice` is empty where nothing needs to be done."""
+
+    what: str
+    found: str
+    advice: str = ""
+    fatal: bool = False
+
+
+def broker_checks(config: Path | None, data: str | None) -> Iterator[Finding]:
+    """Yield what a broker with this configuration would meet here."""
+    try:
+        settings = load(config, os.environ, {"broker.data": data})
+    except ConfigurationError as error:
+        yield Finding("configuration", "broken", str(error), fatal=True)
+        return
+    yield Finding("configuration", "read" if config else "defaults, or nearcast.toml")
+    yield check_data(Path(settings.node.data))
+    yield check_log(settings)
+    yield from check_ports(settings)
+    yield check_descriptors(settings.limits.connections)
+
+
+def check_data(data: Path) -> Finding:
+    """Check that the data directory can be written, and has room."""
+    there = data
+    while not there.exists() and there != there.parent:
+        there = there.parent
+    if not there.is_dir() or not os.access(there, os.W_OK):
+        advice = f"{there} cannot be written: choose another with --data, or change its owner"
+        return Finding("data directory", str(data), advice, fatal=True)
+    free = shutil.disk_usage(there).free
+    room = f"{data}, {free >> 20} MiB free"
+    if free < LOW_SPACE_BYTES:
+        return Finding("data directory", room, "less than 1 GiB: acknowledgements stop when full")
+    return Finding("data directory", room)
+
+
+def check_log(settings: Settings) -> Finding:
+    """Check whether anything is missing from the log."""
+    directory = broker_directory(Path(settings.node.data), settings.node.name) / "log"
+    if not directory.is_dir():
+        return Finding("event log", "none yet")
+    try:
+        manifest = read_manifest(directory, settings.node.name)
+    except StoreError as error:
+        return Finding("event log", "cannot be read", str(error), fatal=True)
+    found = f"{len(manifest.segments)} segments, up to input {manifest.last_seq}"
+    if manifest.gaps:
+        return Finding("event log", found, f"{len(manifest.gaps)} gaps: {manifest.gaps[0].reason}")
+    return Finding("event log", found)
+
+
+def check_ports(settings: Settings) -> Iterator[Finding]:
+    """Check that the ports are free."""
+    listen = settings.listen
+    ports = {
+        "MQTT port": listen.mqtt_port, "WebSocket port": listen.ws_port,
+        "HTTP port": listen.http_port, "MQTT port with TLS": listen.mqtts_port,
+        "WebSocket port with TLS": listen.wss_port,
+    }  # fmt: skip
+    for what, port in ports.items():
+        if port < 1:
+            continue
+        family = socket.AF_INET6 if ":" in listen.host else socket.AF_INET
+        with socket.socket(family) as probe:
+            probe.setsockopt(socket.SOL_SOCKET, socket.SO_REUSEADDR, 1)
+            try:
+                probe.bind((listen.host, port))
+            except OSError as error:
+                advice = f"{error.strerror}: a broker may be running, or choose another port"
+                yield Finding(what, f"{listen.host}:{port}", advice)
+            else:
+                yield Finding(what, f"{listen.host}:{port} is free")
+
+
+def check_descriptors(connections: int) -> Finding:
+    """Check that the system lets the broker have as many connections as it is configured for."""
+    most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
+    found = f"{most} open files"
+    if most < connections + SPARE_DESCRIPTORS:
+        advice = f"limits.connections is {connections}: raise it with ulimit -n"
+        return Finding("descriptors", found, advice)
+    return Finding("descriptors", found)
