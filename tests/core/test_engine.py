@@ -18,6 +18,7 @@ from nearcast.core.model import (
 from nearcast.core.model.inputs import (
     Announced,
     ContextPatched,
+    Forgot,
     Left,
     Moved,
     PlaceDefined,
@@ -274,9 +275,22 @@ def test_numbers_that_mean_nothing_are_refused(bad: dict[str, object]) -> None:
     assert (len(outcome.refusals), got(outcome)) == (1, [])
 
 
-def test_leaving_ends_everything_of_a_node() -> None:
-    engine = engine_with(Moved("sub", HERE), ContextPatched("sub", {"a": 1}), wants())
+def test_a_session_that_ends_leaves_what_is_known_of_its_node() -> None:
+    engine = engine_with(
+        Moved("sub", HERE), wants(), Announced(Announcement("sub", "news", circle(FAR, 10)))
+    )
     engine.step([Left("sub")], 1.0)
+    assert got(engine.step([event()], 2.0)) == []
+    assert engine.position("sub") == HERE
+    assert engine.announcements == {}
+
+
+def test_forgetting_ends_everything_of_a_node() -> None:
+    engine = engine_with(Moved("sub", HERE), ContextPatched("sub", {"a": 1}), wants())
+    engine.step([event("x", by="sub", retain=True), Left("sub"), Forgot("sub")], 1.0)
+    assert engine.nodes == {}
+    assert got(engine.step([wants("late")], 2.0)) == []
+    engine.step([Left("late")], 2.0)
     assert got(engine.step([event()], 2.0)) == []
     statistics = engine.matcher.statistics()
     assert (statistics["subscriptions"], statistics["nodes"]) == (0, 0)

@@ -34,7 +34,7 @@ subscribed = st.builds(
 changes: st.SearchStrategy[Input] = (
     subscribed
     | st.builds(lambda s, n: Unsubscribed(f"{s}:{n}"), sessions, st.sampled_from("xyz"))
-    | st.builds(lambda s: Left(s.partition("~")[0], s, False), sessions)
+    | st.builds(lambda s: Left(s.partition("~")[0], s), sessions)
 )
 
 
@@ -116,7 +116,7 @@ def test_a_session_takes_only_its_own_subscriptions_along() -> None:
     engine = Engine()
     one = Subscribed(Subscription("1", "ann", "#", session="ann~1"))
     two = Subscribed(Subscription("2", "ann", "#", session="ann~2"))
-    engine.step([one, two, Left("ann", "ann~1", last=False)], 0.0)
+    engine.step([one, two, Left("ann", "ann~1")], 0.0)
     assert list(engine.subscriptions) == ["2"]
 
 

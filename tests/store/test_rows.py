@@ -13,7 +13,10 @@ from nearcast.core.model import Announcement, Event, Subscription, circle
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import (
     Announced,
+    AreaUnwatched,
+    AreaWatched,
     ContextPatched,
+    Forgot,
     Input,
     Left,
     Moved,
@@ -89,12 +92,17 @@ inputs: st.SearchStrategy[Input] = st.one_of(
     st.builds(ContextPatched, texts, st.dictionaries(texts, json_values, max_size=4)),
     st.builds(Subscribed, subscriptions, st.booleans()),
     st.builds(Unsubscribed, texts),
-    st.builds(Announced, st.builds(Announcement, texts, texts, model.areas)),
+    st.builds(Announced, st.builds(Announcement, texts, texts, model.areas, texts)),
     st.builds(Unannounced, texts, texts),
     st.builds(PlaceDefined, texts, texts, st.none() | model.fixed_areas, st.none() | texts),
     st.builds(SightSet, texts, texts, st.none() | st.integers(0, 15)),
     st.builds(Presence, texts, st.booleans(), texts),
-    st.builds(Left, texts, texts, st.booleans()),
+    st.builds(Left, texts, texts),
+    st.builds(Forgot, texts),
+    st.tuples(texts, texts, model.areas, st.none() | st.just(parse("a > 1"))).map(
+        lambda given_: AreaWatched(*given_)
+    ),
+    st.builds(AreaUnwatched, texts),
 )
 pairs = st.lists(st.tuples(texts, texts), max_size=4).map(tuple)
 
@@ -132,7 +140,7 @@ def test_what_is_known_of_a_node_comes_back_as_it_was(state: NodeState) -> None:
 def test_every_field_of_events_and_subscriptions_is_written() -> None:
     full = Event(
         "i", "s", "p", 1.0, {"a": 1}, None, True, circle("me", 5.0), 3.0, "o", True, 2, 4.0, b"x",
-        1, "p~2",
+        1, "p~2", True,
     )  # fmt: skip
     differing = [
         name

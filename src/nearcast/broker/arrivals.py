@@ -331,13 +331,12 @@ class Arrivals:
         self._ends.pop(client_id, None)
         del state.sessions[client_id]
         state.parts[session.node] -= 1
-        last = not state.parts[session.node]
-        if last:
+        if not state.parts[session.node]:
             del state.parts[session.node]
         will = self._wills.pop(client_id, None)
         if will is not None:
             self._publishing.publish_will(session, will[1], now)
-        state.ask(Left(session.node, _part(session), last))
+        state.ask(Left(session.node, _part(session)))
         if session.is_kept:
             state.journal.note(SessionDropped(client_id))
         state.counters["dropped_at_end"] += session.statistics()["waiting"]

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nearcast.core.area_watch import AreaWatch, Sighting
 from nearcast.core.live_book import LiveBook, Met
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import Verdict, decide
@@ -24,7 +25,10 @@ from nearcast.core.model.event import Announcement, Delivery, Event, Subscriptio
 from nearcast.core.model.event_batch import EventBatch
 from nearcast.core.model.inputs import (
     Announced,
+    AreaUnwatched,
+    AreaWatched,
     ContextPatched,
+    Forgot,
     Input,
     Left,
     Moved,
@@ -92,6 +96,7 @@ class Outcome(Struct):
     changes: list[Changed] = []
     records: list[Record] = []
     refusals: list[Refusal] = []
+    sightings: list[Sighting] = []
     timer: float | None = None
     """When to step again even if nothing arrives."""
 
@@ -104,6 +109,7 @@ class Engine:
         self.matcher = Matcher(places)
         self.nodes: dict[str, NodeState] = {}
         self.announcements: dict[tuple[str, str], Announcement] = {}
+        self._announced_by: dict[str, set[tuple[str, str]]] = {}
         self.seq = 0
         self._book = LiveBook(self.matcher)
         self._wishes = SubscriptionBook(self.matcher)
@@ -111,6 +117,7 @@ class Engine:
             self.matcher, self.settings.recent_most, self.settings.recent_most_bytes
         )
         self._fixes: deque[tuple[float, str]] = deque()
+        self._areas = AreaWatch(self.matcher, lambda node: dict(self._state(node).attributes))
         self._known: dict[tuple[str, str], None] = {}
         self._recorded: dict[str, bool] = {}
         self._handlers: dict[type, Callable[..., None]] = {
@@ -124,6 +131,9 @@ class Engine:
             SightSet: self._set_sight,
             Presence: self._be_present,
             Left: self._leave,
+            Forgot: self._forget,
+            AreaWatched: self._watch,
+            AreaUnwatched: self._unwatch,
         }
 
     @property
@@ -260,7 +270,7 @@ class Engine:
         if len(self._known) > self.settings.known_ids_most:
             del self._known[next(iter(self._known))]
         if event.time > now + self.settings.ahead_s:
-            event = replace(event, time=now)
+            event = replace(event, time=now, clock_off=True)
         return self._complete(event)
 
     def _complete(self, event: Event) -> Event:
@@ -303,6 +313,11 @@ class Engine:
             self.matcher.move(state.node, state.position)
             if state.position is not None:
                 self._fixes.append((now, state.node))
+                first = before.position is None
+                seen = self._areas.moved(state.node, first, now, self.nodes)
+                outcome.sightings.extend(seen)
+            else:
+                self._areas.lost(state.node)
             self._deliver_live(self._book.overtaken_by(state.node), outcome)
         outcome.changes.append(Changed(state.node, state))
         self._deliver_live(self._book.met_by(state.node), outcome)
@@ -358,10 +373,28 @@ class Engine:
     def _announce(self, each: Announced, now: float, outcome: Outcome) -> None:
         check_subject(each.announcement.subject)
         check(each.announcement.to, self.matcher.places)
-        self.announcements[each.announcement.node, each.announcement.subject] = each.announcement
+        at = (each.announcement.node, each.announcement.subject)
+        self._end_announcement(at)
+        self.announcements[at] = each.announcement
+        self._announced_by.setdefault(each.announcement.owner, set()).add(at)
 
     def _unannounce(self, each: Unannounced, now: float, outcome: Outcome) -> None:
-        self.announcements.pop((each.node, each.subject), None)
+        self._end_announcement((each.node, each.subject))
+
+    def _end_announcement(self, at: tuple[str, str]) -> None:
+        announcement = self.announcements.pop(at, None)
+        if announcement is not None:
+            own = self._announced_by[announcement.owner]
+            own.discard(at)
+            if not own:
+                del self._announced_by[announcement.owner]
+
+    def _watch(self, each: AreaWatched, now: float, outcome: Outcome) -> None:
+        check(each.area, self.matcher.places)
+        self._areas.put(each.name, each.node, each.area, each.where, self.nodes)
+
+    def _unwatch(self, each: AreaUnwatched, now: float, outcome: Outcome) -> None:
+        self._areas.remove(each.name)
 
     def _define_place(self, each: PlaceDefined, now: float, outcome: Outcome) -> None:
         places = self.matcher.places
@@ -370,6 +403,7 @@ class Engine:
         else:
             places.add(each.place_kind, each.name, each.geometry, each.parent)
         self.matcher.refresh_places()
+        self._areas.refresh()
         self._deliver_live(self._book.met_in_named_places(), outcome)
         for subscription in self.subscriptions.values():
             if isinstance(subscription.from_, PlaceArea | PlaceHere):
@@ -393,10 +427,16 @@ class Engine:
         self._wishes.present.discard(session)
         self._recent.refresh()
         self._book.forget(session)
-        if not each.last:
-            return
+        for at in list(self._announced_by.get(session, ())):
+            self._end_announcement(at)
+
+    def _forget(self, each: Forgot, now: float, outcome: Outcome) -> None:
         for at in [at for at in self.announcements if at[0] == each.node]:
-            del self.announcements[at]
+            self._end_announcement(at)
+        for key in self._book.published_by(each.node):
+            outcome.changes.append(Changed(key, None))
+        self._recent.forget(each.node)
+        self._areas.lost(each.node)
         self.matcher.forget(each.node)
         if self.nodes.pop(each.node, None) is not None:
             outcome.changes.append(Changed(each.node, None))
@@ -411,6 +451,7 @@ class Engine:
                 gone = NodeState(node, attributes=state.attributes)
                 self.nodes[node] = gone
                 self.matcher.move(node, None)
+                self._areas.lost(node)
                 outcome.changes.append(Changed(node, gone))
         for key in self._book.expire(now):
             outcome.changes.append(Changed(key, None))

@@ -77,6 +77,15 @@ class LiveBook:
         """End what is live under an event's key; whether there was anything."""
         return self._forget(self.key(event))
 
+    def published_by(self, node: str) -> list[str]:
+        """End all that a node keeps alive; the keys."""
+        keys = [key for key in self._versions if self._is_by(key, node)]
+        return [key for key in keys if self._forget(key)]
+
+    def _is_by(self, key: str, node: str) -> bool:
+        event = self._matcher.live.get(key)
+        return event is not None and event.publisher == node
+
     def expire(self, now: float) -> list[str]:
         """End what is no longer valid; the keys."""
         gone = []

@@ -54,6 +54,17 @@ class RecentBook:
         while self._events and self._events[0][0] < before:
             self._drop()
 
+    def forget(self, node: str) -> None:
+        """Forget what a node published."""
+        for _ in range(len(self._events)):
+            at, event = self._events.popleft()
+            if event.publisher != node:
+                self._events.append((at, event))
+                continue
+            self._bytes -= len(event.payload)
+            if self._counting:
+                self._matcher.world.recent.remove(_key(event))
+
     def _put(self, event: Event) -> None:
         if not event.attributes and event.payload:
             event = replace(event, attributes=attributes_of(event.payload))

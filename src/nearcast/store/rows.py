@@ -23,7 +23,10 @@ from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.inputs import (
     Announced,
+    AreaUnwatched,
+    AreaWatched,
     ContextPatched,
+    Forgot,
     Input,
     Left,
     Moved,
@@ -252,7 +255,15 @@ def _unsubscribed(value: Unsubscribed) -> Columns:
 
 def _announced(value: Announced) -> Columns:
     told = value.announcement
-    return "announcement", told.node, told.subject, None, {"to": area_json(told.to)}
+    data: Json = {"to": area_json(told.to)}
+    if told.session:
+        data["session"] = told.session
+    return "announcement", told.node, told.subject, None, data
+
+
+def _read_announced(row: Row, data: Json) -> Input:
+    to, session = area_from_json(data["to"]), str(data.get("session", ""))
+    return Announced(Announcement(_needed(row.node), _needed(row.subject), to, session))
 
 
 def _unannounced(value: Unannounced) -> Columns:
@@ -298,6 +309,31 @@ def _left(value: Left) -> Columns:
     return "session", value.node, None, None, {}
 
 
+def _forgot(value: Forgot) -> Columns:
+    return "forgotten", value.node, None, None, {}
+
+
+def _watched(value: AreaWatched) -> Columns:
+    data: Json = {"name": value.name, "area": area_json(value.area)}
+    if value.where is not None:
+        data["where"] = filter_json(value.where)
+    return "area", value.node, None, None, data
+
+
+def _read_watched(row: Row, data: Json) -> Input:
+    where = data.get("where")
+    return AreaWatched(
+        str(data["name"]),
+        _needed(row.node),
+        area_from_json(data["area"]),
+        None if where is None else filter_from_json(where),
+    )
+
+
+def _unwatched(value: AreaUnwatched) -> Columns:
+    return "unwatched", None, None, None, {"name": value.name}
+
+
 def _beside(value: Input) -> Json:
     """Return the plain fields of an input itself, such as whether a subscription replays."""
     plain_fields = _PLAIN.get(type(value), ())
@@ -318,6 +354,9 @@ _IN_ROWS: dict[type[Struct], tuple[str, ...]] = {
     SightSet: ("viewer", "other", "mask"),
     Presence: ("node", "here"),
     Left: ("node",),
+    Forgot: ("node",),
+    AreaWatched: ("name", "node", "area", "where"),
+    AreaUnwatched: ("name",),
 }
 _PLAIN = {form: _defaults(form, has) for form, has in _IN_ROWS.items()}
 _WRITERS: dict[type, Callable[..., Columns]] = {
@@ -331,6 +370,9 @@ _WRITERS: dict[type, Callable[..., Columns]] = {
     SightSet: _sight,
     Presence: _presence,
     Left: _left,
+    Forgot: _forgot,
+    AreaWatched: _watched,
+    AreaUnwatched: _unwatched,
 }
 _READERS: dict[str, Callable[[Row, Json], Input]] = {
     "event": _read_event,
@@ -338,12 +380,13 @@ _READERS: dict[str, Callable[[Row, Json], Input]] = {
     "context": lambda row, data: ContextPatched(_needed(row.node), data["patch"]),  # type: ignore[arg-type]
     "subscription": _read_subscribed,
     "unsubscription": lambda row, data: Unsubscribed(str(data["id"])),
-    "announcement": lambda row, data: Announced(
-        Announcement(_needed(row.node), _needed(row.subject), area_from_json(data["to"]))
-    ),
+    "announcement": _read_announced,
     "unannouncement": lambda row, data: Unannounced(_needed(row.node), _needed(row.subject)),
     "place": _read_place,
     "rule": lambda row, data: SightSet(_needed(row.node), str(data["other"]), data["mask"]),  # type: ignore[arg-type]
     "presence": lambda row, data: Presence(_needed(row.node), bool(data["here"])),
     "session": lambda row, data: Left(_needed(row.node)),
+    "forgotten": lambda row, data: Forgot(_needed(row.node)),
+    "area": _read_watched,
+    "unwatched": lambda row, data: AreaUnwatched(str(data["name"])),
 }

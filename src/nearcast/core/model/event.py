@@ -40,6 +40,8 @@ class Event(Struct, frozen=True):
     qos: int = 0
     # The session that published it, where a node has several; else it is the node's own.
     session: str = ""
+    # The publisher's clock was ahead: the time is that of ingest.
+    clock_off: bool = False
 
     @property
     def origin(self) -> str:
@@ -92,6 +94,13 @@ class Announcement(Struct, frozen=True):
     node: str
     subject: str
     to: Area
+    # The session that it ends with, where a node has several.
+    session: str = ""
+
+    @property
+    def owner(self) -> str:
+        """The session that it ends with."""
+        return self.session or self.node
 
 
 class Delivery(Struct, frozen=True):

@@ -4,12 +4,17 @@ These are what the event log records, and what decides is only what came before 
 a plain value with a kind, so that it can be written down and read back.
 """
 
+from typing import TYPE_CHECKING
+
 from msgspec import Struct
 
-from nearcast.core.model.area import FixedArea
+from nearcast.core.model.area import Area, FixedArea
 from nearcast.core.model.context import Value
 from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.position import Position
+
+if TYPE_CHECKING:
+    from nearcast.core.language import Filter
 
 
 class Published(Struct, frozen=True, tag_field="kind", tag="event"):
@@ -88,14 +93,34 @@ class Presence(Struct, frozen=True, tag_field="kind", tag="presence"):
 
 
 class Left(Struct, frozen=True, tag_field="kind", tag="session"):
-    """A session has ended, and its subscriptions with it.
-
-    With the last session of a node its announcements end, and what is known of it.
-    """
+    """A session has ended, and its subscriptions and announcements with it."""
 
     node: str
     session: str = ""
-    last: bool = True
+
+
+class Forgot(Struct, frozen=True, tag_field="kind", tag="forgotten"):
+    """All that is known of a node is to be forgotten, and what it announced and keeps alive."""
+
+    node: str
+
+
+class AreaWatched(Struct, frozen=True, tag_field="kind", tag="area"):
+    """A node wants to know who comes into an area and who goes out of it.
+
+    `where` is about the nodes: bare names are attributes of their contexts.
+    """
+
+    name: str
+    node: str
+    area: Area
+    where: "Filter | None" = None
+
+
+class AreaUnwatched(Struct, frozen=True, tag_field="kind", tag="unwatched"):
+    """Nobody wants to know that any more."""
+
+    name: str
 
 
 Input = (
@@ -110,4 +135,7 @@ Input = (
     | SightSet
     | Presence
     | Left
+    | Forgot
+    | AreaWatched
+    | AreaUnwatched
 )

@@ -1,0 +1,172 @@
+"""Watched areas: who comes in and who goes out.
+
+A node that is first seen inside is there from the beginning, and nothing is said. It is in as
+soon as a fix lies inside, and out only when all within `MARGIN_M` of a fix lies outside, so that
+nobody flaps at the edge. A node whose position is unknown has not left. Cost is that of the areas
+near a move, not of all; an area that moves with a node is compared with everyone when that moves.
+"""
+
+from collections.abc import Callable, Iterable
+from math import cos, degrees, pi, radians, sin
+
+from msgspec import Struct
+
+from nearcast.core.language import Filter
+from nearcast.core.matching.live import LiveEvents
+from nearcast.core.matching.matcher import Matcher
+from nearcast.core.matching.reference import EventScope, area_for
+from nearcast.core.model.area import ME, Area, Around, PlaceArea, PlaceHere
+from nearcast.core.model.area_resolution import holds
+from nearcast.core.model.event import Event
+from nearcast.core.model.geodesy import MEAN_RADIUS_M
+from nearcast.core.model.position import Position
+from nearcast.core.model.visibility import SEE_ATTRIBUTES
+
+MARGIN_M = 10.0
+
+
+class Sighting(Struct, frozen=True):
+    """A node came into a watched area, or went out of it."""
+
+    area: str
+    node: str
+    inside: bool
+    time: float
+
+
+class _Watch(Struct):
+    event: Event
+    """Stands for the area: its target, and who defined it."""
+    where: Filter | None
+    inside: set[str] = set()
+
+
+class AreaWatch:
+    """All watched areas by name."""
+
+    def __init__(self, matcher: Matcher, attributes_of: Callable[[str], dict[str, object]]) -> None:
+        self._matcher = matcher
+        self._attributes_of = attributes_of
+        self._areas = LiveEvents(matcher.world.bound_of_target)
+        self._watches: dict[str, _Watch] = {}
+        self._inside: dict[str, set[str]] = {}
+        """The areas that each node is in."""
+        self._anchored: dict[str, set[str]] = {}
+
+    def __len__(self) -> int:
+        return len(self._watches)
+
+    def put(
+        self, name: str, node: str, area: Area, where: Filter | None, nodes: Iterable[str]
+    ) -> None:
+        """Watch an area for a node; who is inside now was always there."""
+        self.remove(name)
+        watch = _Watch(Event(name, name, node, 0.0, to=area), where)
+        self._watches[name] = watch
+        self._areas.put(name, watch.event)
+        if (anchor := _anchor(watch.event)) is not None:
+            self._anchored.setdefault(anchor, set()).add(name)
+        for other in nodes:
+            if self._is_in(watch, other):
+                self._enter(watch, other)
+
+    def remove(self, name: str) -> None:
+        """Watch an area no longer."""
+        watch = self._watches.pop(name, None)
+        if watch is None:
+            return
+        self._areas.remove(name)
+        for node in watch.inside:
+            self._inside[node].discard(name)
+        if (anchor := _anchor(watch.event)) is not None:
+            self._anchored[anchor].discard(name)
+
+    def moved(self, node: str, first: bool, now: float, everyone: Iterable[str]) -> list[Sighting]:
+        """A node has a new fix, its first or not; what that changes."""
+        if not self._watches:
+            return []
+        found: list[Sighting] = []
+        for name in sorted(self._anchored.get(node, ())):
+            self._areas.aim_again(name)
+            for other in everyone:
+                found += self._look(self._watches[name], other, False, now)
+        at = self._matcher.world.position(node)
+        if at is None:
+            return found
+        names = {event.id for event in self._areas.aimed_at(at.lat, at.lon)}
+        for name in sorted(names | self._inside.get(node, set())):
+            found += self._look(self._watches[name], node, first, now)
+        return found
+
+    def lost(self, node: str) -> None:
+        """Nobody knows where a node is: when it is seen again, it is as at first."""
+        for name in self._inside.pop(node, ()):
+            self._watches[name].inside.discard(node)
+
+    def refresh(self) -> None:
+        """Places have changed."""
+        for name, watch in self._watches.items():
+            if isinstance(watch.event.to, PlaceArea | PlaceHere):
+                self._areas.aim_again(name)
+
+    def _look(self, watch: _Watch, node: str, first: bool, now: float) -> list[Sighting]:
+        was_in = node in watch.inside
+        if was_in and self._is_out(watch, node):
+            watch.inside.discard(node)
+            self._inside[node].discard(watch.event.id)
+            return [Sighting(watch.event.id, node, False, now)]
+        if not was_in and self._is_in(watch, node):
+            self._enter(watch, node)
+            return [] if first else [Sighting(watch.event.id, node, True, now)]
+        return []
+
+    def _enter(self, watch: _Watch, node: str) -> None:
+        watch.inside.add(node)
+        self._inside.setdefault(node, set()).add(watch.event.id)
+
+    def _is_in(self, watch: _Watch, node: str) -> bool:
+        world = self._matcher.world
+        at = world.position(node)
+        assert watch.event.to is not None
+        meant = area_for(watch.event.to, watch.event.publisher, world)
+        if at is None or meant is None or not holds(meant, at):
+            return False
+        return self._is_meant(watch, node, at)
+
+    def _is_out(self, watch: _Watch, node: str) -> bool:
+        world = self._matcher.world
+        at = world.position(node)
+        assert watch.event.to is not None
+        meant = area_for(watch.event.to, watch.event.publisher, world)
+        if at is None or meant is None:
+            return False
+        return not any(holds(meant, near) for near in _round(at))
+
+    def _is_meant(self, watch: _Watch, node: str, at: Position) -> bool:
+        """Whether the filter of a watch is true of a node, as far as its definer may see."""
+        if watch.where is None:
+            return True
+        definer, world = watch.event.publisher, self._matcher.world
+        visible = world.may_see(definer, node) & SEE_ATTRIBUTES
+        attributes = self._attributes_of(node) if visible else {}
+        event = Event("", watch.event.id, node, 0.0, attributes, at)  # type: ignore[arg-type]
+        return watch.where.evaluate_in(EventScope(event, definer, world)) is True
+
+
+def _round(at: Position) -> list[Position]:
+    """A position, and points in all directions at the margin from it."""
+    step = degrees(MARGIN_M / MEAN_RADIUS_M)
+    wide = max(cos(radians(at.lat)), 1e-6)
+    points = [at]
+    for eighth in range(8):
+        angle = eighth * pi / 4
+        lat = min(90.0, max(-90.0, at.lat + step * cos(angle)))
+        lon = (at.lon + step * sin(angle) / wide + 540.0) % 360.0 - 180.0
+        points.append(Position(lat, lon))
+    return points
+
+
+def _anchor(event: Event) -> str | None:
+    if isinstance(event.to, Around):
+        return event.publisher if event.to.anchor == ME else event.to.anchor
+    return event.publisher if isinstance(event.to, PlaceHere) else None
