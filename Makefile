@@ -27,6 +27,9 @@ test: setup system
 slow: setup
 	$(PY) -m pytest -m slow
 
+chaos: setup system
+	NEARCAST_KILLS=200 $(PY) -m pytest tests/chaos
+
 lint: $(INSTALLED)
 	$(PY) -m ruff check .
 	$(PY) -m ruff format --check .
