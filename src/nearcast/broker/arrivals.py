@@ -13,7 +13,7 @@ from math import inf
 from msgspec.structs import replace
 
 from nearcast.broker.admission import Admission
-from nearcast.broker.broker_state import LONGEST_REASON, BrokerState
+from nearcast.broker.broker_state import LONGEST_REASON, BrokerState, RefusedError
 from nearcast.broker.connection import Connection
 from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
@@ -21,8 +21,10 @@ from nearcast.broker.permissions import Permissions
 from nearcast.broker.publishing import Publishing
 from nearcast.broker.session import LARGEST_PACKET_ID, Session
 from nearcast.broker.settings import Limits
+from nearcast.broker.situation.commands import ANNOUNCEMENTS, announcement_key
+from nearcast.broker.situation.words import said
 from nearcast.core.model.inputs import Left, Presence, Unsubscribed
-from nearcast.store import Message, SessionDropped, SessionPut, SubscriptionDropped
+from nearcast.store import Forgotten, Message, SessionDropped, SessionPut, SubscriptionDropped
 from nearcast.store import Session as KeptSession
 from nearcast.store import Will as KeptWill
 from nearcast.wire.mqtt import (
@@ -160,6 +162,7 @@ class Arrivals:
             return
         connection.out.append(data)
         state.touch(connection)
+        state.online[session.node] += 1
         state.ask(Presence(session.node, True, _part(session)))
         state.counters["connects"] += 1
         self._keep(session, connection.will, None)
@@ -264,6 +267,10 @@ class Arrivals:
     def _part_with(self, connection: Connection, session: Session, now: float) -> None:
         session.connection = connection.session = None
         client_id = session.client_id
+        online = self._state.online
+        online[session.node] -= 1
+        if not online[session.node]:
+            del online[session.node]
         self._state.ask(Presence(session.node, False, _part(session)))
         if session.received is not None and not session.durable:
             session.received = None
@@ -339,6 +346,8 @@ class Arrivals:
         state.ask(Left(session.node, _part(session)))
         if session.is_kept:
             state.journal.note(SessionDropped(client_id))
+            for node, subject in state.engine.announced_by(client_id):
+                state.journal.note(Forgotten(ANNOUNCEMENTS, announcement_key(node, subject)))
         state.counters["dropped_at_end"] += session.statistics()["waiting"]
 
     def _keep(self, session: Session, will: Will | None, disconnected: float | None) -> None:
@@ -366,10 +375,10 @@ def _problem_with(will: Will, allowed: Permissions, limits: Limits) -> Refusal |
         return Refusal(ReasonCode.QUOTA_EXCEEDED, why)
     if not allowed.may_publish(will.topic, will.qos, will.retain):
         return Refusal(ReasonCode.NOT_AUTHORIZED, f"a rule forbids the will to {will.topic!r}")
-    for name, _ in pairs:
-        if name.startswith("nc-"):
-            why = f"unknown property {name!r} of the will"
-            return Refusal(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, why)
+    try:
+        said(pairs)
+    except RefusedError as error:
+        return Refusal(error.reason, f"the will: {error.why}")
     return None
 
 

@@ -11,6 +11,7 @@ from nearcast.broker.session import Parcel, Session
 from nearcast.broker.settings import Limits
 from nearcast.core.engine import Engine
 from nearcast.core.model.inputs import Input
+from nearcast.store import Change
 from nearcast.wire.mqtt import (
     MQTT_5,
     Disconnect,
@@ -41,6 +42,9 @@ class Answer(Struct, frozen=True, gc=False):
     connection: Connection
     qos: int
     packet_id: int
+    topic: str = ""
+    keep: tuple[Change, ...] = ()
+    """What is to be kept if it holds."""
 
 
 class BrokerState:
@@ -57,6 +61,8 @@ class BrokerState:
         self.sessions: dict[str, Session] = {}
         self.parts: Counter[str] = Counter()
         """How many sessions each node has."""
+        self.online: Counter[str] = Counter()
+        """How many of them are connected."""
         self.inputs: list[Input] = []
         """What this tick asks of the engine, in order."""
         self.controls = False
@@ -65,8 +71,8 @@ class BrokerState:
         """Subjects of the events among them."""
         self.answers: list[tuple[int, Answer, RefusedError | None]] = []
         """Whom to tell what became of which input, in the order of their messages."""
-        self.parcels: dict[str, Parcel] = {}
-        """What the events among them carry, by event id."""
+        self.parcels: dict[tuple[str, str], Parcel] = {}
+        """What the events among them carry, by publisher and event id."""
         self.live: dict[str, Parcel] = {}
         """What live events carry, by their key."""
         self.retaining: set[str] = set()

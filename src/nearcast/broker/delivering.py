@@ -9,8 +9,10 @@ from collections.abc import Sequence
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.session import Outgoing, Parcel, Session
+from nearcast.broker.situation.metadata import enveloped, metadata
 from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.core.routes import Route
+from nearcast.store import LiveSeen
 from nearcast.wire.mqtt import MQTT_5, Publish, PublishFrame
 
 MOST_WAYS = 65_536
@@ -110,7 +112,7 @@ class Delivering:
             else:
                 for packet in run:
                     parcel = Parcel(_frame_of(packet))
-                    self._put(session, Outgoing(parcel, 0))
+                    self.put(session, Outgoing(parcel, 0))
         state.counters["sent"] += sent * len(run)
 
     def deliver(self, delivery: Delivery) -> None:
@@ -127,11 +129,28 @@ class Delivering:
         parcel = self._parcel(event)
         if not grants or parcel is None:
             return
+        told: tuple[tuple[str, str], ...] = ()
+        if any(grant.meta for grant in grants):
+            sees = state.engine.matcher.world.may_see(session.node, event.publisher)
+            labels = tuple(grant.label for grant in grants if grant.meta)
+            told = metadata(event, delivery.priority, labels, sees)
+            if any(grant.envelope for grant in grants):
+                frame = parcel.frame
+                wrapped = enveloped(frame.payload, told)
+                parcel = Parcel(
+                    PublishFrame(frame.topic, wrapped, frame.raw_properties),
+                    parcel.publisher,
+                    parcel.expires_at,
+                )
+                told = ()
+        if event.stays:
+            key = state.engine.live_key(event)
+            state.journal.note(LiveSeen(key, session.client_id), sync=False)
         qos = min(event.qos, max(grant.wanted.qos for grant in grants))
         as_published = any(grant.wanted.retain_as_published for grant in grants)
         retain = event.retain and (as_published or delivery.replayed)
         identifiers = tuple(g.identifier for g in grants if g.identifier is not None)
-        self._put(session, Outgoing(parcel, qos, retain, identifiers))
+        self.put(session, Outgoing(parcel, qos, retain, identifiers, told, delivery.priority))
 
     def send_parcel(self, way: Way, publisher: Session, parcel: Parcel, qos: int) -> None:
         """Send one parcel along a way."""
@@ -152,16 +171,17 @@ class Delivering:
                 state.touch(connection)
                 state.counters["sent"] += 1
             else:
-                self._put(session, Outgoing(parcel, lower))
+                self.put(session, Outgoing(parcel, lower))
         for session, own in way.others:
             fit = [each for each in own if not (each.no_local and session is publisher)]
             if not fit:
                 continue
             granted = max(each.qos for each in fit)
             identifiers = session.identifiers_of(fit)
-            self._put(session, Outgoing(parcel, min(qos, granted), False, identifiers))
+            self.put(session, Outgoing(parcel, min(qos, granted), False, identifiers))
 
-    def _put(self, session: Session, message: Outgoing) -> None:
+    def put(self, session: Session, message: Outgoing) -> None:
+        """Let a session have a message."""
         state = self._state
         if not session.put(message, state.limits, state.journal):
             if message.qos or session.connection is not None:
@@ -172,7 +192,7 @@ class Delivering:
 
     def _parcel(self, event: Event) -> Parcel | None:
         """What an event of this tick carries, or a live one."""
-        parcel = self._state.parcels.get(event.id)
+        parcel = self._state.parcels.get((event.publisher, event.id))
         if parcel is not None:
             return parcel
         kept = self._state.live.get(self._state.engine.live_key(event))
@@ -180,7 +200,7 @@ class Delivering:
             return None
         # Another parcel: the store keeps a message only while somebody waits for it.
         parcel = Parcel(kept.frame, kept.publisher, kept.expires_at)
-        self._state.parcels[event.id] = parcel
+        self._state.parcels[event.publisher, event.id] = parcel
         return parcel
 
 

@@ -21,11 +21,14 @@ from nearcast.broker.journal import Entries, Journal
 from nearcast.broker.publishing import Pairs, Publishing, user_properties_of
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.settings import Settings
+from nearcast.broker.situation.errors import ERRORS, Errors
+from nearcast.broker.situation.node_topics import NodeTopics
 from nearcast.broker.subscribing import Subscribing
 from nearcast.core.engine import Engine, Outcome
 from nearcast.core.engine import Settings as EngineSettings
+from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event
-from nearcast.core.model.inputs import Published
+from nearcast.core.model.inputs import Input, Presence, Published, Subscribed
 from nearcast.store import (
     Forgotten,
     Kept,
@@ -112,8 +115,10 @@ class Hub:
         )
         self._due_at = inf
         self._delivering = Delivering(self.state)
-        self._publishing = Publishing(self.state, self._delivering)
-        self._subscribing = Subscribing(self.state)
+        self._errors = Errors(self._delivering)
+        self._subscribing = Subscribing(self.state, self._errors)
+        self._publishing = Publishing(self.state, self._delivering, self._subscribing)
+        self._node_topics = NodeTopics(self.state, self._delivering)
         self.arrivals = Arrivals(
             self.state, self._publishing, OpenDoors() if doors is None else doors
         )
@@ -275,6 +280,7 @@ class Hub:
             f"{name}\0{each}"
             for name, session in state.sessions.items()
             for each in session.granted
+            if each != ERRORS
         }
         assert wanted == set(self.engine.subscriptions)
         for session in state.sessions.values():
@@ -356,8 +362,35 @@ class Hub:
             refusal = refusals.get(index)
             if index != DECIDED and refusal is not None:
                 refused = RefusedError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, refusal.reason)
+            if refused is None:
+                for change in answer.keep:
+                    state.journal.note(change)
+            elif answer.connection.session is not None:
+                self._errors.tell(answer.connection.session, answer.topic, refused.why)
             self._publishing.answer(answer, refused)
+        self._tell(inputs, outcome)
         state.parcels.clear()
+
+    def _tell(self, inputs: Sequence[Input], outcome: Outcome) -> None:
+        """Tell those who read of nodes and areas what is new."""
+        topics = self._node_topics
+        for changed in outcome.changes:
+            if isinstance(changed.value, NodeState):
+                topics.changed(changed.value)
+            elif changed.value is None and "\0" not in changed.key:
+                topics.forgotten(changed.key)
+        for sighting in outcome.sightings:
+            topics.sighted(sighting)
+        for value in inputs:
+            if isinstance(value, Presence):
+                topics.presence(value.node)
+            elif isinstance(value, Subscribed) and value.subscription.subject.startswith("$node/"):
+                wanted = value.subscription
+                session = self.sessions.get(wanted.owner)
+                if session is not None and value.replay:
+                    granted = session.granted.get(wanted.id.partition("\0")[2])
+                    if granted is not None:
+                        topics.replay(session, granted)
 
     def _record(self, outcome: Outcome) -> None:
         """Note rows for the log and changes of what is live or known."""
@@ -365,7 +398,7 @@ class Hub:
         for changed in outcome.changes:
             key, value = changed.key, changed.value
             if isinstance(value, Event):
-                parcel = state.parcels[value.id]
+                parcel = state.parcels[value.publisher, value.id]
                 state.live[key] = Parcel(parcel.frame, parcel.publisher, parcel.expires_at)
                 raw = parcel.frame.raw_properties
                 live = Live(key, value, self.engine.expiry_of(key), headers=raw or None)
@@ -383,7 +416,8 @@ class Hub:
             properties: Pairs = ()
             headers = None
             if isinstance(record.input, Published):
-                raw = state.parcels[record.input.event.id].frame.raw_properties
+                event = record.input.event
+                raw = state.parcels[event.publisher, event.id].frame.raw_properties
                 if raw:
                     properties, headers = user_properties_of(raw)
             journal.rows.append(record_row(record, state.name, properties, headers))

@@ -13,6 +13,10 @@ from nearcast.broker.broker_state import DECIDED, Answer, BrokerState, RefusedEr
 from nearcast.broker.connection import Connection
 from nearcast.broker.delivering import Delivering
 from nearcast.broker.session import Parcel, Session
+from nearcast.broker.situation import own_tracks
+from nearcast.broker.situation.commands import command
+from nearcast.broker.situation.words import NOTHING_SAID, PREFIX, Said, said, said_in_json
+from nearcast.broker.subscribing import Subscribing
 from nearcast.core.model.context import Attributes
 from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Published
@@ -40,9 +44,12 @@ from nearcast.wire.mqtt import (
 )
 
 OURS = b"nc-"
+SPECIAL = ("$", own_tracks.PREFIX)
+"""Topics that mean something to the broker itself."""
 LONG_TOPIC = 200
 LONG_PROPERTIES = 500
 """Longer ones are looked at more closely."""
+_PUBLISH, _SUBSCRIPTIONS = "$me/publish/", "$me/subscriptions/"
 _MESSAGE_EXPIRY, _TOPIC_ALIAS = 0x02, 0x23
 _DROPPED = frozenset((_MESSAGE_EXPIRY, _TOPIC_ALIAS))
 _PUBACK, _PUBREC = PacketType.PUBACK, PacketType.PUBREC
@@ -54,9 +61,12 @@ _NO_PAIRS: Pairs = ()
 class Publishing:
     """Takes messages from clients and from wills."""
 
-    def __init__(self, state: BrokerState, delivering: Delivering) -> None:
+    def __init__(
+        self, state: BrokerState, delivering: Delivering, subscribing: Subscribing
+    ) -> None:
         self._state = state
         self._delivering = delivering
+        self._subscribing = subscribing
 
     def publish(
         self, connection: Connection, session: Session, packet: Publish, now: float
@@ -70,7 +80,7 @@ class Publishing:
             (raw and (not packet.validate() or OURS in raw or len(raw) > LONG_PROPERTIES))
             or packet.retain
             or not topic
-            or topic[0] == "$"
+            or topic.startswith(SPECIAL)
             or len(topic) > LONG_TOPIC
             or not connection.permissions.unrestricted
             or (state.inputs and self._must_queue(connection, topic, qos))
@@ -79,9 +89,9 @@ class Publishing:
             return
         route = state.engine.route(session.node, topic)
         if route is None:
-            self._queue(connection, session, packet, raw, None, now)
+            self._queue(connection, session, packet, raw, NO_PROPERTIES, NOTHING_SAID, now)
             return
-        self._note(self._event(session, packet, NOTHING, None, now), raw, now)
+        self._note(self._plain_event(session, packet, now), raw, now)
         if route.copies:
             self._delivering.send(self._delivering.way(topic, route), session, packet)
         if qos:
@@ -104,7 +114,7 @@ class Publishing:
         topic = packets[at].topic  # type: ignore[union-attr]  # the first is a PUBLISH
         if (
             not topic
-            or topic[0] == "$"
+            or topic.startswith(SPECIAL)
             or len(topic) > LONG_TOPIC
             or not connection.permissions.unrestricted
             or (state.inputs and self._must_queue(connection, topic, 0))
@@ -151,8 +161,9 @@ class Publishing:
             return
         properties = replace(will.properties, will_delay_interval=None)
         packet = Publish(will.topic, will.payload, will.qos, will.retain).with_(properties)
-        raw = stripped(packet.raw_properties, _DROPPED)
-        self._queue(None, session, packet, raw, properties, now)
+        raw = stripped(packet.raw_properties, _DROPPED, PREFIX)
+        spoken = said(properties.user_properties)
+        self._queue(None, session, packet, raw, properties, spoken, now)
 
     def release(self, connection: Connection, session: Session, packet: PubRel) -> None:
         """PUBREL: the client will not send this message again."""
@@ -211,7 +222,8 @@ class Publishing:
     ) -> None:
         state = self._state
         raw, packet_id = packet.raw_properties, packet.packet_id
-        properties = NO_PROPERTIES
+        properties, spoken = NO_PROPERTIES, NOTHING_SAID
+        topic = packet.topic
         try:
             if raw:
                 properties = packet.properties
@@ -222,26 +234,77 @@ class Publishing:
                             session.release(packet_id, state.journal)
                         return
                 self._check_properties(packet, properties)
-                if properties.message_expiry_interval is not None or properties.topic_alias:
-                    raw = stripped(raw, _DROPPED)
+                topic = packet.topic
+                if OURS in raw:
+                    spoken = said(properties.user_properties)
+                if OURS in raw or properties.message_expiry_interval or properties.topic_alias:
+                    raw = stripped(raw, _DROPPED, PREFIX)
+            if topic[0] == "$":
+                if topic.startswith(_SUBSCRIPTIONS):
+                    self._subscribing.named(connection, session, packet)
+                    self._answered(connection, packet)
+                    return
+                if not topic.startswith(_PUBLISH):
+                    self._command(connection, session, packet, raw, now)
+                    return
+                spoken, body = said_in_json(packet.payload)
+                packet = _instead(packet, topic[len(_PUBLISH) :], body)
             self._check(connection, packet)
         except RefusedError as refusal:
-            state.counters["refused"] += 1
-            answer = Answer(connection, packet.qos, packet.packet_id)
-            if connection.waits:
-                # Answers keep the order of the messages.
-                state.answers.append((DECIDED, answer, refusal))
-            else:
-                self.answer(answer, refusal)
+            self._refuse(connection, Answer(connection, packet.qos, packet_id, topic), refusal)
             return
-        if not packet.retain and not (
-            state.inputs and self._must_queue(connection, packet.topic, packet.qos)
+        if packet.topic.startswith(own_tracks.PREFIX):
+            fix = own_tracks.fix_of(session, packet, _may_act(connection, packet.topic))
+            if fix is not None:
+                state.ask(fix)
+        if (
+            not packet.retain
+            and spoken is NOTHING_SAID
+            and not (state.inputs and self._must_queue(connection, packet.topic, packet.qos))
         ):
             route = state.engine.route(session.node, packet.topic)
             if route is not None:
                 self._send_along(connection, session, packet, raw, properties, now)
                 return
-        self._queue(connection, session, packet, raw, properties, now)
+        self._queue(connection, session, packet, raw, properties, spoken, now)
+
+    def _command(
+        self, connection: Connection, session: Session, packet: Publish, raw: bytes, now: float
+    ) -> None:
+        """Ask of the engine what a message to a `$` topic means."""
+        state, allowed = self._state, connection.permissions
+        if not packet.topic.startswith("$me/") and not (
+            allowed.unrestricted or allowed.may_publish(packet.topic, packet.qos, packet.retain)
+        ):
+            why = f"a rule forbids publishing to {packet.topic!r}"
+            raise RefusedError(ReasonCode.NOT_AUTHORIZED, why)
+        asked = command(session, packet)
+        answer = Answer(connection, packet.qos, packet.packet_id, packet.topic, asked.keep)
+        state.answers.append((len(state.inputs), answer, None))
+        connection.waits = True
+        for value in asked.inputs:
+            state.ask(value)
+        if asked.shows:
+            shown = replace(packet, retain=True)
+            self._queue(None, session, shown, raw, NO_PROPERTIES, NOTHING_SAID, now)
+        if packet.qos:
+            state.journal.must_sync = True
+
+    def _refuse(self, connection: Connection, answer: Answer, refusal: RefusedError) -> None:
+        self._state.counters["refused"] += 1
+        if connection.waits:
+            # Answers keep the order of the messages.
+            self._state.answers.append((DECIDED, answer, refusal))
+        else:
+            self.answer(answer, refusal)
+
+    def _answered(self, connection: Connection, packet: Publish) -> None:
+        """Acknowledge what holds already, after what still waits for an answer."""
+        answer = Answer(connection, packet.qos, packet.packet_id, packet.topic)
+        if connection.waits:
+            self._state.answers.append((DECIDED, answer, None))
+        else:
+            self.answer(answer, None)
 
     def _send_along(
         self,
@@ -255,7 +318,7 @@ class Publishing:
         state, topic, qos = self._state, packet.topic, packet.qos
         route = state.engine.route(session.node, topic)
         assert route is not None
-        self._note(self._event(session, packet, NOTHING, None, now), raw, now)
+        self._note(self._plain_event(session, packet, now), raw, now)
         if route.copies:
             expiry = properties.message_expiry_interval
             expires_at = None if expiry is None else now + expiry
@@ -272,23 +335,22 @@ class Publishing:
         session: Session,
         packet: Publish,
         raw: bytes,
-        properties: Properties | None,
+        properties: Properties,
+        spoken: Said,
         now: float,
     ) -> None:
         """Let the engine decide."""
         state = self._state
-        expiry = properties.message_expiry_interval if properties is not None else None
-        withdraws = packet.retain and not packet.payload
-        valid_s = 0.0 if withdraws else None if expiry is None else float(expiry)
-        looks = state.engine.matcher.reads_attributes
-        attributes = attributes_of(packet.payload) if looks else {}
-        kept = valid_s if packet.retain else None
-        event = self._event(session, packet, attributes, kept, now)
-        expires_at = None if expiry is None else now + expiry
+        event = self._event(session, packet, properties, spoken, now)
+        expiry = properties.message_expiry_interval
+        lasts = [each for each in (expiry, event.valid_s) if each]
+        expires_at = now + min(lasts) if lasts else None
         frame = PublishFrame(packet.topic, packet.payload, raw)
-        state.parcels[event.id] = Parcel(frame, session.client_id, expires_at)
+        parcel = Parcel(frame, session.client_id, expires_at)
+        # The first of two with one id is the one that counts.
+        state.parcels.setdefault((event.publisher, event.id), parcel)
         if connection is not None:
-            answer = Answer(connection, packet.qos, packet.packet_id)
+            answer = Answer(connection, packet.qos, packet.packet_id, packet.topic)
             state.answers.append((len(state.inputs), answer, None))
             connection.waits = True
         state.subjects.add(packet.topic)
@@ -297,26 +359,43 @@ class Publishing:
             state.journal.must_sync = True
 
     def _event(
-        self,
-        session: Session,
-        packet: Publish,
-        attributes: Attributes,
-        valid_s: float | None,
-        now: float,
+        self, session: Session, packet: Publish, properties: Properties, spoken: Said, now: float
     ) -> Event:
+        """The event that a message is, with what it says of it; the engine completes it."""
+        valid_s = spoken.valid_s
+        if valid_s is None and packet.retain:
+            expiry = properties.message_expiry_interval
+            valid_s = None if expiry is None else float(expiry)
+            if not packet.payload:
+                valid_s = 0.0
+        engine = self._state.engine
         return Event(
-            id=self._state.event_id(),
+            id=self._state.event_id() if spoken.id is None else spoken.id,
             subject=packet.topic,
             publisher=session.node,
-            time=now,
-            attributes=attributes,
-            position=self._state.engine.position(session.node),
+            time=now if spoken.time is None else spoken.time,
+            attributes=attributes_of(packet.payload) if engine.matcher.reads_attributes else {},
+            position=spoken.at,
+            at_given=spoken.at is not None,
+            to=spoken.to,
             valid_s=valid_s,
+            object=spoken.object,
             retain=packet.retain,
+            priority=spoken.priority,
+            deadline_s=spoken.deadline_s,
             payload=packet.payload,
             qos=packet.qos,
             session=session.client_id if session.client_id != session.node else "",
         )
+
+    def _plain_event(self, session: Session, packet: Publish, now: float) -> Event:
+        """The event that a message is which goes along its route."""
+        node, client_id = session.node, session.client_id
+        return Event(
+            self._state.event_id(), packet.topic, node, now, NOTHING,
+            self._state.engine.position(node), False, None, None, None, False, None, None,
+            packet.payload, packet.qos, client_id if client_id != node else "",
+        )  # fmt: skip
 
     def _note(self, event: Event, raw: bytes, now: float) -> None:
         """Take note of an event that goes along its route."""
@@ -369,11 +448,6 @@ class Publishing:
                 f"{len(properties.user_properties)} user properties; at most "
                 f"{self._state.limits.user_properties} are taken",
             )
-        for name, _ in properties.user_properties:
-            if name.startswith("nc-"):
-                raise RefusedError(
-                    ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, f"unknown property {name!r}"
-                )
         if properties.payload_format_indicator == 1:
             try:
                 packet.payload.decode()
@@ -411,6 +485,22 @@ class Publishing:
             return False
         state.retaining.add(key)
         return True
+
+
+def _instead(packet: Publish, topic: str, payload: bytes) -> Publish:
+    """The message that a message to `$me/publish/` stands for."""
+    if not topic or not {"+", "#"}.isdisjoint(topic):
+        raise RefusedError(ReasonCode.TOPIC_NAME_INVALID, "no subject after $me/publish/")
+    return Publish(topic, payload, packet.qos, packet.retain, packet.dup, packet.packet_id)
+
+
+def _may_act(connection: Connection, topic: str) -> bool:
+    """Whether a client may speak for the user in an OwnTracks topic who is not its own node."""
+    admitted = connection.admitted
+    if admitted is None:
+        return False
+    identity = admitted.identity
+    return identity.superuser or identity.user == topic.split("/")[1]
 
 
 def user_properties_of(raw: bytes) -> tuple[Pairs, bytes | None]:

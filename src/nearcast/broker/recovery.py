@@ -9,9 +9,13 @@ from math import inf
 
 from nearcast.broker.hub import NODES, Hub
 from nearcast.broker.session import Granted, Parcel, Session
+from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES
+from nearcast.broker.situation.errors import ERRORS
+from nearcast.broker.situation.words import wished_again
 from nearcast.broker.subscribing import subscription
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event, Subscription
+from nearcast.core.model.inputs import Input
 from nearcast.store import (
     Change,
     Enqueued,
@@ -22,6 +26,7 @@ from nearcast.store import (
     ReceivedPut,
     SessionPut,
     SubscriptionPut,
+    decoded_input,
     decoded_node,
 )
 from nearcast.store import Session as KeptSession
@@ -35,6 +40,7 @@ def restore(hub: Hub, changes: Iterable[Change], seq: int, now: float) -> None:
     parcels: dict[int, Parcel] = {0: Parcel(PublishFrame("released"))}
     live: dict[str, tuple[Event, float | None, list[str]]] = {}
     nodes: list[NodeState] = []
+    standing: list[Input] = []
     sessions = hub.sessions
     for change in changes:
         match change:
@@ -48,9 +54,15 @@ def restore(hub: Hub, changes: Iterable[Change], seq: int, now: float) -> None:
                     wanted.filter, wanted.qos, wanted.no_local, wanted.retain_as_published,
                     wanted.retain_handling,
                 )  # fmt: skip
-                session.granted[wanted.filter] = Granted(options, wanted.identifier)
-                parsed = parse_filter(wanted.filter)
-                subscriptions.append(subscription(session, options, parsed.pattern, parsed.group))
+                wish = wished_again(wanted.properties)
+                granted = Granted(
+                    options, wanted.identifier, wanted.name, wish.meta or wanted.name is not None,
+                    wanted.extra == b"envelope",
+                )  # fmt: skip
+                session.granted[change.key] = granted
+                if wanted.filter != ERRORS:
+                    parsed = parse_filter(wanted.filter)
+                    subscriptions.append(subscription(session, granted, parsed, wish))
             case ReceivedPut(name, packet):
                 session = sessions[name]
                 session.received = session.received or set()
@@ -69,7 +81,9 @@ def restore(hub: Hub, changes: Iterable[Change], seq: int, now: float) -> None:
                 live[key][2].append(who)
             case Kept(space, _, value) if space == NODES:
                 nodes.append(decoded_node(value))
-    hub.engine.resume(seq, subscriptions, live.values(), nodes)
+            case Kept(space, _, value) if space in (ANNOUNCEMENTS, PLACES, AREAS):
+                standing.append(decoded_input(value))
+    hub.engine.resume(seq, subscriptions, live.values(), nodes, standing)
     for name, value in kept.items():
         hub.arrivals.restore(value, sessions[name], now)
     hub.look_ahead()

@@ -36,6 +36,7 @@ from nearcast.wire.mqtt import (
     message_expiry,
     subscription_identifiers,
     success,
+    user_properties,
 )
 
 LARGEST_PACKET_ID = 65_535
@@ -48,6 +49,17 @@ class Granted(Struct, frozen=True, gc=False):
 
     wanted: TopicFilter
     identifier: int | None = None
+    name: str | None = None
+    """What it was called, if it was not subscribed to by its topic filter."""
+    meta: bool = False
+    """Deliveries tell of their events."""
+    envelope: bool = False
+    """They do so in JSON round the payload."""
+
+    @property
+    def label(self) -> str:
+        """What deliveries call it."""
+        return self.wanted.filter if self.name is None else self.name
 
 
 class Parcel:
@@ -78,15 +90,27 @@ class Parcel:
 class Outgoing:
     """A parcel for one session."""
 
-    __slots__ = ("identifiers", "number", "packet_id", "parcel", "qos", "released", "retain")
+    __slots__ = (
+        "identifiers", "metadata", "number", "packet_id", "parcel", "priority", "qos", "released",
+        "retain",
+    )  # fmt: skip
 
     def __init__(
-        self, parcel: Parcel, qos: int, retain: bool = False, identifiers: tuple[int, ...] = ()
+        self,
+        parcel: Parcel,
+        qos: int,
+        retain: bool = False,
+        identifiers: tuple[int, ...] = (),
+        metadata: tuple[tuple[str, str], ...] = (),
+        priority: int = 1,
     ) -> None:
         self.parcel = parcel
         self.qos = qos
         self.retain = retain
         self.identifiers = identifiers
+        self.metadata = metadata
+        """User properties for this recipient."""
+        self.priority = priority
         self.number = 0
         """Its place in the store's queue."""
         self.packet_id = 0
@@ -288,7 +312,8 @@ class Session:
 
     def restore(self, kept: Enqueued, parcel: Parcel) -> None:
         """Take back what was owed before a restart."""
-        message = Outgoing(parcel, kept.qos, kept.retain, kept.identifiers)
+        pairs = tuple(zip(kept.names[::2], kept.names[1::2], strict=True))
+        message = Outgoing(parcel, kept.qos, kept.retain, kept.identifiers, pairs, kept.priority)
         message.number, message.packet_id = kept.number, kept.packet
         message.released = kept.stage == Stage.RELEASED
         if kept.stage == Stage.WAITING:
@@ -334,6 +359,8 @@ class Session:
             additions = subscription_identifiers(message.identifiers)
         if parcel.expires_at is not None:
             additions += message_expiry(max(0, int(parcel.expires_at - now)))
+        if message.metadata:
+            additions += user_properties(message.metadata)
         alias, known = connection.alias(frame) if connection.alias_most else (b"", False)
         additions += alias
         if not self._fits(message, connection, additions, known):
@@ -372,7 +399,8 @@ class Session:
         message.number = next(journal.queue_numbers)
         enqueued = Enqueued(
             self.client_id, message.number, parcel.message_id, message.qos, message.retain,
-            identifiers=message.identifiers,
+            message.priority, identifiers=message.identifiers,
+            names=tuple(text for pair in message.metadata for text in pair),
         )  # fmt: skip
         journal.note(enqueued)
 

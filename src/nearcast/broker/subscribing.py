@@ -7,6 +7,14 @@ refused says why and leaves the old one as it was.
 from nearcast.broker.broker_state import BrokerState, RefusedError
 from nearcast.broker.connection import Connection
 from nearcast.broker.session import Granted, Session
+from nearcast.broker.situation.errors import ERRORS, Errors
+from nearcast.broker.situation.words import (
+    BAD,
+    LONGEST_NAME,
+    Wish,
+    wished,
+    wished_in_json,
+)
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.inputs import Subscribed, Unsubscribed
@@ -15,24 +23,28 @@ from nearcast.wire.mqtt import (
     MQTT_5,
     NO_PROPERTIES,
     Properties,
+    Publish,
     ReasonCode,
     SubAck,
     Subscribe,
     TopicFilter,
     UnsubAck,
     Unsubscribe,
+    Wanted,
     encode_within,
     parse_filter,
 )
 
 NO_LIMIT = 1 << 28
+NAMED = "$me/subscriptions/"
 
 
 class Subscribing:
     """Takes wishes from clients."""
 
-    def __init__(self, state: BrokerState) -> None:
+    def __init__(self, state: BrokerState, errors: Errors) -> None:
         self._state = state
+        self._errors = errors
 
     def subscribe(self, connection: Connection, session: Session, packet: Subscribe) -> None:
         """Grant what can be granted, and say so."""
@@ -40,18 +52,25 @@ class Subscribing:
         why: list[str] = []
         given = packet.properties.subscription_identifiers
         identifier = given[0] if given else None
-        problem = self._problem_with(packet)
+        wish, problem = Wish(), self._problem_with(packet)
+        if problem is None:
+            try:
+                wish = wished(packet.properties.user_properties)
+                self._vet(session, wish)
+            except RefusedError as refusal:
+                problem = refusal
         for wanted in packet.filters:
             try:
                 if problem is not None:
                     raise problem
-                self._grant(connection, session, wanted, identifier)
+                self._grant(connection, session, wanted, identifier, wish)
                 reasons.append(ReasonCode(wanted.qos))
             except RefusedError as refusal:
                 self._state.counters["refused"] += 1
                 reasons.append(refusal.reason)
                 if refusal.why not in why:
                     why.append(refusal.why)
+                    self._errors.tell(session, wanted.filter, refusal.why)
         answer = SubAck(packet.packet_id, tuple(reasons), _reason(connection, why))
         self._write(connection, answer)
 
@@ -60,10 +79,11 @@ class Subscribing:
         state = self._state
         reasons = []
         for topic_filter in packet.filters:
-            if session.granted.pop(topic_filter, None) is None:
+            if session.granted.pop(topic_filter, None) is None or "\0" in topic_filter:
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
                 continue
-            state.ask(Unsubscribed(subscription_id(session, topic_filter)))
+            if topic_filter != ERRORS:
+                state.ask(Unsubscribed(subscription_id(session, topic_filter)))
             if session.durable:
                 state.journal.note(SubscriptionDropped(session.client_id, topic_filter))
             reasons.append(ReasonCode.SUCCESS)
@@ -83,12 +103,32 @@ class Subscribing:
                 ReasonCode.QUOTA_EXCEEDED,
                 f"{len(pairs)} user properties; at most {limits.user_properties} are taken",
             )
-        for name, _ in pairs:
-            if name.startswith("nc-"):
-                return RefusedError(
-                    ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, f"unknown property {name!r}"
-                )
         return None
+
+    def named(self, connection: Connection, session: Session, packet: Publish) -> None:
+        """Take a subscription in JSON under a name of its own, or end it."""
+        state, name = self._state, packet.topic[len(NAMED) :]
+        if not 0 < len(name) <= LONGEST_NAME:
+            raise RefusedError(BAD, f"a name has 1 to {LONGEST_NAME} characters")
+        key = f"\0{name}"
+        if not packet.payload:
+            if session.granted.pop(key, None) is not None:
+                state.ask(Unsubscribed(subscription_id(session, key)))
+                if session.durable:
+                    state.journal.note(SubscriptionDropped(session.client_id, key))
+            return
+        asked = wished_in_json(packet.payload)
+        self._vet(session, asked.wish)
+        options = TopicFilter(asked.subject, asked.qos, asked.no_local)
+        self._grant(connection, session, options, None, asked.wish, name, asked.envelope)
+
+    def _vet(self, session: Session, wish: Wish) -> None:
+        """Refuse what the engine would refuse, before anything is changed."""
+        if wish.from_ is not None:
+            try:
+                self._state.engine.vet(Subscription("", session.node, "#", from_=wish.from_))
+            except ModelError as error:
+                raise RefusedError(BAD, f"from: {error}") from None
 
     def _grant(
         self,
@@ -96,6 +136,9 @@ class Subscribing:
         session: Session,
         wanted: TopicFilter,
         identifier: int | None,
+        wish: Wish,
+        name: str | None = None,
+        envelope: bool = False,
     ) -> None:
         state, limits = self._state, self._state.limits
         text = wanted.filter
@@ -108,7 +151,12 @@ class Subscribing:
             parsed = parse_filter(text)
         except ModelError as error:
             raise RefusedError(ReasonCode.TOPIC_FILTER_INVALID, str(error)) from None
-        is_new = text not in session.granted
+        if parsed.pattern.startswith("$me/") and text != ERRORS:
+            raise RefusedError(
+                ReasonCode.TOPIC_FILTER_INVALID, f"of $me only {ERRORS} can be subscribed to"
+            )
+        key = text if name is None else f"\0{name}"
+        is_new = key not in session.granted
         if is_new and len(session.granted) >= limits.subscriptions:
             raise RefusedError(
                 ReasonCode.QUOTA_EXCEEDED, f"a session has at most {limits.subscriptions} of them"
@@ -116,15 +164,18 @@ class Subscribing:
         allowed = connection.permissions
         if not allowed.unrestricted and not allowed.may_subscribe(text):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids subscribing to {text!r}")
-        session.granted[text] = Granted(wanted, identifier)
+        granted = Granted(wanted, identifier, name, wish.meta or name is not None, envelope)
+        session.granted[key] = granted
         replay = wanted.retain_handling == 0 or (wanted.retain_handling == 1 and is_new)
-        state.ask(Subscribed(subscription(session, wanted, parsed.pattern, parsed.group), replay))
+        if text != ERRORS:
+            value = subscription(session, granted, parsed, wish)
+            state.ask(Subscribed(value, replay))
         if session.durable:
             kept = SubscriptionState(
-                text, wanted.qos, None, wanted.no_local, wanted.retain_as_published,
-                wanted.retain_handling, identifier,
+                text, wanted.qos, name, wanted.no_local, wanted.retain_as_published,
+                wanted.retain_handling, identifier, wish.texts, b"envelope" if envelope else b"",
             )  # fmt: skip
-            state.journal.note(SubscriptionPut(session.client_id, text, kept))
+            state.journal.note(SubscriptionPut(session.client_id, key, kept))
 
     def _write(self, connection: Connection, packet: SubAck | UnsubAck) -> None:
         limit = connection.largest_packet or NO_LIMIT
@@ -142,18 +193,21 @@ def subscription_id(session: Session, topic_filter: str) -> str:
     return f"{session.client_id}\0{topic_filter}"
 
 
-def subscription(
-    session: Session, wanted: TopicFilter, pattern: str, group: str | None
-) -> Subscription:
+def subscription(session: Session, granted: Granted, parsed: Wanted, wish: Wish) -> Subscription:
     """A subscription as the engine knows it."""
+    wanted = granted.wanted
+    key = wanted.filter if granted.name is None else f"\0{granted.name}"
     return Subscription(
-        subscription_id(session, wanted.filter),
+        subscription_id(session, key),
         session.node,
-        pattern,
+        parsed.pattern,
+        wish.where,
+        wish.from_,
         qos=wanted.qos,
         no_local=wanted.no_local,
         session="" if session.client_id == session.node else session.client_id,
-        group=group,
+        group=parsed.group,
+        meta=granted.meta,
     )
 
 

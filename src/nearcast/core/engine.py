@@ -154,7 +154,7 @@ class Engine:
                         continue
                     each = Published(event)
                     events.append(event)
-                    if self.matcher.counting or _stays(event):
+                    if self.matcher.counting or event.stays:
                         # What follows may depend on this very event.
                         self._match(events, now, outcome)
                     if not self.is_recorded(event.subject):
@@ -205,6 +205,23 @@ class Engine:
         state = self.nodes.get(node)
         return None if state is None else state.position
 
+    def vet(self, value: Subscription | Announcement | Event | AreaWatched) -> None:
+        """Raise `ModelError` if it would be refused for its subject or its area."""
+        if isinstance(value, Subscription):
+            check_pattern(value.subject)
+            area = value.from_
+        elif isinstance(value, AreaWatched):
+            area = value.area
+        else:
+            check_subject(value.subject)
+            area = value.to
+        if area is not None:
+            check(area, self.matcher.places)
+
+    def announced_by(self, session: str) -> list[tuple[str, str]]:
+        """The node and the subjects of a session's announcements."""
+        return sorted(self._announced_by.get(session, ()))
+
     def live_key(self, event: Event) -> str:
         """Under what an event that stays is kept."""
         return self._book.key(event)
@@ -231,12 +248,18 @@ class Engine:
         subscriptions: Iterable[Subscription],
         live: Iterable[tuple[Event, float | None, Iterable[str]]] = (),
         nodes: Iterable[NodeState] = (),
+        standing: Sequence[Input] = (),
     ) -> None:
         """Begin where another left off, telling nobody anything.
 
-        A live event comes with its expiry and the sessions that have seen it.
+        A live event comes with its expiry and the sessions that have seen it. What stands are
+        places, announcements and watched areas.
         """
         self.seq = seq
+        told = Outcome()
+        for value in standing:
+            if isinstance(value, PlaceDefined):
+                self._define_place(value, 0.0, told)
         self._wishes.add(list(subscriptions))
         for event, expires, seen in live:
             self._book.resume(event, expires, seen)
@@ -249,6 +272,9 @@ class Engine:
                 self.matcher.move(state.node, state.position)
                 self._fixes.append((state.position_at, state.node))
         self._fixes = deque(sorted(self._fixes))
+        for value in standing:
+            if not isinstance(value, PlaceDefined):
+                self._handlers[type(value)](value, 0.0, told)
         self._recent.refresh()
 
     # 1. ingest
@@ -351,9 +377,7 @@ class Engine:
 
     def _subscribe(self, each: Subscribed, now: float, outcome: Outcome) -> None:
         subscription = each.subscription
-        check_pattern(subscription.subject)
-        if subscription.from_ is not None:
-            check(subscription.from_, self.matcher.places)
+        self.vet(subscription)
         (number,) = self._wishes.add([subscription])
         self._recent.refresh()
         if subscription.group is not None:
@@ -371,8 +395,7 @@ class Engine:
         self._recent.refresh()
 
     def _announce(self, each: Announced, now: float, outcome: Outcome) -> None:
-        check_subject(each.announcement.subject)
-        check(each.announcement.to, self.matcher.places)
+        self.vet(each.announcement)
         at = (each.announcement.node, each.announcement.subject)
         self._end_announcement(at)
         self.announcements[at] = each.announcement
@@ -390,7 +413,7 @@ class Engine:
                 del self._announced_by[announcement.owner]
 
     def _watch(self, each: AreaWatched, now: float, outcome: Outcome) -> None:
-        check(each.area, self.matcher.places)
+        self.vet(each)
         self._areas.put(each.name, each.node, each.area, each.where, self.nodes)
 
     def _unwatch(self, each: AreaUnwatched, now: float, outcome: Outcome) -> None:
@@ -463,7 +486,3 @@ class Engine:
         if self._fixes:
             timers.append(self._fixes[0][0] + self.settings.position_ttl_s)
         return min((at for at in timers if at is not None), default=None)
-
-
-def _stays(event: Event) -> bool:
-    return event.valid_s is not None or event.object is not None or event.retain

@@ -41,8 +41,7 @@ class LiveBook:
 
     def keep(self, event: Event, now: float) -> bool:
         """Keep an event that stays; whether it does."""
-        stays = event.retain or event.object is not None or event.valid_s is not None
-        if not stays or event.valid_s == 0.0:
+        if not event.stays or event.valid_s == 0.0:
             return False
         self._keep(event, None if event.valid_s is None else now + event.valid_s)
         return True

@@ -6,6 +6,8 @@ found in about two rows of two columns. Columns wrap at the antimeridian, and ro
 have few columns, so neither is a special case.
 """
 
+from functools import cache
+
 import numpy as np
 import numpy.typing as npt
 
@@ -25,8 +27,9 @@ ROWS = np.maximum(1, np.floor(180.0 * 111_000.0 / (2.0 * REACH_M))).astype(np.in
 FIRST_ROW = np.concatenate([[0], np.cumsum(ROWS)[:-1]])
 
 
+@cache
 def columns_per_row() -> npt.NDArray[np.int32]:
-    """The number of columns of every row of every class, concatenated."""
+    """The number of columns of every row of every class, concatenated; not to be changed."""
     tables = []
     for rows in ROWS:
         latitude = -90.0 + (np.arange(rows) + 0.5) * (180.0 / rows)

@@ -48,6 +48,11 @@ class Event(Struct, frozen=True):
         """The session that published it."""
         return self.session or self.publisher
 
+    @property
+    def stays(self) -> bool:
+        """Whether it is there for those who come later, or ends what is."""
+        return self.retain or self.valid_s is not None or self.object is not None
+
 
 class Subscription(Struct, frozen=True, gc=False):
     """What a node wants to receive."""
@@ -68,6 +73,8 @@ class Subscription(Struct, frozen=True, gc=False):
     session: str = ""
     # Of those that share a group and a subject pattern, one gets each event.
     group: str | None = None
+    # What is delivered tells of its event: who published it, where, when.
+    meta: bool = False
 
     @property
     def owner(self) -> str:
@@ -85,6 +92,7 @@ class Subscription(Struct, frozen=True, gc=False):
             and self.aggregate is None
             and self.detail is None
             and self.group is None
+            and not self.meta
         )
 
 

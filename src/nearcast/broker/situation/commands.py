@@ -1,0 +1,156 @@
+"""Commands: messages to `$` topics, by which clients tell of themselves and of places.
+
+A command becomes one or more inputs of the engine, in order with everything else, so that its
+acknowledgement means that it holds. `$me/publish/…` says in JSON what MQTT 5 says in properties.
+"""
+
+from collections.abc import Callable
+from urllib.parse import unquote
+
+from msgspec import Struct
+
+from nearcast.broker.broker_state import RefusedError
+from nearcast.broker.session import Session
+from nearcast.broker.situation.words import (
+    BAD,
+    BAD_JSON,
+    LONGEST_NAME,
+    area_of,
+    filter_of,
+    json_object,
+)
+from nearcast.core.model import Announcement, ModelError
+from nearcast.core.model.area_json import geometry_from_json
+from nearcast.core.model.inputs import (
+    Announced,
+    AreaUnwatched,
+    AreaWatched,
+    ContextPatched,
+    Input,
+    Moved,
+    PlaceDefined,
+    Unannounced,
+)
+from nearcast.core.model.place_loading import LARGEST_PLACE
+from nearcast.core.model.position import parse_position
+from nearcast.core.model.subject import check_subject
+from nearcast.store import Change, Forgotten, Kept, encoded_input
+from nearcast.wire.mqtt import Publish, ReasonCode
+
+ANNOUNCEMENTS, PLACES, AREAS = "announcements", "places", "areas"
+PROTECTED = frozenset(("rank",))
+"""Attributes that carry rights: only rules set them."""
+LATER = ("$relate/", "$me/feedback")
+
+
+class Asked(Struct, frozen=True):
+    """What a command asks of the engine, and what is to be kept once it holds."""
+
+    inputs: tuple[Input, ...]
+    keep: tuple[Change, ...] = ()
+    shows: bool = False
+    """The message itself is there to be read, as a retained one."""
+
+
+def command(session: Session, packet: Publish) -> Asked:
+    """Return what a message to a `$` topic asks for, or raise `RefusedError`."""
+    topic = packet.topic
+    for prefix, read in _COMMANDS:
+        if topic == prefix or (prefix.endswith("/") and topic.startswith(prefix)):
+            try:
+                return read(session, topic[len(prefix) :], packet.payload)
+            except ModelError as error:
+                raise RefusedError(BAD, str(error)) from None
+    if topic.startswith(LATER):
+        raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"{topic!r} is not available yet")
+    raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"{topic!r} is not a topic to publish to")
+
+
+def announcement_key(node: str, subject: str) -> str:
+    """Under what an announcement is kept."""
+    return f"{node}\0{subject}"
+
+
+def _position(session: Session, rest: str, payload: bytes) -> Asked:
+    text = _text(payload)
+    position = parse_position(text) if text.strip() else None
+    return Asked((Moved(session.node, position),))
+
+
+def _context(session: Session, rest: str, payload: bytes) -> Asked:
+    patch = json_object(payload)
+    for name in PROTECTED & patch.keys():
+        raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"{name!r} carries rights; rules set it")
+    return Asked((ContextPatched(session.node, patch),))  # type: ignore[arg-type]  # JSON
+
+
+def _announcement(session: Session, rest: str, payload: bytes) -> Asked:
+    subject = check_subject(rest)
+    key = announcement_key(session.node, subject)
+    if not payload:
+        return Asked((Unannounced(session.node, subject),), (Forgotten(ANNOUNCEMENTS, key),))
+    members = json_object(payload)
+    _only(members, ("to",))
+    if "to" not in members:
+        raise RefusedError(BAD, 'an announcement needs "to", such as {"to": "circle:me,500"}')
+    own = "" if session.client_id == session.node else session.client_id
+    value = Announced(Announcement(session.node, subject, area_of(members["to"], '"to"'), own))
+    keep = (Kept(ANNOUNCEMENTS, key, encoded_input(value)),) if session.durable else ()
+    return Asked((value,), keep)
+
+
+def _place(session: Session, rest: str, payload: bytes) -> Asked:
+    kind, slash, name = rest.partition("/")
+    kind, name = unquote(kind), unquote(name)
+    if not slash or not kind or not name or "/" in rest[len(rest.partition("/")[0]) + 1 :]:
+        raise RefusedError(BAD, "a place is $place/KIND/NAME, with / in names as %2F")
+    key = f"{kind}\0{name}"
+    if not payload:
+        return Asked((PlaceDefined(kind, name, None),), (Forgotten(PLACES, key),), True)
+    members: object = json_object(payload)
+    if isinstance(members, dict) and members.get("type") == "Feature":
+        members = members.get("geometry")
+    value = PlaceDefined(kind, name, geometry_from_json(members, LARGEST_PLACE))
+    return Asked((value,), (Kept(PLACES, key, encoded_input(value)),), True)
+
+
+def _area(session: Session, rest: str, payload: bytes) -> Asked:
+    name = check_subject(rest)
+    if len(name) > LONGEST_NAME:
+        raise RefusedError(BAD, f"a name has at most {LONGEST_NAME} characters")
+    if not payload:
+        return Asked((AreaUnwatched(name),), (Forgotten(AREAS, name),))
+    members = json_object(payload)
+    _only(members, ("area", "nodes"))
+    if "area" not in members:
+        raise RefusedError(BAD, 'a watched area needs "area", such as "circle:53.35,-6.26,200"')
+    where = members.get("nodes")
+    value = AreaWatched(
+        name,
+        session.node,
+        area_of(members["area"], '"area"'),
+        None if where is None else filter_of(where, '"nodes"'),
+    )
+    return Asked((value,), (Kept(AREAS, name, encoded_input(value)),))
+
+
+_COMMANDS: tuple[tuple[str, Callable[[Session, str, bytes], Asked]], ...] = (
+    ("$me/position", _position),
+    ("$me/context", _context),
+    ("$me/announcements/", _announcement),
+    ("$place/", _place),
+    ("$area/", _area),
+)
+
+
+def _only(members: dict[str, object], known: tuple[str, ...]) -> None:
+    for name in members:
+        if name not in known:
+            raise RefusedError(BAD, f"unknown {name!r}; there are {', '.join(known)}")
+
+
+def _text(payload: bytes) -> str:
+    try:
+        return payload.decode()
+    except UnicodeDecodeError:
+        raise RefusedError(BAD_JSON, "this is no text") from None

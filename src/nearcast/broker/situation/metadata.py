@@ -1,0 +1,58 @@
+"""Metadata: what a delivery says of its event, as far as its receiver may know it.
+
+As `nc-` user properties, or, for clients that have none, as members of a JSON object round the
+payload.
+"""
+
+import base64
+from datetime import UTC, datetime
+
+import msgspec
+
+from nearcast.core.model.event import Event
+from nearcast.core.model.position import Position, plain
+from nearcast.core.model.visibility import SEE_IDENTITY, SEE_POSITION
+
+Pairs = tuple[tuple[str, str], ...]
+
+
+def metadata(event: Event, priority: int, labels: tuple[str, ...], sees: int) -> Pairs:
+    """Return what is told of an event to one who may see this much of its publisher."""
+    found = [("nc-id", event.id)]
+    if event.position is not None and (event.at_given or sees & SEE_POSITION):
+        found.append(("nc-at", position_text(event.position)))
+    if sees & SEE_IDENTITY:
+        found.append(("nc-publisher", event.publisher))
+    found += [("nc-time", time_text(event.time)), ("nc-priority", str(priority))]
+    return (*found, *(("nc-subscription", label) for label in labels))
+
+
+def enveloped(payload: bytes, told: Pairs) -> bytes:
+    """Return a payload with what is told of its event round it."""
+    members: dict[str, object] = {
+        name.removeprefix("nc-"): value for name, value in told if name != "nc-subscription"
+    }
+    members["priority"] = int(str(members["priority"]))
+    members["subscription"] = [value for name, value in told if name == "nc-subscription"]
+    try:
+        text = payload.decode()
+    except UnicodeDecodeError:
+        members["base64"] = base64.b64encode(payload).decode()
+        return msgspec.json.encode(members)
+    try:
+        msgspec.json.decode(payload)
+        members["payload"] = msgspec.Raw(payload)
+    except (msgspec.DecodeError, RecursionError):
+        members["text"] = text
+    return msgspec.json.encode(members)
+
+
+def position_text(position: Position) -> str:
+    """Return a position as `LAT,LON`."""
+    return f"{plain(position.lat)},{plain(position.lon)}"
+
+
+def time_text(seconds: float) -> str:
+    """Return a time as RFC 3339 has it."""
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

@@ -1,0 +1,309 @@
+"""A broker in virtual time: the broker's own logic on a virtual network and a virtual disk.
+
+It keeps to the rules of the real server: all that is read at one moment is one tick, what
+promises something leaves once it is on disk and in order, silent and stalled clients are closed
+once a second. It may crash at any moment and be restarted from what its disk kept.
+"""
+
+from collections import deque
+from pathlib import Path
+
+from msgspec.structs import replace
+
+from nearcast.broker.connection import Connection
+from nearcast.broker.hub import Batch, Hub
+from nearcast.broker.keeping import journal_for
+from nearcast.broker.links import DEAF_AT
+from nearcast.broker.recovery import restore
+from nearcast.broker.settings import Node, Settings
+from nearcast.simulation.virtual_clock import Alarm
+from nearcast.simulation.virtual_connection import End
+from nearcast.simulation.virtual_network import Tell, VirtualNetwork
+from nearcast.testing.virtual_disk import DiskQuality, VirtualDisk
+from nearcast.wire.mqtt import Decoder, ProtocolError, ReasonCode
+
+SWEEP_S = 1.0
+
+
+class VirtualBroker:
+    """One broker of a virtual world; without a directory it keeps nothing."""
+
+    def __init__(
+        self,
+        network: VirtualNetwork,
+        name: str = "broker",
+        directory: Path | None = None,
+        settings: Settings | None = None,
+        disk: DiskQuality | None = None,
+        tell: Tell = lambda who, what: None,
+    ) -> None:
+        self.name = name
+        self.settings = replace(settings or Settings(), node=Node(name))
+        self._network = network
+        self._clock = network.clock
+        self._directory = directory
+        self._disk_quality = DiskQuality() if disk is None else disk
+        self._tell = tell
+        self._running: _Run | None = None
+        self.starts = 0
+
+    @property
+    def is_up(self) -> bool:
+        """Whether it runs."""
+        return self._running is not None
+
+    @property
+    def idle(self) -> bool:
+        """Whether nothing waits for its disk, and no client that is there is owed anything."""
+        return self._running is not None and self._running.idle
+
+    def has(self, client_id: str) -> bool:
+        """Whether a client is connected, and both sides know it."""
+        session = None if self._running is None else self.hub.sessions.get(client_id)
+        if session is None or session.connection is None:
+            return False
+        link = session.connection.host
+        assert isinstance(link, _Link)
+        return link.end.is_whole
+
+    @property
+    def hub(self) -> Hub:
+        """The logic of the broker, while it runs."""
+        assert self._running is not None, f"{self.name} is down"
+        return self._running.hub
+
+    @property
+    def disk(self) -> VirtualDisk:
+        """What it keeps, while it runs and if it keeps anything."""
+        assert self._running is not None, f"{self.name} is down"
+        assert self._running.disk is not None, f"{self.name} keeps nothing"
+        return self._running.disk
+
+    def start(self) -> None:
+        """Take up what the disk kept, and listen."""
+        assert self._running is None, f"{self.name} is up already"
+        self.starts += 1
+        disk = None
+        if self._directory is not None:
+            disk = VirtualDisk(self._clock, self._directory, self.name, self._disk_quality)
+        self._running = _Run(self._network, self.settings, disk)
+        self._network.listen(self.name, self._running.accept)
+        self._tell(self.name, "starts")
+
+    def crash(self, *, told: bool = True, power_cut: bool = False) -> None:
+        """Stop at once; with `told` the clients' systems hear that the connections are gone."""
+        if self._running is None:
+            return
+        run, self._running = self._running, None
+        run.halt()
+        self._network.crash(self.name, told=told)
+        if run.disk is not None:
+            run.disk.crash(power_cut=power_cut)
+        self._tell(self.name, "loses its power" if power_cut else "crashes")
+
+    def stop(self) -> None:
+        """Say goodbye to everyone, keep what was promised, and stop."""
+        if self._running is None:
+            return
+        run, self._running = self._running, None
+        run.goodbye()
+        run.halt()
+        self._network.stop_listening(self.name)
+        if run.disk is not None:
+            run.disk.stop()
+        self._tell(self.name, "stops")
+
+    def restart(self) -> None:
+        """Start again after a crash or a stop, or crash and start."""
+        self.crash()
+        self.start()
+
+
+class _Link:
+    """A connection to the broker, as the hub's host."""
+
+    def __init__(self, run: "_Run", end: End) -> None:
+        self._run = run
+        self.end = end
+        limits = run.settings.limits
+        end.limit(limits.unsent_bytes, limits.unsent_bytes // 4)
+        self._decoder = Decoder(limits.packet_bytes)
+        self.connection = Connection(self, since=run.clock.now())
+        self._blocked_since: float | None = None
+        self._unsent = 0
+        self._deaf = False
+
+    def received(self, data: bytes) -> None:
+        run, connection = self._run, self.connection
+        if connection.closing:
+            return
+        now = run.clock.now()
+        try:
+            run.hub.receive(connection, self._decoder.feed(data), now)
+        except ProtocolError as error:
+            self._broken(error, now)
+        run.soon()
+        if self._blocked_since is not None:
+            self._stop_hearing()
+
+    def _stop_hearing(self) -> None:
+        """Leave unread what a client sends that reads none of its answers."""
+        if self.end.unsent_bytes > DEAF_AT * self._run.settings.limits.unsent_bytes:
+            self._deaf = True
+            self.end.pause_reading()
+
+    def _broken(self, error: ProtocolError, now: float) -> None:
+        if error.packets:
+            try:
+                self._run.hub.receive(self.connection, error.packets, now)
+            except ProtocolError as earlier:
+                error = earlier
+        self._run.hub.broken(self.connection, error)
+
+    def lost(self) -> None:
+        self._run.left(self)
+
+    def pause_writing(self) -> None:
+        self._blocked_since = self._run.clock.now()
+        self._unsent = self.end.unsent_bytes
+        self._run.hub.block(self.connection, True)
+
+    def resume_writing(self) -> None:
+        self._blocked_since = None
+        if self._deaf:
+            self._deaf = False
+            self.end.resume_reading()
+        self._run.hub.block(self.connection, False)
+        self._run.soon()
+
+    def stalled_s(self, now: float) -> float:
+        if self._blocked_since is None:
+            return 0.0
+        if self.end.unsent_bytes < self._unsent:
+            self._blocked_since = now
+        self._unsent = self.end.unsent_bytes
+        return now - self._blocked_since
+
+
+class _Run:
+    """A broker from one start to the next end."""
+
+    def __init__(
+        self, network: VirtualNetwork, settings: Settings, disk: VirtualDisk | None
+    ) -> None:
+        self.clock = network.clock
+        self.settings = settings
+        self.disk = disk
+        now = self.clock.now()
+        journal = None if disk is None else journal_for(disk.store)
+        self.hub = Hub(settings, journal, started=now)
+        if disk is not None:
+            restore(self.hub, disk.store.load(), disk.store.seq, now)
+        self._links: dict[_Link, None] = {}
+        self._held: deque[Batch] = deque()
+        self._due = False
+        self._timer: Alarm | None = None
+        self._halted = False
+        self._sweep()
+
+    def accept(self, end: End) -> _Link:
+        link = _Link(self, end)
+        self._links[link] = None
+        return link
+
+    def left(self, link: _Link) -> None:
+        if self._links.pop(link, link) is None:
+            self.hub.lost(link.connection)
+            self.soon()
+
+    def soon(self) -> None:
+        if not self._due and not self._halted:
+            self._due = True
+            self.clock.soon(self._tick)
+
+    def halt(self) -> None:
+        self._halted = True
+
+    def goodbye(self) -> None:
+        self.hub.shut_down()
+        self._tick()
+        while self._held:
+            self._release()
+        for link in self._links:
+            link.end.close()
+
+    @property
+    def idle(self) -> bool:
+        if self._held or self._due or not (self.disk is None or self.disk.idle):
+            return False
+        for session in self.hub.sessions.values():
+            if session.connection is not None:
+                statistics = session.statistics()
+                if statistics["waiting"] or statistics["in_flight"]:
+                    return False
+        return True
+
+    def _tick(self) -> None:
+        self._due = False
+        if self._halted:
+            return
+        now = self.clock.now()
+        batch = self.hub.tick(now)
+        assert not batch.slow, "the doors of a virtual broker are open"
+        self.hub.validate_state()
+        entries = batch.entries
+        if self.disk is None or not (entries or self._held):
+            self._write(batch)
+        elif entries.must_sync or self._held:
+            self._held.append(batch)
+            self.disk.submit(entries, self._release)
+        else:
+            self._write(batch)
+            self.disk.submit(entries)
+        self._schedule(now)
+
+    def _release(self) -> None:
+        if not self._halted:
+            self._write(self._held.popleft())
+
+    def _write(self, batch: Batch) -> None:
+        for write in batch.writes:
+            link = write.connection.host
+            assert isinstance(link, _Link)
+            if link.end.is_open:
+                if write.data:
+                    link.end.write(write.data)
+                if write.closes:
+                    link.end.close()
+            if write.acknowledgements:
+                self.hub.written(write)
+
+    def _schedule(self, now: float) -> None:
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        due = self.hub.next_timer(now)
+        if due is None:
+            return
+        if due <= now:
+            self.soon()
+        elif due < now + SWEEP_S:
+            self._timer = self.clock.at(due, self.soon)
+
+    def _sweep(self) -> None:
+        """Once a second: who is silent, who never said who they are, who does not read."""
+        if self._halted:
+            return
+        now, limits = self.clock.now(), self.settings.limits
+        for connection in self.hub.silent(now):
+            self.hub.close(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing was heard")
+        for link in list(self._links):
+            if link.connection.session is None:
+                if now - link.connection.since > limits.connect_within_s:
+                    link.end.abort()
+            elif link.stalled_s(now) > limits.stalled_s:
+                link.end.abort()
+        if self.disk is not None:
+            self.disk.sweep()
+        self.soon()
+        self.clock.after(SWEEP_S, self._sweep)

@@ -1,0 +1,124 @@
+"""A disk in virtual time: a real store whose commits take a while, and which can lose its power.
+
+What has gathered while one commit was under way is the next commit, as with a broker's own
+keeper. A tick that promises nothing may be on disk later: the end of the process does not take
+it, a power cut may.
+"""
+
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from random import Random
+
+from msgspec import Struct
+
+from nearcast.broker.journal import Entries
+from nearcast.simulation.virtual_clock import Alarm, VirtualClock
+from nearcast.store import LogSettings, Store
+
+SYNC_EVERY_S = 5.0
+Done = Callable[[], None]
+Waiting = tuple[Entries, Done | None]
+
+
+class DiskQuality(Struct, frozen=True):
+    """How long a commit takes, and how often the log is rolled."""
+
+    least_commit_s: float = 0.001
+    most_commit_s: float = 0.010
+    roll_s: float = 5.0
+
+
+class VirtualDisk:
+    """Keeps what a broker hands over, until it crashes."""
+
+    def __init__(
+        self, clock: VirtualClock, directory: Path, broker: str, quality: DiskQuality
+    ) -> None:
+        self._clock = clock
+        self._chance: Random = clock.chance(f"{broker}/disk/{clock.elapsed_s}")
+        self._quality = quality
+        self.store = Store(directory, broker, LogSettings(roll_s=quality.roll_s))
+        self._waiting: list[Waiting] = []
+        self._writing: list[Waiting] = []
+        self._alarm: Alarm | None = None
+        self._swept_at = clock.now()
+        self._unsynced: list[Entries] = []
+        """Written, and lost if the power is cut now."""
+
+    @property
+    def idle(self) -> bool:
+        """Whether all that was handed over is on disk."""
+        return not (self._waiting or self._writing)
+
+    def submit(self, entries: Entries, done: Done | None = None) -> None:
+        """Keep a tick; `done` is called once it is on disk."""
+        self._waiting.append((entries, done))
+        if not self._writing:
+            self._begin()
+
+    def flush(self) -> None:
+        """Let the store have all that is written."""
+        self._keep([], self._unsynced)
+        self._unsynced = []
+
+    def sweep(self) -> None:
+        """Sync now and then what nobody waits for, and write a segment of the log if one is due."""
+        now = self._clock.now()
+        if self.idle and now - self._swept_at >= SYNC_EVERY_S:
+            self._swept_at = now
+            self.flush()
+            self.store.roll(now)
+
+    def stop(self) -> None:
+        """Keep everything, and close the store in good order."""
+        self._halt()
+        for entries, _ in [*self._writing, *self._waiting]:
+            self._unsynced.append(entries)
+        self.flush()
+        self.store.close()
+
+    def crash(self, *, power_cut: bool) -> None:
+        """Stop at once: what was told to be on disk is, the rest may be."""
+        self._halt()
+        survives = len(self._unsynced)
+        if power_cut:
+            survives = self._chance.randint(0, survives)
+        if survives == len(self._unsynced) and self._chance.random() < 0.5:
+            # The commit that was under way got through, and nobody was told.
+            self._unsynced += [entries for entries, _ in self._writing]
+            survives = len(self._unsynced)
+        self._keep([], self._unsynced[:survives])
+        self.store.abandon()
+
+    def _begin(self) -> None:
+        self._writing, self._waiting = self._waiting, []
+        quality = self._quality
+        takes_s = 0.0
+        if any(entries for entries, _ in self._writing):
+            takes_s = self._chance.uniform(quality.least_commit_s, quality.most_commit_s)
+        self._alarm = self._clock.after(takes_s, self._finish)
+
+    def _finish(self) -> None:
+        written, self._writing = self._writing, []
+        entries = [each for each, _ in written if each]
+        if any(each.must_sync for each in entries):
+            self._keep(self._unsynced, entries)
+            self._unsynced = []
+        else:
+            self._unsynced += entries
+        if self._waiting:
+            self._begin()
+        for _, done in written:
+            if done is not None:
+                done()
+
+    def _keep(self, before: Sequence[Entries], entries: Sequence[Entries]) -> None:
+        together = [*before, *entries]
+        changes = [change for each in together for change in each.changes]
+        rows = [row for each in together for row in each.rows]
+        if changes or rows:
+            self.store.commit(changes, rows, now=self._clock.now())
+
+    def _halt(self) -> None:
+        if self._alarm is not None:
+            self._alarm.cancel()
