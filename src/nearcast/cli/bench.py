@@ -1,5 +1,6 @@
 """`nearcast bench`: measure Nearcast beside what else one could use, on this machine."""
 
+import signal
 import sys
 from typing import Annotated
 
@@ -7,7 +8,10 @@ import msgspec
 import typer
 from rich.console import Console
 
+from nearcast.benchmarks import broker as brokers
+from nearcast.benchmarks import broker_report
 from nearcast.benchmarks.agreement import DisagreementError
+from nearcast.benchmarks.broker_rows import Settings as BrokerSettings
 from nearcast.benchmarks.matching import Settings, run
 from nearcast.benchmarks.matching_report import show
 from nearcast.benchmarks.peers import PEERS
@@ -16,13 +20,17 @@ from nearcast.benchmarks.peers.server_process import ServerFailedError
 HUGE = 10_000_000
 SUFFIXES = {"k": 1_000, "m": 1_000_000}
 QUICK = Settings(sizes=(10_000,), events=1_024, sample=128, budget_s=0.5, runs=2)
+QUICK_BROKERS = BrokerSettings(
+    deliveries=5_000,
+    fan_outs=(1, 10, 100),
+    pairs=10,
+    connections=200,
+    latency_messages=100,
+    runs=1,
+    settle_s=0.0,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Measure Nearcast beside what else one could use.")
-
-
-@app.callback()
-def _bench() -> None:
-    """Keep `matching` a word of its own while it is the only benchmark."""
 
 
 @app.command()
@@ -70,6 +78,58 @@ def matching(
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")
     else:
         show(result, Console())
+
+
+@app.command()
+def broker(
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="The best of so many runs counts.  [default: 3]")
+    ] = None,
+    rows: Annotated[
+        str | None,
+        typer.Option(help="Which rows, with commas: ingest-qos0,pairs,memory; all by default."),
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few messages and connections: a smoke test.")
+    ] = False,
+) -> None:
+    """Pass messages on, and so does mosquitto: rates, latency and memory of both brokers."""
+    base = QUICK_BROKERS if quick else BrokerSettings()
+    settings = msgspec.structs.replace(
+        base,
+        runs=base.runs if runs is None else runs,
+        rows=() if rows is None else _rows(rows, base),
+    )
+    errors = Console(stderr=True)
+    # Who ends this command wants the brokers to end with it.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        if errors.is_terminal:
+            with errors.status("starting") as status:
+                result = brokers.run(settings, status.update)
+        else:
+            result = brokers.run(settings, lambda what: None)
+    except ServerFailedError as error:
+        errors.print(f"No figures: {error}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")
+    else:
+        broker_report.show(result, Console())
+    if result.failures:
+        raise typer.Exit(1)
+
+
+def _rows(text: str, settings: BrokerSettings) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    known = brokers.row_names(settings)
+    for name in names:
+        if name not in known:
+            raise typer.BadParameter(
+                f"{name!r} is no row; there are {', '.join(known)}", param_hint="--rows"
+            )
+    return names
 
 
 def _sizes(text: str) -> tuple[int, ...]:
