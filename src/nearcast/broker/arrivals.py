@@ -291,6 +291,13 @@ class Arrivals:
                 self._schedule(now + session.expiry_s, client_id, False)
             self._keep(session, self._wills.get(client_id, (0.0, None))[1], now)
 
+    def end(self, session: Session, now: float) -> None:
+        """End a session, whoever is connected to it."""
+        if session.connection is not None:
+            self._part_with(session.connection, session, now)
+        if session.client_id in self._state.sessions:
+            self._end(session, now)
+
     # Time
 
     def expire(self, now: float) -> None:

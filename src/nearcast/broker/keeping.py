@@ -9,7 +9,7 @@ Segments of the log are written in a second thread.
 import logging
 import threading
 from collections.abc import Callable, Sequence
-from concurrent.futures import Future, ThreadPoolExecutor
+from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 from pathlib import Path
 
@@ -47,6 +47,7 @@ class Keeper:
         self._lock = threading.Condition()
         self._waiting: list[tuple[Entries, Done | None]] = []
         self._stopping = False
+        self._erasing: list[tuple[str, Future[int]]] = []
         self._urgent = False
         """Somebody waits for what was handed over."""
         self.waiting_bytes = 0
@@ -101,6 +102,14 @@ class Keeper:
             "seq": self._store.seq,
         }
 
+    def erase(self, node: str) -> "Future[int]":
+        """Erase all that the log tells of a node, after what was handed over so far."""
+        future: Future[int] = Future()
+        with self._lock:
+            self._erasing.append((node, future))
+            self._lock.notify()
+        return future
+
     def back_up(self, target: Path) -> int:
         """Copy everything into a new data directory, while the broker goes on."""
         return self._store.backup(target)
@@ -108,7 +117,7 @@ class Keeper:
     def _work(self) -> None:
         while True:
             with self._lock:
-                if not self._waiting and not self._stopping:
+                if not self._waiting and not self._stopping and not self._erasing:
                     self._lock.wait(self._next_wake())
                 if self._waiting:
                     self._lock.wait_for(lambda: self._urgent or self._stopping, GATHER_S)
@@ -118,6 +127,8 @@ class Keeper:
                 self._commit(taken)
             elif stopping:
                 return
+            elif self._erasing:
+                self._erase()
             self._roll()
 
     def _next_wake(self) -> float | None:
@@ -154,6 +165,20 @@ class Keeper:
         finished = [done for _, done in taken if done is not None]
         if finished:
             self._call(lambda: _call_all(finished))
+
+    def _erase(self) -> None:
+        """Erase someone once no file is being written."""
+        for pending in (self._writing, self._merging[1] if self._merging else None):
+            if pending is not None:
+                wait([pending])
+        self._settle()
+        self._tend()
+        with self._lock:
+            node, future = self._erasing.pop(0)
+        try:
+            future.set_result(self._store.erase(node, now=self._now()))
+        except StoreError as error:
+            future.set_exception(error)
 
     def _roll(self) -> None:
         """Begin a segment that is due, end one that is written, fold back now and then."""

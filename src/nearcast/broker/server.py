@@ -10,15 +10,17 @@ import logging
 import ssl
 import time
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
+from nearcast.broker import control
 from nearcast.broker.admission import Admission, OpenDoors
 from nearcast.broker.connection import Connection
 from nearcast.broker.doors import Admitted, Check, Doors
 from nearcast.broker.doors import Refused as Refusal
+from nearcast.broker.forgetting import forget
 from nearcast.broker.hub import Batch, Hub
 from nearcast.broker.keeping import Keeper, journal_for
 from nearcast.broker.links import Hold, Link, TcpLink, WebSocketEar, WebSocketLink, is_loopback
@@ -58,6 +60,7 @@ class Server:
         if store is not None:
             restore(self.hub, store.load(), store.seq, self.now())
         self._keeper: Keeper | None = None
+        self._control: control.Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: dict[str, asyncio.Server] = {}
         self._links: set[Link] = set()
@@ -122,6 +125,10 @@ class Server:
             say(log, logging.INFO, "fewer connections", possible=self._most_links, why=why)
         try:
             await self._listen()
+            if self._store is not None:
+                path = self._store.directory / control.NAME
+                self._control = control.Control(path, {"forget": self._asked_to_forget})
+                await self._control.start()
         except BaseException:
             await self.stop()
             raise
@@ -134,6 +141,8 @@ class Server:
         for timer in (self._sweeper, self._timer):
             if timer is not None:
                 timer.cancel()
+        if self._control is not None:
+            await self._control.stop()
         for listener in self._listeners.values():
             listener.close()
         self.hub.shut_down()
@@ -165,6 +174,20 @@ class Server:
     def keeper_statistics(self) -> dict[str, float]:
         """How the store does."""
         return {} if self._keeper is None else self._keeper.statistics()
+
+    async def forget(self, node: str) -> dict[str, int]:
+        """Forget a person: in memory, in the state and in the log."""
+        found = forget(self.hub, node, self.now())
+        self._tick()
+        if self._keeper is not None:
+            found["segments"] = await asyncio.wrap_future(self._keeper.erase(node))
+        return found
+
+    async def _asked_to_forget(self, about: Mapping[str, object]) -> object:
+        node = about.get("node")
+        if not isinstance(node, str) or not node:
+            raise ValueError("whom to forget is the name of a node")
+        return await self.forget(node)
 
     async def back_up(self, target: Path) -> int:
         """Copy everything into a new data directory, while the broker goes on."""

@@ -144,7 +144,7 @@ class Session:
 
     def __init__(self, client_id: str, created: float = 0.0) -> None:
         self.client_id = client_id
-        self.node = client_id.partition("~")[0]
+        self.node = _node_of(client_id)
         self.created = created
         self.user: str | None = None
         self.permissions: Permissions = ANYTHING
@@ -286,6 +286,24 @@ class Session:
         grants = (self.granted.get(each.id.partition("\0")[2]) for each in subscriptions)
         return tuple(g.identifier for g in grants if g is not None and g.identifier is not None)
 
+    def drop_from(self, node: str, journal: Journal) -> int:
+        """Drop what waits or is in flight of a publisher's messages; how many."""
+        waiting = self._waiting or deque()
+        gone = [each for each in waiting if _node_of(each.parcel.publisher) == node]
+        for message in gone:
+            waiting.remove(message)
+            self.waiting_bytes -= message.parcel.size
+            self.waiting_unconfirmed -= not message.qos
+            self._done(message, journal)
+        sent = [
+            each
+            for each in (self._in_flight or {}).values()
+            if not each.released and _node_of(each.parcel.publisher) == node
+        ]
+        for message in sent:
+            self._finish(message, journal)
+        return len(gone) + len(sent)
+
     # From the client
 
     def receive(self, packet_id: int, journal: Journal) -> bool:
@@ -420,3 +438,7 @@ class Session:
             if packet_id not in in_flight:
                 self._last_id = packet_id
                 return packet_id
+
+
+def _node_of(client_id: str) -> str:
+    return client_id.partition("~")[0]

@@ -32,7 +32,7 @@ from nearcast.store.errors import (
 from nearcast.store.log import Log, LogSettings, LogStatistics, Merging, Sealed
 from nearcast.store.manifest import Gap, read_manifest
 from nearcast.store.reading import LogReader
-from nearcast.store.rows import Row, input_of, plain_row, record_row
+from nearcast.store.rows import ERASED, Row, concerns, input_of, plain_row, record_row
 from nearcast.store.segments import Segment, batch_of, read_segment, rows_of
 from nearcast.store.state import State, StateStatistics
 from nearcast.store.store import Store, StoreStatistics, broker_directory
@@ -51,6 +51,7 @@ from nearcast.store.values import (
 )
 
 __all__ = [
+    "ERASED",
     "Change",
     "CorruptError",
     "Dequeued",
@@ -96,6 +97,7 @@ __all__ = [
     "back_up",
     "batch_of",
     "broker_directory",
+    "concerns",
     "decoded",
     "decoded_input",
     "decoded_node",

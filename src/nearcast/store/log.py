@@ -8,7 +8,7 @@ dropped only at the low end, so numbers stay contiguous. No clock: the time is p
 """
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
@@ -23,6 +23,7 @@ from nearcast.store.rows import Row
 from nearcast.store.segments import (
     Segment,
     batch_of,
+    erase_rows,
     merge_segments,
     read_segment,
     write_segment,
@@ -272,6 +273,20 @@ class Log:
         self._manifest.segments[start : start + len(merging.parts)] = [merged]
         self._manifest.save()
         self._delete(merging.parts)
+
+    def erase(self, is_meant: Callable[[Row], bool]) -> int:
+        """Erase rows from all segments, and return from how many segments.
+
+        Rows in no segment yet are not looked at: roll first.
+        """
+        changed = 0
+        for index, segment in enumerate(self._manifest.segments):
+            written = erase_rows(self.directory, segment, is_meant)
+            if written != segment:
+                self._manifest.segments[index] = written
+                self._manifest.save()
+                changed += 1
+        return changed
 
     def drop_before(self, number: int) -> list[Segment]:
         """Drop all segments below `number`, and return them; a range goes as a whole or stays."""

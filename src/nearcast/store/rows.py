@@ -115,6 +115,22 @@ def plain_row(
 _QOS_DATA = ("{}", '{"qos":1}', '{"qos":2}')
 
 
+ERASED = "erased"
+
+
+def erased(row: Row) -> Row:
+    """Return what is left of a row when a person is forgotten: its place in the log."""
+    return Row(row.broker, row.seq, ERASED, row.ingested)
+
+
+def concerns(row: Row, node: str) -> bool:
+    """Decide whether a row tells anything of a node: as publisher, as subject, or by its name."""
+    if node in (row.publisher, row.node):
+        return True
+    # Other rows name nodes in their data: whose rights, whose subscription, round whom an area.
+    return row.kind != "event" and msgspec.json.encode(node).decode()[1:-1] in row.data
+
+
 def input_of(row: Row) -> Input:
     """Return the input that a row records."""
     if row.schema > SCHEMA:

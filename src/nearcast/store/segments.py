@@ -9,7 +9,7 @@ dictionary-encoded, payloads and JSON are left to zstd.
 
 import hashlib
 import re
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 
@@ -22,7 +22,7 @@ from msgspec.structs import astuple
 from nearcast.store.columns import column, integers_of, pairs
 from nearcast.store.durable_files import beside, put_in_place, sha256_of, sync_file, write_whole
 from nearcast.store.errors import CorruptError, MissingError, newer, told
-from nearcast.store.rows import Row
+from nearcast.store.rows import Row, erased
 
 FORM = 1
 BATCH_ROWS = 65_536
@@ -146,6 +146,39 @@ def merge_segments(directory: Path, first: int, last: int, parts: Sequence[Segme
             partial.unlink(missing_ok=True)
             raise
     return _segment(footer, rows, size, digest)
+
+
+def erase_rows(directory: Path, segment: Segment, is_meant: Callable[[Row], bool]) -> Segment:
+    """Write a segment anew, durably, with some rows erased; the same segment if none is meant.
+
+    An erased row keeps its `seq` and its time, and nothing else.
+    """
+    if not any(map(is_meant, _rows(directory, segment))):
+        return segment
+    footer = Footer(
+        FORM, segment.first, segment.last, segment.first_seq, segment.last_seq,
+        segment.first_ingested, segment.last_ingested,
+    )  # fmt: skip
+    path = directory / segment.name
+    partial = beside(path)
+    with told(path, "erasing rows from it"):
+        try:
+            with _writer(partial, footer) as writer:
+                for batch in read_segment(directory, segment):
+                    kept = [erased(row) if is_meant(row) else row for row in rows_of(batch)]
+                    writer.write_batch(batch_of(kept))
+            sync_file(partial)
+            digest, size = sha256_of(partial), partial.stat().st_size
+            put_in_place(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    return _segment(footer, segment.rows, size, digest)
+
+
+def _rows(directory: Path, segment: Segment) -> Iterator[Row]:
+    for batch in read_segment(directory, segment):
+        yield from rows_of(batch)
 
 
 def _groups(directory: Path, parts: Sequence[Segment]) -> Iterator[pa.Table]:

@@ -16,7 +16,7 @@ from nearcast.store.changes import Change, SessionChange, SessionPut
 from nearcast.store.durable_files import ProcessLock, sync_directory
 from nearcast.store.errors import StoreError, told
 from nearcast.store.log import Log, LogSettings, LogStatistics
-from nearcast.store.rows import Row
+from nearcast.store.rows import Row, concerns
 from nearcast.store.segments import Segment, numbers_of
 from nearcast.store.sessions import session_changes, session_value
 from nearcast.store.state import State, StateStatistics
@@ -151,6 +151,17 @@ class Store:
             raise
         self.log.settle(segment)
         return segment
+
+    def erase(self, node: str, *, now: float) -> int:
+        """Erase all that the log tells of a node; return from how many segments.
+
+        What the state has of it is to be dropped by commits before.
+        """
+        self._roll(now)
+        self.commit((), now=now)
+        erased = self.log.erase(lambda row: concerns(row, node))
+        self._state.compact()
+        return erased
 
     def checkpoint(self) -> None:
         """Fold SQLite's write-ahead log back; best now and then, in another thread."""

@@ -1,0 +1,37 @@
+"""Forgetting a person: out of sessions, queues, live events and contexts.
+
+The log is the keeper's affair. What others received is theirs; what they said of the person in
+their own messages stays.
+"""
+
+from nearcast.broker.hub import Hub
+from nearcast.broker.journal import Journal
+from nearcast.broker.recovery import restore
+from nearcast.broker.settings import Settings
+from nearcast.core.model.inputs import Forgot
+from nearcast.store import Store
+from nearcast.wire.mqtt import ReasonCode
+
+
+def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
+    """Forget a node; how much of it there was. The next tick keeps that."""
+    sessions = [each for each in hub.sessions.values() if each.node == node]
+    for session in sessions:
+        connection = session.connection
+        if connection is not None:
+            hub.close(connection, ReasonCode.ADMINISTRATIVE_ACTION, "this node was forgotten")
+            connection.will = None
+        hub.arrivals.end(session, now)
+    dropped = sum(session.drop_from(node, hub.state.journal) for session in hub.sessions.values())
+    hub.state.ask(Forgot(node))
+    return {"sessions": len(sessions), "messages": dropped}
+
+
+def forget_in_store(store: Store, settings: Settings, node: str, now: float) -> dict[str, int]:
+    """Forget a node in what a broker keeps that does not run."""
+    hub = Hub(settings, Journal(True, store.message_ids, store.queue_numbers), started=now)
+    restore(hub, store.load(), store.seq, now)
+    found = forget(hub, node, now)
+    entries = hub.tick(now).entries
+    store.commit(entries.changes, entries.rows, now=now)
+    return found | {"segments": store.erase(node, now=now)}

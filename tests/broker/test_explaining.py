@@ -1,0 +1,48 @@
+"""Explain: the log is played again, and says why."""
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+
+from nearcast.wire.mqtt import Connect, Properties
+from tests.chaos.broker_process import BrokerProcess
+from tests.conformance.raw_client import RawClient
+
+
+def explain(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(
+        [sys.executable, "-m", "nearcast", "explain", *arguments, "--data", str(data)],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+
+
+def test_why_one_got_it_and_the_other_did_not(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    broker = BrokerProcess(data).wait_until_it_listens()
+    try:
+        ann, ben = RawClient(broker.port), RawClient(broker.port)
+        for client, name, place in ((ann, "ann", b"53.35,-6.26"), (ben, "ben", b"53.45,-6.26")):
+            client.connect(Connect(name))
+            client.publish("$me/position", place, 1)
+            near = Properties(user_properties=(("nc-from", "circle:me,500"),))
+            client.subscribe("bus/#", qos=0, properties=near)
+        said = Properties(user_properties=(("nc-at", "53.351,-6.26"), ("nc-id", "bus-1")))
+        ann.publish("bus/7", b'{"delay": 4}', 1, properties=said)
+        # What comes later must not change the answer.
+        ben.publish("$me/position", b"53.35,-6.26", 1)
+        ann.close()
+        ben.close()
+    finally:
+        broker.stop()
+    for node, delivered in (("ann", True), ("ben", False), ("cleo", False)):
+        done = explain(data, "bus-1", node, "--json")
+        assert done.returncode == 0, done.stderr
+        assert json.loads(done.stdout)["delivered"] is delivered
+    told = explain(data, "bus-1", "ben").stdout
+    assert "was not for ben" in told
+    assert "no   from" in told
+    assert "had no subscription" in explain(data, "bus-1", "cleo").stdout
+    missing = explain(data, "nothing", "ann")
+    assert missing.returncode == 1
+    assert "no event 'nothing'" in missing.stderr
