@@ -4,7 +4,7 @@ Sessions, subscriptions, queues and live events come back; nobody is connected. 
 not acknowledged is sent again when its client returns, under the same packet id.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from math import inf
 
 from nearcast.broker.hub import NODES, Hub
@@ -19,12 +19,14 @@ from nearcast.core.model.inputs import Input
 from nearcast.store import (
     Change,
     Enqueued,
+    Gap,
     Kept,
     LivePut,
     LiveSeen,
     MessagePut,
     ReceivedPut,
     SessionPut,
+    Store,
     SubscriptionPut,
     decoded_input,
     decoded_node,
@@ -33,7 +35,24 @@ from nearcast.store import Session as KeptSession
 from nearcast.wire.mqtt import PublishFrame, TopicFilter, parse_filter
 
 
-def restore(hub: Hub, changes: Iterable[Change], seq: int, now: float) -> None:
+def recent_ids(store: Store, most: int = 100_000) -> Iterator[tuple[str, str]]:
+    """Yield publisher and id of the newest events in the log, so that repeats are recognised."""
+    for part in store.log.read(max(1, store.seq - most + 1)):
+        if isinstance(part, Gap):
+            continue
+        publishers = part.column("publisher").to_pylist()
+        for publisher, name in zip(publishers, part.column("event_id").to_pylist(), strict=True):
+            if name is not None and publisher is not None:
+                yield publisher, name
+
+
+def restore(
+    hub: Hub,
+    changes: Iterable[Change],
+    seq: int,
+    now: float,
+    known: Iterable[tuple[str, str]] = (),
+) -> None:
     """Apply what the store kept to a hub that has nothing yet."""
     kept: dict[str, KeptSession] = {}
     subscriptions: list[Subscription] = []
@@ -83,7 +102,7 @@ def restore(hub: Hub, changes: Iterable[Change], seq: int, now: float) -> None:
                 nodes.append(decoded_node(value))
             case Kept(space, _, value) if space in (ANNOUNCEMENTS, PLACES, AREAS):
                 standing.append(decoded_input(value))
-    hub.engine.resume(seq, subscriptions, live.values(), nodes, standing)
+    hub.engine.resume(seq, subscriptions, live.values(), nodes, standing, known)
     for name, value in kept.items():
         hub.arrivals.restore(value, sessions[name], now)
     hub.look_ahead()

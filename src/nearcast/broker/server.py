@@ -25,7 +25,7 @@ from nearcast.broker.hub import Batch, Hub
 from nearcast.broker.keeping import Keeper, journal_for
 from nearcast.broker.links import Hold, Link, TcpLink, WebSocketEar, WebSocketLink, is_loopback
 from nearcast.broker.listening import possible_connections, tls_context, upgrade
-from nearcast.broker.recovery import restore
+from nearcast.broker.recovery import recent_ids, restore
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import say
 from nearcast.store import LogSettings, Store
@@ -58,7 +58,7 @@ class Server:
         journal = None if store is None else journal_for(store)
         self.hub = Hub(self.settings, journal, self._doors, started=self.now())
         if store is not None:
-            restore(self.hub, store.load(), store.seq, self.now())
+            restore(self.hub, store.load(), store.seq, self.now(), recent_ids(store))
         self._keeper: Keeper | None = None
         self._control: control.Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None

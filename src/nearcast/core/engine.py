@@ -249,11 +249,12 @@ class Engine:
         live: Iterable[tuple[Event, float | None, Iterable[str]]] = (),
         nodes: Iterable[NodeState] = (),
         standing: Sequence[Input] = (),
+        known: Iterable[tuple[str, str]] = (),
     ) -> None:
         """Begin where another left off, telling nobody anything.
 
         A live event comes with its expiry and the sessions that have seen it. What stands are
-        places, announcements and watched areas.
+        places, announcements and watched areas; known are publishers and ids of events before.
         """
         self.seq = seq
         told = Outcome()
@@ -272,6 +273,8 @@ class Engine:
                 self.matcher.move(state.node, state.position)
                 self._fixes.append((state.position_at, state.node))
         self._fixes = deque(sorted(self._fixes))
+        for at in known:
+            self._know(*at)
         for value in standing:
             if not isinstance(value, PlaceDefined):
                 self._handlers[type(value)](value, 0.0, told)
@@ -292,12 +295,16 @@ class Engine:
             positions.position(event.position.lat, event.position.lon)
         if event.to is not None:
             check(event.to, self.matcher.places)
-        self._known[event.publisher, event.id] = None
-        if len(self._known) > self.settings.known_ids_most:
-            del self._known[next(iter(self._known))]
+        self._know(event.publisher, event.id)
         if event.time > now + self.settings.ahead_s:
             event = replace(event, time=now, clock_off=True)
         return self._complete(event)
+
+    def _know(self, publisher: str, name: str) -> None:
+        """Recognise an event from now on."""
+        self._known[publisher, name] = None
+        if len(self._known) > self.settings.known_ids_most:
+            del self._known[next(iter(self._known))]
 
     def _complete(self, event: Event) -> Event:
         """The event with what it takes from its publisher: position and standing target."""
