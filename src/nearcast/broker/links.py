@@ -8,6 +8,7 @@ is read from it, and one that reads nothing for `stalled_s` is disconnected.
 import asyncio
 from contextlib import suppress
 from enum import IntFlag, auto
+from functools import lru_cache
 from typing import TYPE_CHECKING
 
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
@@ -251,12 +252,19 @@ def peer_of(transport: asyncio.Transport) -> Peer:
     found = transport.get_extra_info("peername")
     address = str(found[0]) if found else ""
     certificate = transport.get_extra_info("peercert")
+    if not certificate:
+        return _plain_peer(address)
     name = None
-    for part in (certificate or {}).get("subject", ()):
+    for part in certificate.get("subject", ()):
         for key, value in part:
             if key == "commonName":
                 name = str(value)
     return Peer(address, is_loopback(address), name)
+
+
+@lru_cache(1_024)
+def _plain_peer(address: str) -> Peer:
+    return Peer(address, is_loopback(address))
 
 
 def is_loopback(address: str) -> bool:

@@ -33,6 +33,10 @@ from nearcast.wire.mqtt import Connect, ReasonCode
 _WRONG = Refused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "the user name or the password is wrong")
 
 
+NOBODY = Identity()
+"""Whoever gave no name."""
+
+
 class DoorsStatistics(Struct, frozen=True):
     """What the doors hold in memory; the addresses are bounded."""
 
@@ -141,7 +145,7 @@ class Doors:
     def _anonymous(self, connect: Connect, peer: Peer) -> Admitted | Refused:
         where = self._settings.anonymous
         if where == "everywhere" or (where == "loopback" and peer.loopback):
-            return self._enter(Identity(), connect.client_id, peer)
+            return self._enter(NOBODY, connect.client_id, peer)
         return Refused(
             ReasonCode.NOT_AUTHORIZED,
             "a user name and a password are needed here"

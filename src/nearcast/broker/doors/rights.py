@@ -40,7 +40,8 @@ class Rights:
         self._book = book
         self._visitor = visitor
         self._listed = listed
-        self._remembered: dict[str | tuple[str, int, bool], bool] = {}
+        # Most clients never ask: there are many, and they should be small.
+        self._remembered: dict[str | tuple[str, int, bool], bool] | None = None
         self._renew()
 
     @property
@@ -53,15 +54,16 @@ class Rights:
     @property
     def remembered(self) -> int:
         """How many answers are held in memory, at most `MOST_ANSWERS`."""
-        return len(self._remembered)
+        return len(self._remembered or ())
 
     def may_publish(self, topic: str, qos: int = 0, retain: bool = False) -> bool:
         """Decide whether a message may be published to a checked topic."""
         if self.unrestricted:
             return True
         key = (topic, qos, retain)
-        answer = self._remembered.get(key)
+        answer = (self._remembered or {}).get(key)
         if answer is None:
+            assert self._publish is not None
             answer = self._decide(self._publish, topic, qos, retain)
             self._remember(key, topic, answer)
         return answer
@@ -70,8 +72,9 @@ class Rights:
         """Decide whether a checked filter may be subscribed to; a shared one is as its pattern."""
         if self.unrestricted:
             return True
-        answer = self._remembered.get(topic_filter)
+        answer = (self._remembered or {}).get(topic_filter)
         if answer is None:
+            assert self._subscribe is not None
             pattern = topic_filter
             if topic_filter.startswith(_SHARED):
                 pattern = topic_filter.removeprefix(_SHARED).partition("/")[2]
@@ -92,25 +95,29 @@ class Rights:
         # Long topics are decided anew: they would make the memory as large as a client likes.
         if len(text) > LONGEST_REMEMBERED:
             return
+        if self._remembered is None:
+            self._remembered = {}
         if len(self._remembered) >= MOST_ANSWERS:
             self._remembered.clear()
         self._remembered[key] = answer
 
     def _renew(self) -> None:
         self._version = self._book.version
-        self._remembered.clear()
+        self._remembered = None
         rules, visitor, listed = self._book.rules, self._visitor, self._listed
         # Where no rule bears on superusers, they may.
         default_allow = rules.default_allow or visitor.superuser
         may_publish = None if listed is None else (*listed.pub, *listed.all)
         may_subscribe = None if listed is None else (*listed.sub, *listed.all)
-        self._publish = _Part(
+        publish = _Part(
             rules.clauses(visitor, "publish"), _only(may_publish, visitor), default_allow
         )
-        self._subscribe = _Part(
+        subscribe = _Part(
             rules.clauses(visitor, "subscribe"), _only(may_subscribe, visitor), default_allow
         )
-        self._unrestricted = self._publish.unrestricted and self._subscribe.unrestricted
+        self._unrestricted = publish.unrestricted and subscribe.unrestricted
+        self._publish = None if self._unrestricted else publish
+        self._subscribe = None if self._unrestricted else subscribe
 
 
 class _Part:

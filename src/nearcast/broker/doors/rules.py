@@ -29,7 +29,7 @@ Values = Mapping[str, str | None]
 _WILD = ("+", "#")
 
 
-class Visitor(Struct, frozen=True):
+class Visitor(Struct, frozen=True, gc=False):
     """Someone as rules see them."""
 
     user: str | None

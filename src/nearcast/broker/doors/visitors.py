@@ -1,6 +1,7 @@
 """Who stands at the door: where from, who they turned out to be, and what came of it."""
 
 from collections.abc import Callable
+from functools import lru_cache
 from ipaddress import IPv4Address, IPv6Address, IPv6Network, ip_address
 
 from msgspec import Struct
@@ -10,7 +11,7 @@ from nearcast.wire.mqtt import ReasonCode
 Address = IPv4Address | IPv6Address
 
 
-class Peer(Struct, frozen=True):
+class Peer(Struct, frozen=True, gc=False):
     """The other end of a connection; the certificate's common name is one that TLS verified."""
 
     address: str
@@ -26,7 +27,7 @@ class Listed(Struct, frozen=True, forbid_unknown_fields=True):
     all: tuple[str, ...] = ()
 
 
-class Identity(Struct, frozen=True):
+class Identity(Struct, frozen=True, gc=False):
     """Someone who is in: `user` is None for the anonymous, `expires` is when a token ends."""
 
     user: str | None = None
@@ -38,7 +39,7 @@ class Identity(Struct, frozen=True):
     """Changes when the user's entry in the users file does; 0 without one."""
 
 
-class Admitted(Struct, frozen=True):
+class Admitted(Struct, frozen=True, gc=False):
     """They may come in; an empty client id is to be replaced by one of `Doors.client_id_for`."""
 
     identity: Identity
@@ -59,6 +60,7 @@ class Check(Struct, frozen=True):
     run: Callable[[], Admitted | Refused]
 
 
+@lru_cache(1_024)
 def parse_address(text: str) -> Address | None:
     """Return an internet address, an IPv4 one that came in IPv6 as itself; None if it is none."""
     try:
