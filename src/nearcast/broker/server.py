@@ -9,7 +9,6 @@ import asyncio
 import logging
 import ssl
 import time
-from collections import deque
 from collections.abc import Callable, Mapping
 from concurrent.futures import ThreadPoolExecutor
 from functools import partial
@@ -21,7 +20,9 @@ from nearcast.broker.connection import Connection
 from nearcast.broker.doors import Admitted, Check, Doors
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.forgetting import forget
+from nearcast.broker.holding import Holding
 from nearcast.broker.hub import Batch, Hub
+from nearcast.broker.journal import Entries
 from nearcast.broker.keeping import Keeper, journal_for
 from nearcast.broker.links import Hold, Link, TcpLink, WebSocketEar, WebSocketLink, is_loopback
 from nearcast.broker.listening import possible_connections, tls_context, upgrade
@@ -65,9 +66,7 @@ class Server:
         self._listeners: dict[str, asyncio.Server] = {}
         self._links: set[Link] = set()
         self._most_links = self.settings.limits.connections
-        self._held: deque[Batch] = deque()
-        """Batches whose writes wait for the disk, in order."""
-        self._held_bytes = 0
+        self._holding = Holding(self._write)
         self._paused: set[Link] = set()
         self._resting: list[Link] = []
         """Links that are heard again after this tick."""
@@ -98,7 +97,7 @@ class Server:
     def is_full(self) -> bool:
         """Whether so much waits for the disk that nothing more is read."""
         waiting = 0 if self._keeper is None else self._keeper.waiting_bytes
-        return self._held_bytes + waiting > HELD_MOST_BYTES
+        return self._holding.bytes + waiting > HELD_MOST_BYTES
 
     @property
     def failing(self) -> str | None:
@@ -116,6 +115,7 @@ class Server:
             self._keeper = Keeper(
                 self._store, self.now, self._loop.call_soon_threadsafe, self.settings.log
             )
+            self._holding = Holding(self._write, self._keeper.submit)
             for problem in self._store.problems:
                 say(log, logging.WARNING, "the log was damaged", what=problem)
         wanted = self.settings.limits.connections
@@ -165,8 +165,8 @@ class Server:
         """How many of everything."""
         return self.hub.statistics() | {
             "links": len(self._links),
-            "held_batches": len(self._held),
-            "held_bytes": self._held_bytes,
+            "held_batches": len(self._holding),
+            "held_bytes": self._holding.bytes,
             "paced_links": sum(link.is_held(Hold.PACE) for link in self._links),
             "paused_links": len(self._paused),
         }
@@ -243,6 +243,8 @@ class Server:
 
     def pause(self, link: Link) -> None:
         """Read no more from a link until the disk has caught up."""
+        if not self._paused:
+            self._ask_when_kept()
         self._paused.add(link)
         link.hold(Hold.DISK)
 
@@ -270,18 +272,7 @@ class Server:
         batch = self.hub.tick(now)
         for connection, check in batch.slow:
             self._check(connection, check)
-        entries = batch.entries
-        if self._keeper is None or not entries:
-            if self._held:
-                self._hold(batch)
-            else:
-                self._write(batch)
-        elif entries.must_sync or self._held:
-            self._hold(batch)
-            self._keeper.submit(entries, self._release)
-        else:
-            self._write(batch)
-            self._keeper.submit(entries, self._hear_again if self._paused else None)
+        self._holding.take(batch)
         if self._resting:
             resting, self._resting = self._resting, []
             for link in resting:
@@ -290,26 +281,19 @@ class Server:
         if self._feed_tick is not None:
             self._feed_tick(self.now() - now)
 
-    def _hold(self, batch: Batch) -> None:
-        """Let the writes of a batch wait for the disk, behind those that wait already."""
-        entries = batch.entries
-        if self._keeper is not None and not entries:
-            self._keeper.submit(entries, self._release)
-        self._held.append(batch)
-        self._held_bytes += _size(batch)
-
-    def _release(self) -> None:
-        batch = self._held.popleft()
-        self._held_bytes -= _size(batch)
-        self._write(batch)
-        self._hear_again()
-
     def _hear_again(self) -> None:
-        """Read from everyone again once the disk has caught up."""
-        if self._paused and not self.is_full:
-            paused, self._paused = self._paused, set()
-            for link in paused:
-                link.let(Hold.DISK)
+        """Read from everyone again if the disk has caught up."""
+        if self.is_full:
+            self._ask_when_kept()
+            return
+        paused, self._paused = self._paused, set()
+        for link in paused:
+            link.let(Hold.DISK)
+
+    def _ask_when_kept(self) -> None:
+        """See again whether to read, once all that was handed over is on disk."""
+        assert self._keeper is not None
+        self._keeper.submit(Entries(), self._hear_again)
 
     def _write(self, batch: Batch) -> None:
         for write in batch.writes:
@@ -451,7 +435,3 @@ def open_server(
 def _name(connection: Connection) -> str:
     session = connection.session
     return connection.peer.address if session is None else session.client_id
-
-
-def _size(batch: Batch) -> int:
-    return sum(len(write.data) for write in batch.writes) + 500 * len(batch.entries.rows)

@@ -5,13 +5,14 @@ promises something leaves once it is on disk and in order, silent and stalled cl
 once a second. It may crash at any moment and be restarted from what its disk kept.
 """
 
-from collections import deque
 from pathlib import Path
 
 from msgspec.structs import replace
 
 from nearcast.broker.connection import Connection
+from nearcast.broker.holding import Done, Holding
 from nearcast.broker.hub import Batch, Hub
+from nearcast.broker.journal import Entries
 from nearcast.broker.keeping import journal_for
 from nearcast.broker.links import DEAF_AT
 from nearcast.broker.recovery import restore
@@ -109,8 +110,6 @@ class VirtualBroker:
         run.goodbye()
         run.halt()
         self._network.stop_listening(self.name)
-        if run.disk is not None:
-            run.disk.stop()
         self._tell(self.name, "stops")
 
     def restart(self) -> None:
@@ -200,7 +199,7 @@ class _Run:
         if disk is not None:
             restore(self.hub, disk.store.load(), disk.store.seq, now)
         self._links: dict[_Link, None] = {}
-        self._held: deque[Batch] = deque()
+        self._holding = Holding(self._write, None if disk is None else self._keep)
         self._due = False
         self._timer: Alarm | None = None
         self._halted = False
@@ -227,14 +226,15 @@ class _Run:
     def goodbye(self) -> None:
         self.hub.shut_down()
         self._tick()
-        while self._held:
-            self._release()
+        if self.disk is not None:
+            self.disk.stop()
+        self._holding.release_all()
         for link in self._links:
             link.end.close()
 
     @property
     def idle(self) -> bool:
-        if self._held or self._due or not (self.disk is None or self.disk.idle):
+        if len(self._holding) or self._due or not (self.disk is None or self.disk.idle):
             return False
         for session in self.hub.sessions.values():
             if session.connection is not None:
@@ -251,22 +251,16 @@ class _Run:
         batch = self.hub.tick(now)
         assert not batch.slow, "the doors of a virtual broker are open"
         self.hub.validate_state()
-        entries = batch.entries
-        if self.disk is None or not (entries or self._held):
-            self._write(batch)
-        elif entries.must_sync or self._held:
-            self._held.append(batch)
-            self.disk.submit(entries, self._release)
-        else:
-            self._write(batch)
-            self.disk.submit(entries)
+        self._holding.take(batch)
         self._schedule(now)
 
-    def _release(self) -> None:
-        if not self._halted:
-            self._write(self._held.popleft())
+    def _keep(self, entries: Entries, done: Done | None) -> None:
+        assert self.disk is not None
+        self.disk.submit(entries, done)
 
     def _write(self, batch: Batch) -> None:
+        if self._halted:
+            return
         for write in batch.writes:
             link = write.connection.host
             assert isinstance(link, _Link)
