@@ -4,7 +4,6 @@ Everyone must find the same pairs on a sample of the events before anything is t
 per CPU-second, so that a server, a library and a busy machine can be compared.
 """
 
-import os
 import platform
 import time
 from collections.abc import Callable
@@ -18,6 +17,7 @@ from nearcast.benchmarks.agreement import City, check_agreement
 from nearcast.benchmarks.first_start import first_start_s
 from nearcast.benchmarks.nearcast_side import BATCHES, NearcastFigures, measure
 from nearcast.benchmarks.peers import PEERS, Pairs, Peer
+from nearcast.benchmarks.this_machine import machine
 from nearcast.benchmarks.timing import peer_cpu_s, peer_rate, whole_rate
 
 LARGEST_FOR_PEERS = 1_000_000
@@ -85,7 +85,7 @@ def run(settings: Settings, step: Callable[[str], None]) -> Result:
         benchmark="matching",
         started=started,
         settings=settings,
-        machine=_machine(),
+        machine=machine(),
         versions=_versions(missing),
         first_start_s=start_s,
         sizes=sizes,
@@ -161,21 +161,6 @@ def _peer_rates(
     rates[largest], timed[largest] = rates[best], timed[best]
     sizes = [str(size) for size in BATCHES]
     return {size: rates[size] for size in sizes}, {size: timed[size] for size in sizes}
-
-
-def _machine() -> dict[str, str]:
-    model = platform.processor() or platform.machine()
-    try:
-        with open("/proc/cpuinfo") as lines:
-            names = [line.split(":", 1)[1].strip() for line in lines if "model name" in line]
-        model = names[0] if names else model
-    except OSError:
-        pass
-    return {
-        "processor": model,
-        "cores": str(os.cpu_count()),
-        "system": f"{platform.system()} {platform.release()}",
-    }
 
 
 def _versions(missing: dict[str, str | None]) -> dict[str, str]:
