@@ -9,7 +9,7 @@ from msgspec.structs import replace
 
 from nearcast.core.engine import Record
 from nearcast.core.language import Filter, parse
-from nearcast.core.model import Announcement, Event, Subscription, circle
+from nearcast.core.model import Announcement, Event, Subscription, circle, place
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import (
     Announced,
@@ -23,6 +23,7 @@ from nearcast.core.model.inputs import (
     PlaceDefined,
     Presence,
     Published,
+    RulesSet,
     SightSet,
     Subscribed,
     Unannounced,
@@ -30,6 +31,7 @@ from nearcast.core.model.inputs import (
 )
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.position import Position
+from nearcast.core.model.sight_rule import SightRule, Who
 from nearcast.store import (
     CorruptError,
     Row,
@@ -86,6 +88,15 @@ subscriptions = st.builds(
         },
     ),
 )  # fmt: skip
+names = st.lists(texts, max_size=3).map(tuple)
+whoever = st.tuples(
+    names,
+    st.none() | st.sampled_from((parse("rank >= 3"), parse("a.b = 'x' OR c IS NULL"))),
+    st.none() | model.fixed_areas | st.just(place("St James", "hospital")),
+).map(lambda given_: Who(*given_))
+sight_rules = st.builds(
+    SightRule, whoever, whoever, st.integers(0, 7), st.booleans(), st.none() | st.just("team")
+)
 inputs: st.SearchStrategy[Input] = st.one_of(
     st.builds(Published, events),
     st.builds(Moved, texts, st.none() | model.positions),
@@ -96,6 +107,13 @@ inputs: st.SearchStrategy[Input] = st.one_of(
     st.builds(Unannounced, texts, texts),
     st.builds(PlaceDefined, texts, texts, st.none() | model.fixed_areas, st.none() | texts),
     st.builds(SightSet, texts, texts, st.none() | st.integers(0, 15)),
+    st.tuples(
+        st.lists(sight_rules, max_size=3).map(tuple),
+        st.dictionaries(texts, st.dictionaries(texts, json_values, max_size=2), max_size=2),
+        names,
+        names,
+        st.integers(0, 7),
+    ).map(lambda given_: RulesSet(*given_)),
     st.builds(Presence, texts, st.booleans(), texts),
     st.builds(Left, texts, texts),
     st.builds(Forgot, texts),

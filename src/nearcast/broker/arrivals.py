@@ -40,6 +40,8 @@ from nearcast.wire.mqtt import (
 )
 
 FOREVER = 0xFFFF_FFFF
+RESERVED = frozenset(("", "me", "here"))
+"""No node is called so: in areas and topics they mean something else."""
 MOST_AT_ONCE = 200
 """So many clients come, and so many go, in one tick; the others in the next."""
 
@@ -57,6 +59,8 @@ class Arrivals:
         self._numbers = count()
         self._ends: dict[str, float] = {}
         self._wills: dict[str, tuple[float, Will]] = {}
+        self.own_nodes: set[str] = set()
+        """Nodes that are parts of the broker itself: no client may connect as one."""
 
     # Coming
 
@@ -79,7 +83,7 @@ class Arrivals:
             packet = self._waiting.get(connection)
             if packet is None or connection.closing:
                 continue
-            answer = self._doors.admit(packet, connection.peer, now)
+            answer = connection.trusted or self._doors.admit(packet, connection.peer, now)
             if isinstance(answer, Check):
                 slow.append((connection, answer))
             else:
@@ -105,8 +109,17 @@ class Arrivals:
         if not packet.client_id:
             assigned = self._doors.client_id_for(identity, self._state.unique_number())
         client_id = assigned or packet.client_id
+        if client_id.partition("~")[0] in RESERVED:
+            why = f"{client_id!r} names no node: me and here are reserved, and a node needs a name"
+            self.refuse(connection, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, why)
+            return
         connection.admitted = answer
-        connection.permissions = self._doors.rights(identity, client_id, answer.peer.address)
+        if connection.trusted is None:
+            if client_id.partition("~")[0] in self.own_nodes:
+                why = f"{client_id!r} is a part of this broker; choose another client id"
+                self.refuse(connection, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, why)
+                return
+            connection.permissions = self._doors.rights(identity, client_id, answer.peer.address)
         if packet.will is not None:
             problem = _problem_with(packet.will, connection.permissions, self._state.limits)
             if problem is not None:
@@ -174,12 +187,13 @@ class Arrivals:
         allowed = session.permissions
         if allowed.unrestricted:
             return
-        for topic_filter in [each for each in session.granted if not allowed.may_subscribe(each)]:
-            del session.granted[topic_filter]
-            self._state.ask(Unsubscribed(f"{session.client_id}\0{topic_filter}"))
+        for key, granted in list(session.granted.items()):
+            if allowed.may_subscribe(granted.wanted.filter):
+                continue
+            del session.granted[key]
+            self._state.ask(Unsubscribed(f"{session.client_id}\0{key}"))
             if session.durable:
-                change = SubscriptionDropped(session.client_id, topic_filter)
-                self._state.journal.note(change)
+                self._state.journal.note(SubscriptionDropped(session.client_id, key))
 
     def _session(self, client_id: str, clean_start: bool, now: float) -> Session | None:
         """The session that a client comes back to, taken from whoever has it now."""

@@ -1,6 +1,7 @@
 """What all parts of a hub share: the engine, the sessions, the running tick."""
 
 from collections import Counter, deque
+from collections.abc import Callable
 from itertools import count
 
 from msgspec import Struct
@@ -10,6 +11,7 @@ from nearcast.broker.journal import Journal
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.settings import Limits
 from nearcast.core.engine import Engine
+from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Input
 from nearcast.store import Change
 from nearcast.wire.mqtt import (
@@ -77,6 +79,10 @@ class BrokerState:
         """What live events carry, by their key."""
         self.retaining: set[str] = set()
         """Keys of those among them that will be live events, and are not yet."""
+        self.seen: list[tuple[Event, Session]] = []
+        """Which lasting sessions get which of those that stay."""
+        self.settle: Callable[[float], None] = lambda now: None
+        """Lets the engine decide on what the tick asks so far; the hub says how."""
         self.touched: list[Connection] = []
         self.arriving: deque[Connection] = deque()
         self.leaving: deque[tuple[Connection, Session]] = deque()

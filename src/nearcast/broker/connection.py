@@ -24,10 +24,16 @@ class Connection:
         "acknowledgements", "admitted", "alias_most", "aliases_in", "aliases_out", "backlog",
         "blocked", "closing", "direct", "explains", "farewell", "heard_at", "host", "inbound",
         "keep_alive_s", "largest_packet", "out", "peer", "permissions", "session", "since",
-        "touched", "version", "waits", "will",
+        "touched", "trusted", "version", "waits", "will",
     )  # fmt: skip
 
-    def __init__(self, host: object = NO_HOST, peer: Peer = SOMEBODY, since: float = 0.0) -> None:
+    def __init__(
+        self,
+        host: object = NO_HOST,
+        peer: Peer = SOMEBODY,
+        since: float = 0.0,
+        trusted: Admitted | None = None,
+    ) -> None:
         self.host = host
         self.peer = peer
         self.since = since
@@ -36,6 +42,8 @@ class Connection:
         self.keep_alive_s = 0.0
         self.heard_at = since
         self.will: Will | None = None
+        self.trusted = trusted
+        """Who it is, for a part of the broker itself: the doors are not asked."""
         self.admitted: Admitted | None = None
         self.permissions: Permissions = ANYTHING
         self.out: list[bytes] = []

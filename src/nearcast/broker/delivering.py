@@ -11,9 +11,9 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.session import Outgoing, Parcel, Session
 from nearcast.broker.situation.metadata import enveloped, metadata
 from nearcast.core.model.event import Delivery, Event, Subscription
+from nearcast.core.model.visibility import SEE_ALL
 from nearcast.core.routes import Route
-from nearcast.store import LiveSeen
-from nearcast.wire.mqtt import MQTT_5, Publish, PublishFrame
+from nearcast.wire.mqtt import MQTT_5, Publish, PublishFrame, user_properties
 
 MOST_WAYS = 65_536
 
@@ -41,6 +41,9 @@ class Delivering:
         self._ways: dict[str, Way] = {}
         self._run: list[Publish] = []
         self._run_way: Way | None = None
+        self._alike_of: Parcel | None = None
+        self._alike: dict[tuple[int, bool, str, int, int], bytes] = {}
+        """The frames of one parcel, by the form in which receivers get it."""
 
     def way(self, topic: str, route: Route) -> Way:
         """The way for a topic."""
@@ -117,6 +120,53 @@ class Delivering:
 
     def deliver(self, delivery: Delivery) -> None:
         """Deliver what the engine decided."""
+        parcel = self._parcel(delivery.event)
+        if parcel is not None and not self._deliver_alike(delivery, parcel):
+            self.deliver_parcel(delivery, parcel)
+
+    def _deliver_alike(self, delivery: Delivery, parcel: Parcel) -> bool:
+        """Deliver at once what many get in the same form; False if this delivery is not so."""
+        event, state = delivery.event, self._state
+        session = state.sessions.get(delivery.owner)
+        connection = None if session is None else session.connection
+        if (
+            session is None
+            or connection is None
+            or not connection.direct
+            or connection.closing
+            or session.waiting_unconfirmed
+            or parcel.expires_at is not None
+            or len(delivery.subscriptions) != 1
+            or event.stays
+        ):
+            return False
+        grant = session.granted.get(delivery.subscriptions[0].partition("\0")[2])
+        if (
+            grant is None
+            or grant.envelope
+            or grant.identifier is not None
+            or (event.qos and grant.wanted.qos)
+        ):
+            return False
+        if parcel is not self._alike_of:
+            self._alike_of, self._alike = parcel, {}
+        sees, matcher = SEE_ALL, state.engine.matcher
+        if matcher.sight.restricted:
+            sees = matcher.world.may_see(session.node, event.publisher)
+        form = (connection.version, grant.meta, grant.label, delivery.priority, sees)
+        frame = self._alike.get(form)
+        if frame is None:
+            told = metadata(event, delivery.priority, (grant.label,), sees) if grant.meta else ()
+            frame = parcel.frame.at_most_once(connection.version, False, user_properties(told))
+            self._alike[form] = frame
+        connection.out.append(frame)
+        if not connection.touched:
+            connection.touched = True
+            state.touched.append(connection)
+        return True
+
+    def deliver_parcel(self, delivery: Delivery, parcel: Parcel) -> None:
+        """Deliver a parcel as the subscriptions that it is for want it."""
         event, state = delivery.event, self._state
         session = state.sessions.get(delivery.owner)
         if session is None:
@@ -126,13 +176,12 @@ class Delivering:
             for name in delivery.subscriptions
             if (grant := session.granted.get(name.partition("\0")[2])) is not None
         ]
-        parcel = self._parcel(event)
-        if not grants or parcel is None:
+        if not grants:
             return
         told: tuple[tuple[str, str], ...] = ()
         if any(grant.meta for grant in grants):
             sees = state.engine.matcher.world.may_see(session.node, event.publisher)
-            labels = tuple(grant.label for grant in grants if grant.meta)
+            labels = tuple(grant.label for grant in grants)
             told = metadata(event, delivery.priority, labels, sees)
             if any(grant.envelope for grant in grants):
                 frame = parcel.frame
@@ -143,10 +192,9 @@ class Delivering:
                     parcel.expires_at,
                 )
                 told = ()
-        if event.stays:
-            key = state.engine.live_key(event)
-            state.journal.note(LiveSeen(key, session.client_id), sync=False)
         qos = min(event.qos, max(grant.wanted.qos for grant in grants))
+        if event.stays and session.durable:
+            state.seen.append((event, session))
         as_published = any(grant.wanted.retain_as_published for grant in grants)
         retain = event.retain and (as_published or delivery.replayed)
         identifiers = tuple(g.identifier for g in grants if g.identifier is not None)
@@ -193,14 +241,15 @@ class Delivering:
     def _parcel(self, event: Event) -> Parcel | None:
         """What an event of this tick carries, or a live one."""
         parcel = self._state.parcels.get((event.publisher, event.id))
-        if parcel is not None:
+        # One that is live may have the id of another that repeats or withdraws it in this tick.
+        if parcel is not None and parcel.frame.payload is event.payload:
             return parcel
         kept = self._state.live.get(self._state.engine.live_key(event))
         if kept is None:
             return None
         # Another parcel: the store keeps a message only while somebody waits for it.
         parcel = Parcel(kept.frame, kept.publisher, kept.expires_at)
-        self._state.parcels[event.publisher, event.id] = parcel
+        self._state.parcels.setdefault((event.publisher, event.id), parcel)
         return parcel
 
 

@@ -22,6 +22,7 @@ from nearcast.broker.publishing import Pairs, Publishing, user_properties_of
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.settings import Settings
 from nearcast.broker.situation.errors import ERRORS, Errors
+from nearcast.broker.situation.node_topics import PREFIX as NODE_TOPICS
 from nearcast.broker.situation.node_topics import NodeTopics
 from nearcast.broker.subscribing import Subscribing
 from nearcast.core.engine import Engine, Outcome
@@ -35,6 +36,7 @@ from nearcast.store import (
     Live,
     LiveDropped,
     LivePut,
+    LiveSeen,
     encoded_node,
     record_row,
 )
@@ -117,7 +119,8 @@ class Hub:
         self._delivering = Delivering(self.state)
         self._errors = Errors(self._delivering)
         self._subscribing = Subscribing(self.state, self._errors)
-        self._publishing = Publishing(self.state, self._delivering, self._subscribing)
+        self._publishing = Publishing(self.state, self._delivering, self._subscribing, self._errors)
+        self.state.settle = self._step
         self._node_topics = NodeTopics(self.state, self._delivering)
         self.arrivals = Arrivals(
             self.state, self._publishing, OpenDoors() if doors is None else doors
@@ -357,6 +360,10 @@ class Hub:
         for delivery in outcome.deliveries:
             self._delivering.deliver(delivery)
         self._record(outcome)
+        for event, session in state.seen:
+            if self.engine.has_seen(event, session.client_id):
+                seen = LiveSeen(self.engine.live_key(event), session.lifetime)
+                state.journal.note(seen, sync=False)
         refusals = {refusal.index: refusal for refusal in outcome.refusals}
         for index, answer, refused in answers:
             refusal = refusals.get(index)
@@ -368,29 +375,32 @@ class Hub:
             elif answer.connection.session is not None:
                 self._errors.tell(answer.connection.session, answer.topic, refused.why)
             self._publishing.answer(answer, refused)
-        self._tell(inputs, outcome)
+        self._tell(inputs, outcome, now)
+        state.seen.clear()
         state.parcels.clear()
 
-    def _tell(self, inputs: Sequence[Input], outcome: Outcome) -> None:
+    def _tell(self, inputs: Sequence[Input], outcome: Outcome, now: float) -> None:
         """Tell those who read of nodes and areas what is new."""
         topics = self._node_topics
         for changed in outcome.changes:
             if isinstance(changed.value, NodeState):
-                topics.changed(changed.value)
+                topics.changed(changed.value, changed.before, now)
             elif changed.value is None and "\0" not in changed.key:
-                topics.forgotten(changed.key)
+                topics.forgotten(changed.key, now)
         for sighting in outcome.sightings:
             topics.sighted(sighting)
         for value in inputs:
             if isinstance(value, Presence):
-                topics.presence(value.node)
-            elif isinstance(value, Subscribed) and value.subscription.subject.startswith("$node/"):
+                topics.presence(value.node, value.here, now)
+            elif isinstance(value, Subscribed) and value.replay:
                 wanted = value.subscription
                 session = self.sessions.get(wanted.owner)
-                if session is not None and value.replay:
-                    granted = session.granted.get(wanted.id.partition("\0")[2])
-                    if granted is not None:
-                        topics.replay(session, granted)
+                if (
+                    session is not None
+                    and wanted.group is None
+                    and wanted.subject.startswith(NODE_TOPICS)
+                ):
+                    topics.replay(session, wanted, now)
 
     def _record(self, outcome: Outcome) -> None:
         """Note rows for the log and changes of what is live or known."""

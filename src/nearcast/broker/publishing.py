@@ -15,7 +15,8 @@ from nearcast.broker.delivering import Delivering
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.situation import own_tracks
 from nearcast.broker.situation.commands import command
-from nearcast.broker.situation.words import NOTHING_SAID, PREFIX, Said, said, said_in_json
+from nearcast.broker.situation.errors import Errors
+from nearcast.broker.situation.words import BAD, NOTHING_SAID, PREFIX, Said, said, said_in_json
 from nearcast.broker.subscribing import Subscribing
 from nearcast.core.model.context import Attributes
 from nearcast.core.model.event import Event
@@ -49,6 +50,8 @@ SPECIAL = ("$", own_tracks.PREFIX)
 LONG_TOPIC = 200
 LONG_PROPERTIES = 500
 """Longer ones are looked at more closely."""
+SHORTEST_PAIR = 5
+"""So many bytes a user property takes at least."""
 _PUBLISH, _SUBSCRIPTIONS = "$me/publish/", "$me/subscriptions/"
 _MESSAGE_EXPIRY, _TOPIC_ALIAS = 0x02, 0x23
 _DROPPED = frozenset((_MESSAGE_EXPIRY, _TOPIC_ALIAS))
@@ -62,11 +65,17 @@ class Publishing:
     """Takes messages from clients and from wills."""
 
     def __init__(
-        self, state: BrokerState, delivering: Delivering, subscribing: Subscribing
+        self,
+        state: BrokerState,
+        delivering: Delivering,
+        subscribing: Subscribing,
+        errors: Errors,
     ) -> None:
         self._state = state
         self._delivering = delivering
         self._subscribing = subscribing
+        self._errors = errors
+        self._long = min(LONG_PROPERTIES, SHORTEST_PAIR * state.limits.user_properties)
 
     def publish(
         self, connection: Connection, session: Session, packet: Publish, now: float
@@ -77,7 +86,7 @@ class Publishing:
         if qos and not self._begin(connection, session, packet):
             return
         if (
-            (raw and (not packet.validate() or OURS in raw or len(raw) > LONG_PROPERTIES))
+            (raw and (not packet.validate() or OURS in raw or len(raw) > self._long))
             or packet.retain
             or not topic
             or topic.startswith(SPECIAL)
@@ -134,7 +143,7 @@ class Publishing:
                 break
             raw = packet.raw_properties
             if raw != known:
-                if raw and (not packet.validate() or OURS in raw or len(raw) > LONG_PROPERTIES):
+                if raw and (not packet.validate() or OURS in raw or len(raw) > self._long):
                     break
                 known = raw
             run.append(packet)
@@ -154,15 +163,17 @@ class Publishing:
 
     def publish_will(self, session: Session, will: Will, now: float) -> None:
         """Publish what a client left behind, if it still may."""
-        if not session.permissions.may_publish(will.topic, will.qos, will.retain) or (
-            will.retain and will.payload and not self._has_room(will.topic)
-        ):
-            self._state.counters["refused"] += 1
-            return
         properties = replace(will.properties, will_delay_interval=None)
         packet = Publish(will.topic, will.payload, will.qos, will.retain).with_(properties)
         raw = stripped(packet.raw_properties, _DROPPED, PREFIX)
         spoken = said(properties.user_properties)
+        try:
+            if not session.permissions.may_publish(will.topic, will.qos, will.retain):
+                raise RefusedError(ReasonCode.NOT_AUTHORIZED, "a rule forbids the will")
+            self._check_room(session, packet, spoken)
+        except RefusedError:
+            self._state.counters["refused"] += 1
+            return
         self._queue(None, session, packet, raw, properties, spoken, now)
 
     def release(self, connection: Connection, session: Session, packet: PubRel) -> None:
@@ -241,15 +252,20 @@ class Publishing:
                     raw = stripped(raw, _DROPPED, PREFIX)
             if topic[0] == "$":
                 if topic.startswith(_SUBSCRIPTIONS):
+                    # What came before goes by the subscriptions of then.
+                    state.settle(now)
                     self._subscribing.named(connection, session, packet)
                     self._answered(connection, packet)
                     return
                 if not topic.startswith(_PUBLISH):
                     self._command(connection, session, packet, raw, now)
                     return
+                if spoken is not NOTHING_SAID:
+                    raise RefusedError(BAD, "say it in the JSON or in nc- properties, not in both")
                 spoken, body = said_in_json(packet.payload)
                 packet = _instead(packet, topic[len(_PUBLISH) :], body)
             self._check(connection, packet)
+            self._check_room(session, packet, spoken)
         except RefusedError as refusal:
             self._refuse(connection, Answer(connection, packet.qos, packet_id, topic), refusal)
             return
@@ -279,6 +295,8 @@ class Publishing:
             why = f"a rule forbids publishing to {packet.topic!r}"
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, why)
         asked = command(session, packet)
+        if asked.shows:
+            self._check_room(session, replace(packet, retain=True), NOTHING_SAID)
         answer = Answer(connection, packet.qos, packet.packet_id, packet.topic, asked.keep)
         state.answers.append((len(state.inputs), answer, None))
         connection.waits = True
@@ -296,6 +314,8 @@ class Publishing:
             # Answers keep the order of the messages.
             self._state.answers.append((DECIDED, answer, refusal))
         else:
+            if connection.session is not None:
+                self._errors.tell(connection.session, answer.topic, refusal.why)
             self.answer(answer, refusal)
 
     def _answered(self, connection: Connection, packet: Publish) -> None:
@@ -341,6 +361,9 @@ class Publishing:
     ) -> None:
         """Let the engine decide."""
         state = self._state
+        if spoken.id is not None and (session.node, spoken.id) in state.parcels:
+            # It is a repeat, or withdraws the first: that is decided before.
+            state.settle(now)
         event = self._event(session, packet, properties, spoken, now)
         expiry = properties.message_expiry_interval
         lasts = [each for each in (expiry, event.valid_s) if each]
@@ -362,19 +385,16 @@ class Publishing:
         self, session: Session, packet: Publish, properties: Properties, spoken: Said, now: float
     ) -> Event:
         """The event that a message is, with what it says of it; the engine completes it."""
-        valid_s = spoken.valid_s
-        if valid_s is None and packet.retain:
-            expiry = properties.message_expiry_interval
-            valid_s = None if expiry is None else float(expiry)
-            if not packet.payload:
-                valid_s = 0.0
-        engine = self._state.engine
+        valid_s = _valid_s(packet, properties, spoken)
+        stays = packet.retain or valid_s is not None or spoken.object is not None
+        # Who comes later may look into what stays, even if nobody does now.
+        looked_into = stays or self._state.engine.matcher.reads_attributes
         return Event(
             id=self._state.event_id() if spoken.id is None else spoken.id,
             subject=packet.topic,
             publisher=session.node,
             time=now if spoken.time is None else spoken.time,
-            attributes=attributes_of(packet.payload) if engine.matcher.reads_attributes else {},
+            attributes=attributes_of(packet.payload) if looked_into else {},
             position=spoken.at,
             at_given=spoken.at is not None,
             to=spoken.to,
@@ -471,14 +491,24 @@ class Publishing:
         allowed = connection.permissions
         if not allowed.unrestricted and not allowed.may_publish(topic, packet.qos, packet.retain):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids publishing to {topic!r}")
-        if packet.retain and packet.payload and not self._has_room(topic):
-            why = f"there are {limits.retained} retained messages already; no more are taken"
+
+    def _check_room(self, session: Session, packet: Publish, spoken: Said) -> None:
+        """Refuse what is to stay where too much stays already."""
+        valid_s = _valid_s(packet, NO_PROPERTIES, spoken)
+        if valid_s == 0.0 or not (packet.retain or valid_s or spoken.object is not None):
+            return
+        name = spoken.id or f"one of {len(self._state.retaining)}"
+        event = Event(
+            name, packet.topic, session.node, 0.0, object=spoken.object, retain=packet.retain
+        )
+        if not self._has_room(self._state.engine.live_key(event)):
+            most = self._state.limits.retained
+            why = f"there are {most} retained messages and live events; no more are taken"
             raise RefusedError(ReasonCode.QUOTA_EXCEEDED, why)
 
-    def _has_room(self, topic: str) -> bool:
-        """Whether a message may be retained: instead of another, or as one more."""
+    def _has_room(self, key: str) -> bool:
+        """Whether a message may stay under a key: instead of another, or as one more."""
         state = self._state
-        key = state.engine.live_key(Event("", topic, "", 0.0, retain=True))
         if key in state.live or key in state.retaining:
             return True
         if len(state.live) + len(state.retaining) >= state.limits.retained:
@@ -492,6 +522,16 @@ def _instead(packet: Publish, topic: str, payload: bytes) -> Publish:
     if not topic or not {"+", "#"}.isdisjoint(topic):
         raise RefusedError(ReasonCode.TOPIC_NAME_INVALID, "no subject after $me/publish/")
     return Publish(topic, payload, packet.qos, packet.retain, packet.dup, packet.packet_id)
+
+
+def _valid_s(packet: Publish, properties: Properties, spoken: Said) -> float | None:
+    """How long what stays is valid; an empty retained message ends what is there."""
+    if packet.retain and not packet.payload:
+        return 0.0
+    if spoken.valid_s is not None or not packet.retain:
+        return spoken.valid_s
+    expiry = properties.message_expiry_interval
+    return None if expiry is None else float(expiry)
 
 
 def _may_act(connection: Connection, topic: str) -> bool:

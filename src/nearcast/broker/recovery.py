@@ -15,7 +15,7 @@ from nearcast.broker.situation.words import wished_again
 from nearcast.broker.subscribing import subscription
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event, Subscription
-from nearcast.core.model.inputs import Input
+from nearcast.core.model.inputs import Input, Presence
 from nearcast.store import (
     Change,
     Enqueued,
@@ -97,11 +97,16 @@ def restore(
                 hub.state.live[value.key] = Parcel(frame, event.origin, value.expires)
                 live[value.key] = (event, value.expires, [])
             case LiveSeen(key, who):
-                live[key][2].append(who)
+                name = who.partition("\0")[0]
+                if name in sessions and sessions[name].lifetime == who:
+                    live[key][2].append(name)
             case Kept(space, _, value) if space == NODES:
                 nodes.append(decoded_node(value))
             case Kept(space, _, value) if space in (ANNOUNCEMENTS, PLACES, AREAS):
                 standing.append(decoded_input(value))
+    for session in sessions.values():
+        own = "" if session.client_id == session.node else session.client_id
+        standing.append(Presence(session.node, False, own))
     hub.engine.resume(seq, subscriptions, live.values(), nodes, standing, known)
     for name, value in kept.items():
         hub.arrivals.restore(value, sessions[name], now)

@@ -40,6 +40,7 @@ from nearcast.wire.mqtt import (
 )
 
 LARGEST_PACKET_ID = 65_535
+LONGEST_EXPIRY_S = 0xFFFF_FFFF
 OVERHEAD_BYTES = 200
 """What a waiting message takes beside its text."""
 
@@ -165,6 +166,11 @@ class Session:
         self._waiting: deque[Outgoing] | None = None
         self._in_flight: dict[int, Outgoing] | None = None
         self._last_id = 0
+
+    @property
+    def lifetime(self) -> str:
+        """Its name, unlike that of an earlier or later session of the same client."""
+        return f"{self.client_id}\0{self.created!r}"
 
     @property
     def lasts_forever(self) -> bool:
@@ -376,7 +382,8 @@ class Session:
         if message.identifiers:
             additions = subscription_identifiers(message.identifiers)
         if parcel.expires_at is not None:
-            additions += message_expiry(max(0, int(parcel.expires_at - now)))
+            left_s = int(min(parcel.expires_at - now, LONGEST_EXPIRY_S))
+            additions += message_expiry(max(0, left_s))
         if message.metadata:
             additions += user_properties(message.metadata)
         alias, known = connection.alias(frame) if connection.alias_most else (b"", False)

@@ -33,6 +33,28 @@ BrokerName = Annotated[
 ]
 Address = Annotated[str, Meta(pattern=r"^(\S+:[0-9]{1,5})?\Z", extra={"form": "HOST:PORT"})]
 SubjectPattern = Annotated[str, Meta(extra={"subject": True})]
+PlainPattern = Annotated[
+    str,
+    Meta(
+        pattern=r"^[^$]",
+        extra={"subject": True, "form": "a pattern of subjects that does not begin with $"},
+    ),
+]
+Url = Annotated[
+    str,
+    Meta(
+        pattern=r"^((mqtts?|wss?)://\S+)?\Z",
+        # It may hold a password.
+        extra={"private": True, "form": "mqtt://HOST:PORT, or the same with mqtts, ws or wss"},
+    ),
+]
+BridgeName = Annotated[
+    str,
+    Meta(
+        pattern=r"^[A-Za-z0-9._-]{0,50}\Z",
+        extra={"form": "up to 50 letters, digits, '.', '-' and '_'"},
+    ),
+]
 Algorithm = Literal[
     "HS256", "HS384", "HS512", "RS256", "RS384", "RS512", "PS256", "PS384", "PS512",
     "ES256", "ES384", "ES512", "EdDSA",
@@ -172,6 +194,27 @@ class Situation(Struct, frozen=True, forbid_unknown_fields=True):
     """How far back `count` in filters looks."""
 
 
+class Bridge(Struct, frozen=True, forbid_unknown_fields=True):
+    """Another MQTT broker whose messages come here, and to which those of here go."""
+
+    url: Url = ""
+    """Where it is, as in `mqtt://HOST:1883`; also `mqtts`, `ws` and `wss`. Empty: no bridge."""
+    name: BridgeName = ""
+    """Its messages are published here by node `bridge-NAME`; empty: the name of its host."""
+    incoming: tuple[PlainPattern, ...] = ("#",)
+    """Patterns of what comes in."""
+    outgoing: tuple[PlainPattern, ...] = ("#",)
+    """Patterns of what goes out."""
+    qos: Annotated[int, Meta(ge=0, le=2)] = 2
+    """The highest QoS, both ways; what was published with a lower one keeps it."""
+    user: str = ""
+    """Who this broker is there."""
+    password_file: PrivatePath = ""
+    """A file whose first line is the password there."""
+    ca_file: FilePath = ""
+    """Certificates to trust, for `mqtts` and `wss`; empty: those of the system."""
+
+
 class Shutdown(Struct, frozen=True, forbid_unknown_fields=True):
     """What clients are told when the broker stops."""
 
@@ -200,6 +243,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     log: LogSection = field(default_factory=LogSection)
     record: RecordSection = field(default_factory=RecordSection)
     situation: Situation = field(default_factory=Situation)
+    bridge: Bridge = field(default_factory=Bridge)
     shutdown: Shutdown = field(default_factory=Shutdown)
     logging: Logging = field(default_factory=Logging)
     decide: dict[SubjectPattern, Literal["edge"]] = {}

@@ -7,6 +7,7 @@ refused says why and leaves the old one as it was.
 from nearcast.broker.broker_state import BrokerState, RefusedError
 from nearcast.broker.connection import Connection
 from nearcast.broker.session import Granted, Session
+from nearcast.broker.situation.commands import is_script
 from nearcast.broker.situation.errors import ERRORS, Errors
 from nearcast.broker.situation.words import (
     BAD,
@@ -37,6 +38,8 @@ from nearcast.wire.mqtt import (
 
 NO_LIMIT = 1 << 28
 NAMED = "$me/subscriptions/"
+READABLE = ("$node", "$area", "$place")
+"""Topics that begin with a `$` and can be subscribed to."""
 
 
 class Subscribing:
@@ -120,7 +123,13 @@ class Subscribing:
         asked = wished_in_json(packet.payload)
         self._vet(session, asked.wish)
         options = TopicFilter(asked.subject, asked.qos, asked.no_local)
-        self._grant(connection, session, options, None, asked.wish, name, asked.envelope)
+        try:
+            self._grant(connection, session, options, None, asked.wish, name, asked.envelope)
+        except RefusedError as refusal:
+            if refusal.reason is ReasonCode.TOPIC_FILTER_INVALID:
+                # That is no code of a PUBACK.
+                raise RefusedError(BAD, refusal.why) from None
+            raise
 
     def _vet(self, session: Session, wish: Wish) -> None:
         """Refuse what the engine would refuse, before anything is changed."""
@@ -151,10 +160,8 @@ class Subscribing:
             parsed = parse_filter(text)
         except ModelError as error:
             raise RefusedError(ReasonCode.TOPIC_FILTER_INVALID, str(error)) from None
-        if parsed.pattern.startswith("$me/") and text != ERRORS:
-            raise RefusedError(
-                ReasonCode.TOPIC_FILTER_INVALID, f"of $me only {ERRORS} can be subscribed to"
-            )
+        if parsed.pattern[:1] == "$" and (text != ERRORS or name is not None):
+            _check_ours(parsed.pattern)
         key = text if name is None else f"\0{name}"
         is_new = key not in session.granted
         if is_new and len(session.granted) >= limits.subscriptions:
@@ -186,6 +193,20 @@ class Subscribing:
             return
         connection.out.append(data)
         self._state.touch(connection)
+
+
+def _check_ours(pattern: str) -> None:
+    """Refuse topics of ours that nobody can read."""
+    head = pattern.partition("/")[0]
+    if head == "$me":
+        why = f"of $me only {ERRORS} can be subscribed to, by its own name"
+    elif head == "$relate" or is_script(pattern):
+        why = f"{pattern!r} is not available yet"
+    elif head not in READABLE:
+        why = f"there is no {head!r}; topics of the broker are {', '.join(READABLE)} and {ERRORS}"
+    else:
+        return
+    raise RefusedError(ReasonCode.TOPIC_FILTER_INVALID, why)
 
 
 def subscription_id(session: Session, topic_filter: str) -> str:

@@ -9,13 +9,15 @@ import typer
 from rich.console import Console
 
 from nearcast.benchmarks import broker as brokers
-from nearcast.benchmarks import broker_report
+from nearcast.benchmarks import broker_report, situation_report
+from nearcast.benchmarks import situation as situations
 from nearcast.benchmarks.agreement import DisagreementError
 from nearcast.benchmarks.broker_rows import Settings as BrokerSettings
 from nearcast.benchmarks.matching import Settings, run
 from nearcast.benchmarks.matching_report import show
 from nearcast.benchmarks.peers import PEERS
 from nearcast.benchmarks.peers.server_process import ServerFailedError
+from nearcast.benchmarks.situation_city import Scenario
 
 HUGE = 10_000_000
 SUFFIXES = {"k": 1_000, "m": 1_000_000}
@@ -28,6 +30,13 @@ QUICK_BROKERS = BrokerSettings(
     latency_messages=100,
     runs=1,
     settle_s=0.0,
+)
+QUICK_SITUATION = situations.Settings(
+    scenario=Scenario(movers=100, side_m=6_000.0, rounds=4),
+    cells_m=(500.0,),
+    growth=(50,),
+    paced_rounds=1,
+    runs=1,
 )
 
 app = typer.Typer(no_args_is_help=True, help="Measure Nearcast beside what else one could use.")
@@ -121,6 +130,55 @@ def broker(
         raise typer.Exit(1)
 
 
+@app.command()
+def situation(
+    movers: Annotated[
+        int | None, typer.Option(min=2, help="How many move.  [default: 1000]")
+    ] = None,
+    growth: Annotated[
+        str | None,
+        typer.Option(help="Numbers of movers to grow through: 100,500,1k,5k (the default)."),
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="The best of so many runs counts.  [default: 2]")
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Draws another city.")] = Scenario().seed,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few movers and rounds: a smoke test.")
+    ] = False,
+) -> None:
+    """Keep movers informed of what happens round them, and so do mosquitto and Redis."""
+    base = QUICK_SITUATION if quick else situations.Settings()
+    scenario = msgspec.structs.replace(
+        base.scenario, seed=seed, movers=base.scenario.movers if movers is None else movers
+    )
+    settings = msgspec.structs.replace(
+        base,
+        scenario=scenario,
+        growth=base.growth if growth is None else _sizes(growth, "movers", "--growth"),
+        runs=base.runs if runs is None else runs,
+    )
+    errors = Console(stderr=True)
+    # Who ends this command wants the servers to end with it.
+    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
+    try:
+        if errors.is_terminal:
+            with errors.status("starting") as status:
+                result = situations.run(settings, status.update)
+        else:
+            result = situations.run(settings, lambda what: None)
+    except ServerFailedError as error:
+        errors.print(f"No figures: {error}", markup=False, highlight=False, soft_wrap=True)
+        raise typer.Exit(1) from None
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")
+    else:
+        situation_report.show(result, Console())
+    if result.failures:
+        raise typer.Exit(1)
+
+
 def _rows(text: str, settings: BrokerSettings) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     known = brokers.row_names(settings)
@@ -132,19 +190,19 @@ def _rows(text: str, settings: BrokerSettings) -> tuple[str, ...]:
     return names
 
 
-def _sizes(text: str) -> tuple[int, ...]:
-    return tuple(sorted({_size(part) for part in text.split(",")}))
+def _sizes(text: str, what: str = "subscriptions", option: str = "--sizes") -> tuple[int, ...]:
+    return tuple(sorted({_size(part, what, option) for part in text.split(",")}))
 
 
-def _size(text: str) -> int:
+def _size(text: str, what: str, option: str) -> int:
     digits = text.strip().replace("_", "").lower()
     factor = SUFFIXES.get(digits[-1:], 1)
     if factor > 1:
         digits = digits[:-1]
     if not digits.isdecimal() or int(digits) == 0:
         raise typer.BadParameter(
-            f"{text.strip()!r} is no number of subscriptions; give for example 10000,100k,1M",
-            param_hint="--sizes",
+            f"{text.strip()!r} is no number of {what}; give for example 10000,100k,1M",
+            param_hint=option,
         )
     return int(digits) * factor
 

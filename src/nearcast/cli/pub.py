@@ -9,9 +9,11 @@ from pathlib import Path
 from typing import Annotated
 
 import typer
+from msgspec.structs import replace
 
 from nearcast.cli import server_options as server
-from nearcast.wire.mqtt import MQTT_5, Properties
+from nearcast.client.event_words import EventWords
+from nearcast.wire.mqtt import MQTT_5
 
 
 def pub(
@@ -37,6 +39,28 @@ def pub(
         int | None,
         typer.Option(min=0, max=0xFFFF_FFFF, help="Seconds that the message is good for."),
     ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="LAT,LON", help="Where it happens, if not where you are.")
+    ] = None,
+    to: Annotated[
+        str | None, typer.Option(metavar="AREA", help="Whom it concerns: circle:me,500, place:x.")
+    ] = None,
+    valid: Annotated[
+        float | None,
+        typer.Option(min=0, help="Seconds for which it can be met; 0 withdraws it."),
+    ] = None,
+    key: Annotated[
+        str | None, typer.Option("--object", help="The thing that this is the newest version of.")
+    ] = None,
+    priority: Annotated[
+        int | None, typer.Option(min=1, help="How urgent it is: 1 is the most.")
+    ] = None,
+    time: Annotated[
+        str | None, typer.Option(metavar="RFC3339", help="When it happened, if not now.")
+    ] = None,
+    event_id: Annotated[
+        str | None, typer.Option(help="The event's id: a second one with the same is ignored.")
+    ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Publish so many times.")] = 1,
     url: server.Url = None,
     host: server.Host = None,
@@ -52,9 +76,9 @@ def pub(
         raise typer.BadParameter("give one of MESSAGE, --file and --lines", param_hint="MESSAGE")
     if mqtt != MQTT_5 and (properties or expiry is not None):
         raise typer.BadParameter("--property and --expiry need --mqtt 5", param_hint="--mqtt")
-    described = Properties(
-        message_expiry_interval=expiry,
-        user_properties=tuple(_pair(text) for text in properties or ()),
+    pairs = tuple(_pair(text) for text in properties or ())
+    words = EventWords(
+        at=at, to=to, valid=valid, object=key, priority=priority, time=time, id=event_id
     )
     options = server.client_options(client_id, "pub", version=mqtt)
     broker = server.Broker(url, host, port, user, password_file, ca_file)
@@ -63,9 +87,17 @@ def pub(
     async def work() -> None:
         async with connection:
             async for payload in _payloads(message, file):
+                packed = words.pack(topic, payload, mqtt, pairs)
+                described = packed.properties
+                if expiry is not None:
+                    described = replace(described, message_expiry_interval=expiry)
                 for _ in range(repeat):
                     await connection.publish(
-                        topic, payload, qos=qos, retain=retain, properties=described
+                        packed.topic,
+                        packed.payload,
+                        qos=qos,
+                        retain=retain,
+                        properties=described,
                     )
             await connection.settled()
 

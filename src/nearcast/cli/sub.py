@@ -5,17 +5,22 @@ import contextlib
 import signal
 import sys
 from base64 import b64encode
+from collections.abc import Callable, Coroutine
 from typing import Annotated, Any
 
 import msgspec
 import typer
 
 from nearcast.cli import server_options as server
+from nearcast.client.commands import ERRORS, problem_of
 from nearcast.client.connection import Connection
-from nearcast.wire.mqtt import MQTT_5, Publish, TopicFilter
+from nearcast.client.errors import RejectedError
+from nearcast.client.received import received
+from nearcast.wire.mqtt import MQTT_5, Properties, Publish, ReasonCode, TopicFilter
 
 STOPPED = 130
 """The exit code where fewer messages came than were asked for."""
+_Asking = Callable[[], Coroutine[None, None, object]]
 # Control characters could rewrite what stands on a terminal.
 _SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 
@@ -42,6 +47,23 @@ def sub(
             "ended, to be had by the same --id; with MQTT 3 the broker decides how long.",
         ),
     ] = 0,
+    where: Annotated[
+        str | None, typer.Option(metavar="CQL2", help="Only what fits, such as 'speed < 20'.")
+    ] = None,
+    from_: Annotated[
+        str | None, typer.Option("--from", metavar="AREA", help="Only what happens there.")
+    ] = None,
+    name: Annotated[
+        str | None,
+        typer.Option(help="A name for the subscription, as which the session keeps it."),
+    ] = None,
+    envelope: Annotated[
+        bool,
+        typer.Option("--envelope", help="With --name: JSON with what is known round the message."),
+    ] = False,
+    meta: Annotated[
+        bool, typer.Option("--meta", help="Ask for nc- properties; --json shows them.")
+    ] = False,
     url: server.Url = None,
     host: server.Host = None,
     port: server.Port = None,
@@ -54,6 +76,8 @@ def sub(
     """Print what is published, as `TOPIC MESSAGE`, until Ctrl-C."""
     if session_expiry and client_id is None:
         raise typer.BadParameter("a session that is kept needs an --id", param_hint="--id")
+    situation = _Situation(where, from_, name, envelope, meta)
+    situation.check(topics, mqtt)
     options = server.client_options(
         client_id,
         "sub",
@@ -65,8 +89,10 @@ def sub(
     connection = broker.connection(options)
     handling = 2 if no_retained and mqtt == MQTT_5 else 0
     filters = [TopicFilter(topic, qos, retain_handling=handling) for topic in topics]
-    wanted = _Wanted(as_json, count, no_retained and mqtt != MQTT_5)
-    server.run(lambda: _print_until_stopped(connection, filters, wanted))
+    told = name is not None and mqtt != MQTT_5
+    wanted = _Wanted(as_json, count, no_retained and mqtt != MQTT_5, told)
+    ask = situation.asking(connection, filters)
+    server.run(lambda: _print_until_stopped(connection, ask, wanted))
     if count is not None and wanted.printed < count:
         raise typer.Exit(STOPPED)
 
@@ -77,6 +103,8 @@ class _Wanted(msgspec.Struct):
     as_json: bool
     count: int | None
     without_retained: bool
+    fails_on_errors: bool
+    """Whether a refusal comes as a message, since MQTT 3 has no other way."""
     printed: int = 0
 
     @property
@@ -84,15 +112,58 @@ class _Wanted(msgspec.Struct):
         return self.count is not None and self.printed >= self.count
 
 
-async def _print_until_stopped(
-    connection: Connection, filters: list[TopicFilter], wanted: _Wanted
-) -> None:
+class _Situation(msgspec.Struct, frozen=True):
+    """What is wanted beside topics."""
+
+    where: str | None
+    from_: str | None
+    name: str | None
+    envelope: bool
+    meta: bool
+
+    def check(self, topics: list[str], version: int) -> None:
+        """Refuse what cannot be asked for."""
+        if self.name is not None and len(topics) != 1:
+            raise typer.BadParameter("a name is for one topic filter", param_hint="--name")
+        if self.envelope and self.name is None:
+            raise typer.BadParameter("an envelope needs a --name", param_hint="--envelope")
+        asked = self.where is not None or self.from_ is not None or self.meta
+        if asked and self.name is None and version != MQTT_5:
+            raise typer.BadParameter(
+                "--where, --from and --meta need --mqtt 5 or a --name", param_hint="--mqtt"
+            )
+
+    def asking(self, connection: Connection, filters: list[TopicFilter]) -> _Asking:
+        """Return what subscribes."""
+        said = (("where", self.where), ("from", self.from_))
+        words = {name: value for name, value in said if value is not None}
+        if self.name is None:
+            pairs = [(f"nc-{name}", value) for name, value in words.items()]
+            if self.meta:
+                pairs.append(("nc-meta", "1"))
+            properties = Properties(user_properties=tuple(pairs))
+            return lambda: connection.subscribe(*filters, properties=properties)
+        wanted = filters[0]
+        members = {"subject": wanted.filter, "qos": wanted.qos, **words}
+        if self.envelope:
+            members["envelope"] = True
+        topic = f"$me/subscriptions/{self.name}"
+
+        async def ask() -> None:
+            if connection.version != MQTT_5:
+                await connection.subscribe(ERRORS)
+            await connection.publish(topic, msgspec.json.encode(members), qos=1)
+
+        return ask
+
+
+async def _print_until_stopped(connection: Connection, ask: _Asking, wanted: _Wanted) -> None:
     """Print in one task and wait for a signal in this one, so that the end is a clean one."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    printing = asyncio.create_task(_print(connection, filters, wanted))
+    printing = asyncio.create_task(_print(connection, ask, wanted))
     stopping = asyncio.create_task(stopped.wait())
     await asyncio.wait((printing, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -105,10 +176,10 @@ async def _print_until_stopped(
         await connection.close()
 
 
-async def _print(connection: Connection, filters: list[TopicFilter], wanted: _Wanted) -> None:
+async def _print(connection: Connection, ask: _Asking, wanted: _Wanted) -> None:
     await connection.open()
     # Printing begins at once: what was published before may come ahead of the answer.
-    asking = asyncio.create_task(connection.subscribe(*filters))
+    asking = asyncio.ensure_future(ask())
     reading = asyncio.create_task(_print_all(connection, wanted))
     try:
         await asyncio.wait((asking, reading), return_when=asyncio.FIRST_COMPLETED)
@@ -122,6 +193,9 @@ async def _print(connection: Connection, filters: list[TopicFilter], wanted: _Wa
 
 async def _print_all(connection: Connection, wanted: _Wanted) -> None:
     async for message in connection.messages():
+        if wanted.fails_on_errors and message.topic == ERRORS:
+            problem = problem_of(received(message, connection.version))
+            raise RejectedError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, problem.error)
         if message.retain and wanted.without_retained:
             continue
         line = _json(message) if wanted.as_json else _text(message)

@@ -12,9 +12,10 @@ from typing import Annotated
 
 import typer
 
+from nearcast.broker.bridge import Bridge
 from nearcast.broker.configuration import load
 from nearcast.broker.doors import DoorsError
-from nearcast.broker.metrics import Health, Metrics, TickDurations
+from nearcast.broker.metrics import Figures, Health, Metrics, TickDurations
 from nearcast.broker.server import NO_LISTENER, Server, open_server
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import set_up
@@ -46,6 +47,10 @@ def up(
         int | None,
         typer.Option(min=-1, max=65_535, help="Metrics, health and API [default: 8080]."),
     ] = None,
+    bridge: Annotated[
+        str | None,
+        typer.Option(help="Link another MQTT broker, both ways, as in mqtt://HOST:1883."),
+    ] = None,
 ) -> None:
     """Run an MQTT broker (3.1, 3.1.1 and 5) that keeps what it acknowledged.
 
@@ -58,6 +63,7 @@ def up(
         "listen.mqtt_port": mqtt_port,
         "listen.ws_port": ws_port,
         "listen.http_port": http_port,
+        "bridge.url": bridge,
     }
     settings = load(config, os.environ, options)
     # Messages come in bursts of thousands and are gone in a moment: look for cycles seldom.
@@ -89,30 +95,45 @@ def _run(work: Coroutine[object, object, None]) -> None:
 async def _serve(settings: Settings) -> None:
     ticks = TickDurations()
     server = open_server(settings, ticks.feed)
+    bridge = Bridge(server) if settings.bridge.url else None
     await server.start()
     http: HttpServer | None = None
     try:
+        sources: dict[str, Callable[[], Figures]] = {
+            "hub": server.statistics,
+            "store": server.keeper_statistics,
+        }
+        checks = {"store": lambda: _health(server)}
+        if bridge is not None:
+            await bridge.start()
+            sources["bridge"] = bridge.statistics
+            checks["bridge"] = bridge.health
         if settings.listen.http_port != NO_LISTENER:
-            metrics = Metrics({"hub": server.statistics, "store": server.keeper_statistics}, ticks)
-            app = make_app(metrics, {"store": lambda: _health(server)}, settings)
+            app = make_app(Metrics(sources, ticks), checks, settings)
             http = HttpServer(app, settings.listen.host, settings.listen.http_port)
             await http.start()
         stopped = _stopped_by_signals(server)
-        _tell(settings, server, http)
+        _tell(settings, server, http, bridge)
         await stopped.wait()
     finally:
         if http is not None:
             await http.stop()
+        if bridge is not None:
+            await bridge.stop()
         await server.stop()
     typer.echo("Stopped.")
 
 
-def _tell(settings: Settings, server: Server, http: HttpServer | None) -> None:
+def _tell(
+    settings: Settings, server: Server, http: HttpServer | None, bridge: Bridge | None
+) -> None:
     host = settings.listen.host
     for name, port in server.ports.items():
         typer.echo(f"Listening for {NAMES[name]} on {host}:{port}.")
     if http is not None:
         typer.echo(f"Metrics and API on http://{host}:{http.port}/api/docs.")
+    if bridge is not None:
+        typer.echo(f"Bridging {bridge.address} as {bridge.node}.")
     typer.echo("Ctrl-C stops.")
     sys.stdout.flush()
 

@@ -104,9 +104,9 @@ class AreaWatch:
             self._watches[name].inside.discard(node)
 
     def refresh(self) -> None:
-        """Places have changed."""
+        """Places have changed, or who may see round whom an area lies."""
         for name, watch in self._watches.items():
-            if isinstance(watch.event.to, PlaceArea | PlaceHere):
+            if isinstance(watch.event.to, Around | PlaceArea | PlaceHere):
                 self._areas.aim_again(name)
 
     def _look(self, watch: _Watch, node: str, first: bool, now: float) -> list[Sighting]:

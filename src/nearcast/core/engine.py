@@ -7,8 +7,9 @@ everything through until they are built.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
+import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -35,6 +36,7 @@ from nearcast.core.model.inputs import (
     PlaceDefined,
     Presence,
     Published,
+    RulesSet,
     SightSet,
     Subscribed,
     Unannounced,
@@ -44,6 +46,7 @@ from nearcast.core.model.places import Places
 from nearcast.core.model.position import Position
 from nearcast.core.model.subject import check_pattern, check_subject, subject_matches
 from nearcast.core.recent_book import RecentBook
+from nearcast.core.rights import Rights
 from nearcast.core.routes import Route
 from nearcast.core.subscription_book import SubscriptionBook
 
@@ -87,6 +90,8 @@ class Changed(Struct, frozen=True):
 
     key: str
     value: NodeState | Event | None
+    before: NodeState | None = None
+    """What was known of the node."""
 
 
 class Outcome(Struct):
@@ -111,13 +116,19 @@ class Engine:
         self.announcements: dict[tuple[str, str], Announcement] = {}
         self._announced_by: dict[str, set[tuple[str, str]]] = {}
         self.seq = 0
+        self.rights = Rights(self.matcher, self._state)
+        """Who may see what of whom, by rule."""
         self._book = LiveBook(self.matcher)
         self._wishes = SubscriptionBook(self.matcher)
         self._recent = RecentBook(
             self.matcher, self.settings.recent_most, self.settings.recent_most_bytes
         )
         self._fixes: deque[tuple[float, str]] = deque()
-        self._areas = AreaWatch(self.matcher, lambda node: dict(self._state(node).attributes))
+        self._moving: dict[str, Position] = {}
+        """Moves that are still to be made, of nodes that have a position."""
+        self._uncertain: set[str] = set()
+        """Sessions from before: nobody knows what they missed."""
+        self._areas = AreaWatch(self.matcher, self.rights.context)
         self._known: dict[tuple[str, str], None] = {}
         self._recorded: dict[str, bool] = {}
         self._handlers: dict[type, Callable[..., None]] = {
@@ -129,6 +140,7 @@ class Engine:
             Unannounced: self._unannounce,
             PlaceDefined: self._define_place,
             SightSet: self._set_sight,
+            RulesSet: self._set_rules,
             Presence: self._be_present,
             Left: self._leave,
             Forgot: self._forget,
@@ -144,10 +156,16 @@ class Engine:
     def step(self, inputs: Sequence[Input], now: float) -> Outcome:
         """Apply inputs in their order, at one time."""
         outcome = Outcome()
+        self.rights.begin()
         self._expire(now, outcome)
         events: list[Event] = []
         for index, each in enumerate(inputs):
             try:
+                if isinstance(each, Moved) and not events and self._move_later(each, now, outcome):
+                    self.seq += 1
+                    outcome.records.append(Record(self.seq, now, each))
+                    continue
+                self._settle_moves()
                 if isinstance(each, Published):
                     event = self._ingest(each.event, now)
                     if event is None:
@@ -167,6 +185,7 @@ class Engine:
                 continue
             self.seq += 1
             outcome.records.append(Record(self.seq, now, each))
+        self._settle_moves()
         self._match(events, now, outcome)
         outcome.timer = self.next_timer()
         return outcome
@@ -187,13 +206,17 @@ class Engine:
             return None
         return self._wishes.routes.of(subject)
 
+    def fitting(self, subject: str) -> list[Subscription]:
+        """All subscriptions whose pattern a subject fits, whatever else they ask for."""
+        return self._wishes.routes.fitting(subject)
+
     def note(self, events: Sequence[Event], now: float) -> int | None:
         """Take note of events on one subject that went along their route.
 
         They count, and have their places in the log: the first `seq`, None if they leave no
         record.
         """
-        self._recent.note(events, now)
+        self._note(events, now)
         if not self.is_recorded(events[0].subject):
             return None
         first = self.seq + 1
@@ -218,9 +241,18 @@ class Engine:
         if area is not None:
             check(area, self.matcher.places)
 
+    @property
+    def has_readers(self) -> bool:
+        """Whether anybody reads what is known of nodes."""
+        return self._wishes.readers > 0
+
     def announced_by(self, session: str) -> list[tuple[str, str]]:
         """The node and the subjects of a session's announcements."""
         return sorted(self._announced_by.get(session, ()))
+
+    def has_seen(self, event: Event, session: str) -> bool:
+        """Whether a session has this very version of a live event."""
+        return self._book.has(event, session)
 
     def live_key(self, event: Event) -> str:
         """Under what an event that stays is kept."""
@@ -254,30 +286,41 @@ class Engine:
         """Begin where another left off, telling nobody anything.
 
         A live event comes with its expiry and the sessions that have seen it. What stands are
-        places, announcements and watched areas; known are publishers and ids of events before.
+        places, rights, announcements, watched areas and who is away; known are publishers and
+        ids of events before.
         """
         self.seq = seq
         told = Outcome()
-        for value in standing:
-            if isinstance(value, PlaceDefined):
-                self._define_place(value, 0.0, told)
+        # What is decided on comes before what is decided: nobody is to miss what they may see.
+        for first in (PlaceDefined, RulesSet, SightSet):
+            for value in standing:
+                if isinstance(value, first):
+                    self._handlers[first](value, 0.0, told)
         self._wishes.add(list(subscriptions))
-        for event, expires, seen in live:
-            self._book.resume(event, expires, seen)
         for state in nodes:
             self.nodes[state.node] = state
-            self.matcher.update(state.node, state.attributes)
+            self.matcher.update(state.node, self.rights.own(state.attributes))
             if state.previous is not None:
                 self.matcher.move(state.node, state.previous)
             if state.position is not None and state.position_at is not None:
                 self.matcher.move(state.node, state.position)
                 self._fixes.append((state.position_at, state.node))
         self._fixes = deque(sorted(self._fixes))
+        self.rights.refresh()
+        # Targets that move with nodes lie where those are.
+        for event, expires, seen in live:
+            self._book.resume(event, expires, seen)
         for at in known:
             self._know(*at)
         for value in standing:
-            if not isinstance(value, PlaceDefined):
-                self._handlers[type(value)](value, 0.0, told)
+            # Not checked again: a place that is gone since then holds nobody, and lets nobody in.
+            if isinstance(value, Announced):
+                self._put_announcement(value, 0.0, told)
+            elif isinstance(value, AreaWatched):
+                self._put_area(value, 0.0, told)
+            elif isinstance(value, Presence):
+                self._be_present(value, 0.0, told)
+                self._uncertain.add(value.session or value.node)
         self._recent.refresh()
 
     # 1. ingest
@@ -285,7 +328,7 @@ class Engine:
     def _ingest(self, event: Event, now: float) -> Event | None:
         """The event as it is decided on, None if it is a repeat."""
         check_subject(event.subject)
-        if (event.publisher, event.id) in self._known:
+        if (event.publisher, event.id) in self._known and not self._withdraws(event):
             return None
         check_attributes(event.attributes)
         positions.number(event.time, "the event's time")
@@ -300,6 +343,11 @@ class Engine:
             event = replace(event, time=now, clock_off=True)
         return self._complete(event)
 
+    def _withdraws(self, event: Event) -> bool:
+        """Whether it ends what is live under its own id."""
+        live = self.matcher.live.get(self._book.key(event))
+        return event.valid_s == 0.0 and live is not None and live.id == event.id
+
     def _know(self, publisher: str, name: str) -> None:
         """Recognise an event from now on."""
         self._known[publisher, name] = None
@@ -309,8 +357,12 @@ class Engine:
     def _complete(self, event: Event) -> Event:
         """The event with what it takes from its publisher: position and standing target."""
         changes: dict[str, object] = {}
-        if event.position is None and not event.at_given:
-            changes["position"] = self.matcher.world.position(event.publisher)
+        if not event.at_given:
+            # Where it is hidden now must not show in what stays when it has gone elsewhere.
+            if event.stays and self.rights.conceals(event.publisher):
+                changes["position"] = None
+            elif event.position is None:
+                changes["position"] = self.matcher.world.position(event.publisher)
         if event.to is None:
             standing = self.announcements.get((event.publisher, event.subject))
             if standing is not None:
@@ -330,7 +382,40 @@ class Engine:
             )
         self._set_state(state, now, outcome)
 
+    def _move_later(self, each: Moved, now: float, outcome: Outcome) -> bool:
+        """Note a move that brings nobody anything, to be made with others; False if it might."""
+        before = self.nodes.get(each.node)
+        if before is None or before.position is None or before.position_at == now:
+            return False
+        if each.position is None or each.node in self._moving:
+            return False
+        if not self._moving and not self._is_still():
+            return False
+        state = moved(before, positions.position(each.position.lat, each.position.lon), now)
+        self.nodes[each.node] = state
+        self._moving[each.node] = each.position
+        self._fixes.append((now, each.node))
+        outcome.changes.append(Changed(each.node, state, before))
+        return True
+
+    def _is_still(self) -> bool:
+        """Whether there is nothing that a move could bring to anyone, or change for anyone."""
+        rights = self.rights
+        return not (
+            len(self.matcher.live) or len(self._areas) or rights.restricts or rights.rules.grants
+        )
+
+    def _settle_moves(self) -> None:
+        """Make the moves that were noted."""
+        if not self._moving:
+            return
+        moving, self._moving = self._moving, {}
+        rows = np.array([self.matcher.row(node) for node in moving], np.int32)
+        at = np.array([(each.lat, each.lon) for each in moving.values()], np.float64)
+        self.matcher.move_many(rows, at[:, 0].copy(), at[:, 1].copy())
+
     def _patch(self, each: ContextPatched, now: float, outcome: Outcome) -> None:
+        self.rights.check_patch(each.patch)
         self._set_state(patched(self._state(each.node), each.patch, now), now, outcome)
 
     def _state(self, node: str) -> NodeState:
@@ -340,10 +425,17 @@ class Engine:
         before = self._state(state.node)
         self.nodes[state.node] = state
         if state.attributes != before.attributes:
-            self.matcher.update(state.node, state.attributes)
+            self.matcher.update(state.node, self.rights.own(state.attributes))
         # Two fixes at one place are two fixes: it no longer approaches anything.
-        if state.position_at != before.position_at or state.position != before.position:
+        fixed = state.position_at != before.position_at or state.position != before.position
+        if fixed:
             self.matcher.move(state.node, state.position)
+        # Before anyone is told of it.
+        reclassed = self.rights.changed(before, state)
+        if fixed:
+            if reclassed:
+                self.matcher.forget_previous(state.node)
+                self.nodes[state.node] = state = replace(state, previous=None, previous_at=None)
             if state.position is not None:
                 self._fixes.append((now, state.node))
                 first = before.position is None
@@ -352,8 +444,19 @@ class Engine:
             else:
                 self._areas.lost(state.node)
             self._deliver_live(self._book.overtaken_by(state.node), outcome)
-        outcome.changes.append(Changed(state.node, state))
-        self._deliver_live(self._book.met_by(state.node), outcome)
+            for name in self._wishes.following(state.node):
+                self._deliver_live(self._met_by_one(name), outcome)
+        outcome.changes.append(Changed(state.node, state, before))
+        aimed = () if reclassed else self._wishes.aimed
+        self._deliver_live(self._book.met_by(state.node, aimed=aimed), outcome)
+        if reclassed:
+            self._come_into_sight(state.node, outcome)
+
+    def _come_into_sight(self, node: str, outcome: Outcome) -> None:
+        self._areas.refresh()
+        self._deliver_live(self._book.met_through(node), outcome)
+        for name in self._wishes.following(node):
+            self._deliver_live(self._met_by_one(name), outcome)
 
     # 3. match, 4. adapt, 5. gather, 6. propagate
 
@@ -361,24 +464,54 @@ class Engine:
         if not events:
             return
         matches = self.matcher.match(EventBatch.of(events))
-        rows = zip(*(column.tolist() for column in matches), strict=True)
+        # In the order of the events: that of the index tells where they are.
+        order = matches.event.argsort(kind="stable")
+        rows = zip(*(column[order].tolist() for column in matches), strict=True)
         found = [(events[e], number, priority) for e, number, priority in rows]
         for event in events:
             if self._book.keep(event, now):
                 outcome.changes.append(Changed(self._book.key(event), event))
-        self._recent.note(events, now)
+        self._note(events, now)
         for delivery in self._wishes.copies(found):
-            self._book.seen(delivery.event, delivery.owner)
-            outcome.deliveries.append(delivery)
+            if delivery.event.stays and not self._wishes.is_shared(delivery):
+                self._book.seen(delivery.event, delivery.owner)
+            self._deliver(delivery, outcome)
         for event in events:
             if event.valid_s == 0.0 and self._book.withdraw(event):
                 outcome.changes.append(Changed(self._book.key(event), None))
         events.clear()
 
+    def _note(self, events: Sequence[Event], now: float) -> None:
+        """Remember events, but not where a publisher was hidden."""
+        if self.rights.restricts:
+            events = [
+                replace(event, position=None)
+                if event.position is not None
+                and not event.at_given
+                and self.rights.conceals(event.publisher)
+                else event
+                for event in events
+            ]
+        self._recent.note(events, now)
+
     def _deliver_live(self, found: Iterable[Met], outcome: Outcome) -> None:
         for delivery in self._wishes.copies(found, replayed=True):
             if self._book.seen(delivery.event, delivery.owner):
-                outcome.deliveries.append(delivery)
+                self._deliver(delivery, outcome)
+
+    def _deliver(self, delivery: Delivery, outcome: Outcome) -> None:
+        outcome.deliveries.append(delivery)
+        # Who is away comes back to what it missed, but to no more of MQTT than any broker has.
+        if (
+            delivery.event.stays
+            and self._wishes.reaches_nobody(delivery)
+            and not (delivery.event.retain and self._wishes.is_plain(delivery))
+        ):
+            self._book.miss(delivery.event, delivery.owner)
+
+    def _met_by_one(self, name: str) -> Iterator[Met]:
+        """Live events that concern one subscription now."""
+        return self._book.met_by(self.subscriptions[name].node, self._wishes.number(name))
 
     # Subscriptions, announcements, places, rights
 
@@ -403,6 +536,9 @@ class Engine:
 
     def _announce(self, each: Announced, now: float, outcome: Outcome) -> None:
         self.vet(each.announcement)
+        self._put_announcement(each, now, outcome)
+
+    def _put_announcement(self, each: Announced, now: float, outcome: Outcome) -> None:
         at = (each.announcement.node, each.announcement.subject)
         self._end_announcement(at)
         self.announcements[at] = each.announcement
@@ -421,6 +557,9 @@ class Engine:
 
     def _watch(self, each: AreaWatched, now: float, outcome: Outcome) -> None:
         self.vet(each)
+        self._put_area(each, now, outcome)
+
+    def _put_area(self, each: AreaWatched, now: float, outcome: Outcome) -> None:
         self._areas.put(each.name, each.node, each.area, each.where, self.nodes)
 
     def _unwatch(self, each: AreaUnwatched, now: float, outcome: Outcome) -> None:
@@ -434,27 +573,67 @@ class Engine:
             places.add(each.place_kind, each.name, each.geometry, each.parent)
         self.matcher.refresh_places()
         self._areas.refresh()
+        for node in self.rights.places_changed(self.nodes.values()):
+            self._deliver_live(self._book.met_by(node), outcome)
+            self._come_into_sight(node, outcome)
         self._deliver_live(self._book.met_in_named_places(), outcome)
         for subscription in self.subscriptions.values():
             if isinstance(subscription.from_, PlaceArea | PlaceHere):
-                number = self._wishes.number(subscription.id)
-                self._deliver_live(self._book.met_by(subscription.node, number), outcome)
+                self._deliver_live(self._met_by_one(subscription.id), outcome)
 
     def _set_sight(self, each: SightSet, now: float, outcome: Outcome) -> None:
         self.matcher.sight.set_exception(each.viewer, each.other, each.mask)
+        self._areas.refresh()
+        self._deliver_live(self._book.overtaken_by(each.other), outcome)
         self._deliver_live(self._book.met_by(each.viewer), outcome)
+
+    def _set_rules(self, each: RulesSet, now: float, outcome: Outcome) -> None:
+        self.rights.put(each, self.nodes.values())
+        self._areas.refresh()
+        self._deliver_live(self._book.met_again(), outcome)
 
     def _be_present(self, each: Presence, now: float, outcome: Outcome) -> None:
         session = each.session or each.node
         if each.here:
             self._wishes.present.add(session)
+            self._wishes.away.discard(session)
+            self._deliver_live(self._missed_by(session), outcome)
         else:
             self._wishes.present.discard(session)
+            self._wishes.away.add(session)
+
+    def _missed_by(self, session: str) -> list[Met]:
+        """What a session that comes back did not get while it was away, as it matches now."""
+        wanted = [self.subscriptions[name] for name in self._wishes.of_session(session)]
+        missed = self._book.missed_by(session)
+        if session in self._uncertain:
+            self._uncertain.discard(session)
+            missed = self._all_met_by(wanted)
+        found: list[Met] = []
+        for event in missed:
+            for each in wanted:
+                priority = decide(event, each, self.matcher.world).priority
+                if priority is not None:
+                    found.append((event, self._wishes.number(each.id), priority))
+        return found
+
+    def _all_met_by(self, wanted: Iterable[Subscription]) -> list[Event]:
+        """Live events that concern any of these subscriptions now."""
+        found: list[Event] = []
+        for each in wanted:
+            if each.group is None:
+                number = self._wishes.number(each.id)
+                plainly = self._book.met_plainly(number, each.subject)
+                met = plainly if each.plain else self._met_by_one(each.id)
+                found += (event for event, _, _ in met)
+        return self._book.in_order(found)
 
     def _leave(self, each: Left, now: float, outcome: Outcome) -> None:
         session = each.session or each.node
         self._wishes.drop(self._wishes.of_session(session))
         self._wishes.present.discard(session)
+        self._wishes.away.discard(session)
+        self._uncertain.discard(session)
         self._recent.refresh()
         self._book.forget(session)
         for at in list(self._announced_by.get(session, ())):
@@ -468,13 +647,15 @@ class Engine:
         self._recent.forget(each.node)
         self._areas.lost(each.node)
         self.matcher.forget(each.node)
-        if self.nodes.pop(each.node, None) is not None:
-            outcome.changes.append(Changed(each.node, None))
+        gone = self.nodes.pop(each.node, None)
+        if gone is not None:
+            self.rights.changed(gone, NodeState(each.node))
+            outcome.changes.append(Changed(each.node, None, gone))
 
     # Time
 
     def _expire(self, now: float, outcome: Outcome) -> None:
-        while self._fixes and self._fixes[0][0] + self.settings.position_ttl_s < now:
+        while self._fixes and self._fixes[0][0] + self.settings.position_ttl_s <= now:
             at, node = self._fixes.popleft()
             state = self.nodes.get(node)
             if state is not None and state.position_at == at:
@@ -482,7 +663,10 @@ class Engine:
                 self.nodes[node] = gone
                 self.matcher.move(node, None)
                 self._areas.lost(node)
-                outcome.changes.append(Changed(node, gone))
+                outcome.changes.append(Changed(node, gone, state))
+                if self.rights.changed(state, gone):
+                    self._deliver_live(self._book.met_by(node), outcome)
+                    self._come_into_sight(node, outcome)
         for key in self._book.expire(now):
             outcome.changes.append(Changed(key, None))
         self._recent.expire(now - self.settings.recent_s)

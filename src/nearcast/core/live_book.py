@@ -12,6 +12,7 @@ from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.area import ME, Around, PlaceArea, PlaceHere
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_batch import EventBatch
+from nearcast.core.model.subject import subject_matches
 
 Met = tuple[Event, int, int]
 """An event, the number of a subscription that it concerns, and the priority."""
@@ -28,8 +29,13 @@ class LiveBook:
         self._kept = 0
         self._seen: dict[str, set[str]] = {}
         self._seen_by: dict[str, set[str]] = {}
+        self._missed: dict[str, set[str]] = {}
+        """By session: what it was to get while it was away, and what could not wait for it."""
         self._named: set[str] = set()
+        self._floating: set[str] = set()
+        """Valid and object events without a target."""
         self._anchored: dict[str, set[str]] = {}
+        self._by: dict[str, set[str]] = {}
 
     def key(self, event: Event) -> str:
         """Under what an event is kept."""
@@ -59,10 +65,13 @@ class LiveBook:
         self._seen[key] = set()
         self._kept += 1
         self._versions[key] = self._kept
+        self._by.setdefault(event.publisher, set()).add(key)
         if (anchor := _anchor(event)) is not None:
             self._anchored.setdefault(anchor, set()).add(key)
         if isinstance(event.to, PlaceArea | PlaceHere):
             self._named.add(key)
+        if event.to is None and not event.retain:
+            self._floating.add(key)
         if expires is not None:
             self._expires[key] = expires
             heapq.heappush(self._expiries, (expires, key, self._kept))
@@ -78,12 +87,7 @@ class LiveBook:
 
     def published_by(self, node: str) -> list[str]:
         """End all that a node keeps alive; the keys."""
-        keys = [key for key in self._versions if self._is_by(key, node)]
-        return [key for key in keys if self._forget(key)]
-
-    def _is_by(self, key: str, node: str) -> bool:
-        event = self._matcher.live.get(key)
-        return event is not None and event.publisher == node
+        return [key for key in self._in_order(self._by.get(node, ())) if self._forget(key)]
 
     def expire(self, now: float) -> list[str]:
         """End what is no longer valid; the keys."""
@@ -115,21 +119,79 @@ class LiveBook:
         self._seen_by.setdefault(session, set()).add(self.key(event))
         return True
 
+    def has(self, event: Event, session: str) -> bool:
+        """Whether a session has this version of an event."""
+        key = self.key(event)
+        return (
+            self._matcher.live.get(key) is event
+            and session in self._seen[key]
+            and key not in self._missed.get(session, ())
+        )
+
+    def miss(self, event: Event, session: str) -> None:
+        """A session does not get what it was to get."""
+        if session in self._seen.get(self.key(event), ()):
+            self._missed.setdefault(session, set()).add(self.key(event))
+
+    def missed_by(self, session: str) -> list[Event]:
+        """What a session missed and is still there; from now on it is new to it."""
+        found: list[Event] = []
+        for key in self._in_order(self._missed.pop(session, ())):
+            self._seen[key].discard(session)
+            self._seen_by[session].discard(key)
+            if not self._seen_by[session]:
+                del self._seen_by[session]
+            event = self._matcher.live.get(key)
+            assert event is not None
+            found.append(event)
+        return found
+
     def forget(self, session: str) -> None:
         """A session ended: what it had seen is new to it when it comes back."""
+        self._missed.pop(session, None)
         for key in self._seen_by.pop(session, ()):
             self._seen[key].discard(session)
 
-    def met_by(self, node: str, number: int | None = None) -> Iterator[Met]:
-        """Live events that concern a node now, or just one of its subscriptions."""
+    def met_by(
+        self, node: str, number: int | None = None, aimed: Collection[int] = ()
+    ) -> Iterator[Met]:
+        """Live events that concern a node now, or just one of its subscriptions, in their order.
+
+        Of subscriptions that are `aimed` only what has a target is looked at. Where events lie
+        in the index must not show in their order: that may be hidden.
+        """
         if not len(self._matcher.live):
             return
         if number is not None:
-            for event, priority in self._matcher.live_for(number):
-                yield event, number, priority
-            return
-        for found, event, priority in self._matcher.live_for_node(node):
-            yield event, found, priority
+            found = [(number, *each) for each in self._matcher.live_for(number)]
+        else:
+            found = self._matcher.live_for_node(node, aimed)
+        found.sort(key=lambda each: self._versions[self.key(each[1])])
+        for wanted, event, priority in found:
+            yield event, wanted, priority
+
+    def met_through(self, node: str) -> Iterator[Met]:
+        """What comes into sight with a node: what it published, and what is aimed round it."""
+        return self._met_anew(self._by.get(node, set()) | self._anchored.get(node, set()))
+
+    def met_again(self) -> Iterator[Met]:
+        """Everything that concerns anyone: all rights may be others."""
+        return self._met_anew(self._versions)
+
+    def met_plainly(self, number: int, pattern: str) -> Iterator[Met]:
+        """What concerns a subscription that asks for a subject alone, but no retained message.
+
+        Those go by the rules of MQTT, unless they have a target.
+        """
+        found = [event for event, _ in self._matcher.live_for(number, aimed=True)]
+        floating = (self._matcher.live.get(key) for key in self._floating)
+        found += [e for e in floating if e is not None and subject_matches(pattern, e.subject)]
+        return ((event, number, 1) for event in found)
+
+    def in_order(self, events: Iterable[Event]) -> list[Event]:
+        """Live events, each once, the oldest version first."""
+        by_version = {self._versions[self.key(event)]: event for event in events}
+        return [by_version[version] for version in sorted(by_version)]
 
     def overtaken_by(self, node: str) -> Iterator[Met]:
         """What a node's move brings to others: live events whose target moves with it."""
@@ -140,7 +202,7 @@ class LiveBook:
         return self._met_anew(self._named)
 
     def _met_anew(self, keys: Collection[str]) -> Iterator[Met]:
-        for key in keys:
+        for key in self._in_order(keys):
             self._matcher.live.aim_again(key)
             event = self._matcher.live.get(key)
             if event is not None:
@@ -148,6 +210,9 @@ class LiveBook:
                 numbers, priorities = matches.subscription.tolist(), matches.priority.tolist()
                 for number, priority in zip(numbers, priorities, strict=True):
                     yield event, number, priority
+
+    def _in_order(self, keys: Iterable[str]) -> list[str]:
+        return sorted(keys, key=self._versions.__getitem__)
 
     def _forget(self, key: str) -> bool:
         event = self._matcher.live.get(key)
@@ -158,9 +223,18 @@ class LiveBook:
             self._seen_by[session].discard(key)
             if not self._seen_by[session]:
                 del self._seen_by[session]
+            missed = self._missed.get(session)
+            if missed is not None:
+                missed.discard(key)
+                if not missed:
+                    del self._missed[session]
         del self._versions[key]
         self._expires.pop(key, None)
+        self._by[event.publisher].discard(key)
+        if not self._by[event.publisher]:
+            del self._by[event.publisher]
         self._named.discard(key)
+        self._floating.discard(key)
         if (anchor := _anchor(event)) is not None:
             self._anchored[anchor].discard(key)
             if not self._anchored[anchor]:

@@ -34,6 +34,7 @@ class Routes:
         self._patterns = Patterns()
         self._plain: dict[int, dict[str, Subscription]] = {}
         self._other = Patterns()
+        self._others: dict[int, dict[str, Subscription]] = {}
         self._numbers: dict[str, int] = {}
         self._known: dict[str, Route | None] = {}
 
@@ -44,6 +45,7 @@ class Routes:
             self._plain.setdefault(number, {})[subscription.id] = subscription
         else:
             number = self._other.acquire(subscription.subject)
+            self._others.setdefault(number, {})[subscription.id] = subscription
         self._numbers[subscription.id] = number
         self._changed(subscription.subject)
 
@@ -57,6 +59,10 @@ class Routes:
                 del self._plain[number]
             self._patterns.release(number)
         else:
+            of_pattern = self._others[number]
+            del of_pattern[subscription.id]
+            if not of_pattern:
+                del self._others[number]
             self._other.release(number)
         self._changed(subscription.subject)
 
@@ -72,6 +78,17 @@ class Routes:
         if len(subject) <= LONGEST_KNOWN:
             self._known[subject] = route
         return route
+
+    def fitting(self, subject: str) -> list[Subscription]:
+        """All subscriptions whose pattern a subject fits, whatever else they ask for."""
+        found = [
+            subscription
+            for number in self._patterns.matching(subject)
+            for subscription in self._plain[number].values()
+        ]
+        for number in self._other.matching(subject):
+            found += self._others[number].values()
+        return found
 
     def _copies(self, subject: str) -> tuple[tuple[Subscription, ...], ...]:
         copies: dict[str, list[Subscription]] = {}

@@ -12,8 +12,12 @@ from msgspec.structs import replace
 
 from nearcast.core.live_book import Met
 from nearcast.core.matching.matcher import Matcher
+from nearcast.core.matching.reference import asks_only_the_event
+from nearcast.core.model.area import ME, Around, PlaceHere
 from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.core.routes import Routes
+
+NODES = "$node/"
 
 
 class SubscriptionBook:
@@ -25,10 +29,18 @@ class SubscriptionBook:
         self.routes = Routes()
         self.present: set[str] = set()
         """Sessions that have a connection."""
+        self.away: set[str] = set()
+        """Sessions that had one, and have lost it."""
+        self.readers = 0
+        """How many of them are to what is known of nodes."""
         self._numbers: dict[str, int] = {}
         self._by_number: dict[int, Subscription] = {}
         self._of_session: dict[str, dict[str, None]] = {}
         self._turns: dict[tuple[str, str], int] = {}
+        self.aimed: set[int] = set()
+        """Numbers of those to which a move of their node brings only what has a target."""
+        self._following: dict[str, dict[str, None]] = {}
+        """Subscriptions whose area moves with another node, by that node."""
 
     def add(self, subscriptions: Sequence[Subscription]) -> list[int]:
         """File subscriptions in place of those with the same ids; their numbers."""
@@ -40,6 +52,11 @@ class SubscriptionBook:
             self._by_number[number] = subscription
             self._of_session.setdefault(subscription.owner, {})[subscription.id] = None
             self.routes.add(subscription)
+            self.readers += subscription.subject.startswith(NODES)
+            if _is_still(subscription):
+                self.aimed.add(number)
+            if (anchor := _anchor(subscription)) is not None:
+                self._following.setdefault(anchor, {})[subscription.id] = None
         return numbers
 
     def drop(self, ids: Sequence[str]) -> None:
@@ -50,31 +67,64 @@ class SubscriptionBook:
         self._matcher.remove_many(np.array([self._numbers[name] for name in gone], np.int32))
         for name in gone:
             subscription = self.by_id.pop(name)
-            del self._by_number[self._numbers.pop(name)]
+            number = self._numbers.pop(name)
+            del self._by_number[number]
+            self.aimed.discard(number)
             self.routes.remove(subscription)
+            self.readers -= subscription.subject.startswith(NODES)
             own = self._of_session[subscription.owner]
             del own[name]
             if not own:
                 del self._of_session[subscription.owner]
             if subscription.group is not None:
                 self._turns.pop((subscription.group, subscription.subject), None)
+            if (anchor := _anchor(subscription)) is not None:
+                following = self._following[anchor]
+                del following[name]
+                if not following:
+                    del self._following[anchor]
 
     def number(self, name: str) -> int:
         """The number of a subscription in the matcher."""
         return self._numbers[name]
+
+    def following(self, node: str) -> list[str]:
+        """The ids of subscriptions whose area moves with a node that is not their own."""
+        return list(self._following.get(node, ()))
+
+    def reaches_nobody(self, delivery: Delivery) -> bool:
+        """Whether a delivery is lost: of QoS 0, for one who is away."""
+        if delivery.owner not in self.away:
+            return False
+        wanted = [self.by_id[name] for name in delivery.subscriptions]
+        return not delivery.event.qos or not any(each.qos for each in wanted)
+
+    def is_shared(self, delivery: Delivery) -> bool:
+        """Whether a delivery is the copy of a group."""
+        return self.by_id[delivery.subscriptions[0]].group is not None
+
+    def is_plain(self, delivery: Delivery) -> bool:
+        """Whether a delivery is what any MQTT broker makes: nothing but its subject decided."""
+        wanted = [self.by_id[name] for name in delivery.subscriptions]
+        return delivery.event.to is None and all(each.plain for each in wanted)
 
     def of_session(self, session: str) -> list[str]:
         """The ids of a session's subscriptions."""
         return list(self._of_session.get(session, ()))
 
     def copies(self, found: Iterable[Met], replayed: bool = False) -> list[Delivery]:
-        """What goes out for these matches, in the order of the events."""
+        """What goes out for these matches, in the order of the events.
+
+        What was there before is for everyone alone: a shared group has had its copy.
+        """
         copies: dict[tuple[int, str], Delivery] = {}
         shared: dict[tuple[int, str, str], list[tuple[Event, Subscription, int]]] = {}
         for event, number, priority in found:
             subscription = self._by_number[number]
             owner = subscription.owner
             if subscription.group is not None:
+                if replayed:
+                    continue
                 members = (id(event), subscription.group, subscription.subject)
                 shared.setdefault(members, []).append((event, subscription, priority))
                 continue
@@ -104,6 +154,22 @@ class SubscriptionBook:
         turn = self._turns.get((group, pattern), 0)
         self._turns[group, pattern] = turn + 1
         return _copy(*here[turn % len(here)])
+
+
+def _is_still(subscription: Subscription) -> bool:
+    """Whether what it asks for stays the same wherever its node is, and whatever it does."""
+    if isinstance(subscription.from_, Around | PlaceHere):
+        return False
+    filters = (subscription.where, *subscription.levels)
+    return all(each is None or asks_only_the_event(each.root) for each in filters)
+
+
+def _anchor(subscription: Subscription) -> str | None:
+    """The other node with which a subscription's area moves."""
+    area = subscription.from_
+    if isinstance(area, Around) and area.anchor not in (ME, subscription.node):
+        return area.anchor
+    return None
 
 
 def _copy(

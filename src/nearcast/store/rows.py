@@ -33,6 +33,7 @@ from nearcast.core.model.inputs import (
     PlaceDefined,
     Presence,
     Published,
+    RulesSet,
     SightSet,
     Subscribed,
     Unannounced,
@@ -43,6 +44,7 @@ from nearcast.core.model.place_loading import LARGEST_PLACE
 from nearcast.core.model.position import Position
 from nearcast.store.errors import CorruptError, StoreError, newer
 from nearcast.store.row_json import Json, filter_from_json, filter_json, plain, text
+from nearcast.store.rules_json import rules_from_json, rules_json
 
 SCHEMA = 1
 
@@ -317,6 +319,10 @@ def _sight(value: SightSet) -> Columns:
     return "rule", value.viewer, None, None, {"other": value.other, "mask": value.mask}
 
 
+def _rules(value: RulesSet) -> Columns:
+    return "rules", None, None, None, rules_json(value)
+
+
 def _presence(value: Presence) -> Columns:
     return "presence", value.node, None, None, {"here": value.here}
 
@@ -368,6 +374,7 @@ _IN_ROWS: dict[type[Struct], tuple[str, ...]] = {
     Unannounced: ("node", "subject"),
     PlaceDefined: ("place_kind", "name", "geometry", "parent"),
     SightSet: ("viewer", "other", "mask"),
+    RulesSet: ("rules", "grants", "protected", "settable", "default"),
     Presence: ("node", "here"),
     Left: ("node",),
     Forgot: ("node",),
@@ -384,6 +391,7 @@ _WRITERS: dict[type, Callable[..., Columns]] = {
     Unannounced: _unannounced,
     PlaceDefined: _place,
     SightSet: _sight,
+    RulesSet: _rules,
     Presence: _presence,
     Left: _left,
     Forgot: _forgot,
@@ -400,6 +408,7 @@ _READERS: dict[str, Callable[[Row, Json], Input]] = {
     "unannouncement": lambda row, data: Unannounced(_needed(row.node), _needed(row.subject)),
     "place": _read_place,
     "rule": lambda row, data: SightSet(_needed(row.node), str(data["other"]), data["mask"]),  # type: ignore[arg-type]
+    "rules": lambda row, data: rules_from_json(data),
     "presence": lambda row, data: Presence(_needed(row.node), bool(data["here"])),
     "session": lambda row, data: Left(_needed(row.node)),
     "forgotten": lambda row, data: Forgot(_needed(row.node)),

@@ -30,6 +30,7 @@ from nearcast.core.model import (
     subject_matches,
 )
 
+SEE_WHERE_NAMED = SEE_POSITION | SEE_IDENTITY
 Json = object
 
 
@@ -53,7 +54,7 @@ class PlainWorld:
         if (
             isinstance(area, Around)
             and area.anchor != "me"
-            and not self.mask(caller, area.anchor) & SEE_POSITION
+            and self.mask(caller, area.anchor) & SEE_WHERE_NAMED != SEE_WHERE_NAMED
         ):
             return None
         return resolve(

@@ -27,6 +27,7 @@ from nearcast.broker.doors.visitors import (
     parse_address,
 )
 from nearcast.broker.settings import Settings
+from nearcast.core.model.inputs import RulesSet
 from nearcast.core.model.position import shown
 from nearcast.wire.mqtt import Connect, ReasonCode
 
@@ -65,6 +66,11 @@ class Doors:
         self._seen = self._files.state()
         self._book = self._files.read()
         self._rule_book = RuleBook(self._book.rules)
+
+    @property
+    def sight(self) -> RulesSet:
+        """Who may see what of whom, by the rules in force."""
+        return self._book.rules.sight
 
     def reload(self) -> list[str]:
         """Read the files again; return what is wrong, a line each, and then nothing changed."""

@@ -22,6 +22,7 @@ from nearcast.broker.doors.topic_patterns import (
     overlaps,
 )
 from nearcast.broker.doors.visitors import Address
+from nearcast.core.model.inputs import RulesSet
 
 Action = Literal["publish", "subscribe", "connect"]
 Kind = Literal["all", "anonymous", "superuser", "user", "node", "address"]
@@ -150,6 +151,8 @@ class Rules(Struct, frozen=True):
 
     rules: tuple[Rule, ...] = ()
     default_allow: bool = True
+    # Who may see what of whom: for the engine, which decides by it.
+    sight: RulesSet = RulesSet()
 
     def clauses(self, visitor: Visitor, action: Action) -> tuple[Clause, ...]:
         """Return what the rules say to someone about an action, in order."""

@@ -8,6 +8,7 @@ from typing import TypeVar, cast, get_args
 from nearcast.broker.doors.errors import BrokenFilesError, DoorsError
 from nearcast.broker.doors.names import check_user_name
 from nearcast.broker.doors.rules import Action, Kind, Rule, Rules, Who
+from nearcast.broker.doors.sight_rules import SECTIONS, read_sight
 from nearcast.broker.doors.toml_file import TomlFile, read_bytes
 from nearcast.broker.doors.topic_patterns import check_placeholders, parse_topic_pattern
 from nearcast.core.model.errors import ModelError, did_you_mean
@@ -31,7 +32,7 @@ _ACTIONS: dict[str, tuple[Action, ...]] = {
 def read_rules(path: Path) -> Rules:
     """Return the rules in a file, or raise `BrokenFilesError` with all that is wrong."""
     file = TomlFile(path, read_bytes(path, "without rules, leave the setting doors.rules out"))
-    known = ("default", "rule")
+    known = ("default", "rule", *SECTIONS)
     problems = [f"{file.place(key)}: {said}" for key, said in file.unknown(file.table, known)]
     default = file.table.get("default", "allow")
     if default not in _PERMISSIONS:
@@ -45,9 +46,11 @@ def read_rules(path: Path) -> Rules:
         problems += (f"{file.place_of('rule', at, key)}: {said}" for key, said in reading.problems)
         if rule is not None:
             rules.append(rule)
+    sight, wrong = read_sight(file)
+    problems += wrong
     if problems:
         raise BrokenFilesError(problems)
-    return Rules(tuple(rules), default == "allow")
+    return Rules(tuple(rules), default == "allow", sight)
 
 
 class _Reading:

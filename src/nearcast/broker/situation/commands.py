@@ -32,6 +32,7 @@ from nearcast.core.model.inputs import (
     Unannounced,
 )
 from nearcast.core.model.place_loading import LARGEST_PLACE
+from nearcast.core.model.places import Places
 from nearcast.core.model.position import parse_position
 from nearcast.core.model.subject import check_subject
 from nearcast.store import Change, Forgotten, Kept, encoded_input
@@ -41,6 +42,7 @@ ANNOUNCEMENTS, PLACES, AREAS = "announcements", "places", "areas"
 PROTECTED = frozenset(("rank",))
 """Attributes that carry rights: only rules set them."""
 LATER = ("$relate/", "$me/feedback")
+SCRIPTS = "scripts"
 
 
 class Asked(Struct, frozen=True):
@@ -61,9 +63,15 @@ def command(session: Session, packet: Publish) -> Asked:
                 return read(session, topic[len(prefix) :], packet.payload)
             except ModelError as error:
                 raise RefusedError(BAD, str(error)) from None
-    if topic.startswith(LATER):
+    if topic.startswith(LATER) or is_script(topic):
         raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"{topic!r} is not available yet")
     raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"{topic!r} is not a topic to publish to")
+
+
+def is_script(topic: str) -> bool:
+    """Whether a topic is that of a script at a node."""
+    levels = topic.split("/")
+    return levels[0] == "$node" and levels[2:3] == [SCRIPTS]
 
 
 def announcement_key(node: str, subject: str) -> str:
@@ -95,8 +103,9 @@ def _announcement(session: Session, rest: str, payload: bytes) -> Asked:
         raise RefusedError(BAD, 'an announcement needs "to", such as {"to": "circle:me,500"}')
     own = "" if session.client_id == session.node else session.client_id
     value = Announced(Announcement(session.node, subject, area_of(members["to"], '"to"'), own))
-    keep = (Kept(ANNOUNCEMENTS, key, encoded_input(value)),) if session.durable else ()
-    return Asked((value,), keep)
+    kept = Kept(ANNOUNCEMENTS, key, encoded_input(value))
+    # One that ends with this connection also replaces one that another part left to be kept.
+    return Asked((value,), (kept if session.durable else Forgotten(ANNOUNCEMENTS, key),))
 
 
 def _place(session: Session, rest: str, payload: bytes) -> Asked:
@@ -110,7 +119,10 @@ def _place(session: Session, rest: str, payload: bytes) -> Asked:
     members: object = json_object(payload)
     if isinstance(members, dict) and members.get("type") == "Feature":
         members = members.get("geometry")
-    value = PlaceDefined(kind, name, geometry_from_json(members, LARGEST_PLACE))
+    geometry = geometry_from_json(members, LARGEST_PLACE)
+    # What would be refused is refused before anyone is shown it.
+    Places().add(kind, name, geometry)
+    value = PlaceDefined(kind, name, geometry)
     return Asked((value,), (Kept(PLACES, key, encoded_input(value)),), True)
 
 

@@ -1,24 +1,30 @@
 """What one node can read of another: `$node/NODE/position`, `…/context` and `…/online`.
 
 These behave like retained messages, and change when the node does; who may not see something
-gets nothing. Also here: who came into a watched area, told on `$area/NAME`.
+gets nothing. Also here: who came into a watched area, told on `$area/NAME`. To filters and areas
+of readers it is an event of the node that it is about.
 """
 
 from urllib.parse import quote, unquote
 
 import msgspec
+from msgspec.structs import replace
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivering import Delivering
-from nearcast.broker.session import Granted, Outgoing, Parcel, Session
+from nearcast.broker.session import Parcel, Session
 from nearcast.broker.situation.metadata import position_text, time_text
 from nearcast.core.area_watch import Sighting
+from nearcast.core.matching.reference import decide
 from nearcast.core.model.context import NodeState
+from nearcast.core.model.event import Delivery, Event, Subscription
+from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.subject import subject_matches
 from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_IDENTITY, SEE_POSITION
 from nearcast.wire.mqtt import PublishFrame
 
 PREFIX = "$node/"
+AREAS = "$area/"
 MOST_REPLAYED = 10_000
 POSITION, CONTEXT, ONLINE = "position", "context", "online"
 _NEEDS = {POSITION: SEE_POSITION, CONTEXT: SEE_ATTRIBUTES, ONLINE: SEE_IDENTITY}
@@ -30,85 +36,94 @@ class NodeTopics:
     def __init__(self, state: BrokerState, delivering: Delivering) -> None:
         self._state = state
         self._delivering = delivering
-        self._told_online: set[str] = set()
 
-    def changed(self, state: NodeState) -> None:
+    def changed(self, state: NodeState, before: NodeState | None, now: float) -> None:
         """A node's context is another one now."""
-        if state.position is None or state.position_at == state.changed_at:
-            self._tell(state.node, POSITION)
-        self._tell(state.node, CONTEXT)
+        if not self._state.engine.has_readers:
+            return
+        if (
+            before is None
+            or state.position_at != before.position_at
+            or state.position != before.position
+        ):
+            self._tell(state.node, POSITION, state, now)
+        self._tell(state.node, CONTEXT, state, now)
 
-    def presence(self, node: str) -> None:
-        """A part of a node came or went."""
-        online = self._is_online(node)
-        if online != (node in self._told_online):
-            (self._told_online.add if online else self._told_online.discard)(node)
-            self._tell(node, ONLINE)
+    def presence(self, node: str, here: bool, now: float) -> None:
+        """A part of a node came or went; only the first and the last are told."""
+        if self._state.engine.has_readers and self._state.online[node] == here:
+            self._tell(node, ONLINE, self._state.engine.nodes.get(node), now)
 
-    def forgotten(self, node: str) -> None:
+    def forgotten(self, node: str, now: float) -> None:
         """Nothing is known of a node any more."""
-        self._tell(node, POSITION)
-        self._tell(node, CONTEXT)
+        if self._state.engine.has_readers:
+            self._tell(node, POSITION, None, now)
+            self._tell(node, CONTEXT, None, now)
 
-    def replay(self, session: Session, granted: Granted) -> None:
+    def replay(self, session: Session, wanted: Subscription, now: float) -> None:
         """Tell a new reader what is known now."""
-        pattern = granted.wanted.filter
-        names = pattern.split("/")
+        names = wanted.subject.split("/")
         if len(names) > 1 and names[1] not in ("+", "#"):
             nodes = [unquote(names[1])]
         else:
             known = dict.fromkeys((*self._state.engine.nodes, *self._state.parts))
             nodes = list(known)[:MOST_REPLAYED]
         for node in nodes:
+            state = self._state.engine.nodes.get(node)
             for what in (POSITION, CONTEXT, ONLINE):
                 topic = _topic(node, what)
-                if subject_matches(pattern, topic):
-                    payload = self._payload(session.node, node, what)
+                if subject_matches(wanted.subject, topic):
+                    payload = self._payload(session.node, node, what, state)
                     if payload:
-                        self._put(session, granted, topic, payload, True)
+                        event = self._event(topic, node, payload, state, now)
+                        self._put(session, [wanted], event, True)
 
     def sighted(self, sighting: Sighting) -> None:
         """Tell who came into a watched area, or went, to those who may see it."""
-        topic = f"$area/{sighting.area}"
-        route = self._state.engine.route("", topic)
+        topic, node = f"{AREAS}{sighting.area}", sighting.node
         needs = SEE_POSITION | SEE_IDENTITY
         payload = msgspec.json.encode(
             {
                 "state": "in" if sighting.inside else "out",
-                "node": sighting.node,
+                "node": node,
                 "time": time_text(sighting.time),
             }
         )
-        for own in () if route is None else route.copies:
-            session = self._state.sessions.get(own[0].owner)
-            if session is None or self._sees(session.node, sighting.node) & needs != needs:
-                continue
-            for each in own:
-                granted = session.granted.get(each.id.partition("\0")[2])
-                if granted is not None:
-                    self._put(session, granted, topic, payload, False)
-                    break
+        state = self._state.engine.nodes.get(node)
+        event = self._event(topic, node, payload, state, sighting.time)
+        for session, wanted in self._readers(topic):
+            if self._sees(session.node, node) & needs == needs:
+                self._put(session, wanted, event)
 
-    def _tell(self, node: str, what: str) -> None:
+    def _tell(self, node: str, what: str, state: NodeState | None, now: float) -> None:
         topic = _topic(node, what)
-        route = self._state.engine.route("", topic)
-        for own in () if route is None else route.copies:
-            session = self._state.sessions.get(own[0].owner)
-            if session is None:
-                continue
-            payload = self._payload(session.node, node, what)
-            granted = session.granted.get(own[0].id.partition("\0")[2])
-            if payload is not None and granted is not None:
-                self._put(session, granted, topic, payload, granted.wanted.retain_as_published)
+        for session, wanted in self._readers(topic):
+            payload = self._payload(session.node, node, what, state)
+            if payload is not None:
+                self._put(session, wanted, self._event(topic, node, payload, state, now))
 
-    def _payload(self, viewer: str, node: str, what: str) -> bytes | None:
+    def _readers(self, topic: str) -> list[tuple[Session, list[Subscription]]]:
+        """Who reads a topic: each session once, and of each shared group one that is there."""
+        found: dict[tuple[str, str], list[Subscription]] = {}
+        for wanted in self._state.engine.fitting(topic):
+            found.setdefault((wanted.group or "", wanted.owner), []).append(wanted)
+        readers: list[tuple[Session, list[Subscription]]] = []
+        groups: set[str] = set()
+        for (group, owner), own in sorted(found.items()):
+            session = self._state.sessions.get(owner)
+            if session is None or (group and (group in groups or session.connection is None)):
+                continue
+            groups.add(group)
+            readers.append((session, own))
+        return readers
+
+    def _payload(self, viewer: str, node: str, what: str, state: NodeState | None) -> bytes | None:
         """What a viewer reads: empty where there is nothing, None where it may not see."""
         sees = self._sees(viewer, node)
         if not sees & _NEEDS[what]:
             return None
         if what == ONLINE:
-            return b"true" if self._is_online(node) else b"false"
-        state = self._state.engine.nodes.get(node)
+            return b"true" if node in self._state.online else b"false"
         if what == POSITION:
             at = None if state is None else state.position
             return b"" if at is None else position_text(at).encode()
@@ -119,20 +134,35 @@ class NodeTopics:
             members["position"] = [state.position.lon, state.position.lat]
         return msgspec.json.encode(members)
 
-    def _is_online(self, node: str) -> bool:
-        return node in self._state.online
+    def _event(
+        self, topic: str, node: str, payload: bytes, state: NodeState | None, now: float
+    ) -> Event:
+        """What is told, as an event of the node that it is about."""
+        at = None if state is None else state.position
+        return Event("", topic, node, now, attributes_of(payload), at, payload=payload, qos=1)
 
     def _sees(self, viewer: str, node: str) -> int:
         return self._state.engine.matcher.world.may_see(viewer, node)
 
     def _put(
-        self, session: Session, granted: Granted, topic: str, payload: bytes, retain: bool
+        self,
+        session: Session,
+        wanted: list[Subscription],
+        event: Event,
+        replayed: bool = False,
     ) -> None:
-        parcel = Parcel(PublishFrame(topic, payload))
-        qos = min(1, granted.wanted.qos)
-        identifiers = () if granted.identifier is None else (granted.identifier,)
-        self._delivering.put(session, Outgoing(parcel, qos, retain, identifiers))
+        """Let a session have what those of its subscriptions ask for that it fits."""
+        world = self._state.engine.matcher.world
+        fitting = tuple(
+            each.id for each in wanted if each.plain or decide(event, each, world).passed
+        )
+        if fitting:
+            told = replace(event, id=self._state.event_id(), retain=True)
+            parcel = Parcel(PublishFrame(event.subject, event.payload))
+            own = "" if session.client_id == session.node else session.client_id
+            delivery = Delivery(told, session.node, fitting, 1, own, replayed)
+            self._delivering.deliver_parcel(delivery, parcel)
 
 
 def _topic(node: str, what: str) -> str:
-    return f"{PREFIX}{quote(node, safe='~ ')}/{what}"
+    return f"{PREFIX}{quote(node, safe='')}/{what}"

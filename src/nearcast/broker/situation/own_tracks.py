@@ -4,6 +4,8 @@ A message of `_type` `location` to `owntracks/USER/DEVICE` is a fix of node USER
 are attributes under their own names. Anything else changes nothing, and is an ordinary event.
 """
 
+from urllib.parse import unquote
+
 import msgspec
 
 from nearcast.broker.session import Session
@@ -22,7 +24,7 @@ def fix_of(session: Session, packet: Publish, may_act: bool) -> ContextPatched |
     parts = packet.topic.split("/")
     if len(parts) != 3 or not parts[1]:
         return None
-    user = parts[1]
+    user = unquote(parts[1])
     if user != session.node and not may_act:
         return None
     try:

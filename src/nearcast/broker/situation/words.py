@@ -6,8 +6,9 @@ nothing is guessed and nothing is half applied.
 
 import base64
 import binascii
+import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import datetime
+from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
@@ -76,7 +77,10 @@ def ours(pairs: Pairs) -> dict[str, str]:
 
 def said(pairs: Pairs) -> Said:
     """Return what user properties say of an event."""
-    return _said({name[len(PREFIX) :]: value for name, value in ours(pairs).items()}, PREFIX)
+    found = ours(pairs)
+    if not found:
+        return NOTHING_SAID
+    return _said({name[len(PREFIX) :]: value for name, value in found.items()}, PREFIX)
 
 
 def said_in_json(payload: bytes) -> tuple[Said, bytes]:
@@ -87,7 +91,7 @@ def said_in_json(payload: bytes) -> tuple[Said, bytes]:
         raise RefusedError(BAD, f"{' and '.join(parts)} are given; an event has one payload")
     body = b""
     if parts:
-        body = _body(parts[0], members.pop(parts[0]))
+        body = _body(parts[0], members.pop(parts[0]), payload)
     return _said(members, ""), body
 
 
@@ -163,15 +167,13 @@ def _wished(words: Mapping[str, object], prefix: str) -> Wish:
         elif name == "from":
             from_ = area_of(value, label)
         elif name == "meta":
-            if value not in ("0", "1", 0, 1, True, False):
+            if value not in ("0", "1", True, False):
                 raise RefusedError(BAD, f"{label} is 0 or 1, not {shown(value)}")
         elif name in LATER:
             raise RefusedError(BAD, f"{label} is not available yet")
         else:
             raise RefusedError(BAD, _unknown(label, ("where", "from", "meta"), prefix))
-    texts = tuple(
-        (name, value if isinstance(value, str) else _text(value)) for name, value in words.items()
-    )
+    texts = tuple((name, _text(value)) for name, value in words.items())
     return Wish(where, from_, bool(words), texts)
 
 
@@ -179,7 +181,9 @@ LATER = frozenset(("relevance", "aggregate", "detail"))
 
 
 def _text(value: object) -> str:
-    return msgspec.json.encode(value).decode()
+    if isinstance(value, str):
+        return value
+    return str(int(value)) if isinstance(value, bool) else json.dumps(value)
 
 
 def _at(value: object, what: str) -> Position:
@@ -224,7 +228,8 @@ def _time(value: object, what: str) -> float:
         try:
             time = datetime.fromisoformat(value)
             if time.tzinfo is not None:
-                return time.timestamp()
+                # In UTC it must be a time as well, or nobody could be told of it.
+                return time.astimezone(UTC).timestamp()
         except (ValueError, OverflowError):
             pass
     raise RefusedError(BAD, f"{what} is a time such as 2026-11-15T14:30:00Z, not {shown(value)}")
@@ -242,9 +247,10 @@ _EVENT_WORDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
 }
 
 
-def _body(name: str, value: object) -> bytes:
+def _body(name: str, value: object, message: bytes) -> bytes:
     if name == "payload":
-        return msgspec.json.encode(value)
+        # Its bytes as they were written: numbers keep their digits, members their order.
+        return bytes(msgspec.json.decode(message, type=dict[str, msgspec.Raw])[name])
     if not isinstance(value, str):
         raise RefusedError(BAD, f'"{name}" is text, not {shown(value)}')
     if name == "text":

@@ -22,7 +22,7 @@ from nearcast.core.matching.tables import (
 )
 from nearcast.core.model.geodesy import ecef, within
 from nearcast.core.model.shapes import shape_holds
-from nearcast.core.model.visibility import SEE_ALL, SEE_POSITION
+from nearcast.core.model.visibility import SEE_ALL, SEE_POSITION, SEE_WHERE_NAMED
 
 LONG, PARTIAL, SHARED = 1, 2, 4
 """Flags of a rule. LONG: its own code must be run. PARTIAL: it has SLOW atoms, so the pair is to
@@ -146,7 +146,8 @@ def sees_place(
     if borrowed and not mask & SEE_POSITION:
         return False
     anchor = subscriptions.rows[s, ANCHOR]
-    return bool(may_see(groups, nodes, exceptions, me, anchor) & SEE_POSITION)
+    sees = may_see(groups, nodes, exceptions, me, anchor)
+    return bool(sees & SEE_WHERE_NAMED == SEE_WHERE_NAMED)
 
 
 @compiled

@@ -48,7 +48,7 @@ class KnownWorld:
     def attributes(self, node: str) -> Mapping[str, Value]:
         """The context of a node."""
         row = self._nodes.find(node)
-        return {} if row == NONE else self._nodes.attributes(row)
+        return self._sight.granted(node) if row == NONE else self._nodes.attributes(row)
 
     def may_see(self, viewer: str, other: str) -> int:
         """What one node may see of another."""

@@ -6,7 +6,7 @@ decided by the reference evaluator, for just those subscriptions, with the same 
 """
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Collection, Mapping, Sequence
 from operator import is_not
 from typing import NamedTuple
 
@@ -25,7 +25,17 @@ from nearcast.core.matching.reference import EventScope, Memo, best_priority
 from nearcast.core.matching.rules import RULES_USED
 from nearcast.core.matching.scanning import decide_for, match_events
 from nearcast.core.matching.sight import Sight
-from nearcast.core.matching.tables import ANCHOR, F64, I32, LAT, NODE, NONE, PATTERN, RULE
+from nearcast.core.matching.tables import (
+    ANCHOR,
+    F64,
+    I32,
+    LAT,
+    LAT_BEFORE,
+    NODE,
+    NONE,
+    PATTERN,
+    RULE,
+)
 from nearcast.core.matching.workspace import Workspace
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
@@ -58,6 +68,8 @@ class Matcher:
         self._intake = Intake(self._enrolment, self.world)
         self._workspace = Workspace()
         self._serial = 0
+        self.looked_at = 0
+        """How many live events were looked at so far on behalf of subscriptions."""
         self._tables: tuple[object, ...] = (None,) * len(FIELDS)
 
     def __len__(self) -> int:
@@ -113,7 +125,7 @@ class Matcher:
     def update(self, node: str, context: Mapping[str, Value]) -> None:
         """A node's context is now this."""
         row = self._nodes.acquire(node)
-        before = bool(self._nodes.attributes(row))
+        before = self._nodes.has_context(row)
         self._nodes.set_attributes(row, context)
         self.sight.befriend(row, context.get("friends"))
         # One user for having a context at all, one for this call.
@@ -121,6 +133,12 @@ class Matcher:
             self._nodes.release(row)
         if before and not context:
             self._nodes.release(row)
+
+    def forget_previous(self, node: str) -> None:
+        """Nobody is to know where a node was at the fix before the last."""
+        row = self._nodes.find(node)
+        if row != NONE:
+            self._nodes.arrays.at[row, LAT_BEFORE:] = math.nan
 
     def forget(self, node: str) -> None:
         """Nothing is known of a node any more; its subscriptions stay."""
@@ -157,8 +175,11 @@ class Matcher:
         pairs = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
         return self._recheck(batch, pairs)
 
-    def live_for(self, number: int) -> list[tuple[Event, int]]:
-        """The live events that concern a subscription now, with their priorities."""
+    def live_for(self, number: int, aimed: bool = False) -> list[tuple[Event, int]]:
+        """The live events that concern a subscription now, with their priorities.
+
+        With `aimed` only those with a target, unless the subscription has an area that moves.
+        """
         row = self._enrolment.table.rows[number]
         at = self._nodes.arrays.at
         pattern = self._enrolment.patterns.pattern(int(row[PATTERN]))
@@ -169,9 +190,10 @@ class Matcher:
             candidates = self.live.near((lat, lon, self._enrolment.reach_m(number)))
         else:
             lat, lon = at[row[NODE], :2].tolist()
-            candidates = self.live.about(pattern)
+            candidates = [] if aimed else self.live.about(pattern)
             if not math.isnan(lat):
                 candidates += self.live.aimed_at(lat, lon)
+        self.looked_at += len(candidates)
         candidates = [event for event in candidates if subject_matches(pattern, event.subject)]
         if not candidates:
             return []
@@ -189,15 +211,18 @@ class Matcher:
             for e, priority in zip(matches.event.tolist(), matches.priority.tolist(), strict=True)
         ]
 
-    def live_for_node(self, node: str) -> list[tuple[int, Event, int]]:
-        """The live events that concern a node now: subscription, event, priority."""
+    def live_for_node(self, node: str, aimed: Collection[int] = ()) -> list[tuple[int, Event, int]]:
+        """The live events that concern a node now: subscription, event, priority.
+
+        For the subscriptions that are `aimed` only those with a target.
+        """
         row = self._nodes.find(node)
         if row == NONE or not len(self.live):
             return []
         return [
             (number, event, priority)
             for number in self._enrolment.node_subscriptions(row)
-            for event, priority in self.live_for(number)
+            for event, priority in self.live_for(number, number in aimed)
         ]
 
     @property

@@ -5,7 +5,7 @@ belong to it or lie round it, or others name it. The centre of a fixed area is a
 name.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 
 import numpy as np
 
@@ -17,6 +17,9 @@ from nearcast.core.model.event_batch import BOOLEAN, MISSING, NUMBER, OTHER, STR
 FIXED_GROUP, DEFAULT_GROUP = 0, 1
 """Visibility groups: the centres of fixed areas, which all may know; and everyone else."""
 
+Newcomer = Callable[[str], tuple[int, Mapping[str, Value]]]
+"""Says of a node which group it is in, and what is granted to it."""
+
 
 class Nodes:
     """Rows for nodes, by name."""
@@ -26,6 +29,8 @@ class Nodes:
         self._rows: dict[str, int] = {}
         self._names: dict[int, str] = {}
         self._attributes: dict[int, Mapping[str, Value]] = {}
+        self._granted: dict[int, Mapping[str, Value]] = {}
+        self.newcomer: Newcomer | None = None
         self._users: list[int] = []
         self._free: list[int] = []
         self.arrays = NodeTable(
@@ -52,9 +57,24 @@ class Nodes:
         """The name of a row."""
         return self._names[row]
 
+    def names(self) -> list[str]:
+        """Everyone who has a row."""
+        return list(self._rows)
+
     def attributes(self, row: int) -> Mapping[str, Value]:
-        """The context of a row."""
-        return self._attributes.get(row, {})
+        """The context of a row, with what is granted to it."""
+        own, granted = self._attributes.get(row, {}), self._granted.get(row)
+        return own if granted is None else {**own, **granted}
+
+    def has_context(self, row: int) -> bool:
+        """Whether a row has a context of its own."""
+        return row in self._attributes
+
+    def introduce(self, newcomer: Newcomer | None) -> None:
+        """Let someone else say which group a node is in and what is granted to it."""
+        self.newcomer = newcomer
+        for row in self._names:
+            self._introduce(row)
 
     def acquire(self, name: str) -> int:
         """The row of a node, with one more user."""
@@ -63,6 +83,8 @@ class Nodes:
             row = self._new()
             self._rows[name] = row
             self._names[row] = name
+            if self.newcomer is not None:
+                self._introduce(row)
             self._fill(row)
         self._users[row] += 1
         return row
@@ -88,6 +110,7 @@ class Nodes:
         name = self._names.pop(row, None)
         if name is not None:
             self._attributes.pop(row, None)
+            self._granted.pop(row, None)
             self._clear(row)
             del self._rows[name]
         assert (self.arrays.heads[row] == NONE).all()
@@ -115,7 +138,7 @@ class Nodes:
             )
         for path in paths:
             name = self._vocabulary.paths.value(path)
-            rows = self._names if name == IDENTITY else self._attributes
+            rows = self._names if name == IDENTITY else {**self._attributes, **self._granted}
             for row in rows:
                 self._set(row, path, name)
 
@@ -124,6 +147,18 @@ class Nodes:
         for row in np.flatnonzero(self.arrays.kinds[path] == STRING):
             self._vocabulary.strings.release(int(self.arrays.known[path, row]))
         self.arrays.kinds[path] = MISSING
+
+    def _introduce(self, row: int) -> None:
+        group: int = DEFAULT_GROUP
+        granted: Mapping[str, Value] = {}
+        if self.newcomer is not None:
+            group, granted = self.newcomer(self._names[row])
+        self.arrays.group[row] = group
+        before = self._granted.pop(row, {})
+        if granted:
+            self._granted[row] = granted
+        if granted != before:
+            self._fill(row)
 
     def _fill(self, row: int) -> None:
         for name, path in self._vocabulary.paths.items():
@@ -137,7 +172,7 @@ class Nodes:
         if name == IDENTITY:
             self._put(row, path, self._names[row])
         else:
-            self._put(row, path, followed(self._attributes.get(row, {}), name))
+            self._put(row, path, followed(self.attributes(row), name))
 
     def _put(self, row: int, path: int, value: Value) -> None:
         kinds, known = self.arrays.kinds, self.arrays.known

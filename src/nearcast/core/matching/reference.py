@@ -20,7 +20,13 @@ from nearcast.core.model.geodesy import distance_m
 from nearcast.core.model.places import Places
 from nearcast.core.model.position import Position
 from nearcast.core.model.subject import subject_matches
-from nearcast.core.model.visibility import SEE_ALL, SEE_ATTRIBUTES, SEE_IDENTITY, SEE_POSITION
+from nearcast.core.model.visibility import (
+    SEE_ALL,
+    SEE_ATTRIBUTES,
+    SEE_IDENTITY,
+    SEE_POSITION,
+    SEE_WHERE_NAMED,
+)
 
 
 class World(Protocol):
@@ -135,7 +141,7 @@ class Memo:
         if isinstance(node, Operation) and node.op == "not":
             answer = self._answer(node.args[0], scope, two_valued)
             return None if answer is None else not answer
-        if not _asks_only_the_event(node):
+        if not asks_only_the_event(node):
             return Filter(node, two_valued).evaluate_in(scope)
         if node not in self._answers:
             self._answers[node] = Filter(node).evaluate_in(scope)
@@ -143,7 +149,7 @@ class Memo:
         return False if answer is None and two_valued else answer
 
 
-def _asks_only_the_event(node: Node) -> bool:
+def asks_only_the_event(node: Node) -> bool:
     """Whether a predicate means the same to every subscriber."""
     return not any(
         (isinstance(part, Operation) and part.op in PERSONAL)
@@ -160,8 +166,8 @@ def area_for(area: Area, caller: str, world: World) -> FixedArea | Anchored | No
     """What an area means for a caller now, as far as the caller may know it."""
     hidden = (
         isinstance(area, Around)
-        and area.anchor != ME
-        and not world.may_see(caller, area.anchor) & SEE_POSITION
+        and area.anchor not in (ME, caller)
+        and world.may_see(caller, area.anchor) & SEE_WHERE_NAMED != SEE_WHERE_NAMED
     )
     if hidden:
         return None
@@ -240,8 +246,8 @@ class EventScope:
         if who == "publisher":
             node = self.event.publisher
             return node if node and self.mask & needed else None
-        node = who.removeprefix("node.")
-        return node if self.world.may_see(self.me, node) & needed else None
+        node, needed = who.removeprefix("node."), needed | SEE_IDENTITY
+        return node if self.world.may_see(self.me, node) & needed == needed else None
 
     def _event_value(self, name: str) -> Value:
         event = self.event

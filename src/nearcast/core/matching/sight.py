@@ -1,14 +1,18 @@
 """Sight: what one node may see of another, and who is whose friend.
 
 Nodes are in groups, and a table says what a group may see of a group; pairs of nodes may be
-excepted. Position, identity and attributes are hidden separately.
+excepted. Position, identity and attributes are hidden separately. Where a law governs, it says
+which group a node is in, and what friends see of each other; exceptions that were set go before.
 """
+
+from collections.abc import Iterable, Mapping
+from typing import Protocol
 
 import numpy as np
 
 from nearcast.core.language.scope import Value
 from nearcast.core.matching.atoms import HAS_LIST, lookup
-from nearcast.core.matching.nodes import DEFAULT_GROUP, Nodes
+from nearcast.core.matching.nodes import DEFAULT_GROUP, Newcomer, Nodes
 from nearcast.core.matching.pairs import Pairs
 from nearcast.core.matching.tables import NONE
 from nearcast.core.model.visibility import SEE_ALL
@@ -16,6 +20,32 @@ from nearcast.core.model.visibility import SEE_ALL
 GROUPS = 256
 EXCEPTION = 128
 """Set in every exception's byte, so that seeing nothing is not the same as having none."""
+
+
+class Law(Protocol):
+    """Rules by which nodes see each other."""
+
+    @property
+    def restricts(self) -> bool:
+        """Whether anything may be hidden at all."""
+        ...
+
+    @property
+    def asks_friends(self) -> bool:
+        """Whether friends see other things of each other than the table says."""
+        ...
+
+    def group(self, node: str) -> int:
+        """The visibility group of a node."""
+        ...
+
+    def granted(self, node: str) -> Mapping[str, Value]:
+        """What a node has in its context by rule."""
+        ...
+
+    def mask(self, viewer: str, other: str, friends: bool) -> int:
+        """What one node may see of another, who lists it as a friend or does not."""
+        ...
 
 
 class Sight:
@@ -29,6 +59,49 @@ class Sight:
         self.restricted = False
         """Whether anything may be hidden at all."""
         self._friends_of: dict[int, list[int]] = {}
+        self._listed_by: dict[int, set[int]] = {}
+        self._set: dict[tuple[int, int], int] = {}
+        self._law: Law | None = None
+
+    def govern(self, law: Law | None) -> None:
+        """Let a law say what everyone may see, instead of the one before; None: everything."""
+        self._law = law
+        self.groups[DEFAULT_GROUP:, DEFAULT_GROUP:] = SEE_ALL if law is None else 0
+        self._nodes.introduce(None if law is None else _by(law))
+        self.restricted = len(self._set) > 0 or (law is not None and law.restricts)
+        for other, friends in self._friends_of.items():
+            self._judge((friend, other) for friend in friends)
+
+    def reclass(self, node: str) -> None:
+        """A node may be in another group by law."""
+        row = self._nodes.find(node)
+        if row == NONE or self._law is None:
+            return
+        self._nodes.arrays.group[row] = self._law.group(node)
+        if self._law.asks_friends:
+            self._judge((friend, row) for friend in self._friends_of.get(row, ()))
+            self._judge((row, other) for other in self._listed_by.get(row, ()))
+
+    def granted(self, node: str) -> Mapping[str, Value]:
+        """What a node has in its context by law."""
+        return {} if self._law is None else self._law.granted(node)
+
+    def names(self) -> list[str]:
+        """Everyone who is in a group."""
+        return self._nodes.names()
+
+    def group_of(self, node: str) -> int | None:
+        """The group of a node, if it is in one."""
+        row = self._nodes.find(node)
+        return None if row == NONE else int(self._nodes.arrays.group[row])
+
+    def members(self, group: int) -> int:
+        """How many nodes are in a group."""
+        return int((self._nodes.arrays.group == group).sum())
+
+    def groups_in_use(self) -> set[int]:
+        """The groups that somebody is in."""
+        return set(np.unique(self._nodes.arrays.group).tolist())
 
     def set_group(self, node: str, group: int) -> None:
         """Put a node into a group, 1 to 255; everyone is in group 1 at first."""
@@ -52,18 +125,18 @@ class Sight:
 
     def set_exception(self, viewer: str, other: str, mask: int | None) -> None:
         """What one node may see of another, whatever their groups; None: as their groups say."""
-        first, second = self._nodes.find(viewer), self._nodes.find(other)
-        excepted = second in self.exceptions.seconds(first)
         if mask is None:
-            if excepted:
-                self.exceptions.drop(first, second)
-                self._nodes.release(first)
-                self._nodes.release(second)
+            first, second = self._nodes.find(viewer), self._nodes.find(other)
+            if self._set.pop((first, second), None) is not None:
+                self._judge(((first, second),))
             return
-        if not excepted:
-            first, second = self._nodes.acquire(viewer), self._nodes.acquire(other)
-        self.exceptions.put(first, second, mask | EXCEPTION)
+        first, second = self._nodes.acquire(viewer), self._nodes.acquire(other)
+        self._set[first, second] = mask
         self.restricted = True
+        self._judge(((first, second),))
+        # The exception holds on to both rows itself.
+        self._nodes.release(first)
+        self._nodes.release(second)
 
     def may_see(self, viewer: str, other: str) -> int:
         """What one node may see of another."""
@@ -72,6 +145,8 @@ class Sight:
         first, second = self._nodes.find(viewer), self._nodes.find(other)
         if second in self.exceptions.seconds(first):
             return int(lookup(self.exceptions.arrays, first, second)) & SEE_ALL
+        if self._law is not None and NONE in (first, second):
+            return self._law.mask(viewer, other, False)
         group = self._nodes.arrays.group
         viewers = int(group[first]) if first != NONE else DEFAULT_GROUP
         others = int(group[second]) if second != NONE else DEFAULT_GROUP
@@ -87,10 +162,47 @@ class Sight:
         if before is not None:
             for friend in before:
                 self.friends.drop(row, friend)
-                self._nodes.release(friend)
+                self._listed_by[friend].discard(row)
+                if not self._listed_by[friend]:
+                    del self._listed_by[friend]
             self.friends.drop(row, HAS_LIST)
         if now is not None:
             self._friends_of[row] = now
             self.friends.put(row, HAS_LIST, 1)
             for friend in now:
                 self.friends.put(row, friend, 1)
+                self._listed_by.setdefault(friend, set()).add(row)
+        if self._law is not None and self._law.asks_friends:
+            self._judge((friend, row) for friend in {*(before or ()), *(now or ())})
+        for friend in before or ():
+            self._nodes.release(friend)
+
+    def _judge(self, pairs: Iterable[tuple[int, int]]) -> None:
+        """Except these pairs of viewer and other if they were set or the law says so, else not."""
+        for first, second in pairs:
+            mask = self._set.get((first, second))
+            if mask is None:
+                mask = self._among_friends(first, second)
+            excepted = second in self.exceptions.seconds(first)
+            if mask is not None:
+                if not excepted:
+                    self._nodes.acquire_again(first)
+                    self._nodes.acquire_again(second)
+                self.exceptions.put(first, second, mask | EXCEPTION)
+            elif excepted:
+                self.exceptions.drop(first, second)
+                self._nodes.release(first)
+                self._nodes.release(second)
+
+    def _among_friends(self, first: int, second: int) -> int | None:
+        """What the law lets a node see of one who lists it, if that is not what anyone sees."""
+        law = self._law
+        if law is None or not law.asks_friends or first not in self.friends.seconds(second):
+            return None
+        mask = law.mask(self._nodes.name(first), self._nodes.name(second), True)
+        group = self._nodes.arrays.group
+        return None if mask == self.groups[group[first], group[second]] else mask
+
+
+def _by(law: Law) -> Newcomer:
+    return lambda node: (law.group(node), law.granted(node))

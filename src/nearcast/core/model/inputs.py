@@ -12,6 +12,8 @@ from nearcast.core.model.area import Area, FixedArea
 from nearcast.core.model.context import Value
 from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.position import Position
+from nearcast.core.model.sight_rule import SightRule
+from nearcast.core.model.visibility import SEE_ALL
 
 if TYPE_CHECKING:
     from nearcast.core.language import Filter
@@ -84,6 +86,20 @@ class SightSet(Struct, frozen=True, tag_field="kind", tag="rule"):
     mask: int | None
 
 
+class RulesSet(Struct, frozen=True, tag_field="kind", tag="rules"):
+    """Who may see what of whom, instead of the rules before; the first that fits decides.
+
+    `grants` are attributes that nodes have by rule, by patterns of their ids. These, `protected`
+    ones and those that rules ask of viewers cannot be set by nodes, unless they are `settable`.
+    """
+
+    rules: tuple[SightRule, ...] = ()
+    grants: dict[str, dict[str, Value]] = {}
+    protected: tuple[str, ...] = ("rank",)
+    settable: tuple[str, ...] = ()
+    default: int = SEE_ALL
+
+
 class Presence(Struct, frozen=True, tag_field="kind", tag="presence"):
     """A session has a connection, or has lost it; the session stays."""
 
@@ -133,6 +149,7 @@ Input = (
     | Unannounced
     | PlaceDefined
     | SightSet
+    | RulesSet
     | Presence
     | Left
     | Forgot

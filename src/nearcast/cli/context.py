@@ -1,0 +1,109 @@
+"""`nearcast context`: what is known of a node, and saying it."""
+
+import asyncio
+import contextlib
+from typing import Annotated
+
+import msgspec
+import typer
+
+from nearcast.cli import server_options as server
+from nearcast.client.node import Node
+from nearcast.client.options import ClientOptions
+from nearcast.client.told import Known
+from nearcast.core.model.position import parse_position, plain
+from nearcast.wire.mqtt import MQTT_5
+
+
+def context(
+    node: Annotated[str, typer.Argument(help="The node.")],
+    *,
+    at: Annotated[
+        str | None, typer.Option(metavar="LAT,LON", help="Say where the node is.")
+    ] = None,
+    attributes: Annotated[
+        list[str] | None,
+        typer.Option(
+            "--set",
+            metavar="K=V",
+            help="Say what it is or does, as JSON or text; null removes. May be repeated.",
+        ),
+    ] = None,
+    follow: Annotated[
+        bool, typer.Option("--follow", help="Print every change until Ctrl-C.")
+    ] = False,
+    count: Annotated[
+        int | None, typer.Option(min=1, help="With --follow, stop after so many.")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    url: server.Url = None,
+    host: server.Host = None,
+    port: server.Port = None,
+    user: server.User = None,
+    password_file: server.PasswordFile = None,
+    ca_file: server.Authority = None,
+    client_id: server.Id = None,
+    mqtt: server.Mqtt = MQTT_5,
+) -> None:
+    """Print what is known of a node; with --at and --set, say it as that node first."""
+    position = None if at is None else parse_position(at)
+    patch = dict(_member(text) for text in attributes or ())
+    says = position is not None or bool(patch)
+    if says and client_id is None:
+        # A part of the node: its context is changed, its own session is not touched.
+        client_id = f"{node}~{server.client_options(None, 'context').client_id}"
+    options = server.client_options(client_id, "context", version=mqtt)
+    broker = server.Broker(url, host, port, user, password_file, ca_file)
+    me = node_with(broker, options)
+
+    async def work() -> None:
+        async with me:
+            if position is not None:
+                await me.move(position.lat, position.lon)
+            if patch:
+                await me.update(patch)
+            if not follow:
+                _print(await me.read(node), as_json)
+                return
+            shown = 0
+            async with me.follow(node) as changes:
+                async for known in changes:
+                    _print(known, as_json)
+                    shown += 1
+                    if shown == count:
+                        return
+
+    with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
+        server.run(work)
+
+
+def node_with(broker: server.Broker, options: ClientOptions) -> Node:
+    """Return a node that is not connected yet; bad options end the command."""
+    made = broker.connection(options)
+    return Node(str(made.address), made.options, made.behaviour)
+
+
+def _member(text: str) -> tuple[str, object]:
+    key, equals, value = text.partition("=")
+    if not equals or not key:
+        raise typer.BadParameter(f"{text!r} is not KEY=VALUE", param_hint="--set")
+    try:
+        return key, msgspec.json.decode(value.encode())
+    except (msgspec.DecodeError, UnicodeEncodeError):
+        return key, value
+
+
+def _print(known: Known, as_json: bool) -> None:
+    at = known.position
+    if as_json:
+        members = {
+            "node": known.node,
+            "position": None if at is None else [at.lon, at.lat],
+            "context": known.context,
+            "online": known.online,
+        }
+        typer.echo(msgspec.json.encode(members).decode())
+        return
+    online = {True: "online", False: "offline", None: "unknown"}[known.online]
+    where = "nowhere" if at is None else f"{plain(at.lat)},{plain(at.lon)}"
+    typer.echo(f"{known.node} {online} {where} {msgspec.json.encode(known.context).decode()}")

@@ -1,0 +1,153 @@
+"""`nearcast place`: named places of a broker, loaded from files, listed and removed."""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote
+
+import msgspec
+import typer
+
+from nearcast.cli import server_options as server
+from nearcast.cli.context import node_with
+from nearcast.client.node import Node
+from nearcast.core.model import Box, Circle, Place, Places, load_geojson
+from nearcast.core.model.place_loading import Loaded, load_table
+
+app = typer.Typer(
+    help="Load, list and remove named places.",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+)
+
+AT_ONCE = 100
+"""Places on their way to the broker."""
+Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+
+
+@app.command()
+def load(
+    file: Annotated[
+        Path,
+        typer.Argument(
+            exists=True, dir_okay=False, help="GeoJSON, or Parquet with a column of WKB."
+        ),
+    ],
+    *,
+    kind: Annotated[
+        str | None, typer.Option(help="The kind of places that do not say theirs.")
+    ] = None,
+    name_member: Annotated[str, typer.Option("--name", help="What holds a place's name.")] = "name",
+    kind_member: Annotated[
+        str, typer.Option("--kind-in", help="What holds a place's kind.")
+    ] = "kind",
+    as_json: Json = False,
+    url: server.Url = None,
+    host: server.Host = None,
+    port: server.Port = None,
+    user: server.User = None,
+    password_file: server.PasswordFile = None,
+    ca_file: server.Authority = None,
+    client_id: server.Id = None,
+) -> None:
+    """Define the places in a file; what cannot be a place is named, and the others are loaded.
+
+    The exit code is 1 if there was one.
+    """
+    places = Places()
+    loaded = _loaded(places, file, name_member, kind_member, kind)
+    # The broker tells places apart by kind and name alone; the last of one name would win.
+    found = {(place.kind, place.name): place for place in places}
+    twice = len(places) - len(found)
+    broker = server.Broker(url, host, port, user, password_file, ca_file)
+    me = node_with(broker, server.client_options(client_id, "place"))
+    server.run(lambda: _define(me, list(found.values())))
+    if as_json:
+        rejects = [msgspec.structs.asdict(each) for each in loaded.rejects]
+        said = msgspec.json.encode({"loaded": len(found), "twice": twice, "rejects": rejects})
+        typer.echo(said.decode())
+    else:
+        typer.echo(f"{len(found)} loaded, {len(loaded.rejects)} rejected")
+        if twice:
+            typer.echo(f"{twice} have the kind and name of another, which they replace", err=True)
+        for reject in loaded.rejects:
+            typer.echo(f"row {reject.row} {reject.name}: {reject.reason}", err=True)
+    if loaded.rejects:
+        raise typer.Exit(1)
+
+
+@app.command("list")
+def list_(
+    kind: Annotated[str | None, typer.Argument(help="Only places of this kind.")] = None,
+    *,
+    as_json: Json = False,
+    url: server.Url = None,
+    host: server.Host = None,
+    port: server.Port = None,
+    user: server.User = None,
+    password_file: server.PasswordFile = None,
+    ca_file: server.Authority = None,
+    client_id: server.Id = None,
+) -> None:
+    """Print the places that the broker knows."""
+    broker = server.Broker(url, host, port, user, password_file, ca_file)
+    me = node_with(broker, server.client_options(client_id, "place"))
+
+    async def work() -> None:
+        async with me:
+            for event in await me.retained("$place/+/+"):
+                found, name = map(unquote, event.subject.split("/")[1:3])
+                if kind is not None and found != kind:
+                    continue
+                if as_json:
+                    shown = {"kind": found, "name": name, "geometry": msgspec.Raw(event.payload)}
+                    typer.echo(msgspec.json.encode(shown).decode())
+                else:
+                    typer.echo(f"{found}/{name}")
+
+    server.run(work)
+
+
+@app.command()
+def remove(
+    kind: Annotated[str, typer.Argument(help="The place's kind.")],
+    name: Annotated[str, typer.Argument(help="The place's name.")],
+    *,
+    url: server.Url = None,
+    host: server.Host = None,
+    port: server.Port = None,
+    user: server.User = None,
+    password_file: server.PasswordFile = None,
+    ca_file: server.Authority = None,
+    client_id: server.Id = None,
+) -> None:
+    """Remove a place."""
+    broker = server.Broker(url, host, port, user, password_file, ca_file)
+    me = node_with(broker, server.client_options(client_id, "place"))
+
+    async def work() -> None:
+        async with me:
+            await me.remove_place(kind, name)
+
+    server.run(work)
+
+
+def _loaded(places: Places, file: Path, name: str, kind: str, default: str | None) -> Loaded:
+    if file.suffix in (".parquet", ".pq"):
+        import pyarrow.parquet as pq
+
+        table = pq.read_table(file)
+        return load_table(places, table, name=name, kind=kind, default_kind=default)
+    return load_geojson(places, file.read_bytes(), name=name, kind=kind, default_kind=default)
+
+
+async def _define(me: Node, places: list[Place]) -> None:
+    async with me:
+        for at in range(0, len(places), AT_ONCE):
+            await asyncio.gather(*(_define_one(me, place) for place in places[at : at + AT_ONCE]))
+
+
+async def _define_one(me: Node, place: Place) -> None:
+    assert not isinstance(place.geometry, Box | Circle), "files hold polygons"
+    await me.define_place(place.kind, place.name, place.geometry)
