@@ -13,6 +13,8 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
+from tests.conformance.running_broker import RunningBroker
+
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
     path
@@ -22,6 +24,7 @@ DOCUMENTS = sorted(
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*(\w*)[^\n`]*$")
 LINK = re.compile(r"!?\[[^\]]*\]\(\s*<?([^)\s>]+)>?[^)]*\)")
 HEADING = re.compile(r"^#{1,6}\s+(.*?)\s*#*$", re.MULTILINE)
+BROKER = "mqtt://localhost"
 ARROW = re.compile(r"# -> ?(.*)$", re.MULTILINE)
 
 
@@ -119,7 +122,17 @@ def name_of(path: Path) -> str:
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)
 def test_snippets_run_and_print_what_they_say(path: Path) -> None:
-    assert run_blocks(path.read_text(encoding="utf-8"), name_of(path)) == []
+    document = path.read_text(encoding="utf-8")
+    if BROKER not in document:
+        assert run_blocks(document, name_of(path)) == []
+        return
+    # The page says that a broker runs: so one does, on another port.
+    broker = RunningBroker()
+    try:
+        there = document.replace(BROKER, f"mqtt://127.0.0.1:{broker.port}")
+        assert run_blocks(there, name_of(path)) == []
+    finally:
+        broker.stop()
 
 
 @pytest.mark.parametrize("path", DOCUMENTS, ids=name_of)

@@ -7,6 +7,21 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
+    from nearcast.client.areas import box, circle, here, place, polygon
+    from nearcast.client.commands import Problem
+    from nearcast.client.errors import (
+        AddressError,
+        BacklogError,
+        ClientError,
+        ConnectionLostError,
+        OptionsError,
+        QueueFullError,
+        RejectedError,
+    )
+    from nearcast.client.node import Node, connect
+    from nearcast.client.received import Received
+    from nearcast.client.streams import Stream
+    from nearcast.client.told import Known, Sighting
     from nearcast.core.engine import Engine
     from nearcast.core.language import Filter, LanguageError
     from nearcast.core.language import parse as parse_filter
@@ -18,26 +33,37 @@ if TYPE_CHECKING:
         Places,
         Position,
         Subscription,
-        box,
-        circle,
         parse_area,
-        place,
-        polygon,
     )
 
 __all__ = [
+    "AddressError",
+    "BacklogError",
+    "ClientError",
+    "ConnectionLostError",
     "Engine",
     "Event",
     "EventBatch",
     "Filter",
+    "Known",
     "LanguageError",
     "Matcher",
     "ModelError",
+    "Node",
+    "OptionsError",
     "Places",
     "Position",
+    "Problem",
+    "QueueFullError",
+    "Received",
+    "RejectedError",
+    "Sighting",
+    "Stream",
     "Subscription",
     "box",
     "circle",
+    "connect",
+    "here",
     "parse_area",
     "parse_filter",
     "place",
@@ -45,16 +71,35 @@ __all__ = [
 ]
 
 _HOME = {
-    "Engine": "nearcast.core.engine",
-    "Filter": "nearcast.core.language",
-    "LanguageError": "nearcast.core.language",
-    "Matcher": "nearcast.core.matching.matcher",
-    "parse_filter": "nearcast.core.language",
+    "AddressError": "client.errors",
+    "BacklogError": "client.errors",
+    "ClientError": "client.errors",
+    "ConnectionLostError": "client.errors",
+    "Engine": "core.engine",
+    "Filter": "core.language",
+    "Known": "client.told",
+    "LanguageError": "core.language",
+    "Matcher": "core.matching.matcher",
+    "Node": "client.node",
+    "OptionsError": "client.errors",
+    "Problem": "client.commands",
+    "QueueFullError": "client.errors",
+    "Received": "client.received",
+    "RejectedError": "client.errors",
+    "Sighting": "client.told",
+    "Stream": "client.streams",
+    "box": "client.areas",
+    "circle": "client.areas",
+    "connect": "client.node",
+    "here": "client.areas",
+    "parse_filter": "core.language",
+    "place": "client.areas",
+    "polygon": "client.areas",
 }
 
 
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'nearcast' has no attribute {name!r}")
-    home = import_module(_HOME.get(name, "nearcast.core.model"))
+    home = import_module(f"nearcast.{_HOME.get(name, 'core.model')}")
     return getattr(home, "parse" if name == "parse_filter" else name)

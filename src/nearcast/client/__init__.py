@@ -1,1 +1,1 @@
-"""The client: an MQTT client as a state machine, and asyncio round it."""
+"""The Python SDK: nodes in programs, over an MQTT client that is a state machine in asyncio."""

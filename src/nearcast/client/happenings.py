@@ -53,6 +53,14 @@ class Resubscribed(Struct, frozen=True):
     text: str = ""
 
 
+class Restated(Struct, frozen=True):
+    """The answer to a standing message that was said again, since the session was forgotten."""
+
+    topic: str
+    reason_code: ReasonCode
+    text: str = ""
+
+
 class Unsubscribed(Struct, frozen=True):
     """The answer to `unsubscribe`; MQTT 3 has no codes in it."""
 
@@ -83,6 +91,7 @@ Happened = (
     | Acknowledged
     | Subscribed
     | Resubscribed
+    | Restated
     | Unsubscribed
     | Disconnected
     | ProtocolBroken

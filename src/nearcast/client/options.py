@@ -23,6 +23,8 @@ class ClientOptions(Struct, frozen=True, kw_only=True):
     clean_start: bool = True
     """Forget an older session; with MQTT 5 only when connecting for the first time."""
     session_expiry_s: int = 0
+    ends_session: bool = False
+    """Whether a goodbye ends the session, which then outlives only connections that are lost."""
     keep_alive_s: int = 60
     username: str | None = None
     password: bytes | None = None

@@ -13,41 +13,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nearcast.client.errors import QueueFullError
+from nearcast.client.items import Item, Outgoing, Request
 from nearcast.client.packet_ids import PacketIds
-from nearcast.wire.mqtt import (
-    PacketType,
-    PublishFrame,
-    ReasonCode,
-    Subscribe,
-    Unsubscribe,
-    encode,
-    success,
-)
+from nearcast.wire.mqtt import PacketType, ReasonCode, encode, success
 from nearcast.wire.mqtt.packet_types import LARGEST_PACKET
-
-
-class Outgoing(Struct, eq=False):
-    """A message on its way out."""
-
-    token: int
-    frame: PublishFrame
-    qos: int
-    retain: bool
-    size: int
-    packet_id: int = 0
-    reason_code: ReasonCode = ReasonCode.SUCCESS
-    """What its PUBREC said."""
-
-
-class Request(Struct, eq=False):
-    """A SUBSCRIBE or UNSUBSCRIBE on its way out; token 0: a subscription said again."""
-
-    token: int
-    packet: Subscribe | Unsubscribe
-    size: int
-
-
-Item = Outgoing | Request
 
 
 class ServerLimits(Struct, frozen=True):
@@ -129,8 +98,8 @@ class Outbox:
         self._resending.extend(self._unacknowledged.values())
         return b"".join([success(PacketType.PUBREL, packet_id) for packet_id in self._released])
 
-    def begin_anew(self, renewals: list[Request]) -> None:
-        """The server remembers nothing: everything is new, after the subscriptions."""
+    def begin_anew(self, renewals: list[Item]) -> None:
+        """The server remembers nothing: everything is new, after what the session holds."""
         kept = (*self._unacknowledged.values(), *self._released.values(), *self._waiting)
         self.held_bytes -= sum(item.size for item in kept if not item.token)
         anew = sorted((item for item in kept if item.token), key=_token)
@@ -144,8 +113,8 @@ class Outbox:
         self._waiting = deque(anew)
         self.renew(renewals)
 
-    def renew(self, renewals: list[Request]) -> None:
-        """Put subscriptions said again in front of all else."""
+    def renew(self, renewals: list[Item]) -> None:
+        """Put what is said again in front of all else."""
         self.held_bytes += sum(item.size for item in renewals)
         self._waiting.extendleft(reversed(renewals))
 
@@ -259,10 +228,10 @@ class Outbox:
             assert all(item.packet_id == packet_id for packet_id, item in part.items())
         tokens = [item.token for item in self._waiting]
         assert tokens == sorted(tokens), "what waits is out of order"
-        sent = [item.token for item in self._unacknowledged.values()]
+        sent = [item.token for item in self._unacknowledged.values() if item.token]
         assert sent == sorted(sent), "what was sent is out of order"
-        publishes = [item.token for item in self._waiting if isinstance(item, Outgoing)]
-        assert not publishes or not sent or sent[-1] < publishes[0], "a message was overtaken"
+        waiting = [x.token for x in self._waiting if x.token and isinstance(x, Outgoing)]
+        assert not waiting or not sent or sent[-1] < waiting[0], "a message was overtaken"
         assert all(self._unacknowledged.get(x.packet_id) is x for x in self._resending)
         assert self._counted <= {item.packet_id for item in flying}
         held = (*flying, *self._waiting, *self._requests.values())

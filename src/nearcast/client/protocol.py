@@ -9,28 +9,25 @@ sent yet waits, within bounds.
 from collections.abc import Iterable
 from enum import Enum, auto
 
-from msgspec import Struct
-
 from nearcast.client.errors import RejectedError
+from nearcast.client.greeting import connect_packet, limits_of
 from nearcast.client.happenings import Connected, Disconnected, Happened, ProtocolBroken, Refused
+from nearcast.client.items import Item, outgoing, request
 from nearcast.client.options import ClientOptions
-from nearcast.client.outbox import Item, Outgoing, Request, ServerLimits
+from nearcast.client.outbox import ServerLimits
 from nearcast.client.session import ANNOUNCED, Session
+from nearcast.client.statistics import Statistics
 from nearcast.wire.mqtt import (
     MQTT_5,
     NO_PROPERTIES,
     ConnAck,
-    Connect,
     Decoder,
     Disconnect,
-    EncodeError,
     Packet,
-    PacketType,
     PingReq,
     PingResp,
     Properties,
     ProtocolError,
-    PublishFrame,
     ReasonCode,
     Sender,
     Subscribe,
@@ -42,7 +39,6 @@ from nearcast.wire.mqtt import (
 )
 from nearcast.wire.mqtt.errors import forbidden
 from nearcast.wire.mqtt.packet_types import LARGEST_PACKET
-from nearcast.wire.mqtt.properties import encode_properties
 
 PING_AFTER = 0.8
 """The part of the keep-alive after which a silent client pings."""
@@ -56,18 +52,6 @@ class Phase(Enum):
     ONLINE = auto()
     ENDING = auto()
     """The transport is to be closed once everything is written."""
-
-
-class Statistics(Struct, frozen=True):
-    """How much a client holds."""
-
-    waiting: int
-    in_flight: int
-    held_bytes: int
-    unsent_bytes: int
-    subscriptions: int
-    unreleased: int
-    """Received messages of QoS 2 whose PUBREL has not come."""
 
 
 class ClientProtocol:
@@ -118,7 +102,8 @@ class ClientProtocol:
         self._phase = Phase.CONNECTING
         self._decoder = self._new_decoder()
         self._heard_at = self._asked_at = now
-        self._write(encode(self._connect(), self._version), now)
+        hello = connect_packet(self.options, self.client_id, self._clean_start)
+        self._write(encode(hello, self._version), now)
 
     def disconnected_transport(self, now: float) -> None:
         """The transport is gone; what was not acknowledged is kept for the next one."""
@@ -146,7 +131,7 @@ class ClientProtocol:
                 raise fault
         except ProtocolError as error:
             found.append(ProtocolBroken(error.reason_code, str(error)))
-            self._end(error.reason_code, str(error), now)
+            self._end(error.reason_code, Properties(reason_string=str(error)), now)
         self._send(found, now)
         return found
 
@@ -202,18 +187,18 @@ class ClientProtocol:
         Raises `EncodeError` for what MQTT cannot carry, `QueueFullError`, and `RejectedError` for
         what the connected server has said it does not take.
         """
-        if not topic or "+" in topic or "#" in topic:
-            raise EncodeError("a topic name has at least one character and no wildcards + and #")
-        if qos not in (0, 1, 2):
-            raise EncodeError(f"{qos} is no QoS; it is 0, 1 or 2")
-        if properties.topic_alias is not None:
-            raise EncodeError("a topic alias belongs to one connection; a message has none")
-        self._check_properties(properties)
-        frame = PublishFrame(topic, payload, encode_properties(properties, PacketType.PUBLISH))
-        size = frame.size(self._version, qos)
-        if size > LARGEST_PACKET:
-            raise EncodeError(f"the message is {size} bytes long; MQTT carries {LARGEST_PACKET}")
-        return self._add(Outgoing(self._tokens + 1, frame, qos, retain, size), now)
+        item = outgoing(self._tokens + 1, topic, payload, qos, retain, properties, self._version)
+        return self._add(item, now)
+
+    def state(self, topic: str, payload: bytes, now: float) -> int:
+        """Publish what holds as long as the session, with QoS 1, and return its token.
+
+        Should a server forget the session it is said again, ahead of all else, until something
+        else is stated on the topic; nothing (an empty payload) ends it.
+        """
+        item = outgoing(self._tokens + 1, topic, payload, 1, False, NO_PROPERTIES, self._version)
+        item.standing = True
+        return self._add(item, now)
 
     def subscribe(self, filters: Iterable[TopicFilter], properties: Properties, now: float) -> int:
         """Ask for messages, now or once connected, and return the token of the answer."""
@@ -227,9 +212,13 @@ class ClientProtocol:
         return self._ask(Unsubscribe(1, tuple(filters), properties), now)
 
     def disconnect(self, reason: ReasonCode, now: float) -> None:
-        """Say goodbye; what was not acknowledged is kept, should there be a next transport."""
+        """Say goodbye; what was not acknowledged is kept, should there be a next transport.
+
+        The server keeps the session as long as the options said, unless they say that it ends.
+        """
         if self._phase in (Phase.CONNECTING, Phase.ONLINE):
-            self._end(reason, "", now)
+            ends = self.options.ends_session and self.options.session_expiry_s
+            self._end(reason, Properties(session_expiry_interval=0) if ends else NO_PROPERTIES, now)
 
     def validate_state(self) -> None:
         """Check the invariants."""
@@ -243,36 +232,8 @@ class ClientProtocol:
         largest = self.options.maximum_packet_size or LARGEST_PACKET
         return Decoder(largest, sender=Sender.SERVER, version=self._version)
 
-    def _connect(self) -> Connect:
-        options = self.options
-        properties = NO_PROPERTIES
-        if self._version == MQTT_5:
-            properties = Properties(
-                session_expiry_interval=options.session_expiry_s or None,
-                receive_maximum=options.receive_maximum,
-                maximum_packet_size=options.maximum_packet_size,
-                topic_alias_maximum=options.topic_alias_maximum or None,
-                user_properties=options.user_properties,
-            )
-        return Connect(
-            self.client_id,
-            self._version,
-            self._clean_start,
-            options.keep_alive_s,
-            options.will,
-            options.username,
-            options.password,
-            properties,
-        )
-
-    def _check_properties(self, properties: Properties) -> None:
-        if self._version != MQTT_5 and properties != NO_PROPERTIES:
-            raise EncodeError("MQTT 3 carries no properties; use MQTT 5")
-
     def _ask(self, packet: Subscribe | Unsubscribe, now: float) -> int:
-        self._check_properties(packet.properties)
-        size = len(encode(packet, self._version))
-        return self._add(Request(self._tokens + 1, packet, size), now)
+        return self._add(request(self._tokens + 1, packet, self._version), now)
 
     def _add(self, item: Item, now: float) -> int:
         problem = self._limits.problem_with(item) if self.online else None
@@ -294,9 +255,9 @@ class ClientProtocol:
             self._unsent_bytes += len(data)
             self._sent_at = now
 
-    def _end(self, reason: ReasonCode, text: str, now: float) -> None:
+    def _end(self, reason: ReasonCode, properties: Properties, now: float) -> None:
         """Say why, where there are words for it, and have the transport closed."""
-        packet = Disconnect(reason, Properties(reason_string=text) if text else NO_PROPERTIES)
+        packet = Disconnect(reason, properties)
         # MQTT 3 has no words but for the good end, and only who was let in may give reasons.
         wordless = self._version != MQTT_5 or not self.online
         if not wordless:
@@ -339,7 +300,7 @@ class ClientProtocol:
         if packet.session_present and self._clean_start:
             raise forbidden("a session is present, but a clean start was asked for", "CONNACK")
         self._phase = Phase.ONLINE
-        self._limits = _limits(properties)
+        self._limits = limits_of(properties)
         keep_alive = properties.server_keep_alive
         self._keep_alive_s = self.options.keep_alive_s if keep_alive is None else keep_alive
         self.client_id = properties.assigned_client_identifier or self.client_id
@@ -348,14 +309,3 @@ class ClientProtocol:
         # With MQTT 3, to be clean is a property of the session and said every time.
         if self._version == MQTT_5:
             self._clean_start = False
-
-
-def _limits(properties: Properties) -> ServerLimits:
-    """Return what a CONNACK says that the server takes."""
-    most = properties.maximum_qos
-    return ServerLimits(
-        receive_maximum=properties.receive_maximum or 0xFFFF,
-        maximum_packet_size=properties.maximum_packet_size or LARGEST_PACKET,
-        maximum_qos=2 if most is None else most,
-        retain_available=properties.retain_available is not False,
-    )

@@ -10,8 +10,10 @@ from typing import Any
 from nearcast.client import happenings as happened
 from nearcast.client.happenings import Happened
 from nearcast.client.inbox import Inbox
+from nearcast.client.items import Item, Outgoing, Request
 from nearcast.client.options import ClientOptions
-from nearcast.client.outbox import Item, Outbox, Outgoing, Request, ServerLimits
+from nearcast.client.outbox import Outbox, ServerLimits
+from nearcast.client.standing import Standing
 from nearcast.client.subscriptions import Subscriptions
 from nearcast.wire.mqtt import (
     MQTT_3_1,
@@ -57,6 +59,7 @@ class Session:
             options.topic_alias_maximum,
         )
         self.subscriptions = Subscriptions(options.version)
+        self.standing = Standing()
 
     def lost(self) -> None:
         """The transport is gone."""
@@ -67,9 +70,10 @@ class Session:
         """Go on where the session was left, or begin it anew; return what to say first."""
         if not self._options.resubscribe and not present:
             self.subscriptions.forget()
+            self.standing.forget()
         if present:
             return self.outbox.resume()
-        renewals = self.subscriptions.renewals()
+        renewals: list[Item] = [*self.standing.renewals(), *self.subscriptions.renewals()]
         if self._version == MQTT_3_1 and not clean_start:
             # Such a server cannot say what it remembers; all this is harmless if it does.
             resumed = self.outbox.resume()
@@ -104,7 +108,7 @@ class Session:
 
     def _not_sent(self, item: Item, reason: ReasonCode) -> Happened:
         if isinstance(item, Outgoing):
-            return happened.Acknowledged(item.token, reason, ANNOUNCED)
+            return self._acknowledged(item, reason, ANNOUNCED)
         return self._answer(item, (reason,) * len(item.packet.filters), ANNOUNCED)
 
     def _message(self, packet: Publish, found: list[Happened]) -> bytes:
@@ -129,7 +133,7 @@ class Session:
             raise forbidden(f"message {packet.packet_id} is of QoS 2", "PUBACK")
         self.outbox.done(item)
         text = packet.properties.reason_string or ""
-        found.append(happened.Acknowledged(item.token, packet.reason_code, text))
+        found.append(self._acknowledged(item, packet.reason_code, text))
         return NOTHING
 
     def _pubrec(self, packet: PubRec, found: list[Happened]) -> bytes:
@@ -146,7 +150,7 @@ class Session:
         if failed:
             self.outbox.done(item)
             text = packet.properties.reason_string or ""
-            found.append(happened.Acknowledged(item.token, packet.reason_code, text))
+            found.append(self._acknowledged(item, packet.reason_code, text))
             return NOTHING
         self.outbox.release(item, packet.reason_code)
         return success(PacketType.PUBREL, packet.packet_id)
@@ -159,8 +163,16 @@ class Session:
             # A server that has forgotten the identifier has the message all the same.
             self.outbox.done(item)
             text = packet.properties.reason_string or ""
-            found.append(happened.Acknowledged(item.token, item.reason_code, text))
+            found.append(self._acknowledged(item, item.reason_code, text))
         return NOTHING
+
+    def _acknowledged(self, item: Outgoing, code: ReasonCode, text: str) -> Happened:
+        """Note what the end of a message changes, and return what happened."""
+        if item.standing:
+            self.standing.answered(item, code)
+        if item.token:
+            return happened.Acknowledged(item.token, code, text)
+        return happened.Restated(item.frame.topic, code, text)
 
     def _answered(self, packet: SubAck | UnsubAck, found: list[Happened]) -> bytes:
         request = self.outbox.answered(packet.packet_id)

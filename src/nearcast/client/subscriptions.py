@@ -4,7 +4,7 @@ from itertools import zip_longest
 
 from msgspec import Struct
 
-from nearcast.client.outbox import Request
+from nearcast.client.items import Request
 from nearcast.wire.mqtt import Properties, ReasonCode, Subscribe, TopicFilter, Unsubscribe, encode
 
 

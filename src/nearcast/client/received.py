@@ -1,0 +1,160 @@
+"""An event as it came to a subscription: what was published, and what the broker says of it.
+
+With MQTT 5 what is said stands in user properties that begin with `nc-`; with MQTT 3 it stands in
+a JSON object round the payload. What cannot be read is left out: a message is never lost for it.
+"""
+
+import binascii
+from base64 import b64decode
+from collections.abc import Iterable
+from datetime import datetime
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import force_setattr
+
+from nearcast.core.model import ModelError, Position, parse_position
+from nearcast.core.model.context import Value
+from nearcast.core.model.payload import attributes_of
+from nearcast.wire.mqtt import MQTT_5, Publish
+
+PREFIX = "nc-"
+
+
+class Received(Struct, frozen=True, kw_only=True):
+    """An event that was received; what the broker does not say, or may not, is None."""
+
+    subject: str
+    payload: bytes = b""
+    id: str | None = None
+    position: Position | None = None
+    """Where it happened."""
+    publisher: str | None = None
+    time: datetime | None = None
+    priority: int | None = None
+    """From 1, the most urgent, upwards."""
+    subscriptions: tuple[str, ...] = ()
+    """The subscriptions that it fits: their patterns, or their names."""
+    qos: int = 0
+    retain: bool = False
+    """Whether it was retained, and is older than the subscription."""
+    properties: tuple[tuple[str, str], ...] = ()
+    """The publisher's own user properties (MQTT 5)."""
+    _attributes: dict[str, Value] | None = None
+
+    @property
+    def attributes(self) -> dict[str, Value]:
+        """The members of a JSON object, or `value` for other JSON; nothing if it is no JSON."""
+        if self._attributes is None:
+            force_setattr(self, "_attributes", attributes_of(self.payload))
+        assert self._attributes is not None
+        return self._attributes
+
+    @property
+    def text(self) -> str:
+        """The payload as text; raises `UnicodeDecodeError` if it is none."""
+        return self.payload.decode()
+
+    @property
+    def size(self) -> int:
+        """How much of a buffer it takes, in bytes."""
+        return len(self.subject) + len(self.payload) + 200
+
+
+def received(message: Publish, version: int) -> Received:
+    """Return the event that a message carries."""
+    if version == MQTT_5:
+        return _from_properties(message)
+    if not message.topic.startswith("$"):
+        opened = _opened(message)
+        if opened is not None:
+            return opened
+    return _event(message, message.payload, ())
+
+
+def _from_properties(message: Publish) -> Received:
+    pairs = message.properties.user_properties
+    told: dict[str, object] = {}
+    names: list[str] = []
+    others: list[tuple[str, str]] = []
+    for name, value in pairs:
+        if not name.startswith(PREFIX):
+            others.append((name, value))
+        elif name == "nc-subscription":
+            names.append(value)
+        else:
+            told[name[len(PREFIX) :]] = value
+    return _event(message, message.payload, names, tuple(others), told)
+
+
+def _opened(message: Publish) -> Received | None:
+    """Return what an envelope holds; None if this is none."""
+    try:
+        members = msgspec.json.decode(message.payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
+        return None
+    if not isinstance(members, dict) or not isinstance(members.get("subscription"), list):
+        return None
+    names = [name for name in members["subscription"] if isinstance(name, str)]
+    payload = b""
+    if isinstance(members.get("text"), str):
+        payload = members["text"].encode()
+    elif isinstance(members.get("base64"), str):
+        try:
+            payload = b64decode(members["base64"], validate=True)
+        except binascii.Error:
+            return None
+    elif "payload" in members:
+        # The bytes as they were published, which decoding and encoding may change.
+        raw = msgspec.json.decode(message.payload, type=dict[str, msgspec.Raw])
+        payload = bytes(raw["payload"])
+    return _event(message, payload, names, (), members)
+
+
+def _event(
+    message: Publish,
+    payload: bytes,
+    names: Iterable[str],
+    others: tuple[tuple[str, str], ...] = (),
+    told: dict[str, object] | None = None,
+) -> Received:
+    said = told or {}
+    return Received(
+        subject=message.topic,
+        payload=payload,
+        id=_text(said.get("id")),
+        position=_position(said.get("at")),
+        publisher=_text(said.get("publisher")),
+        time=time_of(said.get("time")),
+        priority=_number(said.get("priority")),
+        subscriptions=tuple(names),
+        qos=message.qos,
+        retain=message.retain,
+        properties=others,
+    )
+
+
+def _text(value: object) -> str | None:
+    return value if isinstance(value, str) else None
+
+
+def _position(value: object) -> Position | None:
+    try:
+        return parse_position(value) if isinstance(value, str) else None
+    except ModelError:
+        return None
+
+
+def _number(value: object) -> int | None:
+    try:
+        return int(value) if isinstance(value, str | int) else None
+    except ValueError:
+        return None
+
+
+def time_of(value: object) -> datetime | None:
+    """Return the time that an RFC 3339 text says, None if it says none."""
+    try:
+        return datetime.fromisoformat(value) if isinstance(value, str) else None
+    except ValueError:
+        return None

@@ -1,0 +1,24 @@
+"""The names that `import nearcast` gives, and what loading them costs."""
+
+import subprocess
+import sys
+
+import pytest
+
+import nearcast as nc
+
+
+@pytest.mark.parametrize("name", nc.__all__)
+def test_a_public_name_is_there(name: str) -> None:
+    assert getattr(nc, name) is not None
+
+
+def test_a_name_that_is_not_public_is_not_there() -> None:
+    with pytest.raises(AttributeError, match="nothing"):
+        getattr(nc, "nothing")  # noqa: B009
+
+
+def test_importing_the_package_loads_nothing_else() -> None:
+    code = "import sys, nearcast; print([m for m in sys.modules if m.startswith('nearcast.')])"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "[]\n"

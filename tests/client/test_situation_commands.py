@@ -1,0 +1,176 @@
+"""`nearcast context`, `place`, and what `pub` and `sub` say of the situation, on a real broker."""
+
+import json
+import queue
+import signal
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+import typer
+from typer.testing import CliRunner, Result
+
+from nearcast.cli.context import context
+from nearcast.cli.place import app as place_app
+from nearcast.cli.pub import pub
+from nearcast.cli.sub import sub
+from tests.cli.test_pub_sub import Subscriber, broker
+
+DUBLIN = "53.3498,-6.2603"
+SQUARE = [[[-7, 53], [-6, 53], [-6, 54], [-7, 54], [-7, 53]]]
+
+
+@pytest.fixture(scope="module")
+def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
+    with broker(tmp_path_factory.mktemp("broker")) as found:
+        yield found
+
+
+def verb(function: Callable[..., None]) -> typer.Typer:
+    alone = typer.Typer()
+    alone.command()(function)
+    return alone
+
+
+def call(app: typer.Typer | Callable[..., None], port: int, *arguments: str) -> Result:
+    if not isinstance(app, typer.Typer):
+        app = verb(app)
+    done = CliRunner().invoke(app, [*arguments, "--port", str(port)])
+    assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
+    return done
+
+
+@pytest.mark.parametrize("mqtt", ["4", "5"])
+def test_what_is_said_of_a_node_is_printed(port: int, mqtt: str) -> None:
+    name = f"car {mqtt}"
+    said = call(context, port, name, "--at", DUBLIN, "--set", "speed=30", "--set", "kind=big car",
+                "--set", "tags=[1]", "--mqtt", mqtt, "--json")  # fmt: skip
+    assert said.exit_code == 0, said.output
+    assert json.loads(said.stdout) == {
+        "node": name,
+        "position": [-6.2603, 53.3498],
+        "context": {"speed": 30, "kind": "big car", "tags": [1]},
+        "online": True,
+    }
+    read = call(context, port, name, "--mqtt", mqtt)
+    line = f'{name} offline 53.3498,-6.2603 {{"speed":30,"kind":"big car","tags":[1]}}\n'
+    assert read.stdout == line
+    removed = call(context, port, name, "--set", "kind=null", "--mqtt", mqtt, "--json")
+    assert json.loads(removed.stdout)["context"] == {"speed": 30, "tags": [1]}
+
+
+def test_changes_of_a_node_are_followed(port: int) -> None:
+    call(context, port, "tram", "--at", DUBLIN)
+    shown = call(context, port, "tram", "--follow", "--count", "1", "--json")
+    assert json.loads(shown.stdout)["node"] == "tram"
+
+
+def test_what_cannot_be_meant_of_a_node_is_told(port: int) -> None:
+    assert call(context, port, "x", "--set", "speed").exit_code == 2
+    refused = call(context, port, "x", "--set", "rank=1")
+    assert refused.exit_code == 1
+    assert "rank" in refused.stderr
+
+
+def test_places_are_loaded_listed_and_removed(port: int, tmp_path: Path) -> None:
+    polygon = {"type": "Polygon", "coordinates": SQUARE}
+    features: list[dict[str, object]] = [
+        {"type": "Feature", "properties": {"name": "Dublin", "kind": "city"}, "geometry": polygon},
+        {"type": "Feature", "properties": {"name": "Docks/North"}, "geometry": polygon},
+        {"type": "Feature", "properties": {}, "geometry": polygon},
+    ]
+    file = tmp_path / "places.geojson"
+    file.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
+    loaded = call(place_app, port, "load", str(file), "--kind", "district", "--json")
+    assert loaded.exit_code == 1
+    counts = json.loads(loaded.stdout)
+    assert (counts["loaded"], len(counts["rejects"])) == (2, 1)
+    listed = call(place_app, port, "list")
+    assert sorted(listed.stdout.splitlines()) == ["city/Dublin", "district/Docks/North"]
+    (shown,) = call(place_app, port, "list", "city", "--json").stdout.splitlines()
+    assert json.loads(shown)["geometry"]["type"] == "Polygon"
+    assert call(place_app, port, "remove", "district", "Docks/North").exit_code == 0
+    assert call(place_app, port, "list").stdout == "city/Dublin\n"
+
+
+def first_line(reader: Subscriber, publish: Callable[[], Result]) -> dict[str, object]:
+    """Publish until the subscriber has subscribed and prints."""
+    for number in range(100):
+        done = publish()
+        assert done.exit_code == 0, (number, done.output)
+        try:
+            found: dict[str, object] = json.loads(reader._lines.get(timeout=0.3))
+        except queue.Empty:
+            continue
+        return found
+    raise TimeoutError("nothing was printed")
+
+
+def test_events_carry_where_and_when_and_subscriptions_say_which(port: int) -> None:
+    reader = Subscriber(
+        port, "traffic/#", "--where", "speed < 20", "--from", f"circle:{DUBLIN},500", "--json"
+    )
+    words = ("--qos", "1", "--time", "2026-11-15T12:00:00Z", "--event-id")
+
+    numbers = iter(range(1000))
+
+    def publish() -> Result:
+        number = next(numbers)
+        call(pub, port, "traffic/a", '{"speed": 80}', "--at", DUBLIN, *words, f"a{number}")
+        call(pub, port, "traffic/a", '{"speed": 3}', "--at", "10,10", *words, f"b{number}")
+        return call(pub, port, "traffic/a", '{"speed": 12}', "--at", DUBLIN, *words, f"c{number}")
+
+    message = first_line(reader, publish)
+    assert message["payload"] == '{"speed": 12}'
+    properties = message["properties"]
+    assert isinstance(properties, dict)
+    told = dict(properties["user_properties"])
+    assert told["nc-id"].startswith("c")
+    assert told["nc-at"] == DUBLIN
+    assert told["nc-time"].startswith("2026-11-15T12:00:00")
+    assert told["nc-subscription"] == "traffic/#"
+    assert reader.end(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize("mqtt", ["4", "5"])
+def test_a_named_subscription_can_put_what_is_known_round_the_message(port: int, mqtt: str) -> None:
+    topic = f"named/{mqtt}"
+    reader = Subscriber(
+        port, topic, "--name", "n", "--envelope", "--where", "speed < 20", "--json", "--mqtt", mqtt
+    )
+
+    def publish() -> Result:
+        return call(pub, port, topic, '{"speed": 3}', "--at", DUBLIN, "--qos", "1", "--mqtt", mqtt)
+
+    message = first_line(reader, publish)
+    payload = message["payload"]
+    assert isinstance(payload, str)
+    envelope = json.loads(payload)
+    assert envelope["payload"] == {"speed": 3}
+    assert (envelope["at"], envelope["subscription"]) == (DUBLIN, ["n"])
+    assert reader.end(signal.SIGINT) == 0
+
+
+@pytest.mark.parametrize("mqtt", ["4", "5"])
+def test_a_filter_that_is_none_is_told_with_the_brokers_reason(port: int, mqtt: str) -> None:
+    refused = call(sub, port, "x", "--name", "n", "--where", "speed <", "--mqtt", mqtt)
+    assert refused.exit_code == 1
+    assert "speed <" in refused.stderr
+
+
+MISTAKES = {
+    "a filter in MQTT 3": ("x", "--where", "1 = 1", "--mqtt", "4"),
+    "a name for two": ("x", "y", "--name", "n"),
+    "an envelope without a name": ("x", "--envelope"),
+}
+
+
+@pytest.mark.parametrize("mistake", MISTAKES)
+def test_what_cannot_be_asked_for_is_exit_code_2(mistake: str, port: int) -> None:
+    assert call(sub, port, *MISTAKES[mistake]).exit_code == 2
+
+
+def test_a_target_that_is_none_is_refused(port: int) -> None:
+    refused = call(pub, port, "x", "y", "--to", "circle:nowhere", "--qos", "1")
+    assert refused.exit_code == 1
+    assert "circle:nowhere" in refused.stderr
