@@ -15,17 +15,18 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from nearcast.broker.arrivals import FOREVER
+from nearcast.broker.bridge_terms import Tally, Terms, opening
 from nearcast.broker.configuration import ConfigurationError
-from nearcast.broker.crossing import ANSWER_WITHIN_S, Crossing, Tally, Terms, opening
+from nearcast.broker.crossing import ANSWER_WITHIN_S, Crossing
 from nearcast.broker.links import is_loopback
 from nearcast.broker.local_link import LocalLink, reserve
 from nearcast.broker.metrics import Health
-from nearcast.broker.remote_stream import open_stream
 from nearcast.broker.settings import Bridge as Section
 from nearcast.broker.speaking import say
 from nearcast.client.address import Address, parse_address
 from nearcast.client.backoff import Backoff
 from nearcast.client.errors import AddressError, ConnectionLostError, RejectedError
+from nearcast.client.transports import open_transport
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, Disconnect, Properties, ReasonCode
 
 if TYPE_CHECKING:
@@ -162,7 +163,7 @@ class Bridge:
         )  # fmt: skip
         met_before = self._connections
         try:
-            transport = await open_stream(self.address, crossing, self._tls, ANSWER_WITHIN_S)
+            transport = await open_transport(self.address, crossing, self._tls, ANSWER_WITHIN_S)
             self._crossing = crossing
             crossing.begin(transport)
             return await crossing.gone

@@ -12,11 +12,10 @@ from collections import deque
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from msgspec import Struct
 from msgspec.structs import replace
 
 from nearcast.broker.arrivals import FOREVER
-from nearcast.broker.doors.topic_patterns import levels_of, overlaps
+from nearcast.broker.bridge_terms import SUBSCRIBING, Tally, Terms, opening
 from nearcast.broker.local_link import LocalLink
 from nearcast.broker.speaking import say
 from nearcast.client.errors import RejectedError
@@ -47,7 +46,6 @@ from nearcast.wire.mqtt import (
     Subscribe,
     TopicFilter,
     UnsubAck,
-    Unsubscribe,
     encode,
     success,
 )
@@ -58,47 +56,11 @@ if TYPE_CHECKING:
 
 KEEP_ALIVE_S = 30
 ANSWER_WITHIN_S = 10.0
-SUBSCRIBING = 0xFFFF
-"""The packet identifier of SUBSCRIBE, which is far from those of messages."""
 MOST_HELD = 0xFFFF
 _OLD_REFUSAL = bytes((0x20, 2, 0, 1))
 """How a server that knows only MQTT 3 refuses the version: no words of MQTT 5."""
 
 log = logging.getLogger("nearcast.broker.bridge")
-
-
-class Terms(Struct, frozen=True):
-    """What is carried, and who the bridge is on either side."""
-
-    node: str
-    """Here."""
-    client_id: str
-    """There."""
-    incoming: tuple[str, ...]
-    outgoing: tuple[str, ...]
-    qos: int = 2
-    username: str | None = None
-    password: bytes | None = None
-
-    @property
-    def echoes(self) -> bool:
-        """Whether something that is sent out would come in again, were there no No Local."""
-        return any(
-            overlaps(levels_of(one), levels_of(other))
-            for one in self.incoming
-            for other in self.outgoing
-        )
-
-
-class Tally(Struct):
-    """What was carried so far, over all crossings."""
-
-    in_total: int = 0
-    out_total: int = 0
-    ignored_total: int = 0
-    """Came in and was not wanted, or was known already."""
-    refused_total: int = 0
-    """Not taken by the side that it was for."""
 
 
 class Crossing:
@@ -463,27 +425,6 @@ class Crossing:
         if self._local is not None:
             local, self._local = self._local, None
             local.close()
-
-
-def opening(
-    server: "Server",
-    node: str,
-    outgoing: tuple[str, ...],
-    qos: int,
-    *,
-    retain_handling: int,
-    properties: Properties,
-) -> list[Packet]:
-    """What the bridge says first to its own broker: subscribe to this, and to nothing else."""
-    session = server.hub.sessions.get(node)
-    stale = tuple(each for each in (session.granted if session else ()) if each not in outgoing)
-    packets: list[Packet] = [Connect(node, MQTT_5, False, properties=properties)]
-    if stale:
-        packets.append(Unsubscribe(SUBSCRIBING, stale))
-    if outgoing:
-        filters = [TopicFilter(each, qos, True, True, retain_handling) for each in outgoing]
-        packets.append(Subscribe(SUBSCRIBING, tuple(filters)))
-    return packets
 
 
 def _declined(packet: Publish) -> list[Packet]:

@@ -1,0 +1,203 @@
+"""Both ends of a bridge: a mosquitto that can be killed, our broker in a thread, and clients."""
+
+import asyncio
+import contextlib
+import getpass
+import queue
+import shutil
+import socket
+import subprocess
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import paho.mqtt.client as paho
+from paho.mqtt.packettypes import PacketTypes
+from paho.mqtt.properties import Properties
+from paho.mqtt.subscribeoptions import SubscribeOptions
+
+from nearcast.broker.bridge import Bridge
+from nearcast.broker.server import open_server
+from nearcast.broker.settings import Bridge as Section
+from nearcast.broker.settings import Limits, Listen, Node, Settings
+from nearcast.client.backoff import Backoff
+
+WAIT_S = 30.0
+SOON = Backoff(first_s=0.05, most_s=0.2)
+# Where Debian puts it, outside the path of a user.
+MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
+
+
+def free_port() -> int:
+    with socket.socket() as found:
+        found.bind(("127.0.0.1", 0))
+        return int(found.getsockname()[1])
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    """Wait until something holds, for a while."""
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline, f"in vain: {what}"
+        time.sleep(0.02)
+
+
+class Mosquitto:
+    """A mosquitto process on one port; stopped well it remembers, killed it forgets."""
+
+    def __init__(self, directory: Path, *lines: str) -> None:
+        self.port = free_port()
+        directory.mkdir(parents=True, exist_ok=True)
+        self._config = directory / "mosquitto.conf"
+        # With its limit of 20, version 2.0.11 loses messages where QoS 1 and 2 are mixed.
+        common = (
+            f"listener {self.port} 127.0.0.1", "persistence true",
+            f"persistence_location {directory}/", "max_inflight_messages 0",
+            "max_queued_messages 0", f"user {getpass.getuser()}",
+        )  # fmt: skip
+        self._config.write_text("\n".join((*common, *(lines or ("allow_anonymous true",)))) + "\n")
+        self._process: subprocess.Popen[bytes] | None = None
+        self.start()
+
+    @property
+    def url(self) -> str:
+        return f"mqtt://127.0.0.1:{self.port}"
+
+    def start(self) -> None:
+        assert MOSQUITTO is not None
+        self._process = subprocess.Popen(
+            [MOSQUITTO, "-c", str(self._config)],
+            stdout=subprocess.DEVNULL,
+            stderr=subprocess.DEVNULL,
+        )
+
+        def listens() -> bool:
+            with contextlib.suppress(OSError):
+                socket.create_connection(("127.0.0.1", self.port)).close()
+                return True
+            return False
+
+        try:
+            until(listens, "mosquitto listens")
+        except BaseException:
+            self.kill()
+            raise
+
+    def stop(self) -> None:
+        self._end(lambda process: process.terminate())
+
+    def kill(self) -> None:
+        self._end(lambda process: process.kill())
+
+    def _end(self, how: Callable[[subprocess.Popen[bytes]], None]) -> None:
+        if self._process is not None:
+            how(self._process)
+            self._process.wait(WAIT_S)
+            self._process = None
+
+
+class Bridged:
+    """Our broker with a bridge, in a thread of its own."""
+
+    def __init__(
+        self, directory: Path, section: Section, limits: Limits | None = None, port: int = 0
+    ) -> None:
+        settings = Settings(
+            node=Node(data=str(directory / "data")),
+            listen=Listen(mqtt_port=port, ws_port=-1),
+            limits=limits or Limits(),
+            bridge=section,
+        )
+        self.server = open_server(settings)
+        self.bridge = Bridge(self.server, SOON)
+        self._loop = asyncio.new_event_loop()
+        self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
+        self._thread.start()
+        self._run(self.server.start())
+        try:
+            self._run(self.bridge.start())
+        except BaseException:
+            self.stop()
+            raise
+
+    @property
+    def port(self) -> int:
+        return self.server.port
+
+    def figure(self, name: str) -> float:
+        return self.bridge.statistics()[name]
+
+    def wait_until_online(self) -> "Bridged":
+        until(lambda: self.bridge.online, "the bridge is online")
+        return self
+
+    def stop(self) -> None:
+        self._run(self.bridge.stop())
+        self._run(self.server.stop())
+        self._loop.call_soon_threadsafe(self._loop.stop)
+        self._thread.join(WAIT_S)
+        self._loop.close()
+
+    def _run(self, work: object) -> None:
+        asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_S)  # type: ignore[arg-type]
+
+
+class Client:
+    """A paho client whose messages can be waited for."""
+
+    def __init__(self, port: int, name: str, *, keep: bool = False) -> None:
+        self.paho = paho.Client(
+            paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv5
+        )
+        self.paho.reconnect_delay_set(0.05, 0.2)
+        self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
+        self.granted: queue.Queue[object] = queue.Queue()
+        self.answers: queue.Queue[int] = queue.Queue()
+        self.paho.on_message = lambda _client, _data, message: self.messages.put(message)
+        self.paho.on_subscribe = lambda *args: self.granted.put(args[3])
+        self.paho.on_connect = lambda *args: self.answers.put(args[3].value)
+        properties = Properties(PacketTypes.CONNECT)
+        properties.SessionExpiryInterval = 3_600 if keep else 0
+        self.paho.connect("127.0.0.1", port, properties=properties, clean_start=not keep)
+        self.paho.loop_start()
+        self.answer = self.answers.get(timeout=WAIT_S)
+
+    def subscribe(self, topic: str, *properties: tuple[str, str], **options: bool) -> None:
+        told = Properties(PacketTypes.SUBSCRIBE)
+        if properties:
+            told.UserProperty = list(properties)
+        wanted = SubscribeOptions(qos=2, **options)
+        self.paho.subscribe(topic, options=wanted, properties=told)
+        self.granted.get(timeout=WAIT_S)
+
+    def publish(
+        self,
+        topic: str,
+        payload: str,
+        qos: int = 1,
+        *properties: tuple[str, str],
+        retain: bool = False,
+    ) -> None:
+        told = Properties(PacketTypes.PUBLISH)
+        if properties:
+            told.UserProperty = list(properties)
+        info = self.paho.publish(topic, payload, qos, retain, told)
+        info.wait_for_publish(WAIT_S)
+        assert info.is_published()
+
+    def next(self) -> paho.MQTTMessage:
+        return self.messages.get(timeout=WAIT_S)
+
+    def texts(self, last: str) -> list[str]:
+        """What came, as text, up to and without a last one."""
+        found: list[str] = []
+        while (text := self.next().payload.decode()) != last:
+            found.append(text)
+        return found
+
+    def stop(self) -> None:
+        self.paho.disconnect()
+        self.paho.loop_stop()
+        # It leaves the two sockets it wakes itself up with to the garbage collector.
+        self.paho._reset_sockets()
