@@ -45,8 +45,8 @@ def _heading(result: Result) -> str:
         f"within {scenario.radius_m:g} m; best of {result.settings.runs}.\n"
         f"{machine['processor']}, {machine['cores']} cores, Python {result.versions['python']}.\n"
         f"{sides}\n"
-        "CPU is that of the server and of all clients together. µs, bytes and what arrived\n"
-        "are for a useful delivery; × is in terms of mosquitto."
+        "CPU is that of the server and of all clients together. µs, bytes and what\n"
+        "arrived are for a useful delivery; × is in terms of mosquitto."
     )
 
 

@@ -63,7 +63,7 @@ SIDES = {
     MOSQUITTO: _broker(MOSQUITTO, "cells as topics, filters at the receiver", GRID),
     KINDS_TOO: _broker(MOSQUITTO, "cells and kinds as topics", GRID, kind_in_topic=True),
     REDIS: Side(
-        "a geo set searched for every event, a channel for each mover",
+        "a geo set to search, a channel each",
         REDIS_WAY, _start_redis, situation_redis.missing, _redis_version,
     ),
 }  # fmt: skip

@@ -157,7 +157,11 @@ class NearcastWay(MqttWay):
         movers = clients[: journey.scenario.movers]
         for start in range(0, len(movers), GROUP):
             for mover, client in enumerate(movers[start : start + GROUP], start):
-                properties = [("nc-from", f"circle:me,{journey.scenario.radius_m:g}")]
+                # As with the others, an event is its payload: nobody asks to be told more.
+                properties = [
+                    ("nc-from", f"circle:me,{journey.scenario.radius_m:g}"),
+                    ("nc-meta", "0"),
+                ]
                 if journey.scenario.filtered:
                     kind = KINDS[journey.wishes.kinds[mover]]
                     least = journey.wishes.least_speeds[mover]

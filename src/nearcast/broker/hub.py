@@ -21,6 +21,7 @@ from nearcast.broker.journal import Entries, Journal
 from nearcast.broker.publishing import Pairs, Publishing, user_properties_of
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.settings import Settings
+from nearcast.broker.situation.commands import RIGHTS
 from nearcast.broker.situation.errors import ERRORS, Errors
 from nearcast.broker.situation.node_topics import PREFIX as NODE_TOPICS
 from nearcast.broker.situation.node_topics import NodeTopics
@@ -28,8 +29,9 @@ from nearcast.broker.subscribing import Subscribing
 from nearcast.core.engine import Engine, Outcome
 from nearcast.core.engine import Settings as EngineSettings
 from nearcast.core.model.context import NodeState
+from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
-from nearcast.core.model.inputs import Input, Presence, Published, Subscribed
+from nearcast.core.model.inputs import Input, Presence, Published, RulesSet, Subscribed
 from nearcast.store import (
     Forgotten,
     Kept,
@@ -37,6 +39,7 @@ from nearcast.store import (
     LiveDropped,
     LivePut,
     LiveSeen,
+    encoded_input,
     encoded_node,
     record_row,
 )
@@ -177,6 +180,22 @@ class Hub:
     def lost(self, connection: Connection) -> None:
         """A connection is gone."""
         self.arrivals.leave(connection)
+
+    def set_rules(self, rules: RulesSet, now: float) -> None:
+        """Put rules of sight in force, if they are others; raises `ModelError` if they cannot be.
+
+        The next tick keeps them.
+        """
+        if rules == self.engine.rights.rules:
+            return
+        self._step(now)
+        outcome = self.engine.step([rules], now)
+        for refusal in outcome.refusals:
+            raise ModelError(refusal.reason)
+        for delivery in outcome.deliveries:
+            self._delivering.deliver(delivery)
+        self._record(outcome)
+        self.state.journal.note(Kept(RIGHTS, "rules", encoded_input(rules)))
 
     def block(self, connection: Connection, blocked: bool) -> None:
         """A client does not read what was written, or reads again."""

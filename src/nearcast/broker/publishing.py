@@ -270,7 +270,9 @@ class Publishing:
             self._refuse(connection, Answer(connection, packet.qos, packet_id, topic), refusal)
             return
         if packet.topic.startswith(own_tracks.PREFIX):
-            fix = own_tracks.fix_of(session, packet, _may_act(connection, packet.topic))
+            fix = own_tracks.fix_of(
+                session, packet, _may_act(connection, packet.topic), state.engine.rights.protected
+            )
             if fix is not None:
                 state.ask(fix)
         if (
@@ -294,7 +296,7 @@ class Publishing:
         ):
             why = f"a rule forbids publishing to {packet.topic!r}"
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, why)
-        asked = command(session, packet)
+        asked = command(session, packet, state.engine.rights.protected)
         if asked.shows:
             self._check_room(session, replace(packet, retain=True), NOTHING_SAID)
         answer = Answer(connection, packet.qos, packet.packet_id, packet.topic, asked.keep)

@@ -9,10 +9,10 @@ from math import inf
 
 from nearcast.broker.hub import NODES, Hub
 from nearcast.broker.session import Granted, Parcel, Session
-from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES
+from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES, RIGHTS
 from nearcast.broker.situation.errors import ERRORS
 from nearcast.broker.situation.words import wished_again
-from nearcast.broker.subscribing import subscription
+from nearcast.broker.subscribing import subscription, tells
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.inputs import Input, Presence
@@ -75,7 +75,7 @@ def restore(
                 )  # fmt: skip
                 wish = wished_again(wanted.properties)
                 granted = Granted(
-                    options, wanted.identifier, wanted.name, wish.meta or wanted.name is not None,
+                    options, wanted.identifier, wanted.name, tells(wish, wanted.name),
                     wanted.extra == b"envelope",
                 )  # fmt: skip
                 session.granted[change.key] = granted
@@ -102,7 +102,7 @@ def restore(
                     live[key][2].append(name)
             case Kept(space, _, value) if space == NODES:
                 nodes.append(decoded_node(value))
-            case Kept(space, _, value) if space in (ANNOUNCEMENTS, PLACES, AREAS):
+            case Kept(space, _, value) if space in (ANNOUNCEMENTS, PLACES, AREAS, RIGHTS):
                 standing.append(decoded_input(value))
     for session in sessions.values():
         own = "" if session.client_id == session.node else session.client_id

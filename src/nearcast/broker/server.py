@@ -17,7 +17,7 @@ from pathlib import Path
 from nearcast.broker import control
 from nearcast.broker.admission import Admission, OpenDoors
 from nearcast.broker.connection import Connection
-from nearcast.broker.doors import Admitted, Check, Doors
+from nearcast.broker.doors import Admitted, Check, Doors, DoorsError
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.forgetting import forget
 from nearcast.broker.holding import Holding
@@ -29,6 +29,7 @@ from nearcast.broker.listening import possible_connections, tls_context, upgrade
 from nearcast.broker.recovery import recent_ids, restore
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import say
+from nearcast.core.model.errors import ModelError
 from nearcast.store import LogSettings, Store
 from nearcast.wire.mqtt import ProtocolError, ReasonCode
 
@@ -60,6 +61,12 @@ class Server:
         self.hub = Hub(self.settings, journal, self._doors, started=self.now())
         if store is not None:
             restore(self.hub, store.load(), store.seq, self.now(), recent_ids(store))
+        if isinstance(self._doors, Doors):
+            # Before anyone can connect: with rules that cannot be, everything would be visible.
+            try:
+                self.hub.set_rules(self._doors.sight, self.now())
+            except ModelError as error:
+                raise DoorsError(f"the rules of sight cannot be put in force: {error}") from None
         self._keeper: Keeper | None = None
         self._control: control.Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -385,7 +392,17 @@ class Server:
             for problem in problems:
                 say(log, logging.ERROR, "rules stay as they were", why=problem)
             if not problems:
+                self._apply_sight()
                 say(log, logging.INFO, "users and rules were read again")
+
+    def _apply_sight(self) -> None:
+        """Put the rules of sight in force that were read; those in force stay if that cannot be."""
+        assert isinstance(self._doors, Doors)
+        try:
+            self.hub.set_rules(self._doors.sight, self.now())
+        except ModelError as error:
+            say(log, logging.ERROR, "rules of sight stay as they were", why=str(error))
+        self.soon()
 
     async def _listen(self) -> None:
         assert self._loop is not None

@@ -171,7 +171,7 @@ class Subscribing:
         allowed = connection.permissions
         if not allowed.unrestricted and not allowed.may_subscribe(text):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids subscribing to {text!r}")
-        granted = Granted(wanted, identifier, name, wish.meta or name is not None, envelope)
+        granted = Granted(wanted, identifier, name, tells(wish, name), envelope)
         session.granted[key] = granted
         replay = wanted.retain_handling == 0 or (wanted.retain_handling == 1 and is_new)
         if text != ERRORS:
@@ -207,6 +207,11 @@ def _check_ours(pattern: str) -> None:
     else:
         return
     raise RefusedError(ReasonCode.TOPIC_FILTER_INVALID, why)
+
+
+def tells(wish: Wish, name: str | None) -> bool:
+    """Whether deliveries of a subscription tell of their events."""
+    return wish.meta or (name is not None and not wish.quiet)
 
 
 def subscription_id(session: Session, topic_filter: str) -> str:

@@ -4,7 +4,7 @@ A command becomes one or more inputs of the engine, in order with everything els
 acknowledgement means that it holds. `$me/publish/…` says in JSON what MQTT 5 says in properties.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from urllib.parse import unquote
 
 from msgspec import Struct
@@ -38,9 +38,7 @@ from nearcast.core.model.subject import check_subject
 from nearcast.store import Change, Forgotten, Kept, encoded_input
 from nearcast.wire.mqtt import Publish, ReasonCode
 
-ANNOUNCEMENTS, PLACES, AREAS = "announcements", "places", "areas"
-PROTECTED = frozenset(("rank",))
-"""Attributes that carry rights: only rules set them."""
+ANNOUNCEMENTS, PLACES, AREAS, RIGHTS = "announcements", "places", "areas", "rights"
 LATER = ("$relate/", "$me/feedback")
 SCRIPTS = "scripts"
 
@@ -54,18 +52,31 @@ class Asked(Struct, frozen=True):
     """The message itself is there to be read, as a retained one."""
 
 
-def command(session: Session, packet: Publish) -> Asked:
-    """Return what a message to a `$` topic asks for, or raise `RefusedError`."""
+def command(session: Session, packet: Publish, protected: Collection[str]) -> Asked:
+    """Return what a message to a `$` topic asks for, or raise `RefusedError`.
+
+    Attributes that are protected carry rights: only rules set them.
+    """
     topic = packet.topic
     for prefix, read in _COMMANDS:
         if topic == prefix or (prefix.endswith("/") and topic.startswith(prefix)):
             try:
-                return read(session, topic[len(prefix) :], packet.payload)
+                asked = read(session, topic[len(prefix) :], packet.payload)
+                _check_rights(asked, protected)
+                return asked
             except ModelError as error:
                 raise RefusedError(BAD, str(error)) from None
     if topic.startswith(LATER) or is_script(topic):
         raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"{topic!r} is not available yet")
     raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"{topic!r} is not a topic to publish to")
+
+
+def _check_rights(asked: Asked, protected: Collection[str]) -> None:
+    for value in asked.inputs:
+        for name in value.patch if isinstance(value, ContextPatched) else ():
+            if name in protected:
+                why = f"{name!r} carries rights: only rules set it"
+                raise RefusedError(ReasonCode.NOT_AUTHORIZED, why)
 
 
 def is_script(topic: str) -> bool:
@@ -87,8 +98,6 @@ def _position(session: Session, rest: str, payload: bytes) -> Asked:
 
 def _context(session: Session, rest: str, payload: bytes) -> Asked:
     patch = json_object(payload)
-    for name in PROTECTED & patch.keys():
-        raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"{name!r} carries rights; rules set it")
     return Asked((ContextPatched(session.node, patch),))  # type: ignore[arg-type]  # JSON
 
 

@@ -20,14 +20,19 @@ from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.subject import subject_matches
-from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_IDENTITY, SEE_POSITION
+from nearcast.core.model.visibility import (
+    SEE_ATTRIBUTES,
+    SEE_IDENTITY,
+    SEE_POSITION,
+    SEE_WHERE_NAMED,
+)
 from nearcast.wire.mqtt import PublishFrame
 
 PREFIX = "$node/"
 AREAS = "$area/"
 MOST_REPLAYED = 10_000
 POSITION, CONTEXT, ONLINE = "position", "context", "online"
-_NEEDS = {POSITION: SEE_POSITION, CONTEXT: SEE_ATTRIBUTES, ONLINE: SEE_IDENTITY}
+_NEEDS = {POSITION: SEE_WHERE_NAMED, CONTEXT: SEE_ATTRIBUTES, ONLINE: SEE_IDENTITY}
 
 
 class NodeTopics:
@@ -81,7 +86,7 @@ class NodeTopics:
     def sighted(self, sighting: Sighting) -> None:
         """Tell who came into a watched area, or went, to those who may see it."""
         topic, node = f"{AREAS}{sighting.area}", sighting.node
-        needs = SEE_POSITION | SEE_IDENTITY
+        rights = self._state.engine.rights
         payload = msgspec.json.encode(
             {
                 "state": "in" if sighting.inside else "out",
@@ -92,7 +97,7 @@ class NodeTopics:
         state = self._state.engine.nodes.get(node)
         event = self._event(topic, node, payload, state, sighting.time)
         for session, wanted in self._readers(topic):
-            if self._sees(session.node, node) & needs == needs:
+            if rights.may_witness(session.node, node):
                 self._put(session, wanted, event)
 
     def _tell(self, node: str, what: str, state: NodeState | None, now: float) -> None:
@@ -120,7 +125,7 @@ class NodeTopics:
     def _payload(self, viewer: str, node: str, what: str, state: NodeState | None) -> bytes | None:
         """What a viewer reads: empty where there is nothing, None where it may not see."""
         sees = self._sees(viewer, node)
-        if not sees & _NEEDS[what]:
+        if sees & _NEEDS[what] != _NEEDS[what]:
             return None
         if what == ONLINE:
             return b"true" if node in self._state.online else b"false"
@@ -129,7 +134,7 @@ class NodeTopics:
             return b"" if at is None else position_text(at).encode()
         if state is None:
             return b""
-        members = dict(state.attributes)
+        members = self._state.engine.rights.context(node)
         if state.position is not None and sees & SEE_POSITION:
             members["position"] = [state.position.lon, state.position.lat]
         return msgspec.json.encode(members)

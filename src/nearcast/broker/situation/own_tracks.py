@@ -4,12 +4,12 @@ A message of `_type` `location` to `owntracks/USER/DEVICE` is a fix of node USER
 are attributes under their own names. Anything else changes nothing, and is an ordinary event.
 """
 
+from collections.abc import Collection
 from urllib.parse import unquote
 
 import msgspec
 
 from nearcast.broker.session import Session
-from nearcast.broker.situation.commands import PROTECTED
 from nearcast.core.model.context import check_attributes
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.inputs import ContextPatched
@@ -19,7 +19,9 @@ from nearcast.wire.mqtt import Publish
 PREFIX = "owntracks/"
 
 
-def fix_of(session: Session, packet: Publish, may_act: bool) -> ContextPatched | None:
+def fix_of(
+    session: Session, packet: Publish, may_act: bool, protected: Collection[str]
+) -> ContextPatched | None:
     """Return what a phone's message says of its user, None if nothing."""
     parts = packet.topic.split("/")
     if len(parts) != 3 or not parts[1]:
@@ -35,7 +37,7 @@ def fix_of(session: Session, packet: Publish, may_act: bool) -> ContextPatched |
         fields = {
             name: value
             for name, value in members.items()
-            if name not in ("_type", "lat", "lon", "position") and name not in PROTECTED
+            if name not in ("_type", "lat", "lon", "position") and name not in protected
         }
         return ContextPatched(user, {**check_attributes(fields), "position": [at.lon, at.lat]})
     except (msgspec.DecodeError, ModelError, UnicodeDecodeError, RecursionError):

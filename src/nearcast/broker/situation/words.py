@@ -47,6 +47,8 @@ class Wish(Struct, frozen=True):
     where: Filter | None = None
     from_: Area | None = None
     meta: bool = False
+    quiet: bool = False
+    """Whoever wishes does not want to be told of events, only to have them."""
     texts: tuple[tuple[str, str], ...] = ()
     """The same as it was written, to be kept."""
 
@@ -160,6 +162,7 @@ def _said(words: Mapping[str, object], prefix: str) -> Said:
 
 def _wished(words: Mapping[str, object], prefix: str) -> Wish:
     where = from_ = None
+    quiet = False
     for name, value in words.items():
         label = prefix + name
         if name == "where":
@@ -169,12 +172,13 @@ def _wished(words: Mapping[str, object], prefix: str) -> Wish:
         elif name == "meta":
             if value not in ("0", "1", True, False):
                 raise RefusedError(BAD, f"{label} is 0 or 1, not {shown(value)}")
+            quiet = value in ("0", False)
         elif name in LATER:
             raise RefusedError(BAD, f"{label} is not available yet")
         else:
             raise RefusedError(BAD, _unknown(label, ("where", "from", "meta"), prefix))
     texts = tuple((name, _text(value)) for name, value in words.items())
-    return Wish(where, from_, bool(words), texts)
+    return Wish(where, from_, bool(words) and not quiet, quiet, texts)
 
 
 LATER = frozenset(("relevance", "aggregate", "detail"))

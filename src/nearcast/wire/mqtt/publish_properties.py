@@ -17,6 +17,7 @@ from nearcast.wire.mqtt.properties import (
 )
 
 _USER = BY_IDENTIFIER[USER_PROPERTY]
+_USER_PREFIX = bytes((USER_PROPERTY,))
 _SUBSCRIPTION_IDENTIFIER = BY_IDENTIFIER[SUBSCRIPTION_IDENTIFIER]
 _TOPIC_ALIAS = BY_IDENTIFIER[0x23]
 _MESSAGE_EXPIRY = BY_IDENTIFIER[0x02]
@@ -91,7 +92,15 @@ def stripped(raw: bytes, identifiers: frozenset[int], user_prefix: str = "") -> 
 
 def user_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
     """Return user properties as bytes, to be added for a recipient."""
-    return b"".join([encode_property(_USER, pair) for pair in pairs])
+    parts: list[bytes] = []
+    for pair in pairs:
+        name, value = pair[0].encode(), pair[1].encode()
+        if len(name) > 0xFFFF or len(value) > 0xFFFF or b"\0" in name or b"\0" in value:
+            parts.append(encode_property(_USER, pair))  # which says what is wrong
+        parts += (
+            _USER_PREFIX, len(name).to_bytes(2, "big"), name, len(value).to_bytes(2, "big"), value,
+        )  # fmt: skip
+    return b"".join(parts)
 
 
 def subscription_identifiers(identifiers: Iterable[int]) -> bytes:
