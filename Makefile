@@ -42,6 +42,7 @@ format: $(INSTALLED)
 bench: setup system
 	@$(PY) -m nearcast bench matching
 	@$(PY) -m nearcast bench broker
+	@$(PY) -m nearcast bench situation
 
 experiments: setup
 	@found=$$(ls src/nearcast/experiments 2>/dev/null | sed -n 's/^\([a-z].*\)\.py$$/\1/p'); \
