@@ -3,7 +3,11 @@
 import json
 import subprocess
 import sys
+import urllib.error
+import urllib.request
 from pathlib import Path
+
+import pytest
 
 from nearcast.wire.mqtt import Connect, Properties
 from tests.chaos.broker_process import BrokerProcess
@@ -43,6 +47,15 @@ def test_why_one_got_it_and_the_other_did_not(tmp_path: Path) -> None:
     assert "was not for ben" in told
     assert "no   from" in told
     assert "had no subscription" in explain(data, "bus-1", "cleo").stdout
+    again = BrokerProcess(data, {"listen.http_port": 0}).wait_until_it_listens()
+    try:
+        where = f"http://127.0.0.1:{again.ports['http']}/api/explain/bus-1"
+        with urllib.request.urlopen(f"{where}/ben", timeout=30.0) as answer:
+            assert json.loads(answer.read())["delivered"] is False
+        with pytest.raises(urllib.error.HTTPError, match="404"):
+            urllib.request.urlopen(f"{where}0/ben", timeout=30.0)
+    finally:
+        again.stop()
     missing = explain(data, "nothing", "ann")
     assert missing.returncode == 1
     assert "no event 'nothing'" in missing.stderr

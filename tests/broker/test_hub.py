@@ -11,19 +11,24 @@ from msgspec import Struct
 
 from nearcast.broker.connection import Connection
 from nearcast.broker.hub import Hub
+from nearcast.broker.settings import Limits, Settings
 from nearcast.core.model.subject import subject_matches
 from nearcast.wire.mqtt import (
+    ConnAck,
     Connect,
     Decoder,
+    Packet,
     Properties,
     PubAck,
     PubComp,
     Publish,
     PubRec,
     PubRel,
+    ReasonCode,
     Sender,
     Subscribe,
     TopicFilter,
+    UnsubAck,
     Unsubscribe,
     encode,
 )
@@ -257,3 +262,37 @@ def test_many_who_come_and_go_at_once_are_taken_a_few_at_a_time() -> None:
         sizes.append(len(hub.sessions))
     assert sizes == [800, 600, 400, 200, 0]
     hub.validate_state()
+
+
+def answers(limits: Limits, *packets: bytes) -> list[Packet]:
+    """What a hub with these limits answers to one client."""
+    hub = Hub(Settings(limits=limits))
+    side, decoder = Connection(), Decoder()
+    found: list[Packet] = []
+    heard = Decoder(sender=Sender.SERVER, version=5)
+    for packet in packets:
+        hub.receive(side, decoder.feed(packet), 1.0)
+        for write in hub.tick(1.0).writes:
+            found += heard.feed(write.data)
+    return found
+
+
+def test_one_session_too_many_is_refused_and_one_that_ends_at_once_is_not() -> None:
+    lasting = Properties(session_expiry_interval=60)
+    hub = Hub(Settings(limits=Limits(sessions=1)))
+    reasons = []
+    for name, properties in (("a", lasting), ("b", lasting), ("c", Properties())):
+        side, heard = Connection(), Decoder(sender=Sender.SERVER, version=5)
+        hub.receive(side, Decoder().feed(encode(Connect(name, properties=properties))), 1.0)
+        for write in hub.tick(1.0).writes:
+            for packet in heard.feed(write.data):
+                assert isinstance(packet, ConnAck)
+                reasons.append(packet.reason_code)
+    assert reasons == [ReasonCode.SUCCESS, ReasonCode.QUOTA_EXCEEDED, ReasonCode.SUCCESS]
+
+
+def test_too_many_filters_in_one_unsubscribe_change_nothing() -> None:
+    unsubscribe = encode(Unsubscribe(2, ("a", "b", "c")))
+    found = answers(Limits(filters_per_packet=2), encode(Connect("a")), unsubscribe)
+    assert isinstance(found[-1], UnsubAck)
+    assert all(reason.failed for reason in found[-1].reason_codes)

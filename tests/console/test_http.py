@@ -138,7 +138,10 @@ def test_the_configuration_is_told_without_secrets() -> None:
 def test_openapi_describes_every_route() -> None:
     answer = asked("/api/openapi.json")
     paths = json.loads(answer.body)["paths"]
-    assert set(paths) == {"/metrics", "/healthz", "/api/statistics", "/api/config", "/api/docs"}
+    assert set(paths) == {
+        "/metrics", "/healthz", "/api/statistics", "/api/config", "/api/docs",
+        "/api/explain/{event}/{node}",
+    }  # fmt: skip
 
 
 def test_the_page_lists_every_route_and_loads_nothing() -> None:

@@ -149,6 +149,10 @@ class Arrivals:
         state, limits = self._state, self._state.limits
         session = self._session(client_id, packet.clean_start, now)
         present = session is not None
+        if session is None and self._expiry(packet) and len(state.sessions) >= limits.sessions:
+            why = f"there are {limits.sessions} sessions already; come with one that ends at once"
+            self.refuse(connection, ReasonCode.QUOTA_EXCEEDED, why)
+            return
         if session is None:
             session = state.sessions[client_id] = Session(client_id, now)
             state.parts[session.node] += 1

@@ -7,6 +7,7 @@ just those says the same as the one that decided.
 from collections.abc import Callable, Iterator
 from pathlib import Path
 
+import msgspec
 from msgspec import Struct
 
 from nearcast.core.engine import Engine
@@ -76,3 +77,28 @@ def _rows(reader: LogReader, missing: list[str]) -> Iterator[Row]:
             missing.append(part.reason)
         else:
             yield from rows_of(part)
+
+
+def as_value(found: Explanation) -> dict[str, object]:
+    """Return an explanation as plain values."""
+    return {
+        "event": found.event.id,
+        "seq": found.seq,
+        "subject": found.event.subject,
+        "node": found.node,
+        "delivered": found.delivered,
+        "subscriptions": [
+            {
+                "subscription": label_of(verdict.subscription),
+                "priority": verdict.priority,
+                "steps": msgspec.to_builtins(verdict.steps),
+            }
+            for verdict in found.verdicts
+        ],
+        "missing": list(found.missing),
+    }
+
+
+def label_of(subscription: str) -> str:
+    """What a subscription is called: its filter, or its name."""
+    return subscription.partition("\0")[2].lstrip("\0") or subscription

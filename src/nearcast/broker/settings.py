@@ -81,6 +81,8 @@ class Listen(Struct, frozen=True, forbid_unknown_fields=True):
     """MQTT over WebSocket."""
     http_port: Port = 8080
     """The console, `/api`, `/metrics` and `/healthz`."""
+    http_host: str = "127.0.0.1"
+    """Where it listens for these: they ask nobody for a password."""
     mqtts_port: Port = -1
     """MQTT over TLS; needs `certificate` and `key`."""
     wss_port: Port = -1
@@ -114,6 +116,8 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """How many messages of QoS 1 and 2 a client may have unacknowledged towards the broker."""
     topic_aliases: WordOrNone = 64
     """Topic aliases that a client may use, and that are used towards a client which allows it."""
+    sessions: Count = 100_000
+    """Sessions that outlive their connections; one more is refused."""
     subscriptions: Count = 10_000
     """Subscriptions of one session."""
     filters_per_packet: Count = 1_000

@@ -80,6 +80,11 @@ class Subscribing:
     def unsubscribe(self, connection: Connection, session: Session, packet: Unsubscribe) -> None:
         """End subscriptions; those that are not there are named."""
         state = self._state
+        if len(packet.filters) > state.limits.filters_per_packet:
+            refused = (ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,) * len(packet.filters)
+            why = [f"at most {state.limits.filters_per_packet} filters are taken in one packet"]
+            self._write(connection, UnsubAck(packet.packet_id, refused, _reason(connection, why)))
+            return
         reasons = []
         for topic_filter in packet.filters:
             if session.granted.pop(topic_filter, None) is None or "\0" in topic_filter:

@@ -6,13 +6,12 @@ import sys
 from pathlib import Path
 from typing import Annotated
 
-import msgspec
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
 from nearcast.broker.configuration import load
-from nearcast.broker.explaining import Explanation
+from nearcast.broker.explaining import Explanation, as_value, label_of
 from nearcast.broker.explaining import explain as explained
 from nearcast.store import StoreError, broker_directory
 
@@ -51,26 +50,6 @@ def explain(
         _print(found)
 
 
-def as_value(found: Explanation) -> dict[str, object]:
-    """Return an explanation as plain values."""
-    return {
-        "event": found.event.id,
-        "seq": found.seq,
-        "subject": found.event.subject,
-        "node": found.node,
-        "delivered": found.delivered,
-        "subscriptions": [
-            {
-                "subscription": _label(verdict.subscription),
-                "priority": verdict.priority,
-                "steps": msgspec.to_builtins(verdict.steps),
-            }
-            for verdict in found.verdicts
-        ],
-        "missing": list(found.missing),
-    }
-
-
 def _print(found: Explanation) -> None:
     event = found.event
     got = "was for" if found.delivered else "was not for"
@@ -78,13 +57,8 @@ def _print(found: Explanation) -> None:
     if not found.verdicts:
         typer.echo(f"{found.node} had no subscription then.")
     for verdict in found.verdicts:
-        typer.echo(f"  {_label(verdict.subscription)}")
+        typer.echo(f"  {label_of(verdict.subscription)}")
         for step in verdict.steps:
             typer.echo(f"    {'yes' if step.passed else 'no '}  {step.step}: {step.why}")
     for gap in found.missing:
         typer.echo(f"Part of the log is missing, so this may be wrong: {gap}", err=True)
-
-
-def _label(subscription: str) -> str:
-    """What a subscription is called: its filter, or its name."""
-    return subscription.partition("\0")[2].lstrip("\0") or subscription

@@ -21,7 +21,7 @@ from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import set_up
 from nearcast.console.http import make_app
 from nearcast.console.server import HttpServer
-from nearcast.store import StoreError
+from nearcast.store import StoreError, broker_directory
 
 NAMES = {"mqtt": "MQTT", "mqtts": "MQTT over TLS", "ws": "WebSocket", "wss": "secure WebSocket"}
 
@@ -109,8 +109,9 @@ async def _serve(settings: Settings) -> None:
             sources["bridge"] = bridge.statistics
             checks["bridge"] = bridge.health
         if settings.listen.http_port != NO_LISTENER:
-            app = make_app(Metrics(sources, ticks), checks, settings)
-            http = HttpServer(app, settings.listen.host, settings.listen.http_port)
+            data = broker_directory(Path(settings.node.data), settings.node.name)
+            app = make_app(Metrics(sources, ticks), checks, settings, data / "log")
+            http = HttpServer(app, settings.listen.http_host, settings.listen.http_port)
             await http.start()
         stopped = _stopped_by_signals(server)
         _tell(settings, server, http, bridge)
@@ -131,7 +132,7 @@ def _tell(
     for name, port in server.ports.items():
         typer.echo(f"Listening for {NAMES[name]} on {host}:{port}.")
     if http is not None:
-        typer.echo(f"Metrics and API on http://{host}:{http.port}/api/docs.")
+        typer.echo(f"Metrics and API on http://{settings.listen.http_host}:{http.port}/api/docs.")
     if bridge is not None:
         typer.echo(f"Bridging {bridge.address} as {bridge.node}.")
     typer.echo("Ctrl-C stops.")

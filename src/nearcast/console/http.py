@@ -4,19 +4,23 @@ Every answer is made in the broker's own loop, where its parts may be asked. No 
 anything from elsewhere.
 """
 
+import asyncio
 import html
 import logging
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
+from pathlib import Path
 
 import msgspec
 from fastapi import FastAPI, Request, Response
 from fastapi.responses import HTMLResponse
 
+from nearcast.broker.explaining import as_value, explain
 from nearcast.broker.known_settings import public
 from nearcast.broker.metrics import Health, Metrics
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import say
+from nearcast.store import StoreError
 
 log = logging.getLogger("nearcast.console")
 
@@ -47,8 +51,13 @@ PAGE = """<!doctype html>
 Check = Callable[[], Health]
 
 
-def make_app(metrics: Metrics, checks: Mapping[str, Check], settings: Settings) -> FastAPI:
-    """Return the application; other parts may add routes of their own."""
+def make_app(
+    metrics: Metrics,
+    checks: Mapping[str, Check],
+    settings: Settings,
+    log_directory: Path | None = None,
+) -> FastAPI:
+    """Return the application; with a log it can explain decisions."""
     app = FastAPI(
         title="Nearcast",
         version=version("nearcast"),
@@ -86,6 +95,17 @@ def make_app(metrics: Metrics, checks: Mapping[str, Check], settings: Settings) 
     async def configuration() -> Response:
         """The settings in force; where keys and passwords are kept is left out."""
         return _json(public(settings))
+
+    @app.get("/api/explain/{event}/{node}", response_model=dict[str, object])
+    async def explanation(event: str, node: str) -> Response:
+        """Why a node did or did not get an event; the log is played again, which takes a while."""
+        if log_directory is None:
+            return _json({"error": "this broker keeps no log"}, 404)
+        try:
+            found = await asyncio.to_thread(explain, log_directory, event, node)
+        except StoreError as error:
+            return _json({"error": str(error)}, 404)
+        return _json(as_value(found))
 
     @app.get("/api/docs", response_class=HTMLResponse)
     async def api() -> HTMLResponse:
