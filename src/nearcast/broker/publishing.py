@@ -19,9 +19,11 @@ from nearcast.broker.situation.errors import Errors
 from nearcast.broker.situation.words import BAD, NOTHING_SAID, PREFIX, Said, said, said_in_json
 from nearcast.broker.subscribing import Subscribing
 from nearcast.core.model.context import Attributes
+from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
-from nearcast.core.model.inputs import Published
+from nearcast.core.model.inputs import Moved, Published
 from nearcast.core.model.payload import attributes_of
+from nearcast.core.model.position import parse_position
 from nearcast.store import plain_row
 from nearcast.wire.mqtt import (
     MQTT_5,
@@ -52,6 +54,7 @@ LONG_PROPERTIES = 500
 """Longer ones are looked at more closely."""
 SHORTEST_PAIR = 5
 """So many bytes a user property takes at least."""
+POSITION = "$me/position"
 _PUBLISH, _SUBSCRIPTIONS = "$me/publish/", "$me/subscriptions/"
 _MESSAGE_EXPIRY, _TOPIC_ALIAS = 0x02, 0x23
 _DROPPED = frozenset((_MESSAGE_EXPIRY, _TOPIC_ALIAS))
@@ -83,6 +86,8 @@ class Publishing:
         """Take a message from a client."""
         state = self._state
         qos, topic, raw = packet.qos, packet.topic, packet.raw_properties
+        if topic == POSITION and not (qos or raw) and self._move(session, packet.payload):
+            return
         if qos and not self._begin(connection, session, packet):
             return
         if (
@@ -106,6 +111,18 @@ class Publishing:
         if qos:
             kind = _PUBACK if qos == 1 else _PUBREC
             state.acknowledge(connection, kind, success(kind, packet.packet_id))
+
+    def _move(self, session: Session, payload: bytes) -> bool:
+        """Take what most messages of a moving client say; False if it is to be looked at closely.
+
+        The same as the command, but nobody waits for an answer.
+        """
+        try:
+            position = parse_position(payload.decode("ascii"))
+        except (ModelError, UnicodeDecodeError):
+            return False
+        self._state.ask(Moved(session.node, position))
+        return True
 
     def publish_run(
         self,
