@@ -379,6 +379,10 @@ class Hub:
         for delivery in outcome.deliveries:
             self._delivering.deliver(delivery)
         self._record(outcome)
+        for event, owner in outcome.passed_over:
+            passing = state.sessions.get(owner)
+            if passing is not None and passing.durable:
+                state.seen.append((event, passing))
         for event, session in state.seen:
             if self.engine.has_seen(event, session.client_id):
                 seen = LiveSeen(self.engine.live_key(event), session.lifetime)

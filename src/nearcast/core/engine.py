@@ -101,6 +101,8 @@ class Outcome(Struct):
     changes: list[Changed] = []
     records: list[Record] = []
     refusals: list[Refusal] = []
+    passed_over: list[tuple[Event, str]] = []
+    """Live events that a session does not want now: it is as if it had seen them."""
     sightings: list[Sighting] = []
     timer: float | None = None
     """When to step again even if nothing arrives."""
@@ -504,6 +506,7 @@ class Engine:
         # Who is away comes back to what it missed, but to no more of MQTT than any broker has.
         if (
             delivery.event.stays
+            and not self._wishes.is_shared(delivery)
             and self._wishes.reaches_nobody(delivery)
             and not (delivery.event.retain and self._wishes.is_plain(delivery))
         ):
@@ -529,6 +532,8 @@ class Engine:
             self._book.seen(delivery.event, delivery.owner)
             if each.replay:
                 outcome.deliveries.append(delivery)
+            else:
+                outcome.passed_over.append((delivery.event, delivery.owner))
 
     def _unsubscribe(self, each: Unsubscribed, now: float, outcome: Outcome) -> None:
         self._wishes.drop([each.id])
