@@ -79,14 +79,14 @@ class Link:
             return
         try:
             packets = self._decoder.feed(data)
-            server.hub.receive(connection, packets, server.time)
+            server.hub.receive(connection, packets, server.begin())
             if len(packets) > MANY_PACKETS:
                 server.rest(self)
             if server.settings.limits.messages_per_s:
                 self._pace(len(packets))
         except ProtocolError as error:
             server.broken(self, error)
-        server.soon()
+        server.heard()
         if server.is_full:
             server.pause(self)
         if self.blocked_since is not None:

@@ -52,7 +52,7 @@ class LocalLink(Link):
         if connection.closing:
             return
         try:
-            server.hub.receive(connection, packets, server.time)
+            server.hub.receive(connection, packets, server.begin())
         except ProtocolError as error:
             server.broken(self, error)
         server.soon()

@@ -34,6 +34,8 @@ from nearcast.store import LogSettings, Store
 from nearcast.wire.mqtt import ProtocolError, ReasonCode
 
 SWEEP_S = 1.0
+QUIET_S = 0.000_02
+"""Reads of one turn of the loop follow each other faster than this."""
 KNOCK_S = 0.2
 """How long a connection waits before it knocks again, where too many come from one address."""
 HELD_MOST_BYTES = 64 << 20
@@ -86,6 +88,7 @@ class Server:
         self.stopping = False
         self.time = self.now()
         """When the running turn of the loop began."""
+        self._ticked_at = self.time
 
     @property
     def ports(self) -> dict[str, int]:
@@ -265,6 +268,19 @@ class Server:
         assert self._loop is not None
         self._loop.call_later(delay_s, work, *arguments)
 
+    def begin(self) -> float:
+        """The time of the tick that is being gathered for."""
+        if not self._due:
+            self.time = self.now()
+        return self.time
+
+    def heard(self) -> None:
+        """Something was read: tick, at once if all was quiet, else with what else is there."""
+        if not self._due and self.time - self._ticked_at > QUIET_S:
+            self._tick()
+        else:
+            self.soon()
+
     def soon(self) -> None:
         """Tick once everything that is there has been read."""
         if not self._due and self._loop is not None:
@@ -285,8 +301,9 @@ class Server:
             for link in resting:
                 link.let(Hold.REST)
         self._schedule(now)
+        self._ticked_at = self.now()
         if self._feed_tick is not None:
-            self._feed_tick(self.now() - now)
+            self._feed_tick(self._ticked_at - now)
 
     def _hear_again(self) -> None:
         """Read from everyone again if the disk has caught up."""
