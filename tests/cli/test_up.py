@@ -7,6 +7,7 @@ import urllib.request
 from pathlib import Path
 
 import paho.mqtt.publish as publish
+import paho.mqtt.subscribe as subscribe
 import pytest
 
 UP = [sys.executable, "-m", "nearcast", "up", "--mqtt-port", "0", "--ws-port", "0"]
@@ -63,3 +64,32 @@ def test_what_it_cannot_do_is_one_message(
     assert done.returncode == code, done.stderr
     assert value in done.stderr or option in done.stderr
     assert "Traceback" not in done.stderr
+
+
+def test_a_living_city_can_be_heard(tmp_path: Path) -> None:
+    with subprocess.Popen(
+        [*UP, "--http-port", "-1", "--data", str(tmp_path), "--demo", "--no-pipeline"],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as running:
+        watchdog = threading.Timer(60.0, running.kill)
+        watchdog.start()
+        assert running.stdout is not None
+        port = int(re.findall(r"MQTT on 127\.0\.0\.1:(\d+)", running.stdout.readline())[0])
+        heard = subscribe.simple("#", hostname="127.0.0.1", port=port, msg_count=3)
+        assert {message.topic.partition("/")[0] for message in heard}
+        running.send_signal(signal.SIGTERM)
+        assert "Stopped." in running.stdout.read()
+        assert running.wait() == 0
+        watchdog.cancel()
+
+
+@pytest.mark.parametrize("option", [("--workers", "2"), ("--join", "mqtt://localhost")])
+def test_what_is_not_there_yet_is_said(option: tuple[str, str], tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*UP, "--data", str(tmp_path), *option],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert option[0] in done.stderr

@@ -7,6 +7,7 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine
+from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import Annotated
 
@@ -19,6 +20,7 @@ from nearcast.broker.metrics import Figures, Health, Metrics, TickDurations
 from nearcast.broker.server import NO_LISTENER, Server, open_server
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import set_up
+from nearcast.cli.residents import Residents
 from nearcast.console.http import make_app
 from nearcast.console.server import HttpServer
 from nearcast.store import StoreError, broker_directory
@@ -51,12 +53,28 @@ def up(
         str | None,
         typer.Option(help="Link another MQTT broker, both ways, as in mqtt://HOST:1883."),
     ] = None,
+    demo: Annotated[
+        bool, typer.Option("--demo", help="Let a small living city connect to it.")
+    ] = False,
+    no_pipeline: Annotated[
+        bool, typer.Option("--no-pipeline", help="Leave the data pipeline out; there is none yet.")
+    ] = False,
+    workers: Annotated[int, typer.Option(help="Processes on this machine; one for now.")] = 1,
+    join: Annotated[
+        str | None, typer.Option(help="Another broker to share the world with; not yet.")
+    ] = None,
 ) -> None:
     """Run an MQTT broker (3.1, 3.1.1 and 5) that keeps what it acknowledged.
 
     Without users and rules only this machine may connect: see `nearcast user` and
     `nearcast config`. SIGHUP reads users and rules again; Ctrl-C stops.
     """
+    if workers != 1:
+        raise typer.BadParameter("a broker is one process for now", param_hint="--workers")
+    if join is not None:
+        raise typer.BadParameter(
+            "brokers cannot be joined yet; --bridge links any MQTT broker", param_hint="--join"
+        )
     options = {
         "broker.data": data,
         "listen.host": host,
@@ -70,7 +88,7 @@ def up(
     gc.set_threshold(50_000, 20, 50)
     handler = set_up(settings.logging)
     try:
-        _run(_serve(settings))
+        _run(_serve(settings, demo))
     except (StoreError, DoorsError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -92,7 +110,7 @@ def _run(work: Coroutine[object, object, None]) -> None:
         runner.run(work)
 
 
-async def _serve(settings: Settings) -> None:
+async def _serve(settings: Settings, demo: bool) -> None:
     ticks = TickDurations()
     server = open_server(settings, ticks.feed)
     bridge = Bridge(server) if settings.bridge.url else None
@@ -115,7 +133,11 @@ async def _serve(settings: Settings) -> None:
             await http.start()
         stopped = _stopped_by_signals(server)
         _tell(settings, server, http, bridge)
-        await stopped.wait()
+        async with AsyncExitStack() as stack:
+            if demo:
+                url = f"mqtt://{settings.listen.host}:{server.port}"
+                await stack.enter_async_context(Residents(url))
+            await stopped.wait()
     finally:
         if http is not None:
             await http.stop()

@@ -1,0 +1,96 @@
+"""Residents: the small living city as clients of a broker, each with a connection of its own."""
+
+import asyncio
+from contextlib import AsyncExitStack
+
+from nearcast.client.node import Node, connect
+from nearcast.client.received import Received
+from nearcast.client.streams import Stream
+from nearcast.core.model.inputs import (
+    Announced,
+    ContextPatched,
+    Input,
+    Moved,
+    PlaceDefined,
+    Published,
+    Subscribed,
+)
+from nearcast.simulation.city_life import CityLife
+
+SECOND_S = 1.0
+
+
+class Residents:
+    """Lives a city's life through a broker; `async with` lets it begin and ends it."""
+
+    def __init__(self, url: str, nodes: int = 30, seed: int = 1) -> None:
+        self._url = url
+        self._life = CityLife(nodes, seed)
+        self._nodes: dict[str, Node] = {}
+        self._stack = AsyncExitStack()
+        self._tasks: list[asyncio.Task[None]] = []
+        self.heard = 0
+
+    async def __aenter__(self) -> "Residents":
+        for name in self._life.residents:
+            self._nodes[name] = await self._stack.enter_async_context(connect(self._url, node=name))
+        for value in self._life.arrivals():
+            await self._do(value)
+        self._tasks.append(asyncio.create_task(self._live()))
+        return self
+
+    async def __aexit__(self, *error: object) -> None:
+        for task in self._tasks:
+            task.cancel()
+        await asyncio.gather(*self._tasks, return_exceptions=True)
+        await self._stack.aclose()
+
+    async def _live(self) -> None:
+        second = 0
+        while True:
+            second += 1
+            for value in self._life.second(second):
+                await self._do(value)
+            await asyncio.sleep(SECOND_S)
+
+    async def _do(self, value: Input) -> None:
+        """Say to the broker what would be an input of the engine."""
+        nodes = self._nodes
+        if isinstance(value, Moved) and value.position is not None:
+            await nodes[value.node].move(value.position.lat, value.position.lon)
+        elif isinstance(value, ContextPatched):
+            await nodes[value.node].update(value.patch)
+        elif isinstance(value, Announced):
+            told = value.announcement
+            await nodes[told.node].announce(told.subject, to=told.to)
+        elif isinstance(value, PlaceDefined) and value.geometry is not None:
+            await next(iter(nodes.values())).define_place(
+                value.place_kind, value.name, value.geometry
+            )
+        elif isinstance(value, Published):
+            event = value.event
+            await nodes[event.publisher].publish(
+                event.subject,
+                dict(event.attributes),
+                at=event.position if event.at_given else None,
+                to=event.to,
+                valid=event.valid_s,
+                object=event.object,
+                retain=event.retain,
+            )
+        elif isinstance(value, Subscribed):
+            await self._subscribe(value)
+
+    async def _subscribe(self, value: Subscribed) -> None:
+        wanted = value.subscription
+        stream = self._nodes[wanted.node].subscribe(
+            wanted.subject,
+            where=None if wanted.where is None else wanted.where.to_text(),
+            from_=wanted.from_,
+        )
+        await self._stack.enter_async_context(stream)
+        self._tasks.append(asyncio.create_task(self._hear(stream)))
+
+    async def _hear(self, stream: Stream[Received]) -> None:
+        async for _ in stream:
+            self.heard += 1
