@@ -20,9 +20,9 @@ from tests.scenario.truth import Said, Truth, Wish, event_payloads
 
 TROUBLE_S = 12.0
 """So long things go wrong; then everyone may come back."""
-GROUP = "$share/team/work/#"
-FILTERS = ("news/#", "news/a", "+/b", "#", "state/#", "work/a")
-TOPICS = ("news/a", "news/b", "work/a", "work/b")
+GROUP = "$share/team/jobs/#"
+FILTERS = ("news/#", "news/a", "+/b", "#", "state/#", "jobs/a")
+TOPICS = ("news/a", "news/b", "jobs/a", "jobs/b")
 KINDS = {**ALL_KINDS, Kind.CLIENT_AMNESIA: 0.5, Kind.BROKER_CRASH: 2.5, Kind.POWER_CUT: 2.5}
 
 
@@ -60,7 +60,7 @@ class Household:
         )
         disk = DiskQuality(most_commit_s=chance.choice((0.002, 0.03, 0.3)), roll_s=4.0)
         if chance.random() < 0.2:
-            self.truth.unrecorded.add("work/a")
+            self.truth.unrecorded.add("jobs/a")
         record = RecordSection(exclude=tuple(self.truth.unrecorded))
         return self.world.broker(disk=disk, settings=Settings(limits=limits, record=record))
 

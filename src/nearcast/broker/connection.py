@@ -71,11 +71,6 @@ class Connection:
         self.backlog: list[Packet] | None = None
         """Packets that came while it is being decided whether the client may come in."""
 
-    @property
-    def is_open(self) -> bool:
-        """Whether a client is on it, and it stays."""
-        return self.session is not None and not self.closing
-
     def settle(self) -> None:
         """What `direct` says follows from the rest."""
         self.direct = not (self.blocked or self.largest_packet or self.alias_most)

@@ -11,7 +11,6 @@ import threading
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
-from pathlib import Path
 
 from nearcast.broker.journal import Entries, Journal
 from nearcast.broker.settings import LogSection
@@ -109,10 +108,6 @@ class Keeper:
             self._erasing.append((node, future))
             self._lock.notify()
         return future
-
-    def back_up(self, target: Path) -> int:
-        """Copy everything into a new data directory, while the broker goes on."""
-        return self._store.backup(target)
 
     def _work(self) -> None:
         while True:

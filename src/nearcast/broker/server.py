@@ -199,12 +199,6 @@ class Server:
             raise ValueError("whom to forget is the name of a node")
         return await self.forget(node)
 
-    async def back_up(self, target: Path) -> int:
-        """Copy everything into a new data directory, while the broker goes on."""
-        assert self._loop is not None
-        assert self._keeper is not None, "there is nothing to back up"
-        return await self._loop.run_in_executor(None, self._keeper.back_up, target)
-
     # What links tell
 
     def joined(self, link: Link) -> None:

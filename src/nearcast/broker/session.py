@@ -8,7 +8,6 @@ outlives its connection every step is noted in the journal.
 
 from collections import deque
 from collections.abc import Iterable
-from math import inf
 
 from msgspec import Struct
 
@@ -171,11 +170,6 @@ class Session:
     def lifetime(self) -> str:
         """Its name, unlike that of an earlier or later session of the same client."""
         return f"{self.client_id}\0{self.created!r}"
-
-    @property
-    def lasts_forever(self) -> bool:
-        """Whether it never expires."""
-        return self.expiry_s == inf
 
     # To the client
 

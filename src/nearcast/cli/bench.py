@@ -2,7 +2,8 @@
 
 import signal
 import sys
-from typing import Annotated
+from collections.abc import Callable
+from typing import Annotated, TypeVar
 
 import msgspec
 import typer
@@ -19,6 +20,7 @@ from nearcast.benchmarks.peers import PEERS
 from nearcast.benchmarks.peers.server_process import ServerFailedError
 from nearcast.benchmarks.situation_city import Scenario
 
+Result = TypeVar("Result")
 HUGE = 10_000_000
 SUFFIXES = {"k": 1_000, "m": 1_000_000}
 QUICK = Settings(sizes=(10_000,), events=1_024, sample=128, budget_s=0.5, runs=2)
@@ -84,7 +86,7 @@ def matching(
         errors.print(f"No figures: {error}", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")
+        _print_json(result)
     else:
         show(result, Console())
 
@@ -110,20 +112,9 @@ def broker(
         runs=base.runs if runs is None else runs,
         rows=() if rows is None else _rows(rows, base),
     )
-    errors = Console(stderr=True)
-    # Who ends this command wants the brokers to end with it.
-    signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        if errors.is_terminal:
-            with errors.status("starting") as status:
-                result = brokers.run(settings, status.update)
-        else:
-            result = brokers.run(settings, lambda what: None)
-    except ServerFailedError as error:
-        errors.print(f"No figures: {error}", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+    result = _measured(lambda step: brokers.run(settings, step))
     if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")
+        _print_json(result)
     else:
         broker_report.show(result, Console())
     if result.failures:
@@ -159,24 +150,32 @@ def situation(
         growth=base.growth if growth is None else _sizes(growth, "movers", "--growth"),
         runs=base.runs if runs is None else runs,
     )
+    result = _measured(lambda step: situations.run(settings, step))
+    if as_json:
+        _print_json(result)
+    else:
+        situation_report.show(result, Console())
+    if result.failures:
+        raise typer.Exit(1)
+
+
+def _measured(run: Callable[[Callable[[str], None]], Result]) -> Result:
+    """Run what starts servers of its own, telling what it does."""
     errors = Console(stderr=True)
     # Who ends this command wants the servers to end with it.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     try:
         if errors.is_terminal:
             with errors.status("starting") as status:
-                result = situations.run(settings, status.update)
-        else:
-            result = situations.run(settings, lambda what: None)
+                return run(status.update)
+        return run(lambda what: None)
     except ServerFailedError as error:
         errors.print(f"No figures: {error}", markup=False, highlight=False, soft_wrap=True)
         raise typer.Exit(1) from None
-    if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")
-    else:
-        situation_report.show(result, Console())
-    if result.failures:
-        raise typer.Exit(1)
+
+
+def _print_json(result: object) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")
 
 
 def _rows(text: str, settings: BrokerSettings) -> tuple[str, ...]:
