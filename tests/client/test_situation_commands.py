@@ -171,6 +171,6 @@ def test_what_cannot_be_asked_for_is_exit_code_2(mistake: str, port: int) -> Non
 
 
 def test_a_target_that_is_none_is_refused(port: int) -> None:
-    refused = call(pub, port, "x", "y", "--to", "circle:nowhere", "--qos", "1")
+    refused = call(pub, port, "x", "y", "--to", "circle:nowhere")
     assert refused.exit_code == 1
     assert "circle:nowhere" in refused.stderr

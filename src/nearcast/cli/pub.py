@@ -27,7 +27,12 @@ def pub(
     lines: Annotated[
         bool, typer.Option("--lines", help="Publish every line of the input as it comes.")
     ] = False,
-    qos: Annotated[int, typer.Option(min=0, max=2, help="0, 1 or 2.")] = 0,
+    qos: Annotated[
+        int | None,
+        typer.Option(
+            min=0, max=2, help="0, 1 or 2 [default: 0; 1 with --at, --to and their like]."
+        ),
+    ] = None,
     retain: Annotated[
         bool, typer.Option("--retain", help="Keep it for later subscribers.")
     ] = False,
@@ -77,6 +82,9 @@ def pub(
     if mqtt != MQTT_5 and (properties or expiry is not None):
         raise typer.BadParameter("--property and --expiry need --mqtt 5", param_hint="--mqtt")
     pairs = tuple(_pair(text) for text in properties or ())
+    said = (at, to, valid, key, priority, time, event_id)
+    # What can be wrong with these is told only by an acknowledgement.
+    level = qos if qos is not None else int(any(each is not None for each in said))
     words = EventWords(
         at=at, to=to, valid=valid, object=key, priority=priority, time=time, id=event_id
     )
@@ -95,7 +103,7 @@ def pub(
                     await connection.publish(
                         packed.topic,
                         packed.payload,
-                        qos=qos,
+                        qos=level,
                         retain=retain,
                         properties=described,
                     )
