@@ -10,6 +10,7 @@ from collections.abc import Sequence
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.session import Outgoing, Parcel, Session
 from nearcast.broker.situation.metadata import enveloped, metadata
+from nearcast.core.fan import Fan
 from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.core.model.visibility import SEE_ALL
 from nearcast.core.routes import Route
@@ -33,6 +34,24 @@ class Way:
         self.others: list[tuple[Session, tuple[Subscription, ...]]] = []
 
 
+class Receiver:
+    """Who gets what fits a subscription, and in which form."""
+
+    __slots__ = ("label", "qos", "session", "simple")
+
+    def __init__(self, session: Session, label: str | None, qos: int, simple: bool) -> None:
+        self.session = session
+        self.label = label
+        """What deliveries that tell of their events call it; None if they tell nothing."""
+        self.qos = qos
+        self.simple = simple
+        """A shared frame will do."""
+
+
+NOBODY = Session("", 0.0)
+"""Has no connection, and never will."""
+
+
 class Delivering:
     """Puts events on connections and into queues."""
 
@@ -41,9 +60,6 @@ class Delivering:
         self._ways: dict[str, Way] = {}
         self._run: list[Publish] = []
         self._run_way: Way | None = None
-        self._alike_of: Parcel | None = None
-        self._alike: dict[tuple[int, bool, str, int, int], bytes] = {}
-        """The frames of one parcel, by the form in which receivers get it."""
 
     def way(self, topic: str, route: Route) -> Way:
         """The way for a topic."""
@@ -118,52 +134,86 @@ class Delivering:
                     self.put(session, Outgoing(parcel, 0))
         state.counters["sent"] += sent * len(run)
 
-    def deliver(self, delivery: Delivery) -> None:
+    def deliver(self, sent: Fan | Delivery) -> None:
         """Deliver what the engine decided."""
-        parcel = self._parcel(delivery.event)
-        if parcel is not None and not self._deliver_alike(delivery, parcel):
-            self.deliver_parcel(delivery, parcel)
+        parcel = self._parcel(sent.event)
+        if parcel is None:
+            return
+        if isinstance(sent, Fan):
+            self._deliver_fan(sent, parcel)
+        else:
+            self.deliver_parcel(sent, parcel)
 
-    def _deliver_alike(self, delivery: Delivery, parcel: Parcel) -> bool:
-        """Deliver at once what many get in the same form; False if this delivery is not so."""
-        event, state = delivery.event, self._state
-        session = state.sessions.get(delivery.owner)
-        connection = None if session is None else session.connection
-        if (
-            session is None
-            or connection is None
-            or not connection.direct
-            or connection.closing
-            or session.waiting_unconfirmed
-            or parcel.expires_at is not None
-            or len(delivery.subscriptions) != 1
-            or event.stays
-        ):
-            return False
-        grant = session.granted.get(delivery.subscriptions[0].partition("\0")[2])
-        if (
-            grant is None
-            or grant.envelope
-            or grant.identifier is not None
-            or (event.qos and grant.wanted.qos)
-        ):
-            return False
-        if parcel is not self._alike_of:
-            self._alike_of, self._alike = parcel, {}
-        sees, matcher = SEE_ALL, state.engine.matcher
+    def _deliver_fan(self, fan: Fan, parcel: Parcel) -> None:
+        """Deliver at once what many get in the same form, and to the others one by one."""
+        event, state = fan.event, self._state
+        touched = state.touched
+        frames: dict[tuple[int, str | None, int], bytes] = {}
+        plain: list[bytes | None] = [None] * (MQTT_5 + 1)
+        expires, qos, before = parcel.expires_at is not None, event.qos, state.counters["sent"]
+        sent = 0
+        for filed in fan.filed:
+            receiver = filed.receiver
+            if receiver is None:
+                receiver = filed.receiver = self._receiver(filed.subscription)
+            assert isinstance(receiver, Receiver)
+            connection = receiver.session.connection
+            if (
+                connection is None
+                or not connection.direct
+                or connection.closing
+                or expires
+                or not receiver.simple
+                or (qos and receiver.qos)
+                or receiver.session.waiting_unconfirmed
+            ):
+                self.deliver_parcel(fan.delivery(filed), parcel)
+                continue
+            version, label = connection.version, receiver.label
+            if label is None:
+                frame = plain[version]
+                if frame is None:
+                    frame = plain[version] = parcel.frame.at_most_once(version)
+            else:
+                frame = self._telling(fan, parcel, receiver, version, frames)
+            connection.out.append(frame)
+            sent += 1
+            if not connection.touched:
+                connection.touched = True
+                touched.append(connection)
+        state.counters["sent"] = before + sent
+
+    def _telling(
+        self,
+        fan: Fan,
+        parcel: Parcel,
+        receiver: "Receiver",
+        version: int,
+        frames: dict[tuple[int, str | None, int], bytes],
+    ) -> bytes:
+        """The frame for one who wants to be told of the event."""
+        sees, matcher = SEE_ALL, self._state.engine.matcher
         if matcher.sight.restricted:
-            sees = matcher.world.may_see(session.node, event.publisher)
-        form = (connection.version, grant.meta, grant.label, delivery.priority, sees)
-        frame = self._alike.get(form)
+            sees = matcher.world.may_see(receiver.session.node, fan.event.publisher)
+        form = (version, receiver.label, sees)
+        frame = frames.get(form)
         if frame is None:
-            told = metadata(event, delivery.priority, (grant.label,), sees) if grant.meta else ()
-            frame = parcel.frame.at_most_once(connection.version, False, user_properties(told))
-            self._alike[form] = frame
-        connection.out.append(frame)
-        if not connection.touched:
-            connection.touched = True
-            state.touched.append(connection)
-        return True
+            assert receiver.label is not None
+            told = metadata(fan.event, fan.priority, (receiver.label,), sees)
+            frame = parcel.frame.at_most_once(version, False, user_properties(told))
+            frames[form] = frame
+        return frame
+
+    def _receiver(self, subscription: Subscription) -> "Receiver":
+        """Who gets what fits a subscription, in which form."""
+        session = self._state.sessions.get(subscription.owner)
+        grant = None
+        if session is not None:
+            grant = session.granted.get(subscription.id.partition("\0")[2])
+        if session is None or grant is None:
+            return Receiver(NOBODY, None, 0, False)
+        simple = not grant.envelope and grant.identifier is None
+        return Receiver(session, grant.label if grant.meta else None, grant.wanted.qos, simple)
 
     def deliver_parcel(self, delivery: Delivery, parcel: Parcel) -> None:
         """Deliver a parcel as the subscriptions that it is for want it."""

@@ -192,8 +192,8 @@ class Hub:
         outcome = self.engine.step([rules], now)
         for refusal in outcome.refusals:
             raise ModelError(refusal.reason)
-        for delivery in outcome.deliveries:
-            self._delivering.deliver(delivery)
+        for sent in outcome.sent:
+            self._delivering.deliver(sent)
         self._record(outcome)
         self.state.journal.note(Kept(RIGHTS, "rules", encoded_input(rules)))
 
@@ -376,8 +376,8 @@ class Hub:
         # What went along a route in this tick came before what was left to the engine.
         self._delivering.flush()
         # Before the record: who gets a live event that a newer one replaces, gets the older.
-        for delivery in outcome.deliveries:
-            self._delivering.deliver(delivery)
+        for sent in outcome.sent:
+            self._delivering.deliver(sent)
         self._record(outcome)
         for event, owner in outcome.passed_over:
             passing = state.sessions.get(owner)

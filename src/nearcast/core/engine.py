@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nearcast.core.area_watch import AreaWatch, Sighting
+from nearcast.core.fan import Fan
 from nearcast.core.live_book import LiveBook, Met
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import Verdict, decide
@@ -97,7 +98,8 @@ class Changed(Struct, frozen=True):
 class Outcome(Struct):
     """What a step decided."""
 
-    deliveries: list[Delivery] = []
+    sent: list[Fan | Delivery] = []
+    """What goes out, in order."""
     changes: list[Changed] = []
     records: list[Record] = []
     refusals: list[Refusal] = []
@@ -106,6 +108,17 @@ class Outcome(Struct):
     sightings: list[Sighting] = []
     timer: float | None = None
     """When to step again even if nothing arrives."""
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """What goes out, one by one."""
+        found: list[Delivery] = []
+        for each in self.sent:
+            if isinstance(each, Fan):
+                found += each.deliveries()
+            else:
+                found.append(each)
+        return found
 
 
 class Engine:
@@ -466,18 +479,17 @@ class Engine:
         if not events:
             return
         matches = self.matcher.match(EventBatch.of(events))
-        # In the order of the events: that of the index tells where they are.
-        order = matches.event.argsort(kind="stable")
-        rows = zip(*(column[order].tolist() for column in matches), strict=True)
-        found = [(events[e], number, priority) for e, number, priority in rows]
         for event in events:
             if self._book.keep(event, now):
                 outcome.changes.append(Changed(self._book.key(event), event))
         self._note(events, now)
-        for delivery in self._wishes.copies(found):
-            if delivery.event.stays and not self._wishes.is_shared(delivery):
-                self._book.seen(delivery.event, delivery.owner)
-            self._deliver(delivery, outcome)
+        for each in self._wishes.sent(events, matches):
+            if isinstance(each, Fan):
+                outcome.sent.append(each)
+                continue
+            if each.event.stays and not self._wishes.is_shared(each):
+                self._book.seen(each.event, each.owner)
+            self._deliver(each, outcome)
         for event in events:
             if event.valid_s == 0.0 and self._book.withdraw(event):
                 outcome.changes.append(Changed(self._book.key(event), None))
@@ -502,7 +514,7 @@ class Engine:
                 self._deliver(delivery, outcome)
 
     def _deliver(self, delivery: Delivery, outcome: Outcome) -> None:
-        outcome.deliveries.append(delivery)
+        outcome.sent.append(delivery)
         # Who is away comes back to what it missed, but to no more of MQTT than any broker has.
         if (
             delivery.event.stays
@@ -531,7 +543,7 @@ class Engine:
         for delivery in self._wishes.copies(retained, replayed=True):
             self._book.seen(delivery.event, delivery.owner)
             if each.replay:
-                outcome.deliveries.append(delivery)
+                outcome.sent.append(delivery)
             else:
                 outcome.passed_over.append((delivery.event, delivery.owner))
 

@@ -5,19 +5,23 @@ them named. Of a shared group one member gets a copy of its own, in turn, those 
 before those that are away.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 
 import numpy as np
+import numpy.typing as npt
 from msgspec.structs import replace
 
+from nearcast.core.fan import Fan, Filed
 from nearcast.core.live_book import Met
-from nearcast.core.matching.matcher import Matcher
+from nearcast.core.matching.matcher import Matcher, Matches
 from nearcast.core.matching.reference import asks_only_the_event
+from nearcast.core.matching.tables import I32
 from nearcast.core.model.area import ME, Around, PlaceHere
 from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.core.routes import Routes
 
 NODES = "$node/"
+Flags = npt.NDArray[np.bool_]
 
 
 class SubscriptionBook:
@@ -34,7 +38,18 @@ class SubscriptionBook:
         self.readers = 0
         """How many of them are to what is known of nodes."""
         self._numbers: dict[str, int] = {}
-        self._by_number: dict[int, Subscription] = {}
+        self._filed: list[Filed | None] = []
+        """By number."""
+        self._owners = np.zeros(0, np.int32)
+        """By number, which session it is of; negative if it shares a group."""
+        self._not_own = np.zeros(0, np.bool_)
+        """By number, whether what its session publishes is not for it."""
+        self._owner_rows: dict[str, int] = {}
+        self._owners_made = 0
+        self._shared = 0
+        self._no_local = 0
+        self._crowded = 0
+        """How many sessions have more than one of them."""
         self._of_session: dict[str, dict[str, None]] = {}
         self._turns: dict[tuple[str, str], int] = {}
         self.aimed: set[int] = set()
@@ -49,8 +64,7 @@ class SubscriptionBook:
         for subscription, number in zip(subscriptions, numbers, strict=True):
             self.by_id[subscription.id] = subscription
             self._numbers[subscription.id] = number
-            self._by_number[number] = subscription
-            self._of_session.setdefault(subscription.owner, {})[subscription.id] = None
+            self._file(number, subscription)
             self.routes.add(subscription)
             self.readers += subscription.subject.startswith(NODES)
             if _is_still(subscription):
@@ -68,14 +82,18 @@ class SubscriptionBook:
         for name in gone:
             subscription = self.by_id.pop(name)
             number = self._numbers.pop(name)
-            del self._by_number[number]
+            self._filed[number] = None
+            self._shared -= subscription.group is not None
+            self._no_local -= subscription.no_local
             self.aimed.discard(number)
             self.routes.remove(subscription)
             self.readers -= subscription.subject.startswith(NODES)
             own = self._of_session[subscription.owner]
             del own[name]
+            self._crowded -= len(own) == 1
             if not own:
                 del self._of_session[subscription.owner]
+                del self._owner_rows[subscription.owner]
             if subscription.group is not None:
                 self._turns.pop((subscription.group, subscription.subject), None)
             if (anchor := _anchor(subscription)) is not None:
@@ -83,6 +101,26 @@ class SubscriptionBook:
                 del following[name]
                 if not following:
                     del self._following[anchor]
+
+    def _file(self, number: int, subscription: Subscription) -> None:
+        if number >= len(self._filed):
+            most = max(64, 2 * number + 2)
+            self._filed += [None] * (most - len(self._filed))
+            self._owners = np.resize(self._owners, most)
+            self._not_own = np.resize(self._not_own, most)
+        self._filed[number] = Filed(subscription)
+        owner = subscription.owner
+        row = self._owner_rows.get(owner)
+        if row is None:
+            self._owners_made += 1
+            row = self._owner_rows[owner] = self._owners_made
+        self._owners[number] = row if subscription.group is None else -row
+        self._not_own[number] = subscription.no_local
+        self._shared += subscription.group is not None
+        self._no_local += subscription.no_local
+        own = self._of_session.setdefault(owner, {})
+        own[subscription.id] = None
+        self._crowded += len(own) == 2
 
     def number(self, name: str) -> int:
         """The number of a subscription in the matcher."""
@@ -112,6 +150,58 @@ class SubscriptionBook:
         """The ids of a session's subscriptions."""
         return list(self._of_session.get(session, ()))
 
+    def sent(self, events: Sequence[Event], matches: Matches) -> list[Fan | Delivery]:
+        """What goes out for the matches of a batch, in the order of the events."""
+        # Events in their order: that of the index tells where they are.
+        order = np.lexsort((matches.priority, matches.event))
+        if self._no_local:
+            order = order[self._are_for_others(events, matches)[order]]
+        if not len(order):
+            return []
+        which, numbers, priorities = (column[order] for column in matches)
+        apart = self._apart(which, numbers)
+        changes = (which[1:] != which[:-1]) | (priorities[1:] != priorities[:-1])
+        starts = [0, *(np.flatnonzero(changes) + 1).tolist(), len(which)]
+        places = which[starts[:-1]].tolist()
+        levels = priorities[starts[:-1]].tolist()
+        filed = list(map(self._filed.__getitem__, numbers.tolist()))
+        sent: list[Fan | Delivery] = []
+        waiting: list[Met] = []
+        for i, (place, level) in enumerate(zip(places, levels, strict=True)):
+            event, start, end = events[place], starts[i], starts[i + 1]
+            if place in apart or event.stays:
+                waiting += ((event, number, level) for number in numbers[start:end].tolist())
+                if end == len(which) or places[i + 1] != place:
+                    sent += self.copies(waiting)
+                    waiting = []
+            else:
+                sent.append(Fan(event, filed[start:end], level))  # type: ignore[arg-type]
+        return sent
+
+    def _are_for_others(self, events: Sequence[Event], matches: Matches) -> Flags:
+        """Which matches are not of a session that does not want what it publishes itself."""
+        rows = [self._owner_rows.get(event.origin, 0) for event in events]
+        origins = np.array(rows, np.int32)[matches.event]
+        own = self._owners[matches.subscription] == origins
+        others: Flags = ~(own & self._not_own[matches.subscription])
+        return others
+
+    def _apart(self, which: I32, numbers: I32) -> Collection[int]:
+        """The places of events that a fan does not do for.
+
+        One goes to a shared group, or fits two wishes of one session.
+        """
+        if not (self._shared or self._crowded):
+            return ()
+        owners = self._owners[numbers]
+        odd = owners < 0
+        if self._crowded:
+            keys = (which.astype(np.int64) << 32) | np.abs(owners)
+            places = keys.argsort(kind="stable")
+            again = np.flatnonzero(keys[places[1:]] == keys[places[:-1]])
+            odd[places[again]] = True
+        return set(which[odd].tolist())
+
     def copies(self, found: Iterable[Met], replayed: bool = False) -> list[Delivery]:
         """What goes out for these matches, in the order of the events.
 
@@ -120,7 +210,9 @@ class SubscriptionBook:
         copies: dict[tuple[int, str], Delivery] = {}
         shared: dict[tuple[int, str, str], list[tuple[Event, Subscription, int]]] = {}
         for event, number, priority in found:
-            subscription = self._by_number[number]
+            filed = self._filed[number]
+            assert filed is not None
+            subscription = filed.subscription
             owner = subscription.owner
             if subscription.group is not None:
                 if replayed:
