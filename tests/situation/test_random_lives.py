@@ -93,9 +93,9 @@ class Sockets:
 class Virtual:
     """Virtual clients of a virtual broker."""
 
-    def __init__(self, world: World) -> None:
+    def __init__(self, world: World, settings: Settings = UNDYING) -> None:
         self._world = world
-        self._broker = world.broker(disk=DiskQuality(), settings=UNDYING)
+        self._broker = world.broker(disk=DiskQuality(), settings=settings)
         self._clients: dict[str, VirtualClient] = {}
         self._looked_at: dict[str, int] = {}
 

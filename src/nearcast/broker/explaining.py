@@ -15,7 +15,7 @@ from nearcast.core.engine import Settings as EngineSettings
 from nearcast.core.matching.reference import Verdict
 from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Published
-from nearcast.store import ERASED, Gap, LogReader, Row, StoreError, input_of, rows_of
+from nearcast.store import NO_INPUTS, Gap, LogReader, Row, StoreError, input_of, rows_of
 
 
 class NotFoundError(StoreError):
@@ -52,7 +52,7 @@ def explain(
     engine = Engine(settings)
     missing: list[str] = []
     for row in _rows(reader, missing):
-        if row.kind == ERASED:
+        if row.kind in NO_INPUTS:
             continue
         value = input_of(row)
         if row.event_id == event_id and isinstance(value, Published):

@@ -15,13 +15,15 @@ from contextlib import suppress
 from nearcast.broker.journal import Entries, Journal
 from nearcast.broker.settings import LogSection
 from nearcast.broker.speaking import say
-from nearcast.store import Merging, Segment, Store, StoreError
+from nearcast.store import Merging, Segment, Store, StoreError, is_followed
 
 RETRY_S = 1.0
 GATHER_S = 0.01
 """What nobody waits for (QoS 0) gathers for so long before it is committed."""
 CHECKPOINT_EVERY_S = 5.0
 TEND_EVERY_S = 10.0
+LOOK_EVERY_S = 1.0
+"""How often it is seen whether somebody follows the log."""
 
 log = logging.getLogger("nearcast.broker")
 Done = Callable[[], None]
@@ -41,6 +43,7 @@ class Keeper:
         self._section = LogSection() if section is None else section
         self._merging: tuple[Merging, Future[Segment]] | None = None
         self._tend_at = 0.0
+        self._looked_at = 0.0
         self._now = now
         self._call = call
         self._lock = threading.Condition()
@@ -180,6 +183,9 @@ class Keeper:
         self._settle()
         self._tend()
         now = self._now()
+        if abs(now - self._looked_at) > LOOK_EVERY_S:
+            self._looked_at = now
+            self._store.log.follow(is_followed(self._store.log.directory))
         due = self._store.log.next_due()
         if self._writing is None and due is not None and due <= now:
             sealed = self._store.log.seal()

@@ -11,6 +11,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from nearcast.broker.settings import Settings
+from nearcast.core.gathering import parse_rules
 from nearcast.core.model.errors import did_you_mean
 from nearcast.core.model.subject import check_pattern
 
@@ -107,9 +108,11 @@ def checked(setting: Setting, value: object) -> object:
     if isinstance(checked, str) and "\0" in checked:
         raise ValueError("holds a NUL")
     if setting.marked("subject"):
-        assert isinstance(checked, tuple | dict)
-        for pattern in checked:
+        for pattern in checked if isinstance(checked, tuple | dict) else (str(checked),):
             check_pattern(pattern)
+    if setting.key == "aggregates":
+        assert isinstance(checked, dict)
+        parse_rules(checked)
     return checked
 
 
@@ -129,6 +132,10 @@ def expected(info: inspect.Type) -> str:
         return f"a list, each {expected(info.item_type)}"
     if isinstance(info, inspect.DictType):
         value = expected(info.value_type)
+        if not isinstance(info.key_type, inspect.Metadata):
+            return f"names, each with {value}"
+        if not isinstance(info.value_type, inspect.LiteralType):
+            return f"patterns of subjects, each with {value}"
         return f'patterns of subjects, each with {value}, as in {{"traffic/#" = "edge"}}'
     return "text"
 

@@ -40,6 +40,9 @@ PlainPattern = Annotated[
         extra={"subject": True, "form": "a pattern of subjects that does not begin with $"},
     ),
 ]
+AggregateRule = Annotated[
+    str, Meta(extra={"form": 'a threshold such as "people 10 per cell 500" or "volume 5"'})
+]
 Url = Annotated[
     str,
     Meta(
@@ -185,6 +188,8 @@ class RecordSection(Struct, frozen=True, forbid_unknown_fields=True):
 
     exclude: tuple[SubjectPattern, ...] = ()
     """Patterns of subjects whose events are delivered and not recorded."""
+    deliveries: bool = False
+    """Record to whom each event went, for `nearcast pipeline audit`; costs speed."""
 
 
 class Situation(Struct, frozen=True, forbid_unknown_fields=True):
@@ -228,6 +233,31 @@ class Shutdown(Struct, frozen=True, forbid_unknown_fields=True):
     """How long clients may take to read what is left."""
 
 
+class PipelineSection(Struct, frozen=True, forbid_unknown_fields=True):
+    """The data pipeline on Spark that `nearcast up` runs beside the broker."""
+
+    master: str = "local[*]"
+    """Where Spark runs: this machine, or a cluster such as `spark://HOST:7077`."""
+    shuffle_partitions: Count = 4
+    """Into how many parts state is divided; another number needs it built anew."""
+    memory: Annotated[str, Meta(pattern=r"^[0-9]+[mg]\Z", extra={"form": "such as 2g"})] = "2g"
+    """Memory of Spark's driver, which on one machine does all the work."""
+    max_rows: Count = 100_000
+    """So many rows of the log are one batch at most."""
+    lateness_s: SecondsOrNone = 900.0
+    """Events that are later than this are in tables, and in nothing that is gathered."""
+    encounters_m: Annotated[float, Meta(ge=0)] = 100.0
+    """Nodes within this distance meet; 0: nobody looks."""
+    encounters_fresh_s: Seconds = 120.0
+    """Where a node was longer ago than this does not count."""
+    traffic_cell_m: Annotated[float, Meta(ge=10)] = 200.0
+    """The size of the cells that traffic is counted in."""
+    traffic_window_s: Seconds = 300.0
+    """Over how long."""
+    hazards: SubjectPattern = "hazard/#"
+    """Events on these subjects are hazards, and counted with the traffic."""
+
+
 class Logging(Struct, frozen=True, forbid_unknown_fields=True):
     """What the broker says."""
 
@@ -250,5 +280,10 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     bridge: Bridge = field(default_factory=Bridge)
     shutdown: Shutdown = field(default_factory=Shutdown)
     logging: Logging = field(default_factory=Logging)
-    decide: dict[SubjectPattern, Literal["edge"]] = {}
-    """Where events of a subject pattern are decided: `edge` or, later, `spark`."""
+    pipeline: PipelineSection = field(default_factory=PipelineSection)
+    decide: dict[SubjectPattern, Literal["edge", "spark"]] = {}
+    """Where events are decided: `edge` (the broker) or `spark`; the first that fits counts."""
+    aggregates: dict[SubjectPattern, AggregateRule] = {}
+    """What the pipeline gathers before it goes out together, by pattern of subjects."""
+    spark: dict[str, str] = {}
+    """Settings of Spark's own for the pipeline, by their names."""

@@ -6,7 +6,7 @@ nobody flaps at the edge. A node whose position is unknown has not left. Cost is
 near a move, not of all; an area that moves with a node is compared with everyone when that moves.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 from math import cos, degrees, pi, radians, sin
 
 from msgspec import Struct
@@ -19,6 +19,7 @@ from nearcast.core.model.area import ME, Area, Around, PlaceArea, PlaceHere
 from nearcast.core.model.area_resolution import holds
 from nearcast.core.model.event import Event
 from nearcast.core.model.geodesy import MEAN_RADIUS_M
+from nearcast.core.model.inputs import AreaWatched
 from nearcast.core.model.position import Position
 from nearcast.core.model.visibility import SEE_ATTRIBUTES
 
@@ -69,6 +70,13 @@ class AreaWatch:
         for other in nodes:
             if self._is_in(watch, other):
                 self._enter(watch, other)
+
+    def watched(self) -> Iterator[AreaWatched]:
+        """All that is watched."""
+        for name, watch in self._watches.items():
+            area = watch.event.to
+            assert area is not None
+            yield AreaWatched(name, watch.event.publisher, area, watch.where)
 
     def remove(self, name: str) -> None:
         """Watch an area no longer."""

@@ -37,6 +37,7 @@ from nearcast.core.model.inputs import (
     PlaceDefined,
     Presence,
     Published,
+    Restarted,
     RulesSet,
     SightSet,
     Subscribed,
@@ -45,13 +46,11 @@ from nearcast.core.model.inputs import (
 )
 from nearcast.core.model.places import Places
 from nearcast.core.model.position import Position
-from nearcast.core.model.subject import check_pattern, check_subject, subject_matches
+from nearcast.core.model.subject import SubjectRules, check_pattern, check_subject
 from nearcast.core.recent_book import RecentBook
 from nearcast.core.rights import Rights
 from nearcast.core.routes import Route
 from nearcast.core.subscription_book import SubscriptionBook
-
-MOST_REMEMBERED = 65_536
 
 
 class Settings(Struct, frozen=True):
@@ -69,6 +68,13 @@ class Settings(Struct, frozen=True):
     """So many ids of events are remembered to recognise repeats."""
     unrecorded: tuple[str, ...] = ()
     """Patterns of subjects whose events leave no record."""
+    elsewhere: tuple[tuple[str, bool], ...] = ()
+    """Patterns of subjects, and whether their events are recorded here and decided elsewhere.
+
+    The first that fits counts.
+    """
+    routes: bool = True
+    """Events may go along a route; if not, all are decided on one by one."""
 
 
 class Record(Struct, frozen=True):
@@ -93,6 +99,8 @@ class Changed(Struct, frozen=True):
     value: NodeState | Event | None
     before: NodeState | None = None
     """What was known of the node."""
+    index: int = -1
+    """The input that changed it; if time did, the one before which it was noticed."""
 
 
 class Outcome(Struct):
@@ -126,11 +134,17 @@ class Engine:
 
     def __init__(self, settings: Settings | None = None, places: Places | None = None) -> None:
         self.settings = Settings() if settings is None else settings
+        self._begin(Places() if places is None else places)
+
+    def _begin(self, places: Places) -> None:
+        """Know nothing but places."""
         self.matcher = Matcher(places)
         self.nodes: dict[str, NodeState] = {}
         self.announcements: dict[tuple[str, str], Announcement] = {}
         self._announced_by: dict[str, set[tuple[str, str]]] = {}
         self.seq = 0
+        self._index = 0
+        """The input that is being applied."""
         self.rights = Rights(self.matcher, self._state)
         """Who may see what of whom, by rule."""
         self._book = LiveBook(self.matcher)
@@ -145,7 +159,8 @@ class Engine:
         """Sessions from before: nobody knows what they missed."""
         self._areas = AreaWatch(self.matcher, self.rights.context)
         self._known: dict[tuple[str, str], None] = {}
-        self._recorded: dict[str, bool] = {}
+        self._unrecorded = SubjectRules([(each, True) for each in self.settings.unrecorded])
+        self._elsewhere = SubjectRules(self.settings.elsewhere)
         self._handlers: dict[type, Callable[..., None]] = {
             Moved: self._move,
             ContextPatched: self._patch,
@@ -161,6 +176,7 @@ class Engine:
             Forgot: self._forget,
             AreaWatched: self._watch,
             AreaUnwatched: self._unwatch,
+            Restarted: self._restart,
         }
 
     @property
@@ -170,11 +186,36 @@ class Engine:
 
     def step(self, inputs: Sequence[Input], now: float) -> Outcome:
         """Apply inputs in their order, at one time."""
+        return self.play(inputs, (now,) * len(inputs), now)
+
+    def play(
+        self,
+        inputs: Sequence[Input],
+        times: Sequence[float],
+        now: float | None = None,
+        *,
+        again: bool = False,
+        quietly: bool = False,
+    ) -> Outcome:
+        """Apply inputs in their order, each at its time: as so many steps, in one batch.
+
+        `now` is when the first step is made, the time of the first input unless said. With
+        `again` they are records, which were checked and completed before. With `quietly` nobody
+        asks who gets an event, unless it matters for what comes later.
+        """
         outcome = Outcome()
         self.rights.begin()
+        if now is None:
+            now = times[0] if times else 0.0
+        self._index = 0
         self._expire(now, outcome)
         events: list[Event] = []
-        for index, each in enumerate(inputs):
+        made: list[float] = []
+        for index, (each, at) in enumerate(zip(inputs, times, strict=True)):
+            self._index = index
+            if at != now:
+                self._pass_to(at, events, made, outcome)
+                now = at
             try:
                 if isinstance(each, Moved) and not events and self._move_later(each, now, outcome):
                     self.seq += 1
@@ -182,18 +223,25 @@ class Engine:
                     continue
                 self._settle_moves()
                 if isinstance(each, Published):
-                    event = self._ingest(each.event, now)
+                    event = self._ingest(each.event, now, again)
                     if event is None:
                         continue
                     each = Published(event)
-                    events.append(event)
-                    if self.matcher.counting or event.stays:
-                        # What follows may depend on this very event.
-                        self._match(events, now, outcome)
-                    if not self.is_recorded(event.subject):
-                        continue
+                    if self.is_elsewhere(event.subject) or (
+                        quietly and self._leaves_no_trace(event)
+                    ):
+                        self._match(events, made, outcome)
+                        self._note([event], (now,))
+                    else:
+                        events.append(event)
+                        made.append(now)
+                        if self.matcher.counting or event.stays:
+                            # What follows may depend on this very event.
+                            self._match(events, made, outcome)
+                        if not self.is_recorded(event.subject):
+                            continue
                 else:
-                    self._match(events, now, outcome)
+                    self._match(events, made, outcome)
                     self._handlers[type(each)](each, now, outcome)
             except ModelError as error:
                 outcome.refusals.append(Refusal(index, str(error)))
@@ -201,9 +249,25 @@ class Engine:
             self.seq += 1
             outcome.records.append(Record(self.seq, now, each))
         self._settle_moves()
-        self._match(events, now, outcome)
+        self._match(events, made, outcome)
         outcome.timer = self.next_timer()
         return outcome
+
+    def _leaves_no_trace(self, event: Event) -> bool:
+        """Whether who gets an event changes nothing for what comes later."""
+        return not event.stays and not self._wishes.takes_turns
+
+    def _pass_to(
+        self, now: float, events: list[Event], made: list[float], outcome: Outcome
+    ) -> None:
+        """Time goes on between two inputs; what waits is decided first if something is due."""
+        timer = self.next_timer()
+        if timer is not None and timer <= now:
+            self._settle_moves()
+            self._match(events, made, outcome)
+            self._expire(now, outcome)
+        else:
+            self._recent.expire(now - self.settings.recent_s)
 
     def explain(self, event: Event, node: str) -> list[Verdict]:
         """Why a node does or does not get an event now: one verdict a subscription."""
@@ -219,6 +283,8 @@ class Engine:
         """
         if self.matcher.counting or (publisher, subject) in self.announcements:
             return None
+        if not self.settings.routes or self._elsewhere.fits(subject):
+            return None
         return self._wishes.routes.of(subject)
 
     def fitting(self, subject: str) -> list[Subscription]:
@@ -231,12 +297,17 @@ class Engine:
         They count, and have their places in the log: the first `seq`, None if they leave no
         record.
         """
-        self._note(events, now)
+        self._note(events, (now,) * len(events))
         if not self.is_recorded(events[0].subject):
             return None
         first = self.seq + 1
         self.seq += len(events)
         return first
+
+    def next_seq(self) -> int:
+        """A place in the log for something else that is recorded."""
+        self.seq += 1
+        return self.seq
 
     def position(self, node: str) -> Position | None:
         """Where a node is, as far as that is known."""
@@ -278,16 +349,12 @@ class Engine:
         return self._book.expiry(key)
 
     def is_recorded(self, subject: str) -> bool:
-        """Whether events on a subject leave a record."""
-        if not self.settings.unrecorded:
-            return True
-        answer = self._recorded.get(subject)
-        if answer is None:
-            answer = not any(subject_matches(each, subject) for each in self.settings.unrecorded)
-            if len(self._recorded) >= MOST_REMEMBERED:
-                self._recorded.clear()
-            self._recorded[subject] = answer
-        return answer
+        """Whether events on a subject leave a record; what is decided elsewhere always does."""
+        return not self._unrecorded.fits(subject) or self._elsewhere.fits(subject)
+
+    def is_elsewhere(self, subject: str) -> bool:
+        """Whether events on a subject are decided on elsewhere."""
+        return self._elsewhere.fits(subject)
 
     def resume(
         self,
@@ -338,9 +405,40 @@ class Engine:
                 self._uncertain.add(value.session or value.node)
         self._recent.refresh()
 
+    def restarted(self, sessions: Iterable[str], now: float) -> Record | None:
+        """What to record when a broker begins, with these sessions; None if there is nothing."""
+        chosen = self.settings
+        value = Restarted(
+            tuple(sessions), chosen.position_ttl_s, chosen.recent_s, chosen.elsewhere,
+            not chosen.routes,
+        )  # fmt: skip
+        if not self.seq and value == Restarted():
+            return None
+        self.seq += 1
+        return Record(self.seq, now, value)
+
+    def _restart(self, each: Restarted, now: float, outcome: Outcome) -> None:
+        """Be as a broker that begins anew: resume with what it keeps."""
+        kept = set(each.sessions)
+        wanted = [one for one in self.subscriptions.values() if one.owner in kept]
+        live = [(event, expires, seen & kept) for event, expires, seen in self._book.kept()]
+        announced = [one for one in self.announcements.values() if one.owner in kept]
+        standing: list[Input] = [
+            self.rights.rules,
+            *map(Announced, announced),
+            *self._areas.watched(),
+            *(Presence(name, False) for name in each.sessions),
+        ]
+        nodes, known, seq = list(self.nodes.values()), list(self._known), self.seq
+        self.settings = replace(
+            self.settings, position_ttl_s=each.position_ttl_s, recent_s=each.recent_s
+        )
+        self._begin(self.matcher.places)
+        self.resume(seq, wanted, live, nodes, standing, known)
+
     # 1. ingest
 
-    def _ingest(self, event: Event, now: float) -> Event | None:
+    def _ingest(self, event: Event, now: float, again: bool) -> Event | None:
         """The event as it is decided on, None if it is a repeat."""
         check_subject(event.subject)
         if (event.publisher, event.id) in self._known and not self._withdraws(event):
@@ -351,7 +449,7 @@ class Engine:
             raise ModelError(f"valid is {event.valid_s} seconds; 0 withdraws, more keeps alive")
         if event.position is not None:
             positions.position(event.position.lat, event.position.lon)
-        if event.to is not None:
+        if event.to is not None and not again:
             check(event.to, self.matcher.places)
         self._know(event.publisher, event.id)
         if event.time > now + self.settings.ahead_s:
@@ -360,8 +458,10 @@ class Engine:
 
     def _withdraws(self, event: Event) -> bool:
         """Whether it ends what is live under its own id."""
+        if event.valid_s != 0.0:
+            return False
         live = self.matcher.live.get(self._book.key(event))
-        return event.valid_s == 0.0 and live is not None and live.id == event.id
+        return self.is_elsewhere(event.subject) or (live is not None and live.id == event.id)
 
     def _know(self, publisher: str, name: str) -> None:
         """Recognise an event from now on."""
@@ -410,7 +510,7 @@ class Engine:
         self.nodes[each.node] = state
         self._moving[each.node] = each.position
         self._fixes.append((now, each.node))
-        outcome.changes.append(Changed(each.node, state, before))
+        outcome.changes.append(Changed(each.node, state, before, self._index))
         return True
 
     def _is_still(self) -> bool:
@@ -461,7 +561,7 @@ class Engine:
             self._deliver_live(self._book.overtaken_by(state.node), outcome)
             for name in self._wishes.following(state.node):
                 self._deliver_live(self._met_by_one(name), outcome)
-        outcome.changes.append(Changed(state.node, state, before))
+        outcome.changes.append(Changed(state.node, state, before, self._index))
         aimed = () if reclassed else self._wishes.aimed
         self._deliver_live(self._book.met_by(state.node, aimed=aimed), outcome)
         if reclassed:
@@ -475,14 +575,15 @@ class Engine:
 
     # 3. match, 4. adapt, 5. gather, 6. propagate
 
-    def _match(self, events: list[Event], now: float, outcome: Outcome) -> None:
+    def _match(self, events: list[Event], made: list[float], outcome: Outcome) -> None:
+        """Decide on events that were made at these times; none are left then."""
         if not events:
             return
         matches = self.matcher.match(EventBatch.of(events))
-        for event in events:
-            if self._book.keep(event, now):
+        for event, at in zip(events, made, strict=True):
+            if self._book.keep(event, at):
                 outcome.changes.append(Changed(self._book.key(event), event))
-        self._note(events, now)
+        self._note(events, made)
         for each in self._wishes.sent(events, matches):
             if isinstance(each, Fan):
                 outcome.sent.append(each)
@@ -494,8 +595,9 @@ class Engine:
             if event.valid_s == 0.0 and self._book.withdraw(event):
                 outcome.changes.append(Changed(self._book.key(event), None))
         events.clear()
+        made.clear()
 
-    def _note(self, events: Sequence[Event], now: float) -> None:
+    def _note(self, events: Sequence[Event], times: Sequence[float]) -> None:
         """Remember events, but not where a publisher was hidden."""
         if self.rights.restricts:
             events = [
@@ -506,7 +608,7 @@ class Engine:
                 else event
                 for event in events
             ]
-        self._recent.note(events, now)
+        self._recent.note(events, times)
 
     def _deliver_live(self, found: Iterable[Met], outcome: Outcome) -> None:
         for delivery in self._wishes.copies(found, replayed=True):
@@ -667,7 +769,7 @@ class Engine:
         gone = self.nodes.pop(each.node, None)
         if gone is not None:
             self.rights.changed(gone, NodeState(each.node))
-            outcome.changes.append(Changed(each.node, None, gone))
+            outcome.changes.append(Changed(each.node, None, gone, self._index))
 
     # Time
 
@@ -680,7 +782,7 @@ class Engine:
                 self.nodes[node] = gone
                 self.matcher.move(node, None)
                 self._areas.lost(node)
-                outcome.changes.append(Changed(node, gone, state))
+                outcome.changes.append(Changed(node, gone, state, self._index))
                 if self.rights.changed(state, gone):
                     self._deliver_live(self._book.met_by(node), outcome)
                     self._come_into_sight(node, outcome)

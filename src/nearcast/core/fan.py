@@ -19,6 +19,9 @@ class Filed:
         self.receiver: object | None = None
         """What a host wants to remember of it."""
 
+    def __reduce__(self) -> tuple[type["Filed"], tuple[Subscription]]:
+        return Filed, (self.subscription,)
+
 
 class Fan:
     """An event and the subscriptions by which it goes out, each of another session."""

@@ -58,6 +58,14 @@ class LiveBook:
         for session in seen:
             self.seen(event, session)
 
+    def kept(self) -> Iterator[tuple[Event, float | None, set[str]]]:
+        """All that is live, the oldest first: its expiry and who has it."""
+        for key in self._in_order(self._versions):
+            event = self._matcher.live.get(key)
+            assert event is not None
+            have = {each for each in self._seen[key] if key not in self._missed.get(each, ())}
+            yield event, self._expires.get(key), have
+
     def _keep(self, event: Event, expires: float | None) -> None:
         key = self.key(event)
         self._forget(key)

@@ -25,10 +25,10 @@ class RecentBook:
         self._bytes = 0
         self._counting = False
 
-    def note(self, events: Sequence[Event], now: float) -> None:
-        """Remember events."""
+    def note(self, events: Sequence[Event], times: Sequence[float]) -> None:
+        """Remember events, each made at its time."""
         noted = self._events
-        for event in events:
+        for event, now in zip(events, times, strict=True):
             size = len(event.payload)
             if size > LARGEST_JSON_PAYLOAD:
                 event, size = replace(event, payload=b""), 0

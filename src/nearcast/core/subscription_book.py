@@ -126,6 +126,11 @@ class SubscriptionBook:
         """The number of a subscription in the matcher."""
         return self._numbers[name]
 
+    @property
+    def takes_turns(self) -> bool:
+        """Whether some share a group, so that the next event is for another of them."""
+        return self._shared > 0
+
     def following(self, node: str) -> list[str]:
         """The ids of subscriptions whose area moves with a node that is not their own."""
         return list(self._following.get(node, ()))

@@ -29,10 +29,24 @@ from nearcast.store.errors import (
     MissingError,
     StoreError,
 )
+from nearcast.store.followers import follow, is_followed
 from nearcast.store.log import Log, LogSettings, LogStatistics, Merging, Sealed
 from nearcast.store.manifest import Gap, read_manifest
 from nearcast.store.reading import LogReader
-from nearcast.store.rows import ERASED, Row, concerns, input_of, plain_row, record_row
+from nearcast.store.rows import (
+    DELIVERY,
+    ERASED,
+    GAP,
+    NO_INPUTS,
+    Recipient,
+    Row,
+    concerns,
+    delivery_row,
+    input_of,
+    plain_row,
+    recipients_of,
+    record_row,
+)
 from nearcast.store.segments import Segment, batch_of, read_segment, rows_of
 from nearcast.store.state import State, StateStatistics
 from nearcast.store.store import Store, StoreStatistics, broker_directory
@@ -51,7 +65,10 @@ from nearcast.store.values import (
 )
 
 __all__ = [
+    "DELIVERY",
     "ERASED",
+    "GAP",
+    "NO_INPUTS",
     "Change",
     "CorruptError",
     "Dequeued",
@@ -75,6 +92,7 @@ __all__ = [
     "MissingError",
     "ReceivedDropped",
     "ReceivedPut",
+    "Recipient",
     "Released",
     "Row",
     "Sealed",
@@ -101,13 +119,17 @@ __all__ = [
     "decoded",
     "decoded_input",
     "decoded_node",
+    "delivery_row",
     "encoded",
     "encoded_input",
     "encoded_node",
+    "follow",
     "input_of",
+    "is_followed",
     "plain_row",
     "read_manifest",
     "read_segment",
+    "recipients_of",
     "record_row",
     "rows_of",
 ]

@@ -33,6 +33,7 @@ from nearcast.core.model.inputs import (
     PlaceDefined,
     Presence,
     Published,
+    Restarted,
     RulesSet,
     SightSet,
     Subscribed,
@@ -118,6 +119,32 @@ _QOS_DATA = ("{}", '{"qos":1}', '{"qos":2}')
 
 
 ERASED = "erased"
+DELIVERY = "delivery"
+GAP = "gap"
+NO_INPUTS = frozenset((ERASED, DELIVERY, GAP))
+"""Kinds of rows that record no input of the core."""
+
+Recipient = tuple[str, tuple[str, ...], int, bool]
+"""A session, its subscriptions that fit, the priority, and whether the event was there before."""
+
+
+def delivery_row(
+    event: Event, recipients: Sequence[Recipient], broker: str, seq: int, now: float
+) -> Row:
+    """Return what is recorded of a decision: to whom an event went."""
+    return Row(
+        broker, seq, DELIVERY, now, SCHEMA, event.id, event.subject, event.publisher, event.time,
+        data=text({"to": recipients}),
+    )  # fmt: skip
+
+
+def recipients_of(row: Row) -> list[Recipient]:
+    """Return to whom an event went."""
+    return msgspec.json.decode(row.data, type=_Delivered).to
+
+
+class _Delivered(Struct):
+    to: list[Recipient]
 
 
 def erased(row: Row) -> Row:
@@ -356,6 +383,10 @@ def _unwatched(value: AreaUnwatched) -> Columns:
     return "unwatched", None, None, None, {"name": value.name}
 
 
+def _restarted(value: Restarted) -> Columns:
+    return "restart", None, None, None, msgspec.to_builtins(value)
+
+
 def _beside(value: Input) -> Json:
     """Return the plain fields of an input itself, such as whether a subscription replays."""
     plain_fields = _PLAIN.get(type(value), ())
@@ -380,6 +411,7 @@ _IN_ROWS: dict[type[Struct], tuple[str, ...]] = {
     Forgot: ("node",),
     AreaWatched: ("name", "node", "area", "where"),
     AreaUnwatched: ("name",),
+    Restarted: Restarted.__struct_fields__,
 }
 _PLAIN = {form: _defaults(form, has) for form, has in _IN_ROWS.items()}
 _WRITERS: dict[type, Callable[..., Columns]] = {
@@ -397,6 +429,7 @@ _WRITERS: dict[type, Callable[..., Columns]] = {
     Forgot: _forgot,
     AreaWatched: _watched,
     AreaUnwatched: _unwatched,
+    Restarted: _restarted,
 }
 _READERS: dict[str, Callable[[Row, Json], Input]] = {
     "event": _read_event,
@@ -414,4 +447,5 @@ _READERS: dict[str, Callable[[Row, Json], Input]] = {
     "forgotten": lambda row, data: Forgot(_needed(row.node)),
     "area": _read_watched,
     "unwatched": lambda row, data: AreaUnwatched(str(data["name"])),
+    "restart": lambda row, data: msgspec.convert(data, Restarted),
 }

@@ -75,6 +75,16 @@ class Matcher:
     def __len__(self) -> int:
         return len(self._enrolment)
 
+    def __getstate__(self) -> dict[str, object]:
+        """All but what is made again: handles are addresses in this process."""
+        made_again = ("_workspace", "_tables", "_handle")
+        return {name: value for name, value in vars(self).items() if name not in made_again}
+
+    def __setstate__(self, state: dict[str, object]) -> None:
+        vars(self).update(state)
+        self._workspace = Workspace()
+        self._tables = (None,) * len(FIELDS)
+
     # Subscriptions
 
     def add(self, subscription: Subscription) -> int:

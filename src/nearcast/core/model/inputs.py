@@ -139,6 +139,22 @@ class AreaUnwatched(Struct, frozen=True, tag_field="kind", tag="unwatched"):
     name: str
 
 
+class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
+    """A broker began anew, with these sessions, all of them away; the others are gone.
+
+    What was not kept is gone too: recent events, whose turn it is, what sessions were to get.
+    It also says what an operator chose, as far as decisions depend on it.
+    """
+
+    sessions: tuple[str, ...] = ()
+    position_ttl_s: float = 600.0
+    recent_s: float = 300.0
+    elsewhere: tuple[tuple[str, bool], ...] = ()
+    """Patterns of subjects, and whether events on them are left to the pipeline."""
+    deliveries: bool = False
+    """From here on it is recorded to whom events go."""
+
+
 Input = (
     Published
     | Moved
@@ -155,4 +171,5 @@ Input = (
     | Forgot
     | AreaWatched
     | AreaUnwatched
+    | Restarted
 )

@@ -4,10 +4,13 @@ Levels are separated by `/`; in a pattern `+` stands for one level and a last `#
 above it and everything below. Wildcards at the start never match subjects that begin with `$`.
 """
 
+from collections.abc import Sequence
+
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.position import shown
 
 LONGEST_SUBJECT_BYTES = 65_535
+MOST_KNOWN = 65_536
 
 
 def check_subject(name: str) -> str:
@@ -52,6 +55,27 @@ def subject_matches(pattern: str, subject: str) -> bool:
         if at == len(levels) - 1 and wanted[at + 1 :] == ["#"]:
             return True
     return len(wanted) == len(levels)
+
+
+class SubjectRules:
+    """Patterns with answers: the first that fits a subject decides; False if none does."""
+
+    def __init__(self, rules: Sequence[tuple[str, bool]]) -> None:
+        self._rules = tuple(rules)
+        self._known: dict[str, bool] = {}
+
+    def fits(self, subject: str) -> bool:
+        """The answer for a subject; remembered, as few subjects carry most events."""
+        if not self._rules:
+            return False
+        answer = self._known.get(subject)
+        if answer is None:
+            fit = (answer for pattern, answer in self._rules if subject_matches(pattern, subject))
+            answer = next(fit, False)
+            if len(self._known) >= MOST_KNOWN:
+                self._known.clear()
+            self._known[subject] = answer
+        return answer
 
 
 def _check_text(text: object, what: str) -> None:

@@ -1,0 +1,59 @@
+"""Cells: the globe cut into squares of about so many metres, for groups by where they are.
+
+Rows have equal height in degrees of latitude; each is cut into as many columns as fit, so that
+no cell is wider than asked. Columns wrap at the antimeridian, and a row at a pole has few.
+"""
+
+import math
+
+from msgspec import Struct
+
+from nearcast.core.model.position import Position, plain
+
+SMALLEST_M = 1.0
+LARGEST_M = 1_000_000.0
+_HALF_MERIDIAN_M = 20_003_932.0
+_ROUND = 2.0 * 1.0051
+"""The longest way round for a row of that meridian's radius: parallels bulge."""
+
+
+class Cell(Struct, frozen=True, gc=False):
+    """One square of the grid that has sides of `size_m`."""
+
+    size_m: float
+    row: int
+    column: int
+
+    @property
+    def label(self) -> str:
+        """What names it."""
+        return f"{plain(self.size_m)}:{self.row}:{self.column}"
+
+    @property
+    def centre(self) -> Position:
+        """Its middle."""
+        rows = _rows(self.size_m)
+        width = 360.0 / _columns(rows, self.row)
+        return Position(
+            -90.0 + (self.row + 0.5) * 180.0 / rows, -180.0 + (self.column + 0.5) * width
+        )
+
+
+def cell_of(lat: float, lon: float, size_m: float) -> Cell:
+    """Return the cell that holds a position."""
+    rows = _rows(size_m)
+    row = min(int((lat + 90.0) / 180.0 * rows), rows - 1)
+    columns = _columns(rows, row)
+    # 180 and -180 are one meridian.
+    return Cell(size_m, row, int((lon + 180.0) / 360.0 * columns) % columns)
+
+
+def _rows(size_m: float) -> int:
+    return math.ceil(_HALF_MERIDIAN_M / size_m)
+
+
+def _columns(rows: int, row: int) -> int:
+    """Return how many cells go round in a row, by its edge nearer to the equator."""
+    south, north = row * 180.0 / rows - 90.0, (row + 1) * 180.0 / rows - 90.0
+    widest = 0.0 if south < 0.0 < north else min(abs(south), abs(north))
+    return max(1, math.ceil(_ROUND * rows * math.cos(math.radians(widest))))

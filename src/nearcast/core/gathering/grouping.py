@@ -1,0 +1,73 @@
+"""Grouping: to which group of a rule an event belongs, and what is said of the group as a whole.
+
+A group is named by what its parts have in common: a subject, a place or a cell. Where that is a
+place or a cell, its middle stands for the positions of its parts.
+"""
+
+from msgspec import Struct
+
+from nearcast.core.gathering.cells import cell_of
+from nearcast.core.gathering.rules import Rule
+from nearcast.core.model.places import Place, Places, inner_point
+from nearcast.core.model.position import Position
+
+SUBJECT, PLACE, CELL = "subject", "place", "cell"
+NOWHERE = "aggregates"
+"""The subject of aggregates of a rule that fits every subject, and does not gather by them."""
+
+
+class GroupKey(Struct, frozen=True, gc=False):
+    """A group of a rule: its name, and its middle where it has one."""
+
+    name: str
+    middle: Position | None = None
+
+
+class PlaceMiddles:
+    """The middle of each place, worked out once."""
+
+    def __init__(self, places: Places) -> None:
+        self.places = places
+        self._middles: dict[tuple[str, str, str | None], Position] = {}
+
+    def middle(self, place: Place) -> Position:
+        """Return a position inside a place."""
+        found = self._middles.get(place.key)
+        if found is None:
+            found = self._middles[place.key] = inner_point(place.geometry)
+        return found
+
+
+def group_of(
+    rule: Rule, subject: str, lat: float | None, lon: float | None, known: PlaceMiddles
+) -> GroupKey | None:
+    """Return the group of an event; none if the rule asks where it is, and that is unknown."""
+    per = rule.per
+    if per.kind == SUBJECT:
+        return GroupKey(f"{SUBJECT}:{subject}")
+    if lat is None or lon is None:
+        return None
+    if per.kind == CELL:
+        cell = cell_of(lat, lon, per.size_m)
+        return GroupKey(f"{CELL}:{cell.label}", cell.centre)
+    at = Position(lat, lon)
+    if per.place_kind is None:
+        place = next(iter(known.places.containing(at)), None)
+    else:
+        place = known.places.here(per.place_kind, at)
+    if place is None:
+        return None
+    return GroupKey(f"{PLACE}:{place.label}", known.middle(place))
+
+
+def subject_of(pattern: str, group: str) -> str:
+    """Return the subject of a group's aggregates: its own, or what all the pattern's begin with."""
+    kind, _, name = group.partition(":")
+    if kind == SUBJECT:
+        return name
+    levels = []
+    for level in pattern.split("/"):
+        if level in ("+", "#"):
+            break
+        levels.append(level)
+    return "/".join(levels) or NOWHERE

@@ -1,0 +1,210 @@
+"""Summaries: what an aggregate says of its parts, and what it must not say.
+
+JSON in the form that all aggregates have: `people`, `first`, `last`, `count`, `attributes`,
+`events`. An attribute that is equal in all parts stays as it is; numbers that differ become
+their mean, least and most; other values a list of the different ones. With a `people` threshold
+nothing tells of fewer people than that: people are a number, times are whole minutes, only
+attributes that everybody has are left, numbers are the mean of people's own means, and there
+are no events. The position is the middle of the place or cell; without one, it is the mean of
+the people's own means, if enough people have a position.
+"""
+
+import hashlib
+import math
+from collections.abc import Iterable, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import TypeGuard
+
+import msgspec
+
+from nearcast.core.gathering.grouping import SUBJECT
+from nearcast.core.gathering.parts import Aggregate, Part
+from nearcast.core.gathering.thresholds import Threshold
+from nearcast.core.model.context import Value
+from nearcast.core.model.position import Position
+
+LARGEST_EVENTS_BYTES = 256 * 1024
+"""Events that take more than this are left out of an aggregate; `count` still says how many."""
+MOST_VALUES = 16
+"""An attribute with more different values than this is left out."""
+_MINUTE_S = 60.0
+
+
+def aggregate(
+    pattern: str, group: str, parts: Sequence[Part], threshold: Threshold, middle: Position | None
+) -> Aggregate:
+    """Return the aggregate of these parts."""
+    people = sorted({part.publisher for part in parts})
+    first = min(part.time for part in parts)
+    last = max(part.time for part in parts)
+    said = [part.attributes() for part in parts]
+    place = _place(group)
+    if threshold.hides_people:
+        first, last = _minute(first), _minute(last)
+        payload = {
+            "people": len(people),
+            "first": _written(first),
+            "last": _written(last),
+            "count": len(parts),
+            "attributes": _of_everybody(parts, said),
+        } | place
+        at = middle or _position_of_many(parts, int(threshold.value))
+    else:
+        attributes, agreed = _together(said)
+        payload = {
+            "people": people,
+            "first": _written(first),
+            "last": _written(last),
+            "count": len(parts),
+            "attributes": attributes,
+        } | place
+        events = msgspec.json.encode(_events(parts, said, agreed))
+        if len(events) <= LARGEST_EVENTS_BYTES:
+            payload["events"] = msgspec.Raw(events)
+        at = middle or _mean_position(_located(parts))
+    return Aggregate(
+        aggregate_id(pattern, group, parts),
+        last,
+        len(parts),
+        len(people),
+        msgspec.json.encode(payload),
+        None if at is None else at.lat,
+        None if at is None else at.lon,
+    )
+
+
+def aggregate_id(pattern: str, group: str, parts: Iterable[Part]) -> str:
+    """Return what stands for these parts of this group, in whatever order they came."""
+    names = [pattern, group, *sorted(part.key for part in parts)]
+    # As JSON, so that no two lists of names are written alike.
+    return hashlib.sha256(msgspec.json.encode(names)).hexdigest()[:32]
+
+
+def _place(group: str) -> dict[str, object]:
+    kind, _, name = group.partition(":")
+    return {} if kind == SUBJECT else {kind: name}
+
+
+def _together(said: Sequence[Mapping[str, Value]]) -> tuple[dict[str, object], set[str]]:
+    """Return what parts say together, and the names of what all say alike."""
+    attributes: dict[str, object] = {}
+    agreed = set()
+    for name in dict.fromkeys(name for each in said for name in each):
+        found = [each[name] for each in said if name in each]
+        numbers = _numbers(found)
+        if len(numbers) == len(found) == len(said) and min(numbers) != max(numbers):
+            attributes[name] = {"mean": _mean(numbers), "min": min(numbers), "max": max(numbers)}
+            continue
+        different: dict[bytes, Value] = {}
+        for value in found:
+            different.setdefault(_canonical(value), value)
+        if len(found) == len(said) and len(different) == 1:
+            attributes[name] = found[0]
+            agreed.add(name)
+        elif len(different) <= MOST_VALUES:
+            attributes[name] = [*different.values()]
+    return attributes, agreed
+
+
+def _of_everybody(parts: Sequence[Part], said: Sequence[Mapping[str, Value]]) -> dict[str, object]:
+    """Return what is true of all people together, and tells nothing of one of them."""
+    attributes: dict[str, object] = {}
+    for name in said[0]:
+        if not all(name in each for each in said):
+            continue
+        found = [each[name] for each in said]
+        if len({_canonical(value) for value in found}) == 1:
+            attributes[name] = found[0]
+        elif len(numbers := _numbers(found)) == len(found):
+            attributes[name] = {"mean": _mean(_per_person(parts, numbers))}
+    return attributes
+
+
+def _per_person(parts: Sequence[Part], numbers: Sequence[float]) -> list[float]:
+    """Return each person's own mean, so that nobody counts more by saying it more often."""
+    by_person: dict[str, list[float]] = {}
+    for part, value in zip(parts, numbers, strict=True):
+        by_person.setdefault(part.publisher, []).append(value)
+    return [_mean(values) for _, values in sorted(by_person.items())]
+
+
+def _position_of_many(parts: Sequence[Part], least: int) -> Position | None:
+    by_person: dict[str, list[Position]] = {}
+    for part in parts:
+        for at in _located([part]):
+            by_person.setdefault(part.publisher, []).append(at)
+    if len(by_person) < least:
+        return None
+    means = [_mean_position(found) for _, found in sorted(by_person.items())]
+    return _mean_position([at for at in means if at is not None])
+
+
+def _located(parts: Sequence[Part]) -> list[Position]:
+    return [
+        Position(part.lat, part.lon)
+        for part in parts
+        if part.lat is not None and part.lon is not None
+    ]
+
+
+def _mean_position(found: Sequence[Position]) -> Position | None:
+    """Return the middle of positions on a sphere, also across the antimeridian."""
+    if not found:
+        return None
+    if len({(at.lat, at.lon) for at in found}) == 1:
+        return found[0]
+    x = y = z = 0.0
+    for at in found:
+        phi, lam = math.radians(at.lat), math.radians(at.lon)
+        x += math.cos(phi) * math.cos(lam)
+        y += math.cos(phi) * math.sin(lam)
+        z += math.sin(phi)
+    across = math.hypot(x, y)
+    if math.hypot(across, z) < 1e-9 * len(found):
+        return None
+    return Position(math.degrees(math.atan2(z, across)), math.degrees(math.atan2(y, x)))
+
+
+def _events(
+    parts: Sequence[Part], said: Sequence[Mapping[str, Value]], agreed: set[str]
+) -> list[dict[str, object]]:
+    """Return the parts, each with what is not said of all."""
+    events = []
+    for part, attributes in zip(parts, said, strict=True):
+        event: dict[str, object] = {
+            "id": part.id, "publisher": part.publisher, "time": _written(part.time),
+        }  # fmt: skip
+        if part.lat is not None and part.lon is not None:
+            event["position"] = [part.lon, part.lat]
+        own = {name: value for name, value in attributes.items() if name not in agreed}
+        if own:
+            event["attributes"] = own
+        events.append(event)
+    return events
+
+
+def _mean(values: Sequence[float]) -> float:
+    # Divided first: the sum of large numbers may be more than a double holds.
+    return math.fsum(value / len(values) for value in values)
+
+
+def _numbers(values: Iterable[Value]) -> list[float]:
+    return [value for value in values if _is_number(value)]
+
+
+def _is_number(value: Value) -> TypeGuard[float]:
+    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+
+
+def _canonical(value: Value) -> bytes:
+    """Return the same bytes for equal values: 1 and 1.0 are equal, 1 and true are not."""
+    return msgspec.json.encode(float(value) if _is_number(value) else value, order="sorted")
+
+
+def _minute(seconds: float) -> float:
+    return seconds // _MINUTE_S * _MINUTE_S
+
+
+def _written(seconds: float) -> str:
+    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")

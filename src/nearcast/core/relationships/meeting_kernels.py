@@ -1,0 +1,225 @@
+"""The hot loops of meetings: one fix of a cell after the other against all who are there.
+
+Every decision about a pair depends on the fixes of these two alone (and, in `expire`, on a time
+that is the same for all cells), so that cells which both know a pair always agree about it, in
+whatever order the fixes of others arrive. Each transition is told by one of them: near by the
+home of the fix that brought it, apart by the home of the fix that was left or let go.
+"""
+
+import math
+
+import numpy as np
+
+from nearcast.core.compiled import compiled
+from nearcast.core.matching.globe_grid import code_of
+from nearcast.core.model.geodesy import distance_m, ecef, within
+from nearcast.core.relationships.meeting_cells import B8, F64, I32, I64, MOST_CELLS, reached
+
+APART = 0
+NEAR = 1
+CLOSER = 2
+HALVINGS = 6
+"""How often a distance may halve before the halves no longer count: 100 m to 1.6 m."""
+
+TIME = 0
+LAT = 1
+LON = 2
+X = 3
+Y = 4
+Z = 5
+STATE_COLUMNS = 6
+
+WHEN = 0
+HOW_FAR = 1
+AT_LAT = 2
+AT_LON = 3
+TOLD_COLUMNS = 4
+
+
+@compiled
+def ring(distance: float, within_m: float) -> int:
+    """How often the distance that counts as near can be halved and still holds this one."""
+    count = 0
+    limit = within_m / 2.0
+    while count < HALVINGS and distance <= limit:
+        limit /= 2.0
+        count += 1
+    return count
+
+
+@compiled
+def tell(
+    who: I64,
+    told: F64,
+    n: int,
+    state: int,
+    a: int,
+    b: int,
+    rank: I64,
+    time: float,
+    distance: float,
+    lat: float,
+    lon: float,
+) -> int:
+    """Write one transition, the names in their order; how many there are."""
+    who[n, 0] = state
+    who[n, 1] = a if rank[a] < rank[b] else b
+    who[n, 2] = b if rank[a] < rank[b] else a
+    told[n, WHEN] = time
+    told[n, HOW_FAR] = distance
+    told[n, AT_LAT] = lat
+    told[n, AT_LON] = lon
+    return n + 1
+
+
+@compiled
+def advance(
+    columns: I32,
+    c: int,
+    cell: int,
+    within_m: float,
+    fresh_s: float,
+    start: int,
+    slots: I64,
+    fixes: F64,
+    previous: F64,
+    rank: I64,
+    present: B8,
+    home: B8,
+    state: F64,
+    who: I64,
+    told: F64,
+) -> tuple[int, int]:
+    """Take fixes from `start` on, until there is no room to tell; the next, and how many told."""
+    n = 0
+    codes = np.empty(MOST_CELLS, np.int64)
+    everyone = len(present)
+    before = np.empty(STATE_COLUMNS)
+    now = np.empty(STATE_COLUMNS)
+    for i in range(start, len(slots)):
+        if n + 2 * everyone > len(who):
+            return i, n
+        mover = slots[i]
+        was_known = present[mover]
+        if was_known:
+            before[:] = state[mover]
+            was_home = home[mover]
+        else:
+            before[: LON + 1] = previous[i]
+            was_home = False
+            if not math.isnan(before[TIME]):
+                before[X], before[Y], before[Z] = ecef(before[LAT], before[LON])
+                was_home = code_of(columns, c, before[LAT], before[LON]) == cell
+        had_place = not math.isnan(before[TIME])
+        now[: LON + 1] = fixes[i]
+        time = now[TIME]
+        has_place = not math.isnan(now[LAT])
+        is_home = False
+        if has_place:
+            now[X], now[Y], now[Z] = ecef(now[LAT], now[LON])
+            is_home = code_of(columns, c, now[LAT], now[LON]) == cell
+        for other in range(everyone):
+            if not present[other] or other == mover:
+                continue
+            theirs = state[other]
+            was_near = False
+            if had_place and near(before, theirs, within_m, fresh_s):
+                end = min(before[TIME], theirs[TIME]) + fresh_s
+                if time <= end:
+                    was_near = True
+                elif was_known and was_home:
+                    older = mover
+                    if theirs[TIME] < before[TIME] or (
+                        theirs[TIME] == before[TIME] and rank[other] < rank[mover]
+                    ):
+                        older = other
+                    n = tell(
+                        who, told, n, APART, mover, other, rank, end,
+                        distance_m(before[LAT], before[LON], theirs[LAT], theirs[LON]),
+                        state[older, LAT], state[older, LON],
+                    )  # fmt: skip
+            is_near_now = has_place and near(now, theirs, within_m, fresh_s)
+            if not was_near and not is_near_now:
+                continue
+            state_told = -1
+            distance = 0.0
+            if is_near_now:
+                if is_home:
+                    distance = distance_m(now[LAT], now[LON], theirs[LAT], theirs[LON])
+                    if not was_near:
+                        state_told = NEAR
+                    elif ring(distance, within_m) > ring(
+                        distance_m(before[LAT], before[LON], theirs[LAT], theirs[LON]), within_m
+                    ):
+                        state_told = CLOSER
+            elif was_home:
+                state_told = APART
+                last = now if has_place else before
+                distance = distance_m(last[LAT], last[LON], theirs[LAT], theirs[LON])
+            if state_told >= 0:
+                last = now if has_place else before
+                n = tell(
+                    who, told, n, state_told, mover, other, rank,
+                    max(time, theirs[TIME]), distance, last[LAT], last[LON],
+                )  # fmt: skip
+        present[mover] = False
+        if has_place:
+            for k in range(reached(columns, c, now[LAT], now[LON], within_m, codes)):
+                if codes[k] == cell:
+                    present[mover] = True
+                    break
+        if present[mover]:
+            state[mover] = now
+            home[mover] = is_home
+    return len(slots), n
+
+
+@compiled
+def near(a: F64, b: F64, within_m: float, fresh_s: float) -> bool:
+    """Decide whether two fixes were ever near each other: close, and not too far apart in time."""
+    if max(a[TIME], b[TIME]) > min(a[TIME], b[TIME]) + fresh_s:
+        return False
+    return within(a[LAT], a[LON], a[X], a[Y], a[Z], b[LAT], b[LON], b[X], b[Y], b[Z], within_m)
+
+
+@compiled
+def expire(
+    within_m: float,
+    fresh_s: float,
+    start: int,
+    oldest_first: I64,
+    rank: I64,
+    present: B8,
+    home: B8,
+    state: F64,
+    who: I64,
+    told: F64,
+) -> tuple[int, int]:
+    """Let fixes go that grew too old, from `start` on; the next, and how many told."""
+    n = 0
+    everyone = len(present)
+    for i in range(start, len(oldest_first)):
+        if n + everyone > len(who):
+            return i, n
+        gone = oldest_first[i]
+        mine = state[gone]
+        present[gone] = False
+        if not home[gone]:
+            continue
+        for other in range(everyone):
+            if present[other] and near(mine, state[other], within_m, fresh_s):
+                n = tell(
+                    who, told, n, APART, gone, other, rank, mine[TIME] + fresh_s,
+                    distance_m(mine[LAT], mine[LON], state[other, LAT], state[other, LON]),
+                    mine[LAT], mine[LON],
+                )  # fmt: skip
+    return len(oldest_first), n
+
+
+@compiled
+def place(columns: I32, c: int, cell: int, fixes: F64, state: F64, home: B8) -> None:
+    """Write what follows from fixes: their points in space, and whether the cell is their home."""
+    for i in range(len(fixes)):
+        state[i, : LON + 1] = fixes[i]
+        state[i, X], state[i, Y], state[i, Z] = ecef(fixes[i, LAT], fixes[i, LON])
+        home[i] = code_of(columns, c, fixes[i, LAT], fixes[i, LON]) == cell
