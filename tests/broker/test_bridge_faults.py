@@ -307,7 +307,8 @@ def test_what_cannot_be_meant_is_one_message(
         )
     )
     done = subprocess.run(
-        [sys.executable, "-m", "nearcast", "up", "--data", "data", "--mqtt-port", "0",
+        [sys.executable, "-m", "nearcast", "up", "--no-pipeline", "--data", "data",
+         "--mqtt-port", "0",
          "--ws-port", "-1", "--http-port", "-1", "--config", str(config)],
         capture_output=True, text=True, timeout=60, check=False, cwd=tmp_path,
     )  # fmt: skip

@@ -12,6 +12,7 @@ from math import inf
 
 from msgspec.structs import replace
 
+from nearcast.broker import pipeline_door
 from nearcast.broker.admission import Admission
 from nearcast.broker.broker_state import LONGEST_REASON, BrokerState, RefusedError
 from nearcast.broker.connection import Connection
@@ -27,6 +28,7 @@ from nearcast.core.model.inputs import Left, Presence, Unsubscribed
 from nearcast.store import Forgotten, Message, SessionDropped, SessionPut, SubscriptionDropped
 from nearcast.store import Session as KeptSession
 from nearcast.store import Will as KeptWill
+from nearcast.wire.handover import PUBLISHER
 from nearcast.wire.mqtt import (
     MQTT_5,
     ConnAck,
@@ -61,6 +63,8 @@ class Arrivals:
         self._wills: dict[str, tuple[float, Will]] = {}
         self.own_nodes: set[str] = set()
         """Nodes that are parts of the broker itself: no client may connect as one."""
+        self.pipeline_token = ""
+        """What the pipeline says to be let in; without one it is not."""
 
     # Coming
 
@@ -83,13 +87,23 @@ class Arrivals:
             packet = self._waiting.get(connection)
             if packet is None or connection.closing:
                 continue
-            answer = connection.trusted or self._doors.admit(packet, connection.peer, now)
+            answer = connection.trusted or self._ask_doors(connection, packet, now)
             if isinstance(answer, Check):
                 slow.append((connection, answer))
             else:
                 self.decide(connection, answer, now)
                 let(connection)
         return slow
+
+    def _ask_doors(
+        self, connection: Connection, packet: Connect, now: float
+    ) -> Admitted | Refusal | Check:
+        answer = pipeline_door.admit(packet, connection.peer, self.pipeline_token)
+        if answer is None:
+            return self._doors.admit(packet, connection.peer, now)
+        if isinstance(answer, Admitted):
+            connection.trusted = answer
+        return answer
 
     def decide(self, connection: Connection, answer: Admitted | Refusal, now: float) -> None:
         """The doors have answered."""
@@ -180,7 +194,7 @@ class Arrivals:
         connection.out.append(data)
         state.touch(connection)
         state.online[session.node] += 1
-        state.ask(Presence(session.node, True, _part(session)))
+        self._ask(session, Presence(session.node, True, _part(session)))
         state.counters["connects"] += 1
         self._keep(session, connection.will, None)
         self._recheck(session)
@@ -289,7 +303,7 @@ class Arrivals:
         online[session.node] -= 1
         if not online[session.node]:
             del online[session.node]
-        self._state.ask(Presence(session.node, False, _part(session)))
+        self._ask(session, Presence(session.node, False, _part(session)))
         if session.received is not None and not session.durable:
             session.received = None
         will, connection.will = connection.will, None
@@ -368,12 +382,17 @@ class Arrivals:
         will = self._wills.pop(client_id, None)
         if will is not None:
             self._publishing.publish_will(session, will[1], now)
-        state.ask(Left(session.node, _part(session)))
+        self._ask(session, Left(session.node, _part(session)))
         if session.is_kept:
             state.journal.note(SessionDropped(client_id))
             for node, subject in state.engine.announced_by(client_id):
                 state.journal.note(Forgotten(ANNOUNCEMENTS, announcement_key(node, subject)))
         state.counters["dropped_at_end"] += session.statistics()["waiting"]
+
+    def _ask(self, session: Session, value: Presence | Left) -> None:
+        """Let the engine know, but not of the pipeline: it would hear of itself for ever."""
+        if session.node != PUBLISHER:
+            self._state.ask(value)
 
     def _keep(self, session: Session, will: Will | None, disconnected: float | None) -> None:
         """Let the store know of a session, if it must."""

@@ -19,6 +19,7 @@ from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.journal import Entries, Journal
 from nearcast.broker.publishing import Pairs, Publishing, user_properties_of
+from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.settings import Settings
 from nearcast.broker.situation.commands import RIGHTS
@@ -28,6 +29,7 @@ from nearcast.broker.situation.node_topics import NodeTopics
 from nearcast.broker.subscribing import Subscribing
 from nearcast.core.engine import Engine, Outcome
 from nearcast.core.engine import Settings as EngineSettings
+from nearcast.core.fan import Fan
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
@@ -39,6 +41,7 @@ from nearcast.store import (
     LiveDropped,
     LivePut,
     LiveSeen,
+    delivery_row,
     encoded_input,
     encoded_node,
     record_row,
@@ -109,6 +112,10 @@ class Hub:
                 ahead_s=situation.ahead_s,
                 recent_s=situation.recent_s,
                 unrecorded=self.settings.record.exclude,
+                elsewhere=tuple(
+                    (pattern, where == "spark") for pattern, where in self.settings.decide.items()
+                ),
+                routes=not self.settings.record.deliveries,
             )
         )
         self.state = BrokerState(
@@ -122,7 +129,10 @@ class Hub:
         self._delivering = Delivering(self.state)
         self._errors = Errors(self._delivering)
         self._subscribing = Subscribing(self.state, self._errors)
-        self._publishing = Publishing(self.state, self._delivering, self._subscribing, self._errors)
+        self.releasing = Releasing(self.state, self._delivering)
+        self._publishing = Publishing(
+            self.state, self._delivering, self._subscribing, self._errors, self.releasing
+        )
         self.state.settle = self._step
         self._node_topics = NodeTopics(self.state, self._delivering)
         self.arrivals = Arrivals(
@@ -194,8 +204,14 @@ class Hub:
             raise ModelError(refusal.reason)
         for sent in outcome.sent:
             self._delivering.deliver(sent)
-        self._record(outcome)
+        self._record(outcome, now)
         self.state.journal.note(Kept(RIGHTS, "rules", encoded_input(rules)))
+
+    def note_restart(self, now: float) -> None:
+        """Record that the broker began anew with the sessions that it has."""
+        record = self.engine.restarted(self.sessions, now)
+        if record is not None and self.state.journal.keeps:
+            self.state.journal.rows.append(record_row(record, self.state.name))
 
     def block(self, connection: Connection, blocked: bool) -> None:
         """A client does not read what was written, or reads again."""
@@ -213,10 +229,18 @@ class Hub:
         """Decide on all that arrived."""
         state = self.state
         slow: list[tuple[Connection, Check]] = []
-        if state.inputs or state.leaving or state.arriving or self._due_at <= now:
+        releasing = self.releasing
+        if (
+            state.inputs
+            or state.leaving
+            or state.arriving
+            or self._due_at <= now
+            or releasing.pending
+        ):
             self.arrivals.part(now)
             slow = self.arrivals.admit(now, self._open)
             self.arrivals.expire(now)
+            releasing.go_on(now)
             self._step(now)
             self.look_ahead()
         self._delivering.flush()
@@ -245,7 +269,9 @@ class Hub:
         state = self.state
         if state.arriving or state.leaving or state.inputs or state.touched:
             return now
-        return None if self._due_at == inf else self._due_at
+        release = self.releasing.due(now)
+        due = self._due_at if release is None else min(release, self._due_at)
+        return None if due == inf else due
 
     def look_ahead(self) -> None:
         """See when something is due next."""
@@ -290,6 +316,7 @@ class Hub:
             "subscriptions": len(self.engine.subscriptions),
             "live": len(state.live),
             "waiting_bytes": sum(s.waiting_bytes for s in state.sessions.values()),
+            **self.releasing.staging.statistics(),
         }
 
     def validate_state(self) -> None:
@@ -307,6 +334,7 @@ class Hub:
         assert wanted == set(self.engine.subscriptions)
         for session in state.sessions.values():
             session.validate_state(state.limits)
+        self.releasing.staging.validate_state()
 
     # Inside a tick
 
@@ -378,7 +406,7 @@ class Hub:
         # Before the record: who gets a live event that a newer one replaces, gets the older.
         for sent in outcome.sent:
             self._delivering.deliver(sent)
-        self._record(outcome)
+        self._record(outcome, now)
         for event, owner in outcome.passed_over:
             passing = state.sessions.get(owner)
             if passing is not None and passing.durable:
@@ -425,7 +453,7 @@ class Hub:
                 ):
                     topics.replay(session, wanted, now)
 
-    def _record(self, outcome: Outcome) -> None:
+    def _record(self, outcome: Outcome, now: float) -> None:
         """Note rows for the log and changes of what is live or known."""
         state, journal = self.state, self.state.journal
         for changed in outcome.changes:
@@ -454,6 +482,17 @@ class Hub:
                 if raw:
                     properties, headers = user_properties_of(raw)
             journal.rows.append(record_row(record, state.name, properties, headers))
+        if self.settings.record.deliveries:
+            self._record_deliveries(outcome, now)
+
+    def _record_deliveries(self, outcome: Outcome, now: float) -> None:
+        """Note to whom events go."""
+        state = self.state
+        for sent in outcome.sent:
+            copies = sent.deliveries() if isinstance(sent, Fan) else (sent,)
+            to = [(each.owner, each.subscriptions, each.priority, each.replayed) for each in copies]
+            row = delivery_row(sent.event, to, state.name, self.engine.next_seq(), now)
+            state.journal.rows.append(row)
 
 
 _REFUSALS_OF_MQTT_3 = (

@@ -12,6 +12,7 @@ from msgspec.structs import replace
 from nearcast.broker.broker_state import DECIDED, Answer, BrokerState, RefusedError
 from nearcast.broker.connection import Connection
 from nearcast.broker.delivering import Delivering
+from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.situation import own_tracks
 from nearcast.broker.situation.commands import command
@@ -25,6 +26,7 @@ from nearcast.core.model.inputs import Moved, Published
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.position import parse_position
 from nearcast.store import plain_row
+from nearcast.wire.handover import PREFIX as HANDOVER
 from nearcast.wire.mqtt import (
     MQTT_5,
     NO_PROPERTIES,
@@ -73,11 +75,13 @@ class Publishing:
         delivering: Delivering,
         subscribing: Subscribing,
         errors: Errors,
+        releasing: Releasing,
     ) -> None:
         self._state = state
         self._delivering = delivering
         self._subscribing = subscribing
         self._errors = errors
+        self._releasing = releasing
         self._long = min(LONG_PROPERTIES, SHORTEST_PAIR * state.limits.user_properties)
 
     def publish(
@@ -272,6 +276,10 @@ class Publishing:
                     # What came before goes by the subscriptions of then.
                     state.settle(now)
                     self._subscribing.named(connection, session, packet)
+                    self._answered(connection, packet)
+                    return
+                if topic.startswith(HANDOVER):
+                    self._releasing.take(connection, packet)
                     self._answered(connection, packet)
                     return
                 if not topic.startswith(_PUBLISH):

@@ -12,6 +12,7 @@ from nearcast.broker.session import Granted, Parcel, Session
 from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES, RIGHTS
 from nearcast.broker.situation.errors import ERRORS
 from nearcast.broker.situation.words import wished_again
+from nearcast.broker.staging import RELEASES, STAGED
 from nearcast.broker.subscribing import subscription, tells
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event, Subscription
@@ -104,12 +105,16 @@ def restore(
                 nodes.append(decoded_node(value))
             case Kept(space, _, value) if space in (ANNOUNCEMENTS, PLACES, AREAS, RIGHTS):
                 standing.append(decoded_input(value))
+            case Kept(space, key, value) if space in (STAGED, RELEASES):
+                hub.releasing.staging.restore(space, key, value)
     for session in sessions.values():
         own = "" if session.client_id == session.node else session.client_id
         standing.append(Presence(session.node, False, own))
     hub.engine.resume(seq, subscriptions, live.values(), nodes, standing, known)
+    hub.note_restart(now)
     for name, value in kept.items():
         hub.arrivals.restore(value, sessions[name], now)
+    hub.releasing.staging.resume()
     hub.look_ahead()
 
 

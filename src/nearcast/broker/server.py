@@ -14,7 +14,7 @@ from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
-from nearcast.broker import control
+from nearcast.broker import control, pipeline_door
 from nearcast.broker.admission import Admission, OpenDoors
 from nearcast.broker.connection import Connection
 from nearcast.broker.doors import Admitted, Check, Doors, DoorsError
@@ -63,6 +63,8 @@ class Server:
         self.hub = Hub(self.settings, journal, self._doors, started=self.now())
         if store is not None:
             restore(self.hub, store.load(), store.seq, self.now(), recent_ids(store))
+            self.hub.arrivals.pipeline_token = pipeline_door.read_token(store.directory)
+            self.hub.releasing.may_go_on = lambda: not self.is_full
         if isinstance(self._doors, Doors):
             # Before anyone can connect: with rules that cannot be, everything would be visible.
             try:
@@ -139,6 +141,7 @@ class Server:
                 path = self._store.directory / control.NAME
                 self._control = control.Control(path, {"forget": self._asked_to_forget})
                 await self._control.start()
+                self._say_where(self._store)
         except BaseException:
             await self.stop()
             raise
@@ -153,6 +156,8 @@ class Server:
                 timer.cancel()
         if self._control is not None:
             await self._control.stop()
+        if self._store is not None:
+            pipeline_door.remove_address(self._store.directory)
         for listener in self._listeners.values():
             listener.close()
         self.hub.shut_down()
@@ -386,7 +391,7 @@ class Server:
                 say(log, logging.WARNING, "client does not read", client=_name(connection))
                 self.hub.state.counters["stalled"] += 1
                 link.abort()
-            elif connection.admitted is not None:
+            elif connection.admitted is not None and connection.trusted is None:
                 refusal = self._doors.stays(connection.admitted, now)
                 if refusal is not None:
                     self.hub.close(connection, refusal.reason, refusal.why)
@@ -442,6 +447,15 @@ class Server:
                 )
         if not is_loopback(listen.host) and isinstance(self._doors, OpenDoors):
             say(log, logging.WARNING, "everyone may connect from anywhere", host=listen.host)
+
+    def _say_where(self, store: Store) -> None:
+        """Let the pipeline find this broker."""
+        for scheme in ("mqtt", "mqtts"):
+            listener = self._listeners.get(scheme)
+            if listener is not None:
+                host, port = listener.sockets[0].getsockname()[:2]
+                pipeline_door.write_address(store.directory, host, port, scheme)
+                return
 
 
 def open_server(

@@ -24,6 +24,8 @@ from nearcast.testing.virtual_disk import DiskQuality, VirtualDisk
 from nearcast.wire.mqtt import Decoder, ProtocolError, ReasonCode
 
 SWEEP_S = 1.0
+PIPELINE_TOKEN = "virtual"
+"""What the pipeline says to be let in."""
 
 
 class VirtualBroker:
@@ -199,6 +201,7 @@ class _Run:
         if disk is not None:
             store = disk.store
             restore(self.hub, store.load(), store.seq, now, recent_ids(store))
+        self.hub.arrivals.pipeline_token = PIPELINE_TOKEN
         self._links: dict[_Link, None] = {}
         self._holding = Holding(self._write, None if disk is None else self._keep)
         self._due = False

@@ -1,0 +1,251 @@
+"""Handover: rows that the pipeline hands to a broker, as bytes and topics.
+
+A task of a query stages its rows in chunks; the driver releases an epoch by naming the attempts
+that count. A chunk is one MessagePack array of rows. It is cut so that a broker deals with it in
+one tick without keeping anyone waiting, and a row that no packet can hold goes in several parts.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import Annotated
+from urllib.parse import quote, unquote
+
+import msgspec
+from msgspec import Meta, Struct
+
+PUBLISHER = "$pipeline"
+"""Who publishes what the pipeline found, and who connects to hand it over."""
+PREFIX = "$pipeline/"
+TOKEN_FILE = "pipeline.token"
+"""In a broker's directory: the password of `$pipeline`."""
+ADDRESS_FILE = "address.json"
+"""In a broker's directory while it listens: where."""
+
+CHUNK_BYTES = 128 << 10
+CHUNK_DELIVERIES = 1_000
+"""A chunk is cut at either; an event counts as one, a delivery as its recipients."""
+LONGEST_QUERY = 200
+LONGEST_ATTEMPT = 64
+MOST_CHUNKS = 1_000_000
+
+WHOLE, PART, LAST_PART = b"\0", b"\1", b"\2"
+"""What a staged packet begins with: a chunk, or a part of one, more of which follow or not."""
+
+Qos = Annotated[int, Meta(ge=0, le=2)]
+Priority = Annotated[int, Meta(ge=1, le=1_000_000)]
+
+
+class HandoverError(ValueError):
+    """Bytes or a topic that no pipeline hands over."""
+
+
+class Recipient(Struct, frozen=True, array_like=True, gc=False):
+    """A session that gets a delivery, and the subscriptions by which it does."""
+
+    session: str
+    subscriptions: tuple[str, ...]
+    priority: Priority = 1
+    replayed: bool = False
+    """The event was there before the session came to match it."""
+
+
+class EventRow(Struct, frozen=True, array_like=True, tag=0):
+    """An event that the pipeline publishes at a broker, as any client would."""
+
+    id: str
+    subject: str
+    payload: bytes = b""
+    publisher: str = PUBLISHER
+    time: float | None = None
+    lat: float | None = None
+    lon: float | None = None
+    qos: Qos = 1
+    retain: bool = False
+    valid_s: float | None = None
+    object: str | None = None
+    to: str | None = None
+    """The target area, in its text or JSON form."""
+    headers: bytes = b""
+    """MQTT 5 properties of the message, as bytes."""
+
+
+class DeliveryRow(Struct, frozen=True, array_like=True, tag=1):
+    """An event that was decided on in the pipeline, and who at a broker gets it."""
+
+    id: str
+    subject: str
+    payload: bytes
+    publisher: str
+    time: float
+    recipients: tuple[Recipient, ...]
+    session: str = ""
+    """The session that published it, where it is not the publisher's own."""
+    lat: float | None = None
+    lon: float | None = None
+    at_given: bool = False
+    """The position was given with the event: everyone may see it."""
+    qos: Qos = 0
+    retain: bool = False
+    expires: float | None = None
+    """When it is of no use any more, in seconds since 1970."""
+    headers: bytes = b""
+
+
+HandedRow = EventRow | DeliveryRow
+Manifest = list[tuple[int, str, int]]
+"""What a release names: partitions, the attempts that count, and how many packets each staged."""
+
+_ENCODER = msgspec.msgpack.Encoder()
+_ROWS = msgspec.msgpack.Decoder(list[HandedRow])
+_MANIFEST = msgspec.msgpack.Decoder(Manifest)
+
+
+class Staged(Struct, frozen=True):
+    """The topic of one packet of rows."""
+
+    query: str
+    epoch: int
+    partition: int
+    attempt: str
+    number: int
+
+    @property
+    def topic(self) -> str:
+        """Where it is published."""
+        where = f"{self.epoch}/{self.partition}/{self.attempt}/{self.number}"
+        return f"{PREFIX}stage/{quote(self.query, safe='')}/{where}"
+
+
+class Release(Struct, frozen=True):
+    """The topic by which an epoch is released."""
+
+    query: str
+    epoch: int
+
+    @property
+    def topic(self) -> str:
+        """Where it is published."""
+        return f"{PREFIX}release/{quote(self.query, safe='')}/{self.epoch}"
+
+
+class Abort(Struct, frozen=True):
+    """The topic by which what was staged for an epoch is dropped."""
+
+    query: str
+    epoch: int
+
+    @property
+    def topic(self) -> str:
+        """Where it is published."""
+        return f"{PREFIX}abort/{quote(self.query, safe='')}/{self.epoch}"
+
+
+def parse_topic(topic: str) -> Staged | Release | Abort:
+    """Return what a topic of the pipeline's means, or raise `HandoverError`."""
+    levels = topic.removeprefix(PREFIX).split("/")
+    query = unquote(levels[1]) if len(levels) > 1 else ""
+    if not 0 < len(query) <= LONGEST_QUERY or "\0" in query:
+        raise HandoverError(f"a query's name has 1 to {LONGEST_QUERY} characters")
+    match levels:
+        case ["stage", _, epoch, partition, attempt, number]:
+            if not 0 < len(attempt) <= LONGEST_ATTEMPT:
+                raise HandoverError(f"an attempt has 1 to {LONGEST_ATTEMPT} characters")
+            return Staged(query, _count(epoch), _count(partition), attempt, _count(number))
+        case ["release", _, epoch]:
+            return Release(query, _count(epoch))
+        case ["abort", _, epoch]:
+            return Abort(query, _count(epoch))
+    raise HandoverError(f"{topic!r} is no topic of the pipeline")
+
+
+class Packer:
+    """Packs rows into packets, in order, none with more than `largest` bytes."""
+
+    def __init__(self, largest: int) -> None:
+        self._largest = largest
+        self._taken: list[bytes] = []
+        self._size = self._deliveries = 0
+
+    def add(self, row: HandedRow) -> list[bytes]:
+        """Take a row, and return the packets that are full by now."""
+        found: list[bytes] = []
+        for part in _shared_out(row):
+            data = _ENCODER.encode(part)
+            count = len(part.recipients) if isinstance(part, DeliveryRow) else 1
+            if self._size + len(data) > CHUNK_BYTES or self._deliveries + count > CHUNK_DELIVERIES:
+                found += self.rest()
+            self._taken.append(data)
+            self._size += len(data)
+            self._deliveries += count
+        return found
+
+    def rest(self) -> list[bytes]:
+        """Return what is left, in packets."""
+        taken, self._taken = self._taken, []
+        self._size = self._deliveries = 0
+        return list(_cut(_array(taken), self._largest)) if taken else []
+
+
+def packets(rows: Iterable[HandedRow], largest: int) -> Iterator[bytes]:
+    """Yield rows in packets, in order, none with more than `largest` bytes."""
+    packer = Packer(largest)
+    for row in rows:
+        yield from packer.add(row)
+    yield from packer.rest()
+
+
+def rows_in(chunk: bytes | memoryview) -> list[HandedRow]:
+    """Return the rows of a chunk, or raise `HandoverError`."""
+    try:
+        return _ROWS.decode(chunk)
+    except msgspec.MsgspecError as error:
+        raise HandoverError(f"these are no rows: {error}") from None
+
+
+def manifest_bytes(manifest: Manifest) -> bytes:
+    """Return a manifest as bytes."""
+    return _ENCODER.encode(manifest)
+
+
+def manifest_in(data: bytes) -> Manifest:
+    """Return the manifest of a release, or raise `HandoverError`."""
+    try:
+        found = _MANIFEST.decode(data)
+    except msgspec.MsgspecError as error:
+        raise HandoverError(f"this is no manifest: {error}") from None
+    for partition, attempt, count in found:
+        if partition < 0 or not 0 <= count <= MOST_CHUNKS or len(attempt) > LONGEST_ATTEMPT:
+            raise HandoverError(f"there is no partition {partition} with {count} packets")
+    return found
+
+
+def _shared_out(row: HandedRow) -> Iterator[HandedRow]:
+    """Yield a row, or several where one has more recipients than a chunk takes."""
+    if isinstance(row, EventRow) or len(row.recipients) <= CHUNK_DELIVERIES:
+        yield row
+        return
+    for at in range(0, len(row.recipients), CHUNK_DELIVERIES):
+        some = row.recipients[at : at + CHUNK_DELIVERIES]
+        yield msgspec.structs.replace(row, recipients=some)
+
+
+def _array(items: list[bytes]) -> bytes:
+    """Return encoded values as one MessagePack array."""
+    count = len(items)
+    head = b"\xdc" + count.to_bytes(2, "big") if count <= 0xFFFF else b"\xdd" + count.to_bytes(4)
+    return b"".join((head, *items))
+
+
+def _cut(chunk: bytes, largest: int) -> Iterator[bytes]:
+    room = largest - 1
+    if len(chunk) <= room:
+        yield WHOLE + chunk
+        return
+    for at in range(0, len(chunk), room):
+        mark = PART if at + room < len(chunk) else LAST_PART
+        yield mark + chunk[at : at + room]
+
+
+def _count(text: str) -> int:
+    if not (text.isascii() and text.isdecimal() and len(text) <= 18):
+        raise HandoverError(f"{text!r} is no number of an epoch, a partition or a packet")
+    return int(text)
