@@ -7,17 +7,21 @@ INSTALLED := $(VENV)/.installed
 # Kernels with every index checked must not share a cache with those that check none.
 CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(CURDIR)/.cache/checked-kernels'
 
-.PHONY: setup system run test slow chaos lint format bench experiments docs clean
+.PHONY: setup system java run test slow chaos lint format bench experiments docs clean
 
 setup: $(INSTALLED)
 	@$(PY) -m nearcast._warm_up
 
-run: setup
+run: setup java
 	@$(PY) -m nearcast demo
 
-# What tests and benchmarks run beside us; where it cannot be had, they say so and are skipped.
+# Java for the pipeline, and what tests and benchmarks run beside us; where it cannot be had, the
+# pipeline says what to install, and tests say so and are skipped.
 system:
 	@sh scripts/system-packages
+
+java:
+	@sh scripts/system-packages java
 
 test: setup system
 	$(PY) -m pytest -m "not slow"
@@ -64,7 +68,7 @@ clean:
 $(INSTALLED): pyproject.toml constraints.txt $(PY)
 	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
 	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation \
-		-c constraints.txt -e '.[dev,bench]'
+		-c constraints.txt -e '.[dev,bench,spark]'
 	@touch $@
 
 $(PY):

@@ -46,7 +46,7 @@ class BrokerProcess:
         }
         with self._errors.open("ab") as stream:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "nearcast", "up", "--data", str(data)],
+                [sys.executable, "-m", "nearcast", "up", "--no-pipeline", "--data", str(data)],
                 stdout=subprocess.PIPE,
                 stderr=stream,
                 env=environment,

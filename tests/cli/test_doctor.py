@@ -20,6 +20,7 @@ def test_a_development_environment_is_healthy() -> None:
     states = {check["what"]: check["state"] for check in json.loads(ran.stdout)}
     assert states["Python"] == states["numba"] == "ok"
     assert {"kernels", "pytest", "duckdb", "redis-server", "postgres"} <= states.keys()
+    assert {"pyspark", "pandas", "Java"} <= states.keys()
 
 
 def test_the_table_says_the_same_to_people() -> None:
@@ -41,6 +42,16 @@ def test_a_package_is_missing_optional_or_not_as_tested() -> None:
     assert doctor.check_package("no-such-thing", {}, required=False).state == "optional"
     other = doctor.check_package("numba", {"numba": "0.0.1"}, required=True)
     assert (other.state, other.advice) == ("optional", "tested with 0.0.1: make setup")
+
+
+def test_without_java_the_pipeline_is_said_not_to_run(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("JAVA_HOME", str(tmp_path))
+    found = doctor.check_java()
+    assert found.state == "optional"
+    assert "the pipeline does not run" in found.advice
+    assert "install Java 17" in found.advice
 
 
 def test_tested_versions_are_found_whatever_the_spelling(tmp_path: Path) -> None:

@@ -25,7 +25,8 @@ NEARCAST = (sys.executable, "-m", "nearcast")
 @contextlib.contextmanager
 def broker(directory: Path, *options: str) -> Iterator[int]:
     """Run a broker process, and yield its port."""
-    command = [*NEARCAST, "up", "--mqtt-port", "0", "--ws-port", "-1", "--http-port", "-1"]
+    command = [*NEARCAST, "up", "--no-pipeline", "--mqtt-port", "0", "--ws-port", "-1"]
+    command += ["--http-port", "-1"]
     with subprocess.Popen(
         [*command, "--data", str(directory / "data"), *options],
         stdout=subprocess.PIPE,

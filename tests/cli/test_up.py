@@ -10,7 +10,7 @@ import paho.mqtt.publish as publish
 import paho.mqtt.subscribe as subscribe
 import pytest
 
-UP = [sys.executable, "-m", "nearcast", "up", "--mqtt-port", "0", "--ws-port", "0"]
+UP = [sys.executable, "-m", "nearcast", "up", "--no-pipeline", "--mqtt-port", "0", "--ws-port", "0"]
 
 
 def test_a_broker_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:

@@ -99,7 +99,9 @@ def _start_ours(directory: Path, exclude: tuple[str, ...]) -> Running:
         f"[record]\nexclude = {list(exclude)}\n"
     )
     options = ["--config", str(config), "--data", str(directory / "data")]
-    return Running([sys.executable, "-m", "nearcast", "up", *options], directory, None)
+    return Running(
+        [sys.executable, "-m", "nearcast", "up", "--no-pipeline", *options], directory, None
+    )
 
 
 def _our_version() -> str:

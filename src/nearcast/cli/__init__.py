@@ -32,6 +32,7 @@ VERBS = (
     Verb("explain", "explain", "Say why a node did or did not get an event."),
     Verb("forget", "forget", "Remove all that a broker knows of a person."),
     Verb("backup", "backup", "Copy a broker's state and log, while it runs or not."),
+    Verb("pipeline", "app", "Run the data pipeline on Spark; replay, audit and compact."),
     Verb("bench", "app", "Measure Nearcast beside what else one could use."),
     Verb("doctor", "doctor", "Check what is installed, and say what to do."),
 )

@@ -1,7 +1,7 @@
 """``nearcast doctor``: what is installed, what is not, and what to do about it.
 
 Looks only; changes nothing unless asked to warm up. Something required that is missing makes the
-exit code 1; what only benchmarks and tests need is reported and no more.
+exit code 1; what only the pipeline, benchmarks and tests need is reported and no more.
 """
 
 import json
@@ -21,6 +21,7 @@ from rich.table import Table
 
 from nearcast import _warm_up
 from nearcast.cli.broker_checks import broker_checks
+from nearcast.pipeline.java import JavaError, find_java
 
 OLDEST_PYTHON = (3, 11)
 CONSTRAINTS = Path(__file__).parents[3] / "constraints.txt"
@@ -29,6 +30,7 @@ PEERS = {
     "redis-server": "its benchmarks are skipped; install Redis",
     "postgres": "its benchmarks are skipped; install PostgreSQL with PostGIS",
 }
+PIPELINE = ("pandas", "pyspark")
 NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 State = Literal["ok", "optional", "missing"]
@@ -74,6 +76,7 @@ def examine() -> Iterator[Check]:
     yield from (check_package(name, tested, required=True) for name in required)
     yield check_kernels()
     yield from (check_package(name, tested, required=False) for name in optional)
+    yield check_java()
     yield from (check_peer(program, advice) for program, advice in PEERS.items())
 
 
@@ -98,11 +101,23 @@ def check_package(name: str, tested: dict[str, str], *, required: bool) -> Check
     except PackageNotFoundError:
         if required:
             return Check(name, "missing", "not installed", "make setup")
-        return Check(name, "optional", "not installed", "only tests and benchmarks need it")
+        advice = "only tests and benchmarks need it"
+        if name in PIPELINE:
+            advice = "the pipeline does not run without: pip install 'nearcast[spark]'"
+        return Check(name, "optional", "not installed", advice)
     wanted = tested.get(_normal(name), found)
     if found == wanted:
         return Check(name, "ok", found)
     return Check(name, "optional", found, f"tested with {wanted}: make setup")
+
+
+def check_java() -> Check:
+    """Check for a Java that the pipeline can run on."""
+    try:
+        java = find_java()
+    except JavaError as error:
+        return Check("Java", "optional", "none for Spark", f"the pipeline does not run: {error}")
+    return Check("Java", "ok", f"{java.version} in {java.home}")
 
 
 def check_kernels() -> Check:

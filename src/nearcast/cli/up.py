@@ -20,6 +20,7 @@ from nearcast.broker.metrics import Figures, Health, Metrics, TickDurations
 from nearcast.broker.server import NO_LISTENER, Server, open_server
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import set_up
+from nearcast.cli.beside import PipelineBeside, obstacle
 from nearcast.cli.residents import Residents
 from nearcast.console.http import make_app
 from nearcast.console.server import HttpServer
@@ -57,7 +58,7 @@ def up(
         bool, typer.Option("--demo", help="Let a small living city connect to it.")
     ] = False,
     no_pipeline: Annotated[
-        bool, typer.Option("--no-pipeline", help="Leave the data pipeline out; there is none yet.")
+        bool, typer.Option("--no-pipeline", help="Leave the data pipeline on Spark out.")
     ] = False,
     workers: Annotated[int, typer.Option(help="Processes on this machine; one for now.")] = 1,
     join: Annotated[
@@ -88,7 +89,7 @@ def up(
     gc.set_threshold(50_000, 20, 50)
     handler = set_up(settings.logging)
     try:
-        _run(_serve(settings, demo))
+        _run(_serve(settings, demo, [] if no_pipeline else _pipeline_options(config, settings)))
     except (StoreError, DoorsError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -110,7 +111,13 @@ def _run(work: Coroutine[object, object, None]) -> None:
         runner.run(work)
 
 
-async def _serve(settings: Settings, demo: bool) -> None:
+def _pipeline_options(config: Path | None, settings: Settings) -> list[str]:
+    """What the pipeline beside is told."""
+    told = ["--data", settings.node.data]
+    return told if config is None else [*told, "--config", str(config)]
+
+
+async def _serve(settings: Settings, demo: bool, pipeline: list[str]) -> None:
     ticks = TickDurations()
     server = open_server(settings, ticks.feed)
     bridge = Bridge(server) if settings.bridge.url else None
@@ -134,6 +141,12 @@ async def _serve(settings: Settings, demo: bool) -> None:
         stopped = _stopped_by_signals(server)
         _tell(settings, server, http, bridge)
         async with AsyncExitStack() as stack:
+            if pipeline:
+                why = obstacle()
+                if why is None:
+                    await stack.enter_async_context(PipelineBeside(pipeline))
+                else:
+                    typer.echo(f"Without the data pipeline: {why}.", err=True)
             if demo:
                 url = f"mqtt://{settings.listen.host}:{server.port}"
                 await stack.enter_async_context(Residents(url))

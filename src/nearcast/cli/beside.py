@@ -1,0 +1,94 @@
+"""The pipeline beside the broker: a process of its own, started again when it dies."""
+
+import asyncio
+import contextlib
+import logging
+import os
+import signal
+import sys
+import time
+from collections.abc import Sequence
+from importlib.util import find_spec
+from types import TracebackType
+
+from nearcast.broker.speaking import say
+
+log = logging.getLogger("nearcast.pipeline")
+
+LONGEST_PAUSE_S = 60.0
+LASTING_S = 120.0
+"""A pipeline that ran this long is started again at once."""
+STOP_WITHIN_S = 20.0
+NICE = 5
+"""What it gives way to the broker by."""
+
+
+def obstacle() -> str | None:
+    """Why no pipeline can run here; None if one can."""
+    if find_spec("pyspark") is None:
+        return "PySpark is not installed (pip install 'nearcast[spark]')"
+    from nearcast.pipeline.java import JavaError, find_java
+
+    try:
+        find_java()
+    except JavaError as error:
+        return str(error)
+    return None
+
+
+class PipelineBeside:
+    """Runs `nearcast pipeline run` with the same settings as long as its context lasts."""
+
+    def __init__(self, options: Sequence[str]) -> None:
+        self._options = [*options, "--parent", str(os.getpid())]
+        self._process: asyncio.subprocess.Process | None = None
+        self._task: asyncio.Task[None] | None = None
+        self.restarts = 0
+
+    async def __aenter__(self) -> "PipelineBeside":
+        self._task = asyncio.create_task(self._watch())
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        assert self._task is not None
+        self._task.cancel()
+        with contextlib.suppress(asyncio.CancelledError):
+            await self._task
+        process = self._process
+        if process is None or process.returncode is not None:
+            return
+        process.send_signal(signal.SIGTERM)
+        try:
+            await asyncio.wait_for(process.wait(), STOP_WITHIN_S)
+        except TimeoutError:
+            # Java and the workers too: they are in a session of their own.
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(process.pid, signal.SIGKILL)
+            await process.wait()
+
+    async def _watch(self) -> None:
+        pause_s = 1.0
+        while True:
+            started = time.monotonic()
+            command = [sys.executable, "-m", "nearcast", "pipeline", "run", *self._options]
+            self._process = await asyncio.create_subprocess_exec(
+                *command, start_new_session=True, preexec_fn=_give_way
+            )
+            code = await self._process.wait()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self._process.pid, signal.SIGKILL)
+            self.restarts += 1
+            if time.monotonic() - started > LASTING_S:
+                pause_s = 1.0
+            say(log, logging.WARNING, "the pipeline ended", code=code, again_in_s=pause_s)
+            await asyncio.sleep(pause_s)
+            pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
+
+
+def _give_way() -> None:
+    os.nice(NICE)

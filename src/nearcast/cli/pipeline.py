@@ -1,0 +1,316 @@
+"""`nearcast pipeline`: run the data pipeline, see how it does, replay, audit and compact."""
+
+import json
+import os
+import signal
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import Progress
+from rich.table import Table
+
+from nearcast.broker.configuration import load
+from nearcast.broker.settings import Settings
+from nearcast.broker.speaking import set_up
+from nearcast.pipeline.status import Status, read_status
+from nearcast.pipeline.tables import Tables, TablesError, TableStatistics
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+    from nearcast.pipeline.auditing import Audit
+
+app = typer.Typer(no_args_is_help=True, help="The data pipeline on Spark.")
+
+Config = Annotated[
+    Path | None, typer.Option(help="Settings in TOML; by default nearcast.toml here.")
+]
+Data = Annotated[
+    str | None, typer.Option(help="The data directory of the brokers [default: nearcast-data].")
+]
+Master = Annotated[
+    str | None, typer.Option(help="Where Spark runs, such as spark://HOST:7077 [local[*]].")
+]
+AsJson = Annotated[bool, typer.Option("--json", help="Print figures as JSON.")]
+Since = Annotated[str | None, typer.Option(help="From when on, as in 2026-11-15T08:00:00Z.")]
+Until = Annotated[str | None, typer.Option(help="Until when; not included.")]
+
+
+def _settings(config: Path | None, data: str | None, master: str | None = None) -> Settings:
+    options = {"broker.data": data, "pipeline.master": master}
+    return load(config, os.environ, options)
+
+
+@app.command()
+def run(
+    config: Config = None,
+    data: Data = None,
+    master: Master = None,
+    parent: Annotated[int | None, typer.Option(hidden=True, help="End with this process.")] = None,
+) -> None:
+    """Follow the logs of all brokers, resuming where it stopped; Ctrl-C stops.
+
+    Writes the tables under DATA/tables and hands what it finds to the brokers. `nearcast up`
+    runs one beside the broker unless it is told --no-pipeline.
+    """
+    from nearcast.cli.spark_settings import pipeline_settings, spark_settings
+    from nearcast.pipeline.job import run as run_job
+
+    settings = _settings(config, data, master)
+    handler = set_up(settings.logging)
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    if parent is not None:
+        threading.Thread(target=_end_with, args=(parent, stopped), daemon=True).start()
+    try:
+        with _failures_told():
+            run_job(pipeline_settings(settings), spark_settings(settings), stopped)
+    finally:
+        handler.close()
+
+
+def _end_with(parent: int, stopped: threading.Event) -> None:
+    """Stop when the process that watches over this one is gone."""
+    while os.getppid() == parent:
+        time.sleep(1.0)
+    stopped.set()
+
+
+@app.command()
+def status(config: Config = None, data: Data = None, as_json: AsJson = False) -> None:
+    """Say how the pipeline is doing: rates, lag, batch times, size of state, and its tables."""
+    settings = _settings(config, data)
+    where = Path(settings.node.data)
+    found, tables = read_status(where), Tables(where).statistics()
+    if as_json:
+        told = None if found is None else msgspec.to_builtins(found)
+        alive = found is not None and not found.is_stale
+        value = {"running": alive, "status": told, "tables": msgspec.to_builtins(tables)}
+        typer.echo(json.dumps(value, indent=2))
+        return
+    _print_status(where, found, tables)
+
+
+@app.command()
+def replay(
+    config: Config = None,
+    data: Data = None,
+    master: Master = None,
+    since: Since = None,
+    until: Until = None,
+    publish: Annotated[
+        bool, typer.Option("--publish", help="Hand to brokers again what was decided for them.")
+    ] = False,
+    state: Annotated[
+        bool,
+        typer.Option("--state", help="Only let the next run build its state anew from the log."),
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
+    """Make the tables anew from history, as fast as it goes, and put them in place in one step.
+
+    A range gives tables of just that range. The pipeline must not be running.
+    """
+    from nearcast.cli.spark_settings import pipeline_settings
+    from nearcast.pipeline.job import alone
+    from nearcast.pipeline.rebuilding import rebuild_state
+    from nearcast.pipeline.replaying import Range
+    from nearcast.pipeline.replaying import replay as replay_history
+
+    settings = _settings(config, data, master)
+    chosen = pipeline_settings(settings)
+    with _failures_told(), alone(Path(chosen.data)):
+        if state:
+            rebuild_state(Path(chosen.data))
+            typer.echo("The next nearcast pipeline run builds its state anew.", err=as_json)
+            return
+        started = time.monotonic()
+        asked = Range(_time(since, "--since"), _time(until, "--until"))
+        with _session(settings, quiet=as_json) as (spark, step):
+            rows = replay_history(spark, chosen, asked, step, publish=publish)
+        seconds = time.monotonic() - started
+    if as_json:
+        typer.echo(json.dumps({"rows": rows, "seconds": seconds}, indent=2))
+        return
+    for name, count in rows.items():
+        typer.echo(f"{name:12} {count:>12,} rows")
+    typer.echo(f"Made anew in {seconds:.1f} s.")
+
+
+@app.command()
+def audit(
+    config: Config = None,
+    data: Data = None,
+    master: Master = None,
+    since: Since = None,
+    until: Until = None,
+    as_json: AsJson = False,
+) -> None:
+    """Compare what brokers delivered with what they should have by their own logs.
+
+    Needs `record.deliveries = true` at the brokers. The exit code is 1 if anything differs.
+    """
+    from nearcast.pipeline.auditing import audit as audit_log
+
+    settings = _settings(config, data, master)
+    with _failures_told(), _session(settings, quiet=as_json) as (spark, step):
+        reader = spark.read.format("nearcast").option("path", settings.node.data)
+        for name, text in (("since", since), ("until", until)):
+            moment = _time(text, f"--{name}")
+            if moment is not None:
+                reader = reader.option(name, moment)
+        step("comparing", 0, 1)
+        found = audit_log(reader.load(), settings.node.data)
+    if as_json:
+        typer.echo(json.dumps({"passed": found.passed} | msgspec.to_builtins(found), indent=2))
+    else:
+        _print_audit(found)
+    if not found.passed:
+        raise typer.Exit(1)
+
+
+@app.command()
+def compact(
+    config: Config = None,
+    data: Data = None,
+    keep: Annotated[
+        int, typer.Option(min=2, help="So many of the newest epochs stay as they are.")
+    ] = 8,
+    as_json: AsJson = False,
+) -> None:
+    """Put the many small files of each table together; the pipeline may be running."""
+    settings = _settings(config, data)
+    with _failures_told():
+        tables = Tables(Path(settings.node.data))
+        merged = tables.compact(keep) if tables.statistics() else {}
+    if as_json:
+        typer.echo(json.dumps(merged))
+    elif not merged:
+        typer.echo("There is nothing to put together.")
+    for name, epochs in () if as_json else merged.items():
+        typer.echo(f"{name}: {epochs} epochs in one")
+
+
+@contextmanager
+def _session(
+    settings: Settings, quiet: bool
+) -> "Iterator[tuple[SparkSession, Callable[[str, int, int], None]]]":
+    """Have Spark, with a bar that shows what is going on."""
+    from nearcast.cli.spark_settings import spark_settings
+    from nearcast.pipeline.session import session, stop
+
+    hidden = quiet or not sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), disable=hidden, transient=True) as bar:
+        task = bar.add_task("Starting Spark", total=None)
+        spark = session(spark_settings(settings))
+        ended = threading.Event()
+        doing = ["Starting Spark"]
+
+        def step(what: str, at: int, of: int) -> None:
+            doing[0] = f"{what} ({at + 1} of {of})" if at < of else what
+
+        def watch() -> None:
+            tracker = spark.sparkContext.statusTracker()
+            while not ended.wait(0.5):
+                stages = [tracker.getStageInfo(each) for each in tracker.getActiveStageIds()]
+                known = [each for each in stages if each is not None]
+                total = sum(each.numTasks for each in known)
+                done = sum(each.numCompletedTasks for each in known)
+                bar.update(task, description=doing[0], completed=done, total=total or None)
+
+        watcher = threading.Thread(target=watch, daemon=True)
+        watcher.start()
+        try:
+            yield spark, step
+        finally:
+            ended.set()
+            watcher.join()
+            stop(spark)
+
+
+@contextmanager
+def _failures_told() -> Iterator[None]:
+    """Tell what is wrong with Java, the data directory or a job, without a traceback."""
+    from nearcast.pipeline.java import JavaError
+    from nearcast.pipeline.job import JobError
+    from nearcast.store import StoreError
+
+    try:
+        yield
+    except (JavaError, JobError, TablesError, StoreError) as error:
+        typer.echo(str(error), err=True)
+        raise typer.Exit(1) from None
+
+
+def _time(text: str | None, option: str) -> float | None:
+    if text is None:
+        return None
+    try:
+        moment = datetime.fromisoformat(text)
+    except ValueError:
+        raise typer.BadParameter(
+            f"{text!r} is no time; write one as in 2026-11-15T08:00:00Z", param_hint=option
+        ) from None
+    return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _print_status(data: Path, found: Status | None, tables: list[TableStatistics]) -> None:
+    console = Console()
+    if found is None:
+        console.print(f"No pipeline has run on {data} yet; nearcast pipeline run starts one.")
+    elif found.is_stale:
+        ago = time.time() - found.written
+        console.print(f"The pipeline does not run; it was last seen {ago:.0f} s ago.")
+    if found is not None:
+        shown = Table("query", "state", "epoch", "rows/s", "batch", "lag", "state", "failures")
+        for query in found.queries:
+            shown.add_row(
+                query.name,
+                query.state if not found.is_stale else "ended",
+                str(query.epoch),
+                f"{query.rows_per_s:,.0f}",
+                f"{query.batch_rows:,} rows in {query.batch_s:.2f} s",
+                f"{sum(query.lag.values()):,} rows",
+                f"{query.state_rows:,} rows, {query.state_bytes / 1e6:.1f} MB",
+                f"{query.failures}{': ' + query.problem if query.problem else ''}",
+            )
+        console.print(shown)
+    if tables:
+        shown = Table("table", "rows", "epochs", "files", "size")
+        for each in tables:
+            size = f"{each.bytes / 1e6:.1f} MB"
+            shown.add_row(each.name, f"{each.rows:,}", str(each.epochs), str(each.files), size)
+        console.print(shown)
+
+
+def _print_audit(found: "Audit") -> None:
+    typer.echo(f"{found.copies:,} copies compared.")
+    for what, count in found.counts.items():
+        if count:
+            typer.echo(f"{count:,} {what}")
+    for each in found.differences[:20]:
+        wanted = ", ".join(name.partition("\0")[2].lstrip("\0") for name in each.subscriptions)
+        typer.echo(
+            f"  {each.what}: {each.broker}, event {each.event} of {each.publisher} to "
+            f"{each.session} by {wanted}; priority {each.decided} by the log, {each.recorded} "
+            "as recorded"
+        )
+    if found.unrecorded:
+        typer.echo(
+            f"{found.unrecorded:,} copies were decided while their broker recorded no "
+            "deliveries (record.deliveries): they could not be compared."
+        )
+    if found.unusable:
+        typer.echo(f"{found.unusable:,} stretches of the log could not be applied: see rejects.")
+    if found.passed and found.copies:
+        typer.echo("Nothing differs.")

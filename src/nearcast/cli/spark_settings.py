@@ -1,0 +1,38 @@
+"""What the configuration says of the pipeline, in the pipeline's own words."""
+
+from nearcast.broker.settings import Settings
+from nearcast.core.gathering import parse_rules
+from nearcast.core.relationships import MeetingSettings, TrackSettings, TrafficSettings
+from nearcast.pipeline.movement_settings import MovementSettings
+from nearcast.pipeline.running import PipelineSettings
+from nearcast.pipeline.session import SparkSettings
+
+
+def spark_settings(settings: Settings) -> SparkSettings:
+    """Return where Spark runs and how large it is."""
+    chosen = settings.pipeline
+    return SparkSettings(
+        master=chosen.master,
+        shuffle_partitions=chosen.shuffle_partitions,
+        driver_memory=chosen.memory,
+        conf=settings.spark,
+    )
+
+
+def pipeline_settings(settings: Settings) -> PipelineSettings:
+    """Return what the pipeline is to do."""
+    chosen = settings.pipeline
+    silent_s = chosen.lateness_s + chosen.encounters_fresh_s
+    movement = MovementSettings(
+        tracks=TrackSettings(forget_s=max(TrackSettings().forget_s, 2 * silent_s)),
+        meetings=MeetingSettings(chosen.encounters_m, chosen.encounters_fresh_s),
+        traffic=TrafficSettings(chosen.traffic_cell_m, chosen.traffic_window_s, chosen.hazards),
+        lateness_s=chosen.lateness_s,
+    )
+    return PipelineSettings(
+        data=settings.node.data,
+        rules=parse_rules(settings.aggregates),
+        movement=movement if chosen.encounters_m else None,
+        lateness_s=chosen.lateness_s,
+        max_rows=chosen.max_rows,
+    )

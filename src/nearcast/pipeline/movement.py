@@ -1,0 +1,101 @@
+"""Movement in one streaming query: motion, then encounters and traffic by cells.
+
+The tracks of nodes go to cells, keyed by what is decided there and where; one processor keeps
+the state of both kinds. What comes out is tagged by its table, so that one query writes the
+tables and publishes `encounters/...` and `traffic/...`.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from nearcast.pipeline.encounters import ENCOUNTER, encounters
+from nearcast.pipeline.motion import tracks
+from nearcast.pipeline.movement_settings import MovementSettings
+from nearcast.pipeline.traffic import TRAFFIC, traffic
+
+DECIDED = f"table string, encounter struct<{ENCOUNTER}>, traffic struct<{TRAFFIC}>"
+TABLES = ("encounters", "traffic")
+
+
+def movement(log: DataFrame, settings: MovementSettings | None = None) -> DataFrame:
+    """Return what a log tells of encounters and traffic, as rows for tables and for brokers.
+
+    Columns: `table`, `key` (unique and the same when decided again), `subject`, `time`, `lat`,
+    `lon`, `payload` (JSON), and `encounter` or `traffic`, the row of the table itself. Nodes that
+    come closer than before are in the table, and are not to be published: their subject is null.
+    """
+    settings = settings or MovementSettings()
+    followed = tracks(log, settings)
+    if log.isStreaming:
+        found = decided(followed, settings, TABLES)
+    else:
+        found = _tagged("encounters", encounters(followed, settings)).unionByName(
+            _tagged("traffic", traffic(followed, settings))
+        )
+    return _told(found)
+
+
+def decided(tracked: DataFrame, settings: MovementSettings, tables: Sequence[str]) -> DataFrame:
+    """Return what the cells of a stream decide, each row tagged by its table."""
+    from nearcast.pipeline.movement_processor import CellProcessor
+
+    places = {
+        "encounters": F.transform("cells", lambda cell: _place("encounters", cell)),
+        "traffic": F.array_compact(F.array(_place("traffic", F.col("road")))),
+    }
+    return (
+        tracked.withColumn("place", F.explode(F.concat(*(places[table] for table in tables))))
+        .select(
+            "place", "node", "broker", "seq", "time", "lat", "lon", "previous_time",
+            "previous_lat", "previous_lon", "speed_mps", "hazard", "at",
+        )
+        .groupBy("place")
+        .transformWithState(CellProcessor(settings), DECIDED, "append", "eventTime")
+    )  # fmt: skip
+
+
+def _place(table: str, cell: Column) -> Column:
+    """Return the key of what is decided in a cell; null where there is none."""
+    return F.concat(F.lit(f"{table}/"), cell.cast("string"))
+
+
+def _tagged(table: str, rows: DataFrame) -> DataFrame:
+    columns = {"encounters": "encounter", "traffic": "traffic"}
+    tagged = rows.select(F.lit(table).alias("table"), F.struct("*").alias(columns[table]))
+    for other, column in columns.items():
+        if other != table:
+            form = ENCOUNTER if other == "encounters" else TRAFFIC
+            tagged = tagged.withColumn(column, F.lit(None).cast(f"struct<{form}>"))
+    return tagged.select("table", "encounter", "traffic")
+
+
+def _told(found: DataFrame) -> DataFrame:
+    met, passed = F.col("encounter"), F.col("traffic")
+    is_met = F.col("table") == "encounters"
+    pair = F.concat_ws("/", _level(met["a"]), _level(met["b"]))
+    whose = F.concat_ws("/", _level(met["relationship"]), pair)
+    moment = F.format_string("%.6f", F.when(is_met, met["time"]).otherwise(passed["start"]))
+    name = F.when(is_met, whose).otherwise(passed["cell"])
+    return found.select(
+        "table",
+        F.concat_ws("/", "table", name, met["state"], moment).alias("key"),
+        F.when(~is_met | (met["state"] != "closer"), F.concat_ws("/", "table", name)).alias(
+            "subject"
+        ),
+        F.when(is_met, met["time"]).otherwise(passed["until"]).alias("time"),
+        F.when(is_met, met["lat"]).otherwise(passed["lat"]).alias("lat"),
+        F.when(is_met, met["lon"]).otherwise(passed["lon"]).alias("lon"),
+        F.when(is_met, F.to_json(met)).otherwise(F.to_json(passed)).alias("payload"),
+        "encounter",
+        "traffic",
+    )
+
+
+def _level(name: Column) -> Column:
+    """Return a name as one level of a subject: what would end it is percent-encoded."""
+    escaped = F.replace(name, F.lit("%"), F.lit("%25"))
+    for letter in "/+#":
+        escaped = F.replace(escaped, F.lit(letter), F.lit(f"%{ord(letter):02X}"))
+    return escaped

@@ -1,0 +1,120 @@
+"""The state of cells in a stream: who is in and around a cell, and the traffic through it.
+
+After the rows of a batch every cell lets go of what the watermark has passed, whether it got rows
+or only a timer; all cells have the same watermark, so that those which know a pair agree.
+"""
+
+import math
+from collections.abc import Iterator
+from typing import Any
+
+from pyspark.sql import Row
+from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
+
+from nearcast.core.relationships import CellTraffic, Meetings
+from nearcast.pipeline.encounters import fixes_of, named
+from nearcast.pipeline.motion_processor import after_ms, columns_of, watermark_ms
+from nearcast.pipeline.movement_settings import MovementSettings
+from nearcast.pipeline.traffic import window_row
+
+_ENCOUNTER = ("relationship", "a", "b", "state", "time", "distance_m", "lat", "lon")
+
+
+class CellProcessor(StatefulProcessor):
+    """Decides in cells; a key is `encounters/CELL` or `traffic/CELL`."""
+
+    def __init__(self, settings: MovementSettings) -> None:
+        self._settings = settings
+
+    def init(self, handle: StatefulProcessorHandle) -> None:
+        """Open the state."""
+        self._handle = handle
+        self._cells = handle.getValueState("cell", "cell binary, timer long")
+
+    def handleInputRows(  # type: ignore[override]  # noqa: N802
+        self,
+        key: tuple[str],
+        rows: Iterator[Row],
+        timerValues: Any,  # noqa: ANN401, N803
+    ) -> Iterator[Row]:
+        """Yield what the rows sent to a cell change."""
+        return self._step(key, columns_of(rows), watermark_ms(timerValues))
+
+    def handleExpiredTimer(  # noqa: N802
+        self,
+        key: tuple[str],
+        timerValues: Any,  # noqa: ANN401, N803
+        expiredTimerInfo: Any,  # noqa: ANN401, N803
+    ) -> Iterator[Row]:
+        """Yield what time alone changes in a cell."""
+        return self._step(key, None, watermark_ms(timerValues))
+
+    def _step(
+        self, key: tuple[str], columns: dict[str, tuple[Any, ...]] | None, now_ms: int
+    ) -> Iterator[Row]:
+        what, _, cell = key[0].partition("/")
+        kept = self._cells.get()
+        data, timer = (None, None) if kept is None else (bytes(kept[0]), kept[1])
+        step = self._meet if what == "encounters" else self._pass
+        told, data, due = step(int(cell), data, columns, now_ms / 1000.0)
+        if data is None:
+            self._cells.clear()
+        if timer is not None and timer > now_ms and (due is None or due < timer):
+            self._handle.deleteTimer(timer)
+            timer = None
+        if due is not None and (timer is None or timer <= now_ms):
+            timer = max(due, now_ms + 1)
+            self._handle.registerTimer(timer)
+        if data is not None:
+            self._cells.update((data, timer))
+        return iter(told)
+
+    def _meet(
+        self,
+        cell: int,
+        data: bytes | None,
+        columns: dict[str, tuple[Any, ...]] | None,
+        now: float,
+    ) -> tuple[list[Row], bytes | None, int | None]:
+        form = self._settings.meetings
+        meetings = Meetings(form, cell) if data is None else Meetings.from_bytes(form, cell, data)
+        changes = [] if columns is None else [meetings.advance(fixes_of(columns))]
+        changes.append(meetings.expire(now))
+        told = [
+            Row(
+                table="encounters",
+                encounter=Row(**dict(zip(_ENCOUNTER, row, strict=True))),
+                traffic=None,
+            )
+            for each in changes
+            for row in named(each, self._settings)
+        ]
+        due = meetings.next_expiry()
+        if due is None:
+            return told, None, None
+        return told, meetings.to_bytes(), after_ms(due)
+
+    def _pass(
+        self,
+        cell: int,
+        data: bytes | None,
+        columns: dict[str, tuple[Any, ...]] | None,
+        now: float,
+    ) -> tuple[list[Row], bytes | None, int | None]:
+        form = self._settings.traffic
+        traffic = CellTraffic(form) if data is None else CellTraffic.from_bytes(form, data)
+        if columns is not None:
+            names = ("time", "node", "speed_mps", "hazard")
+            for time, node, speed, hazard in zip(*(columns[n] for n in names), strict=True):
+                if hazard is None:
+                    traffic.pass_by(time, node, speed)
+                else:
+                    traffic.warn(time, hazard)
+        told = [
+            Row(table="traffic", encounter=None, traffic=Row(**window_row(form, cell, window)))
+            for window in traffic.close(now)
+        ]
+        due = traffic.next_close()
+        if due is None:
+            return told, None, None
+        return told, traffic.to_bytes(), math.ceil(due * 1000)

@@ -1,0 +1,218 @@
+"""The pipeline as it runs: three streaming queries that follow the logs of all brokers.
+
+`tables` decides on every row as the brokers do and hands over what they leave to the pipeline;
+`gather` holds events until a threshold releases them together; `movement` tells of encounters
+and traffic. Each resumes where it stopped. An epoch first reaches the brokers, exactly once,
+then the tables, instead of what an attempt before it wrote.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from pyspark.sql import functions as F  # noqa: N812
+
+from nearcast.core.gathering import Rule
+from nearcast.core.gathering.grouping import PLACE
+from nearcast.pipeline.aggregates import aggregates
+from nearcast.pipeline.cleaning import LATENESS_S
+from nearcast.pipeline.contexts import contexts
+from nearcast.pipeline.deciding import decided
+from nearcast.pipeline.deliveries import deliveries, to_send
+from nearcast.pipeline.events import events, judged_events, rejects
+from nearcast.pipeline.movement import movement
+from nearcast.pipeline.movement_settings import MovementSettings
+from nearcast.pipeline.places import places_of
+from nearcast.pipeline.rebuilding import GATHER, MOVEMENT, published_until
+from nearcast.pipeline.sink import hand_over
+from nearcast.pipeline.spots import NamedPlace
+from nearcast.pipeline.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+TABLES = "tables"
+QUERIES = (TABLES, GATHER, MOVEMENT)
+KNOWN_EPOCHS = 256
+"""In so many epochs before its own an event is looked for, to recognise a repeat."""
+
+
+class PipelineSettings(Struct, frozen=True, kw_only=True):
+    """What the pipeline is to do, beside where Spark runs."""
+
+    data: str
+    rules: tuple[Rule, ...] = ()
+    """What is gathered; nothing, if there is none."""
+    movement: MovementSettings | None = MovementSettings()
+    """What is made of movement; None: nothing."""
+    lateness_s: float = LATENESS_S
+    max_rows: int = 100_000
+    """Rows of a batch."""
+    tables_s: float = 0.5
+    gather_s: float = 0.0
+    movement_s: float = 2.0
+    """How often each query begins a batch, at most."""
+    wait_s: float = 30.0
+    """How long a broker that is away is waited for, before an epoch is tried anew."""
+
+
+class Pipeline:
+    """The streaming queries of one data directory."""
+
+    def __init__(self, spark: "SparkSession", settings: PipelineSettings) -> None:
+        self._spark = spark
+        self.settings = settings
+        self.tables = Tables(Path(settings.data))
+        self.queries: dict[str, StreamingQuery] = {}
+
+    @property
+    def names(self) -> list[str]:
+        """The queries that have something to do."""
+        idle = {GATHER: not self.settings.rules, MOVEMENT: self.settings.movement is None}
+        return [name for name in QUERIES if not idle.get(name)]
+
+    def start(self) -> None:
+        """Start all queries, each where it stopped."""
+        self.tables.begin()
+        for name in self.names:
+            self.start_query(name)
+
+    def start_query(self, name: str) -> None:
+        """Start one query."""
+        stream, write = self._query(name)
+        interval_s: float = getattr(self.settings, f"{name}_s")
+        self.queries[name] = (
+            stream.writeStream.queryName(name)
+            .option("checkpointLocation", str(self.checkpoint(name)))
+            .trigger(processingTime=f"{round(interval_s * 1000)} milliseconds")
+            .foreachBatch(write)
+            .start()
+        )
+
+    def checkpoint(self, name: str) -> Path:
+        """Where a query keeps how far it came."""
+        return Path(self.settings.data) / "checkpoints" / name
+
+    def stop(self) -> None:
+        """Stop all queries; what a batch did not finish is done again."""
+        for query in self.queries.values():
+            query.stop()
+
+    def _query(self, name: str) -> "tuple[DataFrame, Callable[[DataFrame, int], None]]":
+        settings = self.settings
+        if name == TABLES:
+            return self._log(), self._write_tables
+        if name == GATHER:
+            stream = self._log("event", "erased")
+            places = self._places()
+            found = aggregates(stream, settings.rules, places, lateness_s=settings.lateness_s)
+            return found, self._write_aggregates
+        stream = self._log("position", "context", "event")
+        return movement(stream, settings.movement), self._write_movement
+
+    def _log(self, *kinds: str) -> "DataFrame":
+        reader = (
+            self._spark.readStream.format("nearcast")
+            .option("path", self.settings.data)
+            .option("maxRows", self.settings.max_rows)
+        )
+        if kinds:
+            reader = reader.option("kinds", ",".join(kinds))
+        return reader.load()
+
+    def _places(self) -> list[NamedPlace]:
+        """The places that are defined now, if a rule asks for them."""
+        if not any(rule.per.kind == PLACE for rule in self.settings.rules):
+            return []
+        reader = self._spark.read.format("nearcast").option("path", self.settings.data)
+        return places_of(reader.option("kinds", "place").load())
+
+    # Batches
+
+    def _write_tables(self, batch: "DataFrame", epoch: int) -> None:
+        batch = batch.persist()
+        found = decided(batch, self.settings.data).persist()
+        try:
+            self._hand_over(to_send(found), "deliveries", epoch)
+            judged = judged_events(batch, self._known(epoch), self.settings.lateness_s).persist()
+            self.write(
+                epoch,
+                {
+                    "events": events(judged),
+                    "rejects": rejects(judged, found),
+                    "contexts": contexts(found),
+                    "deliveries": deliveries(found),
+                },
+            )
+            judged.unpersist()
+        finally:
+            found.unpersist()
+            batch.unpersist()
+
+    def _write_aggregates(self, batch: "DataFrame", epoch: int) -> None:
+        batch = batch.persist()
+        try:
+            told = self._new(batch, GATHER).select(
+                F.lit("event").alias("kind"), "id", "subject", "time", "lat", "lon",
+                F.col("payload").cast("binary").alias("payload"),
+            )  # fmt: skip
+            self._hand_over(self._for_all_brokers(told), "aggregates", epoch)
+            self.write(epoch, {"aggregates": batch})
+        finally:
+            batch.unpersist()
+
+    def _write_movement(self, batch: "DataFrame", epoch: int) -> None:
+        batch = batch.persist()
+        try:
+            new = self._new(batch, MOVEMENT)
+            told = new.where(F.col("subject").isNotNull()).select(
+                F.lit("event").alias("kind"), F.col("key").alias("id"), "subject", "time", "lat",
+                "lon", F.col("payload").cast("binary").alias("payload"),
+            )  # fmt: skip
+            self._hand_over(self._for_all_brokers(told), "movement", epoch)
+            met = batch.where(F.col("table") == "encounters").select("encounter.*")
+            passed = batch.where(F.col("table") == "traffic").select("traffic.*")
+            self.write(epoch, {"encounters": met, "traffic": passed})
+        finally:
+            batch.unpersist()
+
+    def write(self, epoch: int, found: "dict[str, DataFrame]") -> None:
+        """Write an epoch of some tables."""
+        with self.tables.locked():
+            for name, rows in found.items():
+                self.tables.write(name, rows, epoch)
+
+    def _hand_over(self, rows: "DataFrame", query: str, epoch: int) -> None:
+        options = {"path": self.settings.data, "query": query, "wait_s": str(self.settings.wait_s)}
+        hand_over(rows, options, epoch)
+
+    def _new(self, found: "DataFrame", query: str) -> "DataFrame":
+        """Return what was not published before the state was built anew."""
+        until = published_until(Path(self.settings.data)).get(query)
+        return found if until is None else found.where(F.col("time") > until)
+
+    def _for_all_brokers(self, rows: "DataFrame") -> "DataFrame":
+        """Return rows for every broker: each has subscribers of its own."""
+        names = brokers(Path(self.settings.data))
+        return rows.withColumn("broker", F.explode(F.array(*map(F.lit, names))))
+
+    def _known(self, epoch: int) -> "DataFrame | None":
+        """Return the events before an epoch among which repeats are looked for.
+
+        A broker knows its own repeats; they come where an event reaches two brokers.
+        """
+        if len(brokers(Path(self.settings.data))) < 2:
+            return None
+        recent = self.tables.recent("events", epoch, KNOWN_EPOCHS)
+        return self._spark.read.parquet(*map(str, recent)) if recent else None
+
+
+def brokers(data: Path) -> list[str]:
+    """Return the names of all brokers that have a log."""
+    found: Iterable[Path] = (data / "brokers").glob("*/log")
+    return sorted(path.parent.name for path in found)

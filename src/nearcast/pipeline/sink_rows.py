@@ -1,0 +1,166 @@
+"""Rows of the sink: what a DataFrame for brokers looks like, and how its batches are read.
+
+Only `broker`, `kind`, `id` and `subject` must be there; what is missing or null has the value
+that it has in `nearcast.wire.handover`. Batches are read a column at a time: a recipient costs
+well below a microsecond.
+"""
+
+from collections.abc import Iterator
+from itertools import pairwise
+from typing import Any, cast
+
+import pyarrow as pa
+
+from nearcast.wire.handover import PUBLISHER, DeliveryRow, EventRow, HandedRow, Recipient
+from nearcast.wire.mqtt import user_properties
+
+EVENT, DELIVERY = "event", "delivery"
+SINK_SCHEMA = (
+    "broker string, kind string, id string, subject string, publisher string, session string, "
+    "time double, lat double, lon double, at_given boolean, payload binary, "
+    "properties array<struct<name: string, value: string>>, headers binary, qos int, "
+    "retain boolean, valid_s double, expires double, object string, to string, "
+    "recipients array<struct<session: string, subscriptions: array<string>, priority: int, "
+    "replayed: boolean>>"
+)
+"""All columns, as Spark writes them. Of a delivery's `recipients`, `subscriptions` are ids."""
+NEEDED = ("broker", "kind", "id", "subject")
+
+
+class SinkRowError(ValueError):
+    """A batch or a row that cannot be handed to a broker."""
+
+
+def rows_by_broker(batch: pa.RecordBatch) -> Iterator[tuple[str, list[HandedRow]]]:
+    """Yield the brokers of a batch with their rows, in order; deliveries to nobody are left out."""
+    for name in NEEDED:
+        if name not in batch.schema.names:
+            raise SinkRowError(f"rows for brokers need a column {name!r}")
+        if batch.column(name).null_count:
+            raise SinkRowError(f"a row for a broker has no {name!r}")
+    found: dict[str, list[HandedRow]] = {}
+    for broker, row in zip(_values(batch.column("broker")), _rows(batch), strict=True):
+        if row is not None:
+            found.setdefault(broker, []).append(row)
+    yield from found.items()
+
+
+def _rows(batch: pa.RecordBatch) -> Iterator[HandedRow | None]:
+    count = batch.num_rows
+    kinds, ids, subjects = (_column(batch, name) for name in NEEDED[1:])
+    payloads, publishers = _column(batch, "payload", b""), _column(batch, "publisher", PUBLISHER)
+    sessions, times = _column(batch, "session", ""), _column(batch, "time")
+    lats, lons = _column(batch, "lat"), _column(batch, "lon")
+    given, retains = _column(batch, "at_given", False), _column(batch, "retain", False)
+    headers, qos = _headers(batch), _column(batch, "qos")
+    valid, expires = _column(batch, "valid_s"), _column(batch, "expires")
+    objects, targets, recipients = (
+        _column(batch, "object"),
+        _column(batch, "to"),
+        _recipients(batch),
+    )
+    for at in range(count):
+        kind = kinds[at]
+        if kind == DELIVERY:
+            to = recipients[at]
+            if not to:
+                yield None
+                continue
+            if times[at] is None:
+                raise SinkRowError(f"delivery {ids[at]!r} has no time")
+            yield DeliveryRow(
+                ids[at], subjects[at], payloads[at], publishers[at], times[at],
+                cast(tuple[Recipient, ...], to), sessions[at], lats[at], lons[at], given[at],
+                qos[at] or 0, retains[at], expires[at], headers[at],
+            )  # fmt: skip
+        elif kind == EVENT:
+            yield EventRow(
+                ids[at], subjects[at], payloads[at], publishers[at], times[at], lats[at],
+                lons[at], 1 if qos[at] is None else qos[at], retains[at], valid[at], objects[at],
+                targets[at], headers[at],
+            )  # fmt: skip
+        else:
+            raise SinkRowError(f"row {ids[at]!r} is of kind {kind!r}; there are event and delivery")
+
+
+def _column(batch: pa.RecordBatch, name: str, instead: object = None) -> list[Any]:
+    """Return a column's values; of one that is missing or null, what it has instead."""
+    if name not in batch.schema.names:
+        return [instead] * batch.num_rows
+    column = batch.column(name)
+    values: list[object] = _values(column)
+    if instead is not None and column.null_count:
+        return [instead if value is None else value for value in values]
+    return values
+
+
+def _headers(batch: pa.RecordBatch) -> list[bytes]:
+    """Return each message's MQTT properties: as they were, else made of its user properties."""
+    headers = _column(batch, "headers")
+    pairs = _column(batch, "properties")
+    return [
+        raw
+        if raw is not None
+        else user_properties([(each["name"], each["value"]) for each in own])
+        if own
+        else b""
+        for raw, own in zip(headers, pairs, strict=True)
+    ]
+
+
+def _recipients(batch: pa.RecordBatch) -> list[list[tuple[object, ...]]]:
+    """Return each row's recipients, as plain tuples in the order of `Recipient`'s fields."""
+    if "recipients" not in batch.schema.names:
+        return [[]] * batch.num_rows
+    column = batch.column("recipients")
+    flat = column.flatten()
+    session, subscriptions, priority, replayed = (
+        _field(flat, name) for name in Recipient.__struct_fields__
+    )
+    names = _values(subscriptions.flatten())
+    everyone: list[tuple[object, ...]] = list(
+        zip(
+            _values(session),
+            [names[start:end] for start, end in _spans(subscriptions)],
+            _filled(priority, 1),
+            _filled(replayed, False),
+            strict=True,
+        )
+    )
+    return [everyone[start:end] for start, end in _spans(column)]
+
+
+def _field(structs: pa.StructArray, name: str) -> pa.Array:
+    """Return a field of structs; Spark may say them in any order, and leave some out."""
+    if structs.type.get_field_index(name) >= 0:
+        return structs.field(name)
+    if name in ("session", "subscriptions"):
+        raise SinkRowError(f"recipients need a field {name!r}")
+    return pa.nulls(len(structs))
+
+
+def _filled(column: pa.Array, instead: object) -> list[object]:
+    values: list[object] = _values(column)
+    return (
+        [instead if value is None else value for value in values] if column.null_count else values
+    )
+
+
+def _spans(lists: pa.ListArray) -> Iterator[tuple[int, int]]:
+    """Yield where each list begins and ends in what `flatten` gives."""
+    lengths = _values(lists.value_lengths())
+    ends, at = [0], 0
+    for length in lengths:
+        at += length or 0
+        ends.append(at)
+    return pairwise(ends)
+
+
+def _values(column: pa.Array) -> list[Any]:
+    """Return a column's values as `to_pylist` does, and several times as fast where it can be."""
+    kind = column.type
+    if pa.types.is_string(kind) or pa.types.is_binary(kind):
+        return cast(list[Any], column.to_numpy(zero_copy_only=False).tolist())
+    if column.null_count or not (pa.types.is_primitive(kind) or pa.types.is_boolean(kind)):
+        return cast(list[Any], column.to_pylist())
+    return cast(list[Any], column.to_numpy(zero_copy_only=False).tolist())

@@ -1,0 +1,150 @@
+"""How the pipeline is doing, as Spark itself says: rates, lag, batch times, size of state.
+
+The running pipeline writes it to a file in the data directory, which `nearcast pipeline status`
+and the metrics of brokers read; nothing here needs Spark.
+"""
+
+import os
+import time
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Literal
+
+import msgspec
+from msgspec import Struct
+
+FILE = Path("checkpoints") / "status.json"
+STALE_S = 30.0
+"""A status that is older than this is of a pipeline that no longer runs."""
+
+State = Literal["running", "waiting", "failed"]
+
+
+class QueryStatus(Struct, frozen=True):
+    """How one query is doing."""
+
+    name: str
+    state: State
+    epoch: int = -1
+    """The last epoch that is done."""
+    rows_per_s: float = 0.0
+    """Rows that come in."""
+    processed_per_s: float = 0.0
+    """Rows that it deals with while it is at it."""
+    batch_rows: int = 0
+    batch_s: float = 0.0
+    steps_s: dict[str, float] = {}
+    """What the time of the last batch was spent on."""
+    lag: dict[str, int] = {}
+    """By broker, rows that are in its log and not yet dealt with."""
+    state_rows: int = 0
+    state_bytes: int = 0
+    late_rows: int = 0
+    """Rows of the last batch that came too late for its state."""
+    failures: int = 0
+    problem: str = ""
+
+
+class Status(Struct, frozen=True):
+    """How the pipeline is doing."""
+
+    written: float
+    pid: int
+    queries: list[QueryStatus] = []
+
+    @property
+    def is_stale(self) -> bool:
+        """Whether nobody keeps it up to date any more."""
+        return time.time() - self.written > STALE_S
+
+
+def query_status(
+    name: str, progress: Mapping[str, object] | None, ends: Mapping[str, int], **known: object
+) -> QueryStatus:
+    """Return a query's status, of the last progress that Spark tells and the ends of the logs."""
+    if progress is None:
+        return msgspec.convert({"name": name, "lag": dict(ends)} | known, QueryStatus)
+    told = msgspec.convert(progress, _Progress)
+    steps = {step: milliseconds / 1000 for step, milliseconds in told.durationMs.items()}
+    offset = told.sources[0].endOffset if told.sources else None
+    done = msgspec.json.decode(offset) if isinstance(offset, str) else offset
+    at = done if isinstance(done, dict) else {}
+    return msgspec.convert(
+        {
+            "name": name,
+            "epoch": told.batchId,
+            "rows_per_s": _finite(told.inputRowsPerSecond),
+            "processed_per_s": _finite(told.processedRowsPerSecond),
+            "batch_rows": told.numInputRows,
+            "batch_s": steps.pop("triggerExecution", 0.0),
+            "steps_s": steps,
+            "lag": {broker: max(0, end + 1 - at.get(broker, 1)) for broker, end in ends.items()},
+            "state_rows": sum(each.numRowsTotal for each in told.stateOperators),
+            "state_bytes": sum(each.memoryUsedBytes for each in told.stateOperators),
+            "late_rows": sum(each.numRowsDroppedByWatermark for each in told.stateOperators),
+        }
+        | known,
+        QueryStatus,
+    )
+
+
+class _Source(Struct):
+    endOffset: object = None  # noqa: N815
+
+
+class _Operator(Struct):
+    numRowsTotal: int = 0  # noqa: N815
+    memoryUsedBytes: int = 0  # noqa: N815
+    numRowsDroppedByWatermark: int = 0  # noqa: N815
+
+
+class _Progress(Struct):
+    """What is read of Spark's own progress."""
+
+    batchId: int = -1  # noqa: N815
+    numInputRows: int = 0  # noqa: N815
+    inputRowsPerSecond: float | None = 0.0  # noqa: N815
+    processedRowsPerSecond: float | None = 0.0  # noqa: N815
+    durationMs: dict[str, float] = {}  # noqa: N815
+    sources: list[_Source] = []
+    stateOperators: list[_Operator] = []  # noqa: N815
+
+
+def _finite(value: float | None) -> float:
+    return value if value is not None and 0.0 <= value < 1e15 else 0.0
+
+
+def write_status(data: Path, status: Status) -> None:
+    """Write how the pipeline is doing, instead of how it was."""
+    path = data / FILE
+    path.parent.mkdir(parents=True, exist_ok=True)
+    partial = path.with_name(f".{path.name}.{os.getpid()}")
+    partial.write_bytes(msgspec.json.encode(status))
+    partial.rename(path)
+
+
+def read_status(data: Path) -> Status | None:
+    """Return what the pipeline wrote last; None if it never ran here."""
+    try:
+        return msgspec.json.decode((data / FILE).read_bytes(), type=Status)
+    except (FileNotFoundError, msgspec.MsgspecError):
+        return None
+
+
+def figures(status: Status) -> dict[str, float]:
+    """Return the status as plain numbers by name, for metrics."""
+    found: dict[str, float] = {"up": float(not status.is_stale)}
+    for query in status.queries:
+        name = query.name
+        found |= {
+            f"{name}_running": float(query.state == "running"),
+            f"{name}_epoch": query.epoch,
+            f"{name}_rows_per_s": query.rows_per_s,
+            f"{name}_processed_per_s": query.processed_per_s,
+            f"{name}_batch_seconds": query.batch_s,
+            f"{name}_lag_rows": sum(query.lag.values()),
+            f"{name}_state_rows": query.state_rows,
+            f"{name}_state_bytes": query.state_bytes,
+            f"{name}_failures_total": query.failures,
+        }
+    return found

@@ -1,0 +1,204 @@
+"""The tables that the pipeline keeps: `DIR/tables/NAME/epoch=N/*.parquet`, in versions.
+
+`DIR/tables` names the version that counts, `DIR/.tables/000001` and so on; another one is put in
+its place in one step, so nobody ever reads half of two. An epoch is written whole, and instead of
+what it was before, so one that is done again repeats nothing. Many small epochs are compacted
+into one. Who writes holds the lock of the tables meanwhile.
+"""
+
+import contextlib
+import fcntl
+import os
+import re
+import shutil
+from collections.abc import Collection, Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from msgspec import Struct
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+NAMES = (
+    "events", "rejects", "contexts", "deliveries", "aggregates", "encounters", "traffic",
+)  # fmt: skip
+CURRENT, VERSIONS, LOCK = "tables", ".tables", "lock"
+KEPT_VERSIONS = 2
+_EPOCH = re.compile(r"epoch=(\d+)")
+
+
+class TablesError(ValueError):
+    """Tables that cannot be used as asked."""
+
+
+class TableStatistics(Struct, frozen=True):
+    """How large a table is."""
+
+    name: str
+    epochs: int
+    files: int
+    rows: int
+    bytes: int
+
+
+class Tables:
+    """The tables under a data directory."""
+
+    def __init__(self, data: Path) -> None:
+        self._data = data
+        self._link = data / CURRENT
+        self._versions = data / VERSIONS
+
+    def begin(self) -> None:
+        """Have a version to write to, the first one if there is none."""
+        with self.locked():
+            if not self._link.is_symlink():
+                if self._link.exists():
+                    raise TablesError(f"{self._link} is there, but not made by this pipeline")
+                self.use(self.new_version())
+
+    @property
+    def version(self) -> Path:
+        """Where the version that counts lies."""
+        return self._versions / os.readlink(self._link).rpartition("/")[2]
+
+    def path(self, name: str) -> Path:
+        """Where a table is read."""
+        return self._link / name
+
+    def new_version(self) -> Path:
+        """Make an empty version that does not count yet."""
+        self._versions.mkdir(parents=True, exist_ok=True)
+        numbers = [int(path.name) for path in self._versions.iterdir() if path.name.isdecimal()]
+        path = self._versions / f"{max(numbers, default=0) + 1:06d}"
+        path.mkdir()
+        return path
+
+    def use(self, version: Path) -> None:
+        """Let another version count, in one step; those that are too old are removed."""
+        partial = self._data / f".{CURRENT}.{os.getpid()}"
+        partial.unlink(missing_ok=True)
+        partial.symlink_to(Path(VERSIONS) / version.name)
+        partial.rename(self._link)
+        older = sorted(path for path in self._versions.iterdir() if path.name.isdecimal())
+        for path in older[:-KEPT_VERSIONS]:
+            if path.name != version.name:
+                shutil.rmtree(path)
+
+    @contextlib.contextmanager
+    def locked(self) -> Iterator[None]:
+        """Keep others from writing meanwhile."""
+        self._versions.mkdir(parents=True, exist_ok=True)
+        with (self._versions / LOCK).open("w") as file:
+            fcntl.flock(file, fcntl.LOCK_EX)
+            yield
+
+    def write(self, name: str, rows: "DataFrame", epoch: int, version: Path | None = None) -> None:
+        """Write an epoch of a table, instead of what there is of it."""
+        where = (self.version if version is None else version) / name
+        rows.write.mode("overwrite").option("compression", "zstd").parquet(
+            str(where / f"epoch={epoch:012d}")
+        )
+
+    def written(self, name: str) -> int | None:
+        """The last epoch of a table; None if it has none."""
+        epochs = _epochs(self.version / name)
+        return epochs[-1][0] if epochs else None
+
+    def newest(self, name: str, column: str) -> float | None:
+        """The last time in a column of a table; None if it has no row."""
+        found = [
+            pq.read_table(path, columns=[column], partitioning=None)[column]
+            for _, epoch in _epochs(self.version / name)
+            for path in _files(epoch)
+        ]
+        times = [pc.max(column).as_py() for column in found]
+        return max((time for time in times if time is not None), default=None)
+
+    def copied(self, but: Collection[str] = ()) -> Path:
+        """Make a version that has all of the one that counts but some tables; it takes no room."""
+        old, new = self.version, self.new_version()
+        for name in _tables(old):
+            if name not in but:
+                _compact(old / name, new / name, [])
+        return new
+
+    def recent(self, name: str, before: int, most: int) -> list[Path]:
+        """Where the epochs of a table lie that come before one, at most so many numbers earlier."""
+        epochs = _epochs(self.version / name)
+        return [path for number, path in epochs if before - most <= number < before]
+
+    def compact(self, keep: int = 8) -> dict[str, int]:
+        """Put all epochs of each table but the last `keep` together; how many, by table.
+
+        A new version comes of it, whose other files are those of the version before.
+        """
+        with self.locked():
+            old = self.version
+            merged = {name: _epochs(old / name)[: -keep or None] for name in _tables(old)}
+            merged = {name: epochs for name, epochs in merged.items() if len(epochs) > 1}
+            if not merged:
+                return {}
+            new = self.new_version()
+            try:
+                for name in _tables(old):
+                    _compact(old / name, new / name, merged.get(name, []))
+            except BaseException:
+                shutil.rmtree(new)
+                raise
+            self.use(new)
+        return {name: len(epochs) for name, epochs in merged.items()}
+
+    def statistics(self) -> list[TableStatistics]:
+        """How large every table is."""
+        if not self._link.is_symlink():
+            return []
+        return [_statistics(self.version / name) for name in _tables(self.version)]
+
+
+def _tables(version: Path) -> list[str]:
+    return sorted(path.name for path in version.iterdir() if path.is_dir())
+
+
+def _epochs(table: Path) -> list[tuple[int, Path]]:
+    """All epochs of a table that are whole, the oldest first."""
+    if not table.exists():
+        return []
+    found = [(_EPOCH.fullmatch(path.name), path) for path in table.iterdir()]
+    return sorted((int(match[1]), path) for match, path in found if match is not None)
+
+
+def _files(epoch: Path) -> list[Path]:
+    return sorted(path for path in epoch.iterdir() if path.name.endswith(".parquet"))
+
+
+def _compact(old: Path, new: Path, merged: list[tuple[int, Path]]) -> None:
+    """Make a table anew: some epochs in one file, under the last of their numbers."""
+    new.mkdir()
+    together = {path for _, path in merged}
+    for _, epoch in _epochs(old):
+        if epoch not in together:
+            (new / epoch.name).mkdir()
+            for path in _files(epoch):
+                os.link(path, new / epoch.name / path.name)
+    files = [path for _, epoch in merged for path in _files(epoch)]
+    if not files:
+        return
+    (new / merged[-1][1].name).mkdir()
+    schema = pa.unify_schemas([pq.read_schema(path) for path in files])
+    target = new / merged[-1][1].name / "part-compacted.parquet"
+    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
+        for path in files:
+            writer.write_table(pq.read_table(path, partitioning=None).cast(schema))
+
+
+def _statistics(table: Path) -> TableStatistics:
+    epochs = _epochs(table)
+    files = [path for _, epoch in epochs for path in _files(epoch)]
+    rows = sum(pq.read_metadata(path).num_rows for path in files)
+    size = sum(path.stat().st_size for path in files)
+    return TableStatistics(table.name, len(epochs), len(files), rows, size)
