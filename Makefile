@@ -7,6 +7,9 @@ INSTALLED := $(VENV)/.installed
 # Kernels with every index checked must not share a cache with those that check none.
 CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(CURDIR)/.cache/checked-kernels'
 
+# Tests run in two processes, those of Spark all in one of them.
+BESIDE := -n 2 --dist loadgroup
+
 .PHONY: setup system java run test slow chaos lint format bench experiments docs clean
 
 setup: $(INSTALLED)
@@ -24,7 +27,7 @@ java:
 	@sh scripts/system-packages java
 
 test: setup system
-	$(PY) -m pytest -m "not slow"
+	$(PY) -m pytest -m "not slow" $(BESIDE)
 	@$(CHECKED) $(PY) -m nearcast._warm_up
 	$(CHECKED) $(PY) -m pytest -m "not slow" --hypothesis-profile=checked tests/core/matching
 
@@ -47,6 +50,7 @@ bench: setup system
 	@$(PY) -m nearcast bench matching
 	@$(PY) -m nearcast bench broker
 	@$(PY) -m nearcast bench situation
+	@$(PY) -m nearcast bench pipeline
 
 experiments: setup
 	@found=$$(ls src/nearcast/experiments 2>/dev/null | sed -n 's/^\([a-z].*\)\.py$$/\1/p'); \

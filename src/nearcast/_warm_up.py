@@ -198,6 +198,25 @@ def use_everything() -> None:
     for _ in range(2):
         matcher.remove_many(matcher.add_many(many))
     packed(new_cells(4, 8, chained=True))
+    _let_nodes_meet()
+
+
+def _let_nodes_meet() -> None:
+    """Call every kernel of meetings."""
+    import numpy as np
+
+    from nearcast.core.relationships.meeting_cells import cells_of, sent
+    from nearcast.core.relationships.meetings import Fixes, Meetings, MeetingSettings
+
+    settings = MeetingSettings()
+    at = np.array([53.35]), np.array([-6.26])
+    nowhere = np.array([np.nan]), np.array([np.nan])
+    sent(settings.grid, settings.within_m, *at, *nowhere)
+    (cell,) = cells_of(settings.grid, *at).tolist()
+    fixes = np.array([[0.0, 53.35, -6.26], [1.0, 53.35, -6.26]])
+    meetings = Meetings(settings, cell)
+    meetings.advance(Fixes(["a", "b"], fixes, np.full((2, 3), np.nan)))
+    Meetings.from_bytes(settings, cell, meetings.to_bytes()).expire(1e6)
 
 
 def _imports(path: Path) -> Iterator[str]:

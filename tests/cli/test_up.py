@@ -32,7 +32,9 @@ def test_a_broker_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
         (api,) = re.findall(r"http://[\d.:]+", told)
         publish.single("a/b", "hello", qos=1, hostname="127.0.0.1", port=port)
         with urllib.request.urlopen(f"{api}/metrics", timeout=10.0) as answer:
-            assert b"nearcast_hub_connects_total 1.0" in answer.read()
+            figures = answer.read()
+        assert b"nearcast_hub_connects_total 1.0" in figures
+        assert b"nearcast_pipeline_up 0.0" in figures
         running.send_signal(signal.SIGTERM)
         assert running.stdout.read() == "Stopped.\n"
         assert running.wait() == 0

@@ -11,7 +11,6 @@ import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
-pytest.importorskip("google.protobuf.descriptor", reason="protobuf, which Spark needs, is missing")
 
 from pyspark.sql import Row as SparkRow
 from pyspark.sql import functions as F  # noqa: N812
@@ -84,7 +83,6 @@ class OneGroup:
         assert isinstance(found, list)
         return found
 
-    @property
     def has_state(self) -> bool:
         return self._tester.peekValueState("group", "a") is not None
 
@@ -137,9 +135,9 @@ def test_state_and_timers_are_gone_when_nothing_on_time_could_find_them() -> Non
     tester.add(arrival(2, "ann", 1020.0))
     assert len(tester.timers) == 1
     assert tester.pass_time(1169.9) == []
-    assert tester.has_state
+    assert tester.has_state()
     assert tester.pass_time(1170.1) == []
-    assert not tester.has_state
+    assert not tester.has_state()
     assert tester.timers == []
 
 
@@ -155,7 +153,7 @@ def test_state_of_a_rule_that_is_no_more_goes_with_its_timer() -> None:
     tester.add(arrival(1, "ann", 1000.0))
     tester.processor._rules.clear()
     assert tester.pass_time(1031.0) == []
-    assert not tester.has_state
+    assert not tester.has_state()
 
 
 # Real queries
@@ -249,8 +247,8 @@ def test_ten_people_release_one_aggregate_also_over_a_stop(gatherers: Gatherers)
 
 def test_all_rows_move_time_on_but_no_clock_of_a_publisher_does(gatherers: Gatherers) -> None:
     texts: dict[str, object] = {
-        "slow/#": "time 30 wait 40",
-        "quick/#": "volume 2 within 20",
+        "slow/a": "time 30 wait 40",
+        "quick/a": "volume 2 within 20",
     }
     gatherer = gatherers(texts, lateness_s=60.0)
     gatherer.gather(
@@ -265,7 +263,7 @@ def test_all_rows_move_time_on_but_no_clock_of_a_publisher_does(gatherers: Gathe
     # A position of anybody: with it, time has passed for the query, and then for its timers.
     gatherer.gather(Row("b", 7, "position", 1045.5, node="bob", lat=1.0, lon=1.0))
     found = gatherer.found()
-    assert [(row.rule, ids(row)) for row in found] == [("slow/#", ["e1", "e6"])]
+    assert [(row.rule, ids(row)) for row in found] == [("slow/a", ["e1", "e6"])]
     assert rows_of_state(gatherer.query) == 2
     gatherer.gather(Row("b", 8, "position", 5000.0, node="bob", lat=1.0, lon=1.0))
     assert rows_of_state(gatherer.query) == 0

@@ -61,6 +61,7 @@ def test_it_does_not_matter_where_a_task_begins(
     tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.setattr(deciding, "SNAPSHOT_ROWS", 30)
+    monkeypatch.setattr(deciding, "SNAPSHOT_ROWS_EACH", 0)
     write_log(tmp_path, "broker", rows, per_segment=25)
     third = len(rows) // 3
     parts = [rows[:third], rows[third : 2 * third], rows[2 * third :]]

@@ -17,6 +17,7 @@ from nearcast.testing import ClientOptions, World, explore
 from nearcast.testing.virtual_broker import PIPELINE_TOKEN
 from nearcast.wire.handover import Release, Staged, manifest_bytes, packets
 from nearcast.wire.mqtt import Properties, Publish, TopicFilter
+from tests.pipeline.test_playing import played, recorded
 from tests.situation.random_life import RandomLife
 from tests.situation.test_random_lives import Virtual
 
@@ -70,19 +71,23 @@ class LeftToThePipeline(Virtual):
         self._world.settle()
         self._keep_up()
 
-    def _keep_up(self) -> None:
-        """Decide on what is new in the log, and hand over what comes of it."""
+    def log(self, first: int = 1) -> list[Row]:
+        """What the broker has recorded, from a row on."""
         self._world.run(0.2)
         # What is acknowledged is on disk, and all before it.
         self._pipeline.publish("$me/context", b"{}", qos=1)
         self._world.settle()
-        new: list[Row] = []
-        for part in self._broker.disk.store.log.read(self._player.seq + 1):
+        found: list[Row] = []
+        for part in self._broker.disk.store.log.read(first):
             assert not isinstance(part, Gap)
-            new += rows_of(part)
-        for played in self._player.decide(new):
-            assert not played.unusable
-            for batch in decided_batches("broker", played):
+            found += rows_of(part)
+        return found
+
+    def _keep_up(self) -> None:
+        """Decide on what is new in the log, and hand over what comes of it."""
+        for part in self._player.decide(self.log(self._player.seq + 1)):
+            assert not part.unusable
+            for batch in decided_batches("broker", part):
                 self._hand_over(batch)
 
     def _hand_over(self, batch: pa.RecordBatch) -> None:
@@ -112,6 +117,8 @@ def live(world: World) -> None:
         for line in life.told:
             world.tell("life", line)
     assert driver.handed or not life.copies
+    rows = driver.log()
+    assert recorded(rows) == played(Player("broker"), rows)
 
 
 def test_what_is_decided_in_the_pipeline_reaches_everyone_as_from_the_edge() -> None:

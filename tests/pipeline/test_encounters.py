@@ -48,7 +48,9 @@ def test_history_tells_what_brute_force_tells(
     spark: "SparkSession", tmp_path: Path, within_m: float
 ) -> None:
     settings = MovementSettings(
-        tracks=TrackSettings(fastest_mps=300.0), meetings=MeetingSettings(within_m, cell_m=1.0)
+        tracks=TrackSettings(fastest_mps=300.0, forget_s=131.0),
+        meetings=MeetingSettings(within_m, cell_m=1.0),
+        lateness_s=10.0,
     )
     followed = tracks(as_log(spark, tmp_path, wandering(Random(1), 600)), settings).cache()
     assert followed.where("suspect = 'jump'").count() > 10

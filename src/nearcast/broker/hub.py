@@ -11,6 +11,7 @@ from math import inf
 from msgspec import Struct
 
 from nearcast.broker.admission import Admission, OpenDoors
+from nearcast.broker.answering import Answering
 from nearcast.broker.arrivals import Arrivals
 from nearcast.broker.broker_state import DECIDED, BrokerState, RefusedError
 from nearcast.broker.connection import Connection
@@ -18,15 +19,17 @@ from nearcast.broker.delivering import Delivering
 from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.journal import Entries, Journal
-from nearcast.broker.publishing import Pairs, Publishing, user_properties_of
+from nearcast.broker.publishing import Publishing
 from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.settings import Settings
+from nearcast.broker.short_way import ShortWay
 from nearcast.broker.situation.commands import RIGHTS
 from nearcast.broker.situation.errors import ERRORS, Errors
 from nearcast.broker.situation.node_topics import PREFIX as NODE_TOPICS
 from nearcast.broker.situation.node_topics import NodeTopics
 from nearcast.broker.subscribing import Subscribing
+from nearcast.broker.user_properties import Pairs, user_properties_of
 from nearcast.core.engine import Engine, Outcome
 from nearcast.core.engine import Settings as EngineSettings
 from nearcast.core.fan import Fan
@@ -130,8 +133,10 @@ class Hub:
         self._errors = Errors(self._delivering)
         self._subscribing = Subscribing(self.state, self._errors)
         self.releasing = Releasing(self.state, self._delivering)
+        self._answering = Answering(self.state, self._errors)
+        self._short_way = ShortWay(self.state, self._delivering)
         self._publishing = Publishing(
-            self.state, self._delivering, self._subscribing, self._errors, self.releasing
+            self.state, self._short_way, self._answering, self._subscribing, self.releasing
         )
         self.state.settle = self._step
         self._node_topics = NodeTopics(self.state, self._delivering)
@@ -160,7 +165,7 @@ class Hub:
             packet = packets[at]
             if type(packet) is Publish and session is not None:
                 if not packet.qos:
-                    run = self._publishing.publish_run(connection, session, packets, at, now)
+                    run = self._short_way.send_run(connection, session, packets, at, now)
                     if run:
                         at += run
                         continue
@@ -370,7 +375,7 @@ class Hub:
                 connection.out.append(encode(PubRel(packet.packet_id, reason), connection.version))
             state.touch(connection)
         elif isinstance(packet, PubRel):
-            self._publishing.release(connection, session, packet)
+            self._answering.release(connection, session, packet)
         elif isinstance(packet, Subscribe):
             known = session.granted
             if state.subjects or any(each.filter in known for each in packet.filters):
@@ -425,7 +430,7 @@ class Hub:
                     state.journal.note(change)
             elif answer.connection.session is not None:
                 self._errors.tell(answer.connection.session, answer.topic, refused.why)
-            self._publishing.answer(answer, refused)
+            self._answering.answer(answer, refused)
         self._tell(inputs, outcome, now)
         state.seen.clear()
         state.parcels.clear()

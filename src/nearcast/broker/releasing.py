@@ -22,6 +22,7 @@ from nearcast.core.model.inputs import Published
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.position import Position, position
 from nearcast.core.model.subject import check_subject
+from nearcast.store import delivery_row
 from nearcast.wire.handover import (
     LAST_PART,
     PART,
@@ -208,6 +209,10 @@ class Releasing:
         del state.parcels[event.publisher, event.id]
         # Who has seen a live event is known where it was decided.
         state.seen.clear()
+        if not state.engine.settings.routes and state.journal.keeps:
+            got = [(e.session, e.subscriptions, e.priority, e.replayed) for e in row.recipients]
+            told = delivery_row(event, got, state.name, state.engine.next_seq(), now)
+            state.journal.rows.append(told)
 
     def _filed_under(self, name: str) -> Filed | None:
         """A subscription, with what delivering remembers of it; None if it is gone."""

@@ -159,6 +159,51 @@ def situation(
         raise typer.Exit(1)
 
 
+@app.command()
+def pipeline(
+    sizes: Annotated[
+        str | None,
+        typer.Option(help="Numbers of subscriptions, with commas: 10000,100k,1M (the default)."),
+    ] = None,
+    cores: Annotated[
+        str | None, typer.Option(help="Numbers of cores, with commas: 1,2 (the default).")
+    ] = None,
+    events: Annotated[
+        int | None, typer.Option(min=100, help="Events a run.  [default: 200000]")
+    ] = None,
+    runs: Annotated[
+        int | None, typer.Option(min=1, help="The best of so many runs counts.  [default: 2]")
+    ] = None,
+    clients: Annotated[bool, typer.Option(help="Also measure with a broker and clients.")] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few subscriptions and events: a smoke test.")
+    ] = False,
+) -> None:
+    """Match a city's events in Spark, beside the join that a Spark user would write."""
+    from nearcast.benchmarks import pipeline as pipelines
+    from nearcast.benchmarks import pipeline_report
+
+    base = pipelines.Settings()
+    if quick:
+        base = pipelines.Settings(
+            sizes=(1_000,), cores=(2,), events=2_000, runs=1, client_events=2_000, latency_s=15.0
+        )
+    settings = msgspec.structs.replace(
+        base,
+        sizes=base.sizes if sizes is None else _sizes(sizes),
+        cores=base.cores if cores is None else _sizes(cores, "cores", "--cores"),
+        events=base.events if events is None else events,
+        runs=base.runs if runs is None else runs,
+        clients=clients,
+    )
+    result = _measured(lambda step: pipelines.run(settings, step))
+    if as_json:
+        _print_json(result)
+    else:
+        pipeline_report.show(result, Console())
+
+
 def _measured(run: Callable[[Callable[[str], None]], Result]) -> Result:
     """Run what starts servers of its own, telling what it does."""
     errors = Console(stderr=True)

@@ -1,4 +1,4 @@
-"""`nearcast forget`: a person out of a broker's state and log."""
+"""`nearcast forget`: a person out of a broker's state and log, and out of the tables."""
 
 import os
 import time
@@ -10,7 +10,12 @@ import typer
 from nearcast.broker.configuration import load
 from nearcast.broker.control import ControlError, ask
 from nearcast.broker.forgetting import forget_in_store
-from nearcast.store import InUseError, Store, StoreError, broker_directory
+from nearcast.pipeline.forgetting import caught_up
+from nearcast.pipeline.forgetting import forget as forget_in_tables
+from nearcast.store import InUseError, Store, StoreError, broker_directory, read_manifest
+
+WAIT_S = 60.0
+"""How long a pipeline that runs is waited for."""
 
 
 def forget(
@@ -25,8 +30,9 @@ def forget(
 ) -> None:
     """Remove all that a broker knows of a person, while it runs or not.
 
-    Sessions, queued and live messages, context and announcements go, and every row of the log that
-    tells of the node is erased. What others have received is theirs. Backups are not touched.
+    Sessions, queued and live messages, context and announcements go, every row of the log that
+    tells of the node is erased, and so is what the data pipeline has of it in tables and
+    snapshots. What others have received is theirs. Backups are not touched.
     """
     settings = load(config, os.environ, {"broker.data": data})
     if not yes:
@@ -52,7 +58,16 @@ def forget(
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     assert isinstance(found, dict)
+    ready = caught_up(where, {name: read_manifest(directory / "log").last_seq}, WAIT_S)
+    rows = forget_in_tables(where, node)
     typer.echo(
         f"Forgot {node}: {found['sessions']} sessions, {found['messages']} waiting messages, "
-        f"rows in {found['segments']} segments of the log."
+        f"rows in {found['segments']} segments of the log, {rows} rows of tables."
     )
+    if not ready:
+        typer.echo(
+            "The pipeline is behind, and may yet write what it read before: forget once more when "
+            "nearcast pipeline status tells of no lag.",
+            err=True,
+        )
+        raise typer.Exit(1)

@@ -1,11 +1,18 @@
-"""Residents: the small living city as clients of a broker, each with a connection of its own."""
+"""Residents: the small living city as clients of a broker, each with a connection of its own.
+
+Beside the life that the simulation gives them, people say where they like it, and some want to
+hear of such spots and of traffic: both are for the pipeline to decide.
+"""
 
 import asyncio
+from collections.abc import Iterator
 from contextlib import AsyncExitStack
+from itertools import islice
 
 from nearcast.client.node import Node, connect
 from nearcast.client.received import Received
 from nearcast.client.streams import Stream
+from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.inputs import (
     Announced,
     ContextPatched,
@@ -18,6 +25,11 @@ from nearcast.core.model.inputs import (
 from nearcast.simulation.city_life import CityLife
 
 SECOND_S = 1.0
+VISIT_S = 20
+"""How often each person says that it likes it where it is."""
+CURIOUS = {"person": "spots/#", "car": "traffic/#"}
+"""What some of the residents want to hear of that a pipeline decides, by their kind."""
+MOST_CURIOUS = 3
 
 
 class Residents:
@@ -34,7 +46,7 @@ class Residents:
     async def __aenter__(self) -> "Residents":
         for name in self._life.residents:
             self._nodes[name] = await self._stack.enter_async_context(connect(self._url, node=name))
-        for value in self._life.arrivals():
+        for value in (*self._life.arrivals(), *self._wishes()):
             await self._do(value)
         self._tasks.append(asyncio.create_task(self._live()))
         return self
@@ -49,9 +61,21 @@ class Residents:
         second = 0
         while True:
             second += 1
-            for value in self._life.second(second):
+            for value in (*self._life.second(second), *self._visits(second)):
                 await self._do(value)
             await asyncio.sleep(SECOND_S)
+
+    def _wishes(self) -> Iterator[Input]:
+        for kind, subject in CURIOUS.items():
+            found = (each.node for each in self._life.residents.values() if each.kind == kind)
+            for node in islice(found, MOST_CURIOUS):
+                yield Subscribed(Subscription(f"{node}/{subject}", node, subject))
+
+    def _visits(self, second: int) -> Iterator[Input]:
+        for number, node in enumerate(self._life.people):
+            if (second + 7 * number) % VISIT_S == 0:
+                stars = {"stars": 1 + (second + number) % 5}
+                yield Published(Event(f"{node} {second}", "spots/visit", node, second, stars))
 
     async def _do(self, value: Input) -> None:
         """Say to the broker what would be an input of the engine."""

@@ -21,8 +21,10 @@ from nearcast.broker.server import NO_LISTENER, Server, open_server
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import set_up
 from nearcast.cli.beside import PipelineBeside, obstacle
+from nearcast.cli.demo_settings import choose_demo
 from nearcast.cli.residents import Residents
 from nearcast.console.http import make_app
+from nearcast.console.pipeline_figures import pipeline_figures, pipeline_health
 from nearcast.console.server import HttpServer
 from nearcast.store import StoreError, broker_directory
 
@@ -85,11 +87,15 @@ def up(
         "bridge.url": bridge,
     }
     settings = load(config, os.environ, options)
+    beside = None if no_pipeline else _beside(config, settings)
+    if demo and beside is not None:
+        choose_demo(config, os.environ, options)
+        settings = load(config, os.environ, options)
     # Messages come in bursts of thousands and are gone in a moment: look for cycles seldom.
     gc.set_threshold(50_000, 20, 50)
     handler = set_up(settings.logging)
     try:
-        _run(_serve(settings, demo, [] if no_pipeline else _pipeline_options(config, settings)))
+        _run(_serve(settings, demo, beside))
     except (StoreError, DoorsError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -111,13 +117,17 @@ def _run(work: Coroutine[object, object, None]) -> None:
         runner.run(work)
 
 
-def _pipeline_options(config: Path | None, settings: Settings) -> list[str]:
-    """What the pipeline beside is told."""
+def _beside(config: Path | None, settings: Settings) -> PipelineBeside | None:
+    """Return the pipeline that is to run beside the broker; None, and why, where it cannot."""
+    why = obstacle()
+    if why is not None:
+        typer.echo(f"Without the data pipeline: {why}.", err=True)
+        return None
     told = ["--data", settings.node.data]
-    return told if config is None else [*told, "--config", str(config)]
+    return PipelineBeside(told if config is None else [*told, "--config", str(config)])
 
 
-async def _serve(settings: Settings, demo: bool, pipeline: list[str]) -> None:
+async def _serve(settings: Settings, demo: bool, pipeline: PipelineBeside | None) -> None:
     ticks = TickDurations()
     server = open_server(settings, ticks.feed)
     bridge = Bridge(server) if settings.bridge.url else None
@@ -129,24 +139,24 @@ async def _serve(settings: Settings, demo: bool, pipeline: list[str]) -> None:
             "store": server.keeper_statistics,
         }
         checks = {"store": lambda: _health(server)}
+        data = Path(settings.node.data)
+        sources["pipeline"] = lambda: _pipeline_statistics(data, pipeline)
+        if pipeline is not None:
+            checks["pipeline"] = lambda: pipeline_health(data)
         if bridge is not None:
             await bridge.start()
             sources["bridge"] = bridge.statistics
             checks["bridge"] = bridge.health
         if settings.listen.http_port != NO_LISTENER:
-            data = broker_directory(Path(settings.node.data), settings.node.name)
-            app = make_app(Metrics(sources, ticks), checks, settings, data / "log")
+            directory = broker_directory(data, settings.node.name)
+            app = make_app(Metrics(sources, ticks), checks, settings, directory / "log")
             http = HttpServer(app, settings.listen.http_host, settings.listen.http_port)
             await http.start()
         stopped = _stopped_by_signals(server)
         _tell(settings, server, http, bridge)
         async with AsyncExitStack() as stack:
-            if pipeline:
-                why = obstacle()
-                if why is None:
-                    await stack.enter_async_context(PipelineBeside(pipeline))
-                else:
-                    typer.echo(f"Without the data pipeline: {why}.", err=True)
+            if pipeline is not None:
+                await stack.enter_async_context(pipeline)
             if demo:
                 url = f"mqtt://{settings.listen.host}:{server.port}"
                 await stack.enter_async_context(Residents(url))
@@ -183,6 +193,11 @@ def _stopped_by_signals(server: Server) -> asyncio.Event:
             loop.add_signal_handler(number, stopped.set)
         loop.add_signal_handler(signal.SIGHUP, server.reload_doors)
     return stopped
+
+
+def _pipeline_statistics(data: Path, beside: PipelineBeside | None) -> dict[str, float]:
+    found = pipeline_figures(data)
+    return found if beside is None else found | {"restarts_total": beside.restarts}
 
 
 def _health(server: Server) -> Health:

@@ -12,10 +12,12 @@ from nearcast.core.model.event import Delivery, Event, Subscription
 class Filed:
     """A subscription as it is filed, until it is dropped or replaced."""
 
-    __slots__ = ("receiver", "subscription")
+    __slots__ = ("id", "owner", "receiver", "subscription")
 
     def __init__(self, subscription: Subscription) -> None:
         self.subscription = subscription
+        self.id = subscription.id
+        self.owner = subscription.owner
         self.receiver: object | None = None
         """What a host wants to remember of it."""
 

@@ -1,7 +1,8 @@
 """The book of recent events: what `count()` counts, of the last few minutes.
 
 Kept whether somebody counts or not, because whoever begins to count expects what was there
-before. Bounded in number and in bytes; events are looked into only once somebody counts.
+before, but without where a publisher is hidden. Bounded in number and in bytes; events are looked
+into only once somebody counts.
 """
 
 from collections import deque
@@ -12,13 +13,15 @@ from msgspec.structs import replace
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.event import Event
 from nearcast.core.model.payload import LARGEST_JSON_PAYLOAD, attributes_of
+from nearcast.core.rights import Rights
 
 
 class RecentBook:
     """Recent events, the oldest first."""
 
-    def __init__(self, matcher: Matcher, most: int, most_bytes: int) -> None:
+    def __init__(self, matcher: Matcher, rights: Rights, most: int, most_bytes: int) -> None:
         self._matcher = matcher
+        self._rights = rights
         self._most = most
         self._most_bytes = most_bytes
         self._events: deque[tuple[float, Event]] = deque()
@@ -28,6 +31,8 @@ class RecentBook:
     def note(self, events: Sequence[Event], times: Sequence[float]) -> None:
         """Remember events, each made at its time."""
         noted = self._events
+        if self._rights.restricts:
+            events = list(map(self._concealed, events))
         for event, now in zip(events, times, strict=True):
             size = len(event.payload)
             if size > LARGEST_JSON_PAYLOAD:
@@ -64,6 +69,12 @@ class RecentBook:
             self._bytes -= len(event.payload)
             if self._counting:
                 self._matcher.world.recent.remove(_key(event))
+
+    def _concealed(self, event: Event) -> Event:
+        """The event, without its publisher's own position if that is hidden from some."""
+        if event.position is None or event.at_given:
+            return event
+        return replace(event, position=None) if self._rights.conceals(event.publisher) else event
 
     def _put(self, event: Event) -> None:
         if not event.attributes and event.payload:

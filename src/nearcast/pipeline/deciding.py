@@ -6,16 +6,19 @@ applies what lies between. What it decides follows from the log alone, so a batc
 again, by whichever process, gives the same rows.
 """
 
+import gc
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import accumulate, groupby
+from itertools import groupby
 from operator import attrgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 
+from nearcast.core.fan import Fan
 from nearcast.core.model.context import NodeState
 from nearcast.pipeline import snapshots
 from nearcast.pipeline.log_ranges import LogRange, Wanted, parts_of, read_range
@@ -29,12 +32,17 @@ if TYPE_CHECKING:
 DELIVERY, CONTEXT, UNUSABLE = "delivery", "context", "unusable"
 """What a decided row is."""
 DECIDED_SCHEMA = (
-    f"{SINK_SCHEMA}, seq long, last_seq long, elsewhere boolean, recorded boolean, node string, attributes string, "
-    "previous_lat double, previous_lon double, previous_time double, reason string"
+    f"{SINK_SCHEMA}, seq long, last_seq long, elsewhere boolean, recorded boolean, node string, "
+    "attributes string, previous_lat double, previous_lon double, previous_time double, "
+    "reason string"
 )
 """Rows of `decided`: those of the sink, and beside them what contexts and refusals need."""
 SNAPSHOT_ROWS = 200_000
-"""After so many rows a player is kept."""
+SNAPSHOT_ROWS_EACH = 5
+"""After so many rows a player is kept, or so many for each thing that it knows if these are more.
+
+To write one down costs about as much as to apply a row.
+"""
 
 _players: dict[tuple[str, str], tuple[Player, int]] = {}
 """The players of this process, and when each was kept last; by data directory and broker."""
@@ -67,7 +75,7 @@ def _decide(data: str, broker: str, rows: Iterator[Row]) -> Iterator[pa.RecordBa
     _players.pop((data, broker), None)
     for played in player.decide(_joined(first, rows)):
         yield from decided_batches(broker, played)
-    if player.seq - kept >= SNAPSHOT_ROWS:
+    if player.seq - kept >= max(SNAPSHOT_ROWS, SNAPSHOT_ROWS_EACH * player.size):
         snapshots.save(snapshot_directory(data, broker), player)
         kept = player.seq
     _players[data, broker] = player, kept
@@ -83,6 +91,7 @@ def _player(data: str, broker: str, seq: int) -> tuple[Player, int]:
     player, kept = _players.get((data, broker), (None, 0))
     if player is None or player.seq > seq or seq - player.seq > SNAPSHOT_ROWS:
         found = snapshots.load(snapshot_directory(data, broker), seq)
+        _settle_memory()
         if found is not None and (player is None or not player.seq <= seq < found.seq):
             player, kept = found, found.seq
         elif player is None or player.seq > seq:
@@ -96,6 +105,13 @@ def _player(data: str, broker: str, seq: int) -> tuple[Player, int]:
             player.apply(rows_of(batch))
         player.seq = seq
     return player, kept
+
+
+def _settle_memory() -> None:
+    """Have no garbage looked for among all that a player knows, and seldom elsewhere."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
 
 
 def decided_batches(broker: str, played: Played) -> Iterator[pa.RecordBatch]:
@@ -155,27 +171,44 @@ def _pairs(properties: Sequence[tuple[str, str]]) -> list[dict[str, str]] | None
 
 
 def _recipients(sent: Sequence[Sent]) -> pa.Array:
-    everyone = [recipient for each in sent for recipient in each.recipients]
-    names = [name for _, subscriptions, _, _ in everyone for name in subscriptions]
-    wanted = pa.ListArray.from_arrays(
-        pa.array(_offsets(len(subscriptions) for _, subscriptions, _, _ in everyone), pa.int32()),
-        pa.array(names, pa.string()),
-    )
+    sessions: list[str] = []
+    names: list[str] = []
+    counts: list[int] = []
+    priorities: list[int] = []
+    replayed: list[bool] = []
+    sizes: list[int] = []
+    for each in sent:
+        what = each.sent
+        if isinstance(what, Fan):
+            filed, size = what.filed, len(what.filed)
+            sessions += [one.owner for one in filed]
+            names += [one.id for one in filed]
+            counts += [1] * size
+            priorities += [what.priority] * size
+            replayed += [False] * size
+        else:
+            size = 1
+            sessions.append(what.owner)
+            names += what.subscriptions
+            counts.append(len(what.subscriptions))
+            priorities.append(what.priority)
+            replayed.append(what.replayed)
+        sizes.append(size)
+    wanted = pa.ListArray.from_arrays(_offsets(counts), pa.array(names, pa.string()))
     recipients = pa.StructArray.from_arrays(
         [
-            pa.array([session for session, _, _, _ in everyone], pa.string()),
+            pa.array(sessions, pa.string()),
             wanted,
-            pa.array([priority for _, _, priority, _ in everyone], pa.int32()),
-            pa.array([replayed for _, _, _, replayed in everyone], pa.bool_()),
+            pa.array(priorities, pa.int32()),
+            pa.array(replayed, pa.bool_()),
         ],
         fields=list(RECIPIENT),
     )
-    offsets = pa.array(_offsets(len(each.recipients) for each in sent), pa.int32())
-    return pa.ListArray.from_arrays(offsets, recipients)
+    return pa.ListArray.from_arrays(_offsets(sizes), recipients)
 
 
-def _offsets(lengths: Iterable[int]) -> list[int]:
-    return list(accumulate(lengths, initial=0))
+def _offsets(lengths: Sequence[int]) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int32)]), pa.int32())
 
 
 def _contexts(changes: Sequence[ContextChange]) -> tuple[int, Columns]:
@@ -225,8 +258,8 @@ ARROW_SCHEMA = pa.schema(
         ("headers", pa.binary()), ("qos", pa.int32()), ("retain", pa.bool_()),
         ("valid_s", pa.float64()), ("expires", pa.float64()), ("object", pa.string()),
         ("to", pa.string()), ("recipients", pa.list_(RECIPIENT)), ("seq", pa.int64()),
-        ("last_seq", pa.int64()), ("elsewhere", pa.bool_()), ("recorded", pa.bool_()), ("node", pa.string()),
-        ("attributes", pa.string()), ("previous_lat", pa.float64()),
+        ("last_seq", pa.int64()), ("elsewhere", pa.bool_()), ("recorded", pa.bool_()),
+        ("node", pa.string()), ("attributes", pa.string()), ("previous_lat", pa.float64()),
         ("previous_lon", pa.float64()), ("previous_time", pa.float64()), ("reason", pa.string()),
     ]
 )  # fmt: skip

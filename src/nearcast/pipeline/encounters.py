@@ -100,18 +100,6 @@ def named(
             yield (name, *row)
 
 
-def fixes_of(columns: dict[str, tuple[object, ...]]) -> Fixes:
-    """Return the fixes that a cell was sent in one batch, in their order."""
-    keys = zip(*(columns[name] for name in _ORDER), strict=True)
-    order = sorted(range(len(columns["seq"])), key=list(keys).__getitem__)
-    nodes = columns["node"]
-    fixes, before = (
-        np.array([[columns[name][i] for name in names] for i in order], np.float64)
-        for names in (_PLACE, _BEFORE)
-    )
-    return Fixes([str(nodes[i]) for i in order], fixes, before)
-
-
 def _numbers(
     table: pa.Table, names: Sequence[str]
 ) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":

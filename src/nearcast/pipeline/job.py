@@ -69,7 +69,8 @@ def run(
         check_checkpoints(data, spark_settings)
         spark = session(spark_settings)
         try:
-            _Job(Pipeline(spark, settings), data).run(stopped)
+            if not stopped.is_set():
+                _Job(Pipeline(spark, settings), data).run(stopped)
         finally:
             stop(spark)
 
@@ -135,6 +136,7 @@ class _Job:
                 self._tidy()
         finally:
             self._pipeline.stop()
+            self._report(ended=True)
 
     def _start(self, name: str) -> None:
         try:
@@ -168,10 +170,10 @@ class _Job:
         failing.again_at = time.monotonic() + pause_s
         log.warning("query %s failed, again in %.0f s: %s", name, pause_s, failing.problem)
 
-    def _report(self) -> None:
+    def _report(self, *, ended: bool = False) -> None:
         ends = {name: self._end(name) for name in brokers(self._data)}
         found = [self._status(name, ends) for name in self._pipeline.names]
-        write_status(self._data, Status(time.time(), os.getpid(), found))
+        write_status(self._data, Status(time.time(), os.getpid(), found, ended))
 
     def _end(self, broker: str) -> int:
         """The last row that a broker's log has in a segment."""

@@ -22,6 +22,7 @@ from nearcast.core.model.errors import ModelError
 from nearcast.core.model.position import position_from_json
 from nearcast.core.relationships import Declared, Step, Track
 from nearcast.core.relationships.meeting_cells import F64, cells_of, grid_class, sent
+from nearcast.core.relationships.tracks import Fix
 from nearcast.pipeline.cleaning import PIPELINE
 from nearcast.pipeline.movement_settings import MovementSettings
 from nearcast.pipeline.spots import java_regex
@@ -194,7 +195,7 @@ def _rows(
         "speed_mps": [step.speed_mps for step in said],
         "suspect": suspect,
         "hazard": hazard,
-        "cells": _cells(node, lat, lon, before, counts & is_fix, settings),
+        "cells": _cells(node, lat, lon, [step.left for step in said], counts & is_fix, settings),
         "road": roads,
         "at": [_EPOCH + timedelta(microseconds=seen.micros[i]) for i in kept],
     }
@@ -204,7 +205,7 @@ def _cells(
     node: str,
     lat: F64,
     lon: F64,
-    before: Sequence[object],
+    left: Sequence[Fix | None],
     counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]",
     settings: MovementSettings,
 ) -> list[list[int]]:
@@ -215,8 +216,8 @@ def _cells(
     chosen = np.flatnonzero(counts)
     then = np.array(
         [
-            (NOWHERE, NOWHERE) if before[i] is None else (before[i].lat, before[i].lon)  # type: ignore[attr-defined]
-            for i in chosen.tolist()
+            (NOWHERE, NOWHERE) if fix is None else (fix.lat, fix.lon)
+            for fix in (left[i] for i in chosen.tolist())
         ]
     ).reshape(-1, 2)
     meetings = settings.meetings

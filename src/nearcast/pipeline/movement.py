@@ -12,6 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from nearcast.pipeline.encounters import ENCOUNTER, encounters
 from nearcast.pipeline.motion import tracks
+from nearcast.pipeline.movement_processor import CellProcessor, Sent
 from nearcast.pipeline.movement_settings import MovementSettings
 from nearcast.pipeline.traffic import TRAFFIC, traffic
 
@@ -39,21 +40,16 @@ def movement(log: DataFrame, settings: MovementSettings | None = None) -> DataFr
 
 def decided(tracked: DataFrame, settings: MovementSettings, tables: Sequence[str]) -> DataFrame:
     """Return what the cells of a stream decide, each row tagged by its table."""
-    from nearcast.pipeline.movement_processor import CellProcessor
-
     places = {
         "encounters": F.transform("cells", lambda cell: _place("encounters", cell)),
         "traffic": F.array_compact(F.array(_place("traffic", F.col("road")))),
     }
     return (
         tracked.withColumn("place", F.explode(F.concat(*(places[table] for table in tables))))
-        .select(
-            "place", "node", "broker", "seq", "time", "lat", "lon", "previous_time",
-            "previous_lat", "previous_lon", "speed_mps", "hazard", "at",
-        )
+        .select("place", F.to_json(F.struct(*Sent.__struct_fields__)).alias("packet"), "at")
         .groupBy("place")
         .transformWithState(CellProcessor(settings), DECIDED, "append", "eventTime")
-    )  # fmt: skip
+    )
 
 
 def _place(table: str, cell: Column) -> Column:

@@ -5,19 +5,58 @@ or only a timer; all cells have the same watermark, so that those which know a p
 """
 
 import math
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Any
 
+import msgspec
+import numpy as np
+from msgspec import Struct
 from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from nearcast.core.relationships import CellTraffic, Meetings
-from nearcast.pipeline.encounters import fixes_of, named
-from nearcast.pipeline.motion_processor import after_ms, columns_of, watermark_ms
+from nearcast.core.relationships.meetings import Fixes
+from nearcast.pipeline.encounters import named
+from nearcast.pipeline.motion_processor import after_ms, watermark_ms
 from nearcast.pipeline.movement_settings import MovementSettings
 from nearcast.pipeline.traffic import window_row
 
 _ENCOUNTER = ("relationship", "a", "b", "state", "time", "distance_m", "lat", "lon")
+
+
+class Sent(Struct, frozen=True, gc=False):
+    """A fix or a hazard that counts in a cell.
+
+    It comes as one JSON text: Spark gives Python each value of a row by itself, which costs more.
+    """
+
+    node: str
+    broker: str
+    seq: int
+    time: float
+    lat: float = math.nan
+    lon: float = math.nan
+    previous_time: float = math.nan
+    previous_lat: float = math.nan
+    previous_lon: float = math.nan
+    speed_mps: float | None = None
+    hazard: str | None = None
+
+
+_DECODER = msgspec.json.Decoder(list[Sent])
+
+
+def sent_in(rows: Iterable[Row]) -> list[Sent]:
+    """Return what rows hold, in the order of (time, broker, seq)."""
+    found = _DECODER.decode("[" + ",".join(row.packet for row in rows) + "]")
+    return sorted(found, key=lambda each: (each.time, each.broker, each.seq))
+
+
+def fixes_of(sent: Sequence[Sent]) -> Fixes:
+    """Return fixes as columns."""
+    fixes = [(each.time, each.lat, each.lon) for each in sent]
+    before = [(each.previous_time, each.previous_lat, each.previous_lon) for each in sent]
+    return Fixes([each.node for each in sent], np.array(fixes), np.array(before))
 
 
 class CellProcessor(StatefulProcessor):
@@ -38,7 +77,7 @@ class CellProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: ANN401, N803
     ) -> Iterator[Row]:
         """Yield what the rows sent to a cell change."""
-        return self._step(key, columns_of(rows), watermark_ms(timerValues))
+        return self._step(key, sent_in(rows), watermark_ms(timerValues))
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -47,16 +86,14 @@ class CellProcessor(StatefulProcessor):
         expiredTimerInfo: Any,  # noqa: ANN401, N803
     ) -> Iterator[Row]:
         """Yield what time alone changes in a cell."""
-        return self._step(key, None, watermark_ms(timerValues))
+        return self._step(key, [], watermark_ms(timerValues))
 
-    def _step(
-        self, key: tuple[str], columns: dict[str, tuple[Any, ...]] | None, now_ms: int
-    ) -> Iterator[Row]:
+    def _step(self, key: tuple[str], sent: list[Sent], now_ms: int) -> Iterator[Row]:
         what, _, cell = key[0].partition("/")
         kept = self._cells.get()
         data, timer = (None, None) if kept is None else (bytes(kept[0]), kept[1])
         step = self._meet if what == "encounters" else self._pass
-        told, data, due = step(int(cell), data, columns, now_ms / 1000.0)
+        told, data, due = step(int(cell), data, sent, now_ms / 1000.0)
         if data is None:
             self._cells.clear()
         if timer is not None and timer > now_ms and (due is None or due < timer):
@@ -73,12 +110,12 @@ class CellProcessor(StatefulProcessor):
         self,
         cell: int,
         data: bytes | None,
-        columns: dict[str, tuple[Any, ...]] | None,
+        sent: list[Sent],
         now: float,
     ) -> tuple[list[Row], bytes | None, int | None]:
         form = self._settings.meetings
         meetings = Meetings(form, cell) if data is None else Meetings.from_bytes(form, cell, data)
-        changes = [] if columns is None else [meetings.advance(fixes_of(columns))]
+        changes = [meetings.advance(fixes_of(sent))] if sent else []
         changes.append(meetings.expire(now))
         told = [
             Row(
@@ -98,18 +135,16 @@ class CellProcessor(StatefulProcessor):
         self,
         cell: int,
         data: bytes | None,
-        columns: dict[str, tuple[Any, ...]] | None,
+        sent: list[Sent],
         now: float,
     ) -> tuple[list[Row], bytes | None, int | None]:
         form = self._settings.traffic
         traffic = CellTraffic(form) if data is None else CellTraffic.from_bytes(form, data)
-        if columns is not None:
-            names = ("time", "node", "speed_mps", "hazard")
-            for time, node, speed, hazard in zip(*(columns[n] for n in names), strict=True):
-                if hazard is None:
-                    traffic.pass_by(time, node, speed)
-                else:
-                    traffic.warn(time, hazard)
+        for each in sent:
+            if each.hazard is None:
+                traffic.pass_by(each.time, each.node, each.speed_mps)
+            else:
+                traffic.warn(each.time, each.hazard)
         told = [
             Row(table="traffic", encounter=None, traffic=Row(**window_row(form, cell, window)))
             for window in traffic.close(now)

@@ -34,8 +34,7 @@ Headers = tuple[tuple[tuple[str, str], ...], bytes | None]
 class Sent(Struct, frozen=True):
     """An event and who gets it."""
 
-    event: Event
-    recipients: Sequence[Recipient]
+    sent: Fan | Delivery
     headers: Headers
     seq: int | None
     """The event's own row; None if it was there before these rows."""
@@ -45,6 +44,19 @@ class Sent(Struct, frozen=True):
     """Its broker recorded to whom events went."""
     expires: float | None = None
     """When it is of no use any more."""
+
+    @property
+    def event(self) -> Event:
+        """The event."""
+        return self.sent.event
+
+    @property
+    def recipients(self) -> list[Recipient]:
+        """Who gets it."""
+        sent = self.sent
+        if isinstance(sent, Fan):
+            return [(filed.owner, (filed.id,), sent.priority, False) for filed in sent.filed]
+        return [(sent.owner, sent.subscriptions, sent.priority, sent.replayed)]
 
 
 class ContextChange(Struct, frozen=True):
@@ -85,10 +97,15 @@ class Player:
         self._headers: dict[str, Headers] = {}
         """What live events carry, by their key."""
 
+    @property
+    def size(self) -> int:
+        """How many things it knows."""
+        return len(self.engine.subscriptions) + len(self.engine.nodes)
+
     def apply(self, rows: Iterable[Row]) -> None:
         """Apply rows without asking who gets what, except where that matters later."""
         for batch in _batches(rows):
-            self._run(_Inputs(batch), quietly=True)
+            self._run(_Inputs(batch, quietly=True), quietly=True)
 
     def decide(self, rows: Iterable[Row]) -> Iterator[Played]:
         """Apply rows, and yield what comes of them."""
@@ -117,14 +134,6 @@ class Player:
 
     def _sent(self, sent: Fan | Delivery, inputs: "_Inputs") -> Sent:
         event = sent.event
-        if isinstance(sent, Fan):
-            priority = sent.priority
-            wanted = [filed.subscription for filed in sent.filed]
-            recipients: list[Recipient] = [
-                (each.owner, (each.id,), priority, False) for each in wanted
-            ]
-        else:
-            recipients = [(sent.owner, sent.subscriptions, sent.priority, sent.replayed)]
         name = _name(event)
         headers = inputs.headers.get(name)
         if headers is None and event.stays:
@@ -133,13 +142,13 @@ class Player:
         seq = inputs.seq_of(name)
         expires = self.engine.expiry_of(self.engine.live_key(event)) if event.stays else None
         carried = headers or NO_HEADERS
-        return Sent(event, recipients, carried, seq, elsewhere, self._recorded, expires)
+        return Sent(sent, carried, seq, elsewhere, self._recorded, expires)
 
 
 class _Inputs:
     """The inputs that some rows record."""
 
-    def __init__(self, rows: Sequence[Row]) -> None:
+    def __init__(self, rows: Sequence[Row], quietly: bool = False) -> None:
         self.values: list[Input] = []
         self.times: list[float] = []
         self.seqs: list[int] = []
@@ -155,7 +164,7 @@ class _Inputs:
                     self.last = max(self.last, gap.last)
                 continue
             try:
-                value = _input(row)
+                value = _input(row, quietly)
             except StoreError as error:
                 self.unusable.append(Unusable(row.seq, row.seq, str(error)))
                 continue
@@ -198,8 +207,12 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
         yield batch
 
 
-def _input(row: Row) -> Input:
-    """The input that a row records; that of a plain event sooner."""
+def _input(row: Row, quietly: bool) -> Input:
+    """The input that a row records; that of a plain event sooner.
+
+    Nobody looks into a plain event that is only applied, unless somebody counts it later: then
+    its payload says what it carried.
+    """
     qos = PLAIN.get(row.data)
     if row.kind != "event" or qos is None or row.schema != SCHEMA:
         return input_of(row)
@@ -207,9 +220,10 @@ def _input(row: Row) -> Input:
     at = None if row.lat is None or row.lon is None else Position(row.lat, row.lon)
     if row.event_id is None or row.subject is None or row.publisher is None or row.time is None:
         return input_of(row)
+    attributes = {} if quietly else attributes_of(payload)
     return Published(
         Event(
-            row.event_id, row.subject, row.publisher, row.time, attributes_of(payload), at,
+            row.event_id, row.subject, row.publisher, row.time, attributes, at,
             payload=payload, qos=qos,
         )
     )  # fmt: skip

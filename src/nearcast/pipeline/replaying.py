@@ -21,6 +21,7 @@ from nearcast.pipeline.deliveries import deliveries, to_send
 from nearcast.pipeline.events import events, judged_events, rejects
 from nearcast.pipeline.movement import movement
 from nearcast.pipeline.places import places_of
+from nearcast.pipeline.rebuilding import GATHER, MOVEMENT, STATEFUL
 from nearcast.pipeline.running import TABLES, PipelineSettings, brokers
 from nearcast.pipeline.sink import hand_over
 from nearcast.pipeline.tables import NAMES, Tables
@@ -50,6 +51,7 @@ def replay(
     """
     data = Path(settings.data)
     tables = Tables(data)
+    tables.begin()
     log = history(spark, settings, asked).persist()
     found = decided(log, settings.data).persist()
     judged = judged_events(log, lateness_s=settings.lateness_s)
@@ -59,16 +61,19 @@ def replay(
         "events": lambda: events(judged),
         "rejects": lambda: rejects(judged, found),
     }
-    if settings.rules:
+    # What a stream still holds open it tells itself: its tables go on as they are.
+    streams = {query for query in STATEFUL if committed(data / "checkpoints" / query) is not None}
+    if settings.rules and GATHER not in streams:
         made["aggregates"] = lambda: aggregates(
             log, settings.rules, places_of(log), lateness_s=settings.lateness_s
         )
-    if settings.movement is not None:
+    if settings.movement is not None and MOVEMENT not in streams:
         moved = movement(log, settings.movement).persist()
         made["encounters"] = lambda: _of_table(moved, "encounters", "encounter")
         made["traffic"] = lambda: _of_table(moved, "traffic", "traffic")
     with tables.locked():
-        version = tables.new_version()
+        kept = {name for query in streams for name in STATEFUL[query]}
+        version = tables.copied(but=set(NAMES) - kept)
         try:
             for place, (name, make) in enumerate(made.items()):
                 step(name, place, len(made))

@@ -40,6 +40,8 @@ TABLES = "tables"
 QUERIES = (TABLES, GATHER, MOVEMENT)
 KNOWN_EPOCHS = 256
 """In so many epochs before its own an event is looked for, to recognise a repeat."""
+QOS = 2
+"""What the pipeline tells comes exactly once to whoever asks for that."""
 
 
 class PipelineSettings(Struct, frozen=True, kw_only=True):
@@ -85,6 +87,8 @@ class Pipeline:
     def start_query(self, name: str) -> None:
         """Start one query."""
         stream, write = self._query(name)
+        # Time passes by what brokers take in: a batch without rows would only delay the next.
+        self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         interval_s: float = getattr(self.settings, f"{name}_s")
         self.queries[name] = (
             stream.writeStream.queryName(name)
@@ -112,7 +116,7 @@ class Pipeline:
             places = self._places()
             found = aggregates(stream, settings.rules, places, lateness_s=settings.lateness_s)
             return found, self._write_aggregates
-        stream = self._log("position", "context", "event")
+        stream = self._log("position", "context", "forgotten", "event")
         return movement(stream, settings.movement), self._write_movement
 
     def _log(self, *kinds: str) -> "DataFrame":
@@ -159,7 +163,7 @@ class Pipeline:
         try:
             told = self._new(batch, GATHER).select(
                 F.lit("event").alias("kind"), "id", "subject", "time", "lat", "lon",
-                F.col("payload").cast("binary").alias("payload"),
+                F.col("payload").cast("binary").alias("payload"), F.lit(QOS).alias("qos"),
             )  # fmt: skip
             self._hand_over(self._for_all_brokers(told), "aggregates", epoch)
             self.write(epoch, {"aggregates": batch})
@@ -172,7 +176,7 @@ class Pipeline:
             new = self._new(batch, MOVEMENT)
             told = new.where(F.col("subject").isNotNull()).select(
                 F.lit("event").alias("kind"), F.col("key").alias("id"), "subject", "time", "lat",
-                "lon", F.col("payload").cast("binary").alias("payload"),
+                "lon", F.col("payload").cast("binary").alias("payload"), F.lit(QOS).alias("qos"),
             )  # fmt: skip
             self._hand_over(self._for_all_brokers(told), "movement", epoch)
             met = batch.where(F.col("table") == "encounters").select("encounter.*")

@@ -7,6 +7,7 @@ with the packages that Nearcast requires, but not Nearcast itself.
 
 import atexit
 import contextlib
+import logging
 import os
 import shutil
 import subprocess
@@ -59,6 +60,7 @@ def session(settings: SparkSettings | None = None) -> "SparkSession":
     busy machine the first processes may be too slow for each other.
     """
     settings = SparkSettings() if settings is None else settings
+    logging.getLogger("py4j").setLevel(logging.WARNING)
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["PYSPARK_PYTHON"] = worker_python(settings)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
@@ -96,6 +98,7 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
+        "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",

@@ -7,7 +7,7 @@ of the log; what is missing comes as a row of kind `gap` whose `data` says `firs
 `max_rows`. The writing side is in `nearcast.pipeline.sink`.
 """
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -74,6 +74,8 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     until: float | None = None
     kinds: tuple[str, ...] = ()
     columns: tuple[str, ...] = COLUMNS
+    rows: Literal["log", "decided"] = "log"
+    """The log's own rows, or what comes of them: the rows of `nearcast.pipeline.deciding`."""
 
     @property
     def wanted(self) -> Wanted:
@@ -91,7 +93,12 @@ class NearcastDataSource(DataSource):
 
     def schema(self) -> "StructType":
         """Return the columns of the log, or those that option `columns` names."""
-        return from_arrow_schema(arrow_schema(source_options(self.options).columns))
+        options = source_options(self.options)
+        if options.rows == "decided":
+            from nearcast.pipeline.deciding import ARROW_SCHEMA
+
+            return from_arrow_schema(ARROW_SCHEMA)
+        return from_arrow_schema(arrow_schema(options.columns))
 
     def reader(self, schema: "StructType") -> "LogHistoryReader":
         """Return the reader of history."""
@@ -163,7 +170,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
         """Yield the rows of one part."""
-        return read_range(partition.value, self._options.wanted)
+        return _rows(partition.value, self._options)
 
     def _now(self) -> dict[str, Manifest]:
         self._logs.refresh()
@@ -203,7 +210,16 @@ class LogHistoryReader(DataSourceReader):
         """Yield the rows of one part."""
         # Without any part, Spark asks for one that is empty.
         if partition.value is not None:
-            yield from read_range(partition.value, self._options.wanted)
+            yield from _rows(partition.value, self._options)
+
+
+def _rows(asked: LogRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range, or what comes of them."""
+    if options.rows == "log":
+        return read_range(asked, options.wanted)
+    from nearcast.pipeline.deciding import decide_batches
+
+    return decide_batches(str(options.path), read_range(asked, Wanted()))
 
 
 def _asked(manifest: Manifest, options: SourceOptions) -> tuple[int, int]:
@@ -236,6 +252,11 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
     if "path" not in named:
         raise SourceError("the nearcast source needs the option path: the data directory")
     values = {known[name]: _OPTIONS[known[name]](known[name], v) for name, v in named.items()}
+    parts = values.keys() & {"kinds", "columns", "since", "until"}
+    if values.get("rows") == "decided" and parts:
+        raise SourceError(
+            f"what is decided needs whole rows of all kinds: leave {', '.join(sorted(parts))} out"
+        )
     return SourceOptions(**values)  # type: ignore[arg-type]
 
 
@@ -259,10 +280,13 @@ def _columns(name: str, text: str) -> tuple[str, ...]:
     return columns
 
 
-def _start(name: str, text: str) -> str:
-    if text not in ("earliest", "latest"):
-        raise SourceError(f"option {name} is earliest or latest, not {text!r}")
-    return text
+def _one_of(*words: str) -> Callable[[str, str], str]:
+    def chosen(name: str, text: str) -> str:
+        if text not in words:
+            raise SourceError(f"option {name} is {' or '.join(words)}, not {text!r}")
+        return text
+
+    return chosen
 
 
 def _instant(name: str, text: str) -> float:
@@ -282,7 +306,8 @@ def _instant(name: str, text: str) -> float:
 _OPTIONS = {
     "path": lambda name, text: Path(text),
     "brokers": _names,
-    "start": _start,
+    "start": _one_of("earliest", "latest"),
+    "rows": _one_of("log", "decided"),
     "max_rows": _number,
     "max_segments": _number,
     "partition_rows": _number,

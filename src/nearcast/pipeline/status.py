@@ -51,11 +51,13 @@ class Status(Struct, frozen=True):
     written: float
     pid: int
     queries: list[QueryStatus] = []
+    ended: bool = False
+    """It stopped when it was told to."""
 
     @property
     def is_stale(self) -> bool:
         """Whether nobody keeps it up to date any more."""
-        return time.time() - self.written > STALE_S
+        return self.ended or time.time() - self.written > STALE_S
 
 
 def query_status(

@@ -19,7 +19,7 @@ from nearcast.store.errors import CorruptError, StoreError, told
 from nearcast.store.manifest import Gap
 from nearcast.store.reading import Joined, dropped
 from nearcast.store.recovery import recover, set_aside
-from nearcast.store.rows import Row
+from nearcast.store.rows import Row, erased
 from nearcast.store.segments import (
     Segment,
     batch_of,
@@ -274,14 +274,14 @@ class Log:
         self._manifest.save()
         self._delete(merging.parts)
 
-    def erase(self, is_meant: Callable[[Row], bool]) -> int:
-        """Erase rows from all segments, and return from how many segments.
+    def erase(self, is_meant: Callable[[Row], bool], left: Callable[[Row], Row] = erased) -> int:
+        """Erase rows from all segments but for what is `left`, and return from how many segments.
 
         Rows in no segment yet are not looked at: roll first.
         """
         changed = 0
         for index, segment in enumerate(self._manifest.segments):
-            written = erase_rows(self.directory, segment, is_meant)
+            written = erase_rows(self.directory, segment, is_meant, left)
             if written != segment:
                 self._manifest.segments[index] = written
                 self._manifest.save()

@@ -8,6 +8,7 @@ is refused by name.
 """
 
 import math
+import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -15,7 +16,6 @@ import msgspec
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nearcast.core.engine import Record
 from nearcast.core.language import LanguageError
 from nearcast.core.model.area import Area, FixedArea
 from nearcast.core.model.area_json import area_from_json, area_json, geometry_from_json
@@ -43,6 +43,7 @@ from nearcast.core.model.inputs import (
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.place_loading import LARGEST_PLACE
 from nearcast.core.model.position import Position
+from nearcast.core.model.record import Record
 from nearcast.store.errors import CorruptError, StoreError, newer
 from nearcast.store.row_json import Json, filter_from_json, filter_json, plain, text
 from nearcast.store.rules_json import rules_from_json, rules_json
@@ -156,8 +157,46 @@ def concerns(row: Row, node: str) -> bool:
     """Decide whether a row tells anything of a node: as publisher, as subject, or by its name."""
     if node in (row.publisher, row.node):
         return True
+    name = msgspec.json.encode(node).decode()[1:-1]
+    if row.kind == "event":
+        # What the pipeline found may be about anyone: who met whom, who was there.
+        if not (row.publisher or "").startswith(PIPELINE):
+            return False
+        told = (row.payload or b"").decode(errors="replace")
+        return _names(node, row.subject or "") or _names(name, told)
     # Other rows name nodes in their data: whose rights, whose subscription, round whom an area.
-    return row.kind != "event" and msgspec.json.encode(node).decode()[1:-1] in row.data
+    return _names(name, row.data)
+
+
+def _names(name: str, told: str) -> bool:
+    """Decide whether a text has a name in it that is not just a part of a longer one."""
+    if name not in told:
+        return False
+    return re.search(rf"(?<![\w.%-]){re.escape(name)}(?![\w.%-])", told) is not None
+
+
+def without(row: Row, node: str) -> Row:
+    """Return what is left of a row that concerns a node when it is forgotten.
+
+    Of a list of sessions the others stay: what becomes of them does not depend on it.
+    """
+    if row.kind == DELIVERY and row.publisher != node:
+        others = [each for each in recipients_of(row) if not _is_of(each[0], node)]
+        return replace(row, data=text({"to": others}))
+    if row.kind == "restart":
+        value = msgspec.json.decode(row.data, type=dict[str, object])
+        names = msgspec.convert(value["sessions"], list[str])
+        value["sessions"] = [name for name in names if not _is_of(name, node)]
+        return replace(row, data=text(value))
+    return erased(row)
+
+
+def _is_of(session: str, node: str) -> bool:
+    return session == node or session.startswith(f"{node}~")
+
+
+PIPELINE = "$pipeline"
+"""Who publishes what the pipeline found."""
 
 
 def input_of(row: Row) -> Input:
@@ -218,9 +257,12 @@ def _event_data(event: Event) -> Json:
         raise StoreError(f"the deadline of event {event.id!r} is {event.deadline_s}")
     if event.to is not None:
         data["to"] = area_json(event.to)
-    written = msgspec.json.encode(event.attributes)
-    if written != event.payload and written != msgspec.json.encode(attributes_of(event.payload)):
-        data["attributes"] = msgspec.Raw(written)
+    # Without any nobody looked into the payload, which says them still.
+    if event.attributes:
+        written = msgspec.json.encode(event.attributes)
+        said = msgspec.json.encode(attributes_of(event.payload))
+        if written not in (event.payload, said):
+            data["attributes"] = msgspec.Raw(written)
     return data
 
 

@@ -148,10 +148,15 @@ def merge_segments(directory: Path, first: int, last: int, parts: Sequence[Segme
     return _segment(footer, rows, size, digest)
 
 
-def erase_rows(directory: Path, segment: Segment, is_meant: Callable[[Row], bool]) -> Segment:
+def erase_rows(
+    directory: Path,
+    segment: Segment,
+    is_meant: Callable[[Row], bool],
+    left: Callable[[Row], Row] = erased,
+) -> Segment:
     """Write a segment anew, durably, with some rows erased; the same segment if none is meant.
 
-    An erased row keeps its `seq` and its time, and nothing else.
+    An erased row keeps its `seq` and its time, and what else is `left` of it.
     """
     if not any(map(is_meant, _rows(directory, segment))):
         return segment
@@ -165,7 +170,7 @@ def erase_rows(directory: Path, segment: Segment, is_meant: Callable[[Row], bool
         try:
             with _writer(partial, footer) as writer:
                 for batch in read_segment(directory, segment):
-                    kept = [erased(row) if is_meant(row) else row for row in rows_of(batch)]
+                    kept = [left(row) if is_meant(row) else row for row in rows_of(batch)]
                     writer.write_batch(batch_of(kept))
             sync_file(partial)
             digest, size = sha256_of(partial), partial.stat().st_size

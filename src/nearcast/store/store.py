@@ -16,7 +16,7 @@ from nearcast.store.changes import Change, SessionChange, SessionPut
 from nearcast.store.durable_files import ProcessLock, sync_directory
 from nearcast.store.errors import StoreError, told
 from nearcast.store.log import Log, LogSettings, LogStatistics
-from nearcast.store.rows import Row, concerns
+from nearcast.store.rows import Row, concerns, without
 from nearcast.store.segments import Segment, numbers_of
 from nearcast.store.sessions import session_changes, session_value
 from nearcast.store.state import State, StateStatistics
@@ -159,7 +159,7 @@ class Store:
         """
         self._roll(now)
         self.commit((), now=now)
-        erased = self.log.erase(lambda row: concerns(row, node))
+        erased = self.log.erase(lambda row: concerns(row, node), lambda row: without(row, node))
         self._state.compact()
         return erased
 

@@ -10,11 +10,11 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from nearcast.core.engine import Record
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Input, Published
 from nearcast.core.model.position import Position
+from nearcast.core.model.record import Record
 from nearcast.store.errors import CorruptError, StoreError, newer
 from nearcast.store.rows import Row, input_of, record_row
 

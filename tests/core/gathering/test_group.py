@@ -96,6 +96,22 @@ def test_a_group_can_be_forgotten_when_it_is_stale(
     assert [each for each in found if each is not None] == play(on_time, threshold, set())
 
 
+def test_a_part_is_kept_until_it_is_older_than_it_may_be() -> None:
+    threshold = Threshold("volume", 2, within_s=10.0)
+    for newest, is_kept in ((20.0, True), (20.5, False)):
+        early, late = Part("1", "ann", 10.0, 21.0), Part("2", "ann", newest, 21.0)
+        for parts in ([early, late], [late, early]):
+            assert bool(play(parts, threshold, set())) == is_kept
+
+
+def test_what_goes_out_again_is_remembered_anew() -> None:
+    threshold = Threshold("volume", 1, within_s=10.0, at_most=3)
+    moments = [("b", 10.0), ("a", 0.0), ("c", 15.0), ("a", 15.0), ("d", 15.0), ("e", 15.0)]
+    parts = [Part(id_, "ann", time, 20.0) for id_, time in [*moments, ("a", 15.0)]]
+    found = [ids(aggregate) for aggregate in play(parts, threshold, set())]
+    assert found == released(parts, threshold) == [[id_] for id_, _ in moments]
+
+
 def test_what_waits_and_is_remembered_is_bounded() -> None:
     threshold = Threshold("people", 3, at_most=5)
     group = Group("a/#", "subject:a")

@@ -1,7 +1,7 @@
 """Meetings the plain way: every pair of the whole globe looked at after every fix."""
 
 import math
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from itertools import combinations
 
 import numpy as np
@@ -111,9 +111,9 @@ class Cells:
             self._tell(meetings.advance(arrived))
             self._kept[cell] = meetings.to_bytes()
 
-    def expire(self, now: float) -> None:
-        """Nothing will come any more that is not later than this."""
-        for cell in self._kept:
+    def expire(self, now: float, is_meant: Callable[[int], bool] = lambda cell: True) -> None:
+        """Nothing will come any more that is not later than this: let some cells know."""
+        for cell in filter(is_meant, list(self._kept)):
             meetings = self._open(cell)
             self._tell(meetings.expire(now))
             self._kept[cell] = meetings.to_bytes()

@@ -74,13 +74,14 @@ def test_no_place_on_earth_is_suspect(place: tuple[float, float]) -> None:
 
 def test_a_node_that_takes_its_position_back_is_as_new_afterwards() -> None:
     _, gone, again = steps((0.0, DUBLIN), (1.0, (None, None)), (2.0, GALWAY))
-    assert gone == Step(Fix(0.0, *DUBLIN))
+    assert gone == Step(Fix(0.0, *DUBLIN), left=Fix(0.0, *DUBLIN))
     assert again == Step()
 
 
 def test_after_a_long_silence_a_node_is_as_new() -> None:
     assert steps((0.0, DUBLIN), (3600.0, DUBLIN))[1].previous is not None
-    assert steps((0.0, DUBLIN), (3600.5, GALWAY))[1] == Step()
+    # But where it was must be told that it left.
+    assert steps((0.0, DUBLIN), (3600.5, GALWAY))[1] == Step(left=Fix(0.0, *DUBLIN))
 
 
 def test_a_track_of_a_later_release_is_refused() -> None:

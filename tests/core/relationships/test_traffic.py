@@ -13,13 +13,14 @@ SETTINGS = TrafficSettings(window_s=300.0)
 def plain(passed: list[tuple[float, str, float | None]], start: float) -> TrafficWindow:
     """Count one window the plain way."""
     inside = [each for each in passed if start <= each[0] < start + 300.0]
-    speeds = sorted(round(speed * 10) / 10 for _, _, speed in inside if speed is not None)
+    steps = sorted(round(speed * 10) for _, _, speed in inside if speed is not None)
+    speeds = [step / 10 for step in steps]
     size = len(speeds)
     return TrafficWindow(
         start,
         len(inside),
         len({node for _, node, _ in inside}),
-        pytest.approx(math.fsum(speeds) / size) if size else None,
+        sum(steps) / (10 * size) if size else None,
         speeds[math.ceil(size / 2) - 1] if size else None,
         speeds[math.ceil(size / 10) - 1] if size else None,
         0,

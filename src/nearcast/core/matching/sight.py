@@ -6,6 +6,7 @@ which group a node is in, and what friends see of each other; exceptions that we
 """
 
 from collections.abc import Iterable, Mapping
+from functools import partial
 from typing import Protocol
 
 import numpy as np
@@ -205,4 +206,9 @@ class Sight:
 
 
 def _by(law: Law) -> Newcomer:
-    return lambda node: (law.group(node), law.granted(node))
+    # Not a lambda: a matcher may be written down and read back.
+    return partial(_introduced, law)
+
+
+def _introduced(law: Law, node: str) -> tuple[int, Mapping[str, Value]]:
+    return law.group(node), law.granted(node)

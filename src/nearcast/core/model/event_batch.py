@@ -91,10 +91,18 @@ class EventBatch:
             if event.to is not None:
                 targets[i] = event.to
             for name, value in flat(event.attributes):
-                kind, number = coded(value, strings)
+                form = type(value)
+                if form is float or form is int:
+                    kinds.append(NUMBER)
+                    values.append(value)
+                elif form is str:
+                    kinds.append(STRING)
+                    values.append(strings.setdefault(value, len(strings)))  # type: ignore[arg-type]
+                else:
+                    kind, number = coded(value, strings)
+                    kinds.append(kind)
+                    values.append(number)
                 name_of.append(names.setdefault(name, len(names)))
-                kinds.append(kind)
-                values.append(number)
             first.append(len(name_of))
         return cls(
             subjects=list(subjects),
@@ -143,10 +151,13 @@ class EventBatch:
         return self.strings[int(value)] if kind == STRING else None
 
 
+_FLAT = frozenset((str, float, int, bool, type(None)))
+
+
 def flat(attributes: Attributes) -> list[tuple[str, Value]]:
     """Attributes by their path; a member whose name is the whole path comes last, and so wins."""
     for value in attributes.values():
-        if isinstance(value, Mapping):
+        if type(value) not in _FLAT and isinstance(value, Mapping):
             break
     else:
         return list(attributes.items())

@@ -1,9 +1,9 @@
 """The hot loops of meetings: one fix of a cell after the other against all who are there.
 
-Every decision about a pair depends on the fixes of these two alone (and, in `expire`, on a time
-that is the same for all cells), so that cells which both know a pair always agree about it, in
-whatever order the fixes of others arrive. Each transition is told by one of them: near by the
-home of the fix that brought it, apart by the home of the fix that was left or let go.
+Every decision about a pair depends on the fixes of these two alone, so that cells which both know
+a pair agree about it whatever others do; only fixes out of order ask that all cells let go of old
+ones at the same time. Each transition is told by one of them: near by the
+home of the fix that brought it, apart by the home of the fix that was left or that grew too old.
 """
 
 import math
@@ -127,17 +127,19 @@ def advance(
                 end = min(before[TIME], theirs[TIME]) + fresh_s
                 if time <= end:
                     was_near = True
-                elif was_known and was_home:
+                elif was_known:
                     older = mover
                     if theirs[TIME] < before[TIME] or (
                         theirs[TIME] == before[TIME] and rank[other] < rank[mover]
                     ):
                         older = other
-                    n = tell(
-                        who, told, n, APART, mover, other, rank, end,
-                        distance_m(before[LAT], before[LON], theirs[LAT], theirs[LON]),
-                        state[older, LAT], state[older, LON],
-                    )  # fmt: skip
+                    # The same cell as in `expire`: others may have let it go before.
+                    if home[older]:
+                        n = tell(
+                            who, told, n, APART, mover, other, rank, end,
+                            distance_m(before[LAT], before[LON], theirs[LAT], theirs[LON]),
+                            state[older, LAT], state[older, LON],
+                        )  # fmt: skip
             is_near_now = has_place and near(now, theirs, within_m, fresh_s)
             if not was_near and not is_near_now:
                 continue

@@ -46,6 +46,8 @@ class Step(Struct, frozen=True, gc=False):
     """How fast it moved since the fix that this one agrees with."""
     suspect: str | None = None
     """Why it is not believed: then the node stays where it was."""
+    left: Fix | None = None
+    """Where others may still believe it to be: the previous fix, however long ago."""
 
 
 class Track(Struct, array_like=True):
@@ -59,14 +61,14 @@ class Track(Struct, array_like=True):
         self, time: float, lat: float | None, lon: float | None, settings: TrackSettings
     ) -> Step:
         """Take the node's next fix; without a place the node no longer says where it is."""
-        believed = self.believed
+        believed = left = self.believed
         if believed is not None and time < believed.time:
             return Step(believed, suspect=LATE)
         if believed is not None and time - believed.time > settings.forget_s:
             believed = self.believed = self.doubted = None
         if lat is None or lon is None:
             self.believed = self.doubted = None
-            return Step(believed)
+            return Step(believed, left=left)
         # Written so that NaN is no place either.
         if not (abs(lat) <= 90.0 and abs(lon) <= 180.0):
             return Step(believed, suspect=NO_PLACE)
@@ -80,7 +82,7 @@ class Track(Struct, array_like=True):
                     self.doubted = fix
                     return Step(believed, implied_mps(believed, fix), JUMP)
         self.believed, self.doubted = fix, None
-        return Step(believed, speed)
+        return Step(believed, speed, left=left)
 
     def to_bytes(self) -> bytes:
         """Return the track as it is kept."""

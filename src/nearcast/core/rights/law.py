@@ -9,7 +9,7 @@ from typing import TypeAlias
 
 from msgspec import Struct
 
-from nearcast.core.model.area import PlaceArea
+from nearcast.core.model.area import Box, PlaceArea
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import PlaceError
 from nearcast.core.model.geodesy import ecef
@@ -25,12 +25,16 @@ Class: TypeAlias = tuple[int, tuple[object, ...]]
 """Bits for the sets that a node is in, and its values of attributes that may have to be equal."""
 
 NO_MATTER = -1
+EVERYWHERE = Box(-90.0, -180.0, 90.0, 180.0)
+NOWHERE = Box(90.0, 0.0, 90.0, 0.0)
+"""The pole, where nobody is."""
 
 
 class Law:
     """The sets of nodes that rules speak of, and what the rules say of them."""
 
-    def __init__(self, rules: RulesSet, places: Places) -> None:
+    def __init__(self, rules: RulesSet, places: Places, strictly: bool = True) -> None:
+        """Prepare rules; strictly, all places that they name must be there."""
         self._rules = rules
         self._protected = carrying_rights(rules)
         sets: dict[Who, int] = {}
@@ -50,7 +54,12 @@ class Law:
         self._names = {name for each in sets for name in heads(each.where)}
         self._names |= {part for name in values for part in (name, name.partition(".")[0])}
         self._areas: dict[int, Code] = {}
-        self.look_up(places, strictly=True)
+        hiding = {line.other for line in self._lines if not line.see & SEE_POSITION}
+        self.look_up(places, strictly)
+        for number, each in enumerate(self._sets):
+            if each.inside is not None and number not in self._areas:
+                # Nobody knows any more where it was: what is hidden there is hidden everywhere.
+                self._areas[number] = encode(EVERYWHERE if number in hiding else NOWHERE)
         self._concealing = {
             line.other
             for line in self._lines

@@ -44,10 +44,13 @@ class Rights:
 
     # What rules say
 
-    def put(self, rules: RulesSet, known: Iterable[NodeState]) -> None:
-        """Put other rules in force; raise `ModelError`, and nothing changes, if they cannot be."""
+    def put(self, rules: RulesSet, known: Iterable[NodeState], strictly: bool = True) -> None:
+        """Put other rules in force; raise `ModelError`, and nothing changes, if they cannot be.
+
+        Strictly, all places that they name must be there.
+        """
         check_rules(rules)
-        law = Law(rules, self._matcher.places)
+        law = Law(rules, self._matcher.places, strictly)
         states = list(known)
         names = {*self._sight.names(), *(state.node for state in states)}
         found = {name: law.class_of(self._state_of(name)) for name in names}

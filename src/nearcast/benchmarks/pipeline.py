@@ -1,0 +1,326 @@
+"""The pipeline benchmark: a skewed city's events matched in Spark, to Parquet and to clients.
+
+In the same run the grid join that a Spark user would write, and the broker's own matcher without
+Spark. Rates are per CPU-second of all processes that Spark started: Java and Python workers. All
+must find the same pairs on a sample before anything is timed. Then, with real brokers and
+clients: how many events a second reach them when Spark decides, and how long it takes from the
+event that completes a threshold to the aggregate at a client.
+"""
+
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import partial
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+import psutil
+from msgspec import Struct
+
+from nearcast.benchmarks import city as cities
+from nearcast.benchmarks.agreement import City, check_agreement
+from nearcast.benchmarks.matching import draw
+from nearcast.benchmarks.peers.peer import Pairs
+from nearcast.benchmarks.pipeline_city import standing_player, write_city
+from nearcast.benchmarks.spark_join import CELL_DEGREES, SparkJoin
+from nearcast.benchmarks.this_machine import machine
+from nearcast.benchmarks.timing import best_cpu_s
+from nearcast.core.matching.matcher import Matcher
+from nearcast.core.model import EventBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WANTED_RATIO, WANTED_COST = 4.0, 2.5
+"""Our aims: so many times the join, and at most so many times the CPU of the broker's matcher."""
+MATCHER_BATCH = 4_096
+
+
+class Settings(Struct, frozen=True):
+    """What to measure."""
+
+    sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    cores: tuple[int, ...] = (1, 2)
+    events: int = 200_000
+    runs: int = 2
+    seed: int = 1
+    sample: int = 256
+    memory: str = "6g"
+    clients: bool = True
+    """Also measure with brokers and clients."""
+    client_events: int = 60_000
+    latency_s: float = 60.0
+
+
+class Stage(Struct, frozen=True):
+    """Events that went through something; rates are of the best run."""
+
+    events_per_cpu_s: float
+    events_per_s: float
+    runs: list[float]
+    """Events per CPU-second of every run."""
+
+
+class SizeFigures(Struct, frozen=True):
+    """One size of the city on so many cores."""
+
+    subscriptions: int
+    cores: int
+    events: int
+    matches_per_event: float
+    matching: Stage
+    parquet: Stage
+    join: Stage
+    join_cell_degrees: float
+    matcher_us: float
+    """CPU of the broker's matcher for an event, in batches."""
+    load_s: float
+    """CPU of the first task of each process: its snapshot."""
+    peak_bytes: int
+    """Memory of all processes of Spark at the end."""
+
+    @property
+    def ratio(self) -> float:
+        """How many times the join's events per CPU-second."""
+        return self.matching.events_per_cpu_s / self.join.events_per_cpu_s
+
+    @property
+    def cost(self) -> float:
+        """How many times the matcher's CPU for an event."""
+        return 1e6 / self.matching.events_per_cpu_s / self.matcher_us
+
+
+class Result(Struct, frozen=True):
+    """A whole run."""
+
+    benchmark: str
+    started: str
+    settings: Settings
+    machine: dict[str, str]
+    versions: dict[str, str]
+    wanted_ratio: float
+    wanted_cost: float
+    sizes: list[SizeFigures]
+    clients: "ClientFigures | None" = None
+    latency: "LatencyFigures | None" = None
+
+
+class ClientFigures(Struct, frozen=True):
+    """Events that Spark decided on, at clients."""
+
+    events: int
+    deliveries: int
+    events_per_s: float
+    seconds: float
+
+
+class LatencyFigures(Struct, frozen=True):
+    """From the event that completes a threshold to the aggregate at a client."""
+
+    events_per_s: float
+    aggregates: int
+    p50_s: float
+    p95_s: float
+    most_s: float
+
+
+def run(settings: Settings, step: Callable[[str], None]) -> Result:
+    """Measure; `step` is told what is going on. Raises DisagreementError."""
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    sizes = []
+    for cores in settings.cores:
+        with _spark(cores, settings.memory, step) as spark:
+            sizes += [_size(spark, size, cores, settings, step) for size in settings.sizes]
+    clients, latency = None, None
+    if settings.clients:
+        from nearcast.benchmarks.pipeline_clients import measure_clients, measure_latency
+
+        clients = measure_clients(settings, step)
+        latency = measure_latency(settings, step)
+    versions = {"python": platform.python_version()} | {
+        name: metadata.version(name) for name in ("nearcast", "pyspark", "numpy", "numba")
+    }
+    return Result(
+        benchmark="pipeline", started=started, settings=settings, machine=machine(),
+        versions=versions, wanted_ratio=WANTED_RATIO, wanted_cost=WANTED_COST, sizes=sizes,
+        clients=clients, latency=latency,
+    )  # fmt: skip
+
+
+@contextmanager
+def _spark(cores: int, memory: str, step: Callable[[str], None]) -> "Iterator[SparkSession]":
+    from nearcast.pipeline.session import SparkSettings, session, stop
+
+    step(f"{cores} cores: starting Spark")
+    spark = session(
+        SparkSettings(master=f"local[{cores}]", shuffle_partitions=cores, driver_memory=memory)
+    )
+    try:
+        yield spark
+    finally:
+        stop(spark)
+
+
+def _size(
+    spark: "SparkSession", size: int, cores: int, settings: Settings, step: Callable[[str], None]
+) -> SizeFigures:
+    def tell(what: str) -> None:
+        step(f"{cores} cores, {size:,} subscriptions: {what}")
+
+    tell("drawing the city")
+    city = draw(size, settings.events, settings.seed)
+    player = standing_player(city, tell)
+    tell("the broker's matcher")
+    batches = [
+        cities.nearcast_batch(city.events, first, min(settings.events, first + MATCHER_BATCH))
+        for first in range(0, settings.events, MATCHER_BATCH)
+    ]
+    matcher = player.engine.matcher
+    found = _match(matcher, batches)
+
+    matcher_us = best_cpu_s(partial(_match, matcher, batches), settings.runs)
+    with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as directory:
+        tell("writing its log")
+        write_city(Path(directory), city, player, 2 * settings.runs + 1)
+        first_seq = player.seq + 1
+        del player, matcher, batches
+        ours = _Ours(spark, Path(directory), first_seq, settings.events, cores)
+        tell("loading snapshots")
+        pairs, load_s = ours.warm_up(settings.sample)
+        tell("matching")
+        matching = _best(spark, settings, lambda: ours.match())
+        tell("to Parquet")
+        parquet = _best(spark, settings, lambda: ours.to_parquet())
+        peak = _memory(spark)
+    join, cell = _joined(spark, city, pairs, cores, settings, tell)
+    return SizeFigures(
+        size, cores, settings.events, found / settings.events, matching, parquet, join, cell,
+        matcher_us / settings.events * 1e6, load_s, peak,
+    )  # fmt: skip
+
+
+def _match(matcher: Matcher, batches: Sequence[EventBatch]) -> int:
+    return sum(len(matcher.match(batch).event) for batch in batches)
+
+
+class _Ours:
+    """The pipeline's own stage, on one slice of the log after another."""
+
+    def __init__(
+        self, spark: "SparkSession", data: Path, first_seq: int, events: int, cores: int
+    ) -> None:
+        self._spark = spark
+        self._data = data
+        self._next = first_seq
+        self._events = events
+        self._cores = cores
+
+    def _slice(self) -> "DataFrame":
+        first, self._next = self._next, self._next + self._events
+        return (
+            self._spark.read.format("nearcast")
+            .option("path", str(self._data))
+            .option("rows", "decided")
+            .option("fromSeq", first)
+            .option("toSeq", self._next - 1)
+            .option("partitionRows", -(-self._events // self._cores))
+            .load()
+        )
+
+    def warm_up(self, sample: int) -> tuple[Pairs, float]:
+        """The pairs of the first events, and the CPU until all processes are ready."""
+        before = _cpu_s(self._spark)
+        first = self._next
+        found = self._slice().select("seq", "recipients").toArrow()
+        used = _cpu_s(self._spark) - before
+        events, subscriptions = [], []
+        for seq, to in zip(found["seq"].to_pylist(), found["recipients"].to_pylist(), strict=True):
+            if seq - first < sample:
+                for recipient in to:
+                    for name in recipient["subscriptions"]:
+                        events.append(seq - first)
+                        subscriptions.append(int(name.partition("\0")[2]))
+        return Pairs(np.array(events, np.int32), np.array(subscriptions, np.int32)), used
+
+    def match(self) -> None:
+        self._slice().write.format("noop").mode("overwrite").save()
+
+    def to_parquet(self) -> None:
+        from nearcast.pipeline.deliveries import deliveries
+
+        where = str(self._data / "deliveries" / str(self._next))
+        deliveries(self._slice()).write.parquet(where)
+
+
+def _joined(
+    spark: "SparkSession",
+    city: City,
+    ours: Pairs,
+    cores: int,
+    settings: Settings,
+    tell: Callable[[str], None],
+) -> tuple[Stage, float]:
+    """The join with the cells that suit it best."""
+    best: tuple[Stage, float] | None = None
+    for size in CELL_DEGREES:
+        tell(f"the join, cells of {size} degrees")
+        join = SparkJoin(spark, city, size, cores)
+        try:
+            events = join.frame(city).persist()
+            events.count()
+            check_agreement(city, "the join", join.pairs(events, settings.sample), ours)
+
+            def match(join: SparkJoin = join, events: "DataFrame" = events) -> None:
+                join.matches(events).write.format("noop").mode("overwrite").save()
+
+            found = _best(spark, settings, match)
+            events.unpersist(blocking=True)
+        finally:
+            join.close()
+        if best is None or found.events_per_cpu_s > best[0].events_per_cpu_s:
+            best = found, size
+    assert best is not None
+    return best
+
+
+def _best(spark: "SparkSession", settings: Settings, work: Callable[[], None]) -> Stage:
+    rates, fastest = [], 0.0
+    for _ in range(settings.runs):
+        cpu, clock = _cpu_s(spark), time.monotonic()
+        work()
+        fastest = max(fastest, settings.events / (time.monotonic() - clock))
+        rates.append(settings.events / max(_cpu_s(spark) - cpu, 1e-3))
+    return Stage(max(rates), fastest, rates)
+
+
+def _processes(spark: "SparkSession") -> list[psutil.Process]:
+    gateway = spark.sparkContext._gateway
+    assert gateway is not None
+    java = psutil.Process(gateway.proc.pid)
+    return [java, *java.children(recursive=True)]
+
+
+def _cpu_s(spark: "SparkSession") -> float:
+    """CPU of Java and of all Python workers, also of those that have ended."""
+    total = 0.0
+    for process in _processes(spark):
+        try:
+            times = process.cpu_times()
+        except psutil.NoSuchProcess:
+            continue
+        total += times.user + times.system + times.children_user + times.children_system
+    return total
+
+
+def _memory(spark: "SparkSession") -> int:
+    total = 0
+    for process in _processes(spark):
+        try:
+            total += process.memory_info().rss
+        except psutil.NoSuchProcess:
+            continue
+    return total

@@ -1,0 +1,223 @@
+"""The pipeline with a real broker and real clients: how many events, and how soon.
+
+Both processes run as a user starts them, `nearcast up` and `nearcast pipeline run`, on the same
+machine as the clients.
+"""
+
+import asyncio
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from statistics import quantiles
+from typing import TYPE_CHECKING
+
+from nearcast.benchmarks.broker_peers import Running
+from nearcast.client.node import connect
+from nearcast.pipeline.status import read_status
+from nearcast.wire.mqtt import MQTT_5, Connect, Publish, Subscribe, TopicFilter, encode
+
+if TYPE_CHECKING:
+    from nearcast.benchmarks.pipeline import ClientFigures, LatencyFigures, Settings
+
+TOPICS, READERS_A_TOPIC = 50, 20
+"""Events are spread over so many topics, and each concerns so many sessions."""
+CHUNK = 500
+WARM_UP = 2_000
+START_WITHIN_S = 180.0
+DONE_WITHIN_S = 240.0
+RATE = 1_000
+"""Events a second while latency is measured."""
+PARTS = 10
+LATENCY_S = 40.0
+_CONFIG = """
+[listen]
+mqtt_port = 0
+ws_port = -1
+http_port = -1
+[limits]
+connects_per_s = 1e6
+[logging]
+level = "warning"
+[pipeline]
+encounters_m = 0
+shuffle_partitions = 2
+"""
+
+
+def measure_clients(settings: "Settings", step: Callable[[str], None]) -> "ClientFigures":
+    """Let Spark decide on events, and see when all of them are at all clients."""
+    from nearcast.benchmarks.pipeline import ClientFigures
+
+    events = settings.client_events
+    with _pipeline('[decide]\n"bench/#" = "spark"\n', step) as port:
+        step(f"{events:,} events to {READERS_A_TOPIC} clients each, decided in Spark")
+        seconds = asyncio.run(_flood(port, events))
+    return ClientFigures(events, events * READERS_A_TOPIC, events / seconds, seconds)
+
+
+def measure_latency(settings: "Settings", step: Callable[[str], None]) -> "LatencyFigures":
+    """Complete a threshold again and again while events come in, and see how long it takes."""
+    from nearcast.benchmarks.pipeline import LatencyFigures
+
+    rule = f'[aggregates]\n"spots/#" = "people {PARTS}"\n'
+    with _pipeline(rule, step) as port:
+        step(f"thresholds at {RATE:,} events a second")
+        took = asyncio.run(_thresholds(port, settings.latency_s))
+    cuts = quantiles(took, n=20, method="inclusive")
+    return LatencyFigures(RATE, len(took), cuts[9], cuts[18], max(took))
+
+
+@contextmanager
+def _pipeline(config: str, step: Callable[[str], None]) -> Iterator[int]:
+    """Run a broker and a pipeline; the port of the broker, once both work."""
+    with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as directory:
+        path = Path(directory) / "nearcast.toml"
+        path.write_text(_CONFIG + config)
+        data = Path(directory) / "data"
+        options = ["--config", str(path), "--data", str(data)]
+        command = [sys.executable, "-m", "nearcast"]
+        step("starting a broker and a pipeline")
+        broker = Running([*command, "up", "--no-pipeline", *options], Path(directory), None)
+        said = (Path(directory) / "pipeline.txt").open("w")
+        pipeline = subprocess.Popen(
+            [*command, "pipeline", "run", *options], stdout=said, stderr=said,
+            start_new_session=True,
+        )  # fmt: skip
+        try:
+            _wait_for(data, pipeline)
+            yield broker.port
+        finally:
+            said.close()
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(pipeline.pid, signal.SIGTERM)
+            try:
+                pipeline.wait(30)
+            except subprocess.TimeoutExpired:
+                os.killpg(pipeline.pid, signal.SIGKILL)
+                pipeline.wait()
+            broker.close()
+
+
+def _wait_for(data: Path, pipeline: "subprocess.Popen[bytes]") -> None:
+    deadline = time.monotonic() + START_WITHIN_S
+    while time.monotonic() < deadline:
+        status = read_status(data)
+        states = set() if status is None else {query.state for query in status.queries}
+        if states == {"running"}:
+            return
+        if pipeline.poll() is not None:
+            raise RuntimeError(f"the pipeline ended with code {pipeline.returncode}")
+        time.sleep(0.5)
+    raise RuntimeError(f"the pipeline does not run after {START_WITHIN_S:.0f} s")
+
+
+class _Reader(asyncio.Protocol):
+    """Counts the bytes that come after it has subscribed."""
+
+    def __init__(self, name: str, topics: list[str]) -> None:
+        self._hello = encode(Connect(name, keep_alive=0), MQTT_5) + encode(
+            Subscribe(1, tuple(TopicFilter(topic) for topic in topics)), MQTT_5
+        )
+        self.bytes = 0
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        assert isinstance(transport, asyncio.Transport)
+        self.transport = transport
+        transport.write(self._hello)
+
+    def data_received(self, data: bytes) -> None:
+        self.bytes += len(data)
+
+
+async def _flood(port: int, events: int) -> float:
+    """Publish as fast as the broker takes it; the seconds until all is at all clients."""
+    loop = asyncio.get_running_loop()
+    readers: list[_Reader] = []
+    for number in range(READERS_A_TOPIC):
+        topics = [f"bench/{topic:02d}" for topic in range(TOPICS)]
+        _, reader = await loop.create_connection(
+            lambda number=number, topics=topics: _Reader(f"reader-{number}", topics),  # type: ignore[misc]
+            "127.0.0.1",
+            port,
+        )
+        readers.append(reader)
+    _, writer = await loop.create_connection(lambda: _Reader("writer", ["none"]), "127.0.0.1", port)
+    await asyncio.sleep(2.0)
+    frames = [encode(Publish(f"bench/{topic:02d}", b"x" * 60), MQTT_5) for topic in range(TOPICS)]
+    await _publish(writer, frames, WARM_UP)
+    await _until(readers, [reader.bytes for reader in readers], WARM_UP * len(frames[0]))
+    before = [reader.bytes for reader in readers]
+    started = time.monotonic()
+    await _publish(writer, frames, events)
+    await _until(readers, before, events * len(frames[0]))
+    taken = time.monotonic() - started
+    for each in (*readers, writer):
+        each.transport.close()
+    return taken
+
+
+async def _publish(writer: _Reader, frames: list[bytes], count: int) -> None:
+    whole = b"".join(frames)
+    for _ in range(count // len(frames)):
+        writer.transport.write(whole)
+        while writer.transport.get_write_buffer_size() > 1 << 20:
+            await asyncio.sleep(0.001)
+    await asyncio.sleep(0)
+
+
+async def _until(readers: list[_Reader], before: list[int], wanted: int) -> None:
+    deadline = time.monotonic() + DONE_WITHIN_S
+    while any(r.bytes - b < wanted for r, b in zip(readers, before, strict=True)):
+        if time.monotonic() > deadline:
+            got = min(r.bytes - b for r, b in zip(readers, before, strict=True))
+            raise RuntimeError(f"a client got {got} of {wanted} bytes in {DONE_WITHIN_S:.0f} s")
+        await asyncio.sleep(0.02)
+
+
+async def _thresholds(port: int, seconds: float) -> list[float]:
+    """Ten people come to one spot after another; the seconds from the tenth to its aggregate."""
+    url = f"mqtt://127.0.0.1:{port}"
+    completed: dict[str, float] = {}
+    took: list[float] = []
+    async with contextlib.AsyncExitStack() as stack:
+        people = [
+            await stack.enter_async_context(connect(url, node=f"person-{number}"))
+            for number in range(PARTS)
+        ]
+        watcher = await stack.enter_async_context(connect(url, node="watcher"))
+        events = await stack.enter_async_context(watcher.subscribe("spots/#"))
+
+        async def watch() -> None:
+            async for event in events:
+                if event.publisher == "$pipeline":
+                    began = completed.pop(event.subject, None)
+                    if began is not None:
+                        took.append(time.monotonic() - began)
+
+        watching = asyncio.create_task(watch())
+        started, spot, sent = time.monotonic(), 0, 0
+        # The first few are Spark's own warming up.
+        while time.monotonic() - started < seconds:
+            for number, person in enumerate(people):
+                if number == PARTS - 1:
+                    completed[f"spots/{spot}"] = time.monotonic()
+                await person.publish(f"spots/{spot}", json.dumps({"n": sent}).encode(), qos=0)
+                sent += 1
+            spot += 1
+            ahead = sent / RATE - (time.monotonic() - started)
+            if ahead > 0:
+                await asyncio.sleep(ahead)
+        deadline = time.monotonic() + 30.0
+        while completed and time.monotonic() < deadline:
+            await asyncio.sleep(0.1)
+        watching.cancel()
+    warm = len(took) // 4
+    return took[warm:]

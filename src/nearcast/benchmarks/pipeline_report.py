@@ -1,0 +1,92 @@
+"""The figures of a pipeline run as tables for people."""
+
+from collections.abc import Sequence
+
+from rich import box
+from rich.console import Console, Group, RenderableType
+from rich.table import Table
+from rich.text import Text
+
+from nearcast.benchmarks.pipeline import Result, SizeFigures
+
+
+def show(result: Result, console: Console) -> None:
+    """Print all tables."""
+    parts: list[RenderableType] = [Text(_heading(result)), _rates(result.sizes), _costs(result)]
+    clients, latency = result.clients, result.latency
+    if clients is not None:
+        parts.append(
+            Text(
+                f"To MQTT clients, decided in Spark: {clients.events:,} events, "
+                f"{clients.deliveries:,} deliveries in {clients.seconds:.1f} s, "
+                f"{clients.events_per_s:,.0f} events a second."
+            )
+        )
+    if latency is not None:
+        parts.append(
+            Text(
+                f"From the event that completes a threshold to the aggregate at a client, at "
+                f"{latency.events_per_s:,.0f} events a second: p50 {latency.p50_s:.2f} s, p95 "
+                f"{latency.p95_s:.2f} s, at most {latency.most_s:.2f} s "
+                f"({latency.aggregates:,} aggregates)."
+            )
+        )
+    console.print(Group(*parts))
+
+
+def _heading(result: Result) -> str:
+    machine, settings = result.machine, result.settings
+    return (
+        f"Pipeline: {settings.events:,} events of a skewed city, seed {settings.seed}, best of "
+        f"{settings.runs}; {machine['processor']}, {machine['cores']} cores, Spark "
+        f"{result.versions['pyspark']}.\nRates are per CPU-second of all of Spark's processes."
+    )
+
+
+def _rates(sizes: Sequence[SizeFigures]) -> RenderableType:
+    title = "Events per CPU-second: matched, matched to Parquet, and by a grid join in Spark SQL"
+    table = _table(
+        "subscriptions", "cores", "matches\n/event", "matched", "to\nParquet", "join", "× join",
+        "events/s\nmatched", "events/s\njoin",
+    )  # fmt: skip
+    for each in sizes:
+        table.add_row(
+            f"{each.subscriptions:,}",
+            str(each.cores),
+            f"{each.matches_per_event:.2f}",
+            f"{each.matching.events_per_cpu_s:,.0f}",
+            f"{each.parquet.events_per_cpu_s:,.0f}",
+            f"{each.join.events_per_cpu_s:,.0f}",
+            f"{each.ratio:.2f}",
+            f"{each.matching.events_per_s:,.0f}",
+            f"{each.join.events_per_s:,.0f}",
+        )
+    return Group(title, table)
+
+
+def _costs(result: Result) -> RenderableType:
+    title = (
+        "CPU-µs an event: in Spark, and in the broker's matcher alone (aim: at most "
+        f"{result.wanted_cost} times)"
+    )
+    table = _table(
+        "subscriptions", "cores", "in Spark", "matcher", "times", "first load\nCPU-s", "memory\nGB"
+    )
+    for each in result.sizes:
+        table.add_row(
+            f"{each.subscriptions:,}",
+            str(each.cores),
+            f"{1e6 / each.matching.events_per_cpu_s:.1f}",
+            f"{each.matcher_us:.1f}",
+            f"{each.cost:.2f}",
+            f"{each.load_s:.1f}",
+            f"{each.peak_bytes / 1e9:.1f}",
+        )
+    return Group(title, table)
+
+
+def _table(*columns: str) -> Table:
+    table = Table(box=box.SIMPLE_HEAD)
+    for column in columns:
+        table.add_column(column, justify="right", no_wrap=True)
+    return table

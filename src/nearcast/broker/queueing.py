@@ -1,0 +1,77 @@
+"""Queueing: messages that the engine is to decide on become events, and wait for it."""
+
+from nearcast.broker.broker_state import Answer, BrokerState
+from nearcast.broker.connection import Connection
+from nearcast.broker.session import Parcel, Session
+from nearcast.broker.situation.words import Said
+from nearcast.broker.vetting import valid_for_s
+from nearcast.core.model.event import Event
+from nearcast.core.model.inputs import Published
+from nearcast.core.model.payload import attributes_of
+from nearcast.wire.mqtt import Properties, Publish, PublishFrame
+
+
+class Queueing:
+    """Makes events of messages for the engine."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+
+    def queue(
+        self,
+        connection: Connection | None,
+        session: Session,
+        packet: Publish,
+        raw: bytes,
+        properties: Properties,
+        spoken: Said,
+        now: float,
+    ) -> None:
+        """Let the engine decide on a message; a connection gets the answer."""
+        state = self._state
+        if spoken.id is not None and (session.node, spoken.id) in state.parcels:
+            # It is a repeat, or withdraws the first: that is decided before.
+            state.settle(now)
+        event = self._event(session, packet, properties, spoken, now)
+        expiry = properties.message_expiry_interval
+        lasts = [each for each in (expiry, event.valid_s) if each]
+        expires_at = now + min(lasts) if lasts else None
+        frame = PublishFrame(packet.topic, packet.payload, raw)
+        parcel = Parcel(frame, session.client_id, expires_at)
+        # The first of two with one id is the one that counts.
+        state.parcels.setdefault((event.publisher, event.id), parcel)
+        if connection is not None:
+            answer = Answer(connection, packet.qos, packet.packet_id, packet.topic)
+            state.answers.append((len(state.inputs), answer, None))
+            connection.waits = True
+        state.subjects.add(packet.topic)
+        state.inputs.append(Published(event))
+        if packet.qos:
+            state.journal.must_sync = True
+
+    def _event(
+        self, session: Session, packet: Publish, properties: Properties, spoken: Said, now: float
+    ) -> Event:
+        """The event that a message is, with what it says of it; the engine completes it."""
+        valid_s = valid_for_s(packet, properties, spoken)
+        stays = packet.retain or valid_s is not None or spoken.object is not None
+        # Who comes later may look into what stays, even if nobody does now.
+        looked_into = stays or self._state.engine.matcher.reads_attributes
+        return Event(
+            id=self._state.event_id() if spoken.id is None else spoken.id,
+            subject=packet.topic,
+            publisher=session.node,
+            time=now if spoken.time is None else spoken.time,
+            attributes=attributes_of(packet.payload) if looked_into else {},
+            position=spoken.at,
+            at_given=spoken.at is not None,
+            to=spoken.to,
+            valid_s=valid_s,
+            object=spoken.object,
+            retain=packet.retain,
+            priority=spoken.priority,
+            deadline_s=spoken.deadline_s,
+            payload=packet.payload,
+            qos=packet.qos,
+            session=session.client_id if session.client_id != session.node else "",
+        )

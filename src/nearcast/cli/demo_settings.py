@@ -1,0 +1,23 @@
+"""What the demo's broker leaves to the pipeline and lets it gather, unless the user says."""
+
+from collections.abc import Mapping, MutableMapping
+from pathlib import Path
+
+from nearcast.broker.configuration import effective
+from nearcast.broker.known_settings import SETTINGS
+from nearcast.cli.config import toml_value
+
+DEMO: Mapping[str, Mapping[str, str]] = {
+    "decide": {"traffic/#": "spark", "spots/#": "spark"},
+    "aggregates": {"spots/#": "people 3 per cell 500", "hazard/#": "volume 5"},
+}
+
+
+def choose_demo(
+    config: Path | None, environ: MutableMapping[str, str], options: Mapping[str, object]
+) -> None:
+    """Set what the user left open, as variables: the pipeline beside gets the same ones."""
+    origins = effective(config, environ, options).origins
+    for name, table in DEMO.items():
+        if origins[name].kind == "default":
+            environ[SETTINGS[name].variable] = toml_value(dict(table))

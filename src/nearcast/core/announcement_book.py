@@ -1,0 +1,46 @@
+"""The book of announcements: the standing target of a node's events on a subject.
+
+An announcement lasts as long as the session that made it.
+"""
+
+from nearcast.core.model.event import Announcement
+
+
+class AnnouncementBook:
+    """Announcements by node and subject, and by session."""
+
+    def __init__(self) -> None:
+        self.by_subject: dict[tuple[str, str], Announcement] = {}
+        """By node and subject."""
+        self._of_session: dict[str, set[tuple[str, str]]] = {}
+
+    def put(self, announcement: Announcement) -> None:
+        """File an announcement in place of the one for the same subject."""
+        self.end(announcement.node, announcement.subject)
+        at = (announcement.node, announcement.subject)
+        self.by_subject[at] = announcement
+        self._of_session.setdefault(announcement.owner, set()).add(at)
+
+    def end(self, node: str, subject: str) -> None:
+        """End a node's announcement for a subject, if there is one."""
+        at = (node, subject)
+        announcement = self.by_subject.pop(at, None)
+        if announcement is not None:
+            own = self._of_session[announcement.owner]
+            own.discard(at)
+            if not own:
+                del self._of_session[announcement.owner]
+
+    def leave(self, session: str) -> None:
+        """A session ended, and its announcements with it."""
+        for at in self.of_session(session):
+            self.end(*at)
+
+    def forget(self, node: str) -> None:
+        """End all announcements of a node, whichever session made them."""
+        for at in [at for at in self.by_subject if at[0] == node]:
+            self.end(*at)
+
+    def of_session(self, session: str) -> list[tuple[str, str]]:
+        """The node and the subjects of a session's announcements."""
+        return sorted(self._of_session.get(session, ()))

@@ -1,0 +1,107 @@
+"""Ingesting, the first step: events are checked, recognised if they repeat, and completed.
+
+What an event does not say it takes from its publisher: where that is, and the target that it
+announced.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from nearcast.core.announcement_book import AnnouncementBook
+from nearcast.core.live_book import LiveBook
+from nearcast.core.matching.matcher import Matcher
+from nearcast.core.model import position as positions
+from nearcast.core.model.area_resolution import check
+from nearcast.core.model.context import check_attributes
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.event import Event
+from nearcast.core.model.subject import check_subject
+from nearcast.core.rights import Rights
+from nearcast.core.settings import Settings
+from nearcast.core.subject_policy import SubjectPolicy
+
+
+class Ingesting:
+    """Takes events in, each once."""
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        rights: Rights,
+        announcements: AnnouncementBook,
+        live: LiveBook,
+        policy: SubjectPolicy,
+        settings: Settings,
+    ) -> None:
+        self._matcher = matcher
+        self._rights = rights
+        self._announcements = announcements
+        self._live = live
+        self._policy = policy
+        self._ahead_s = settings.ahead_s
+        self._known: dict[tuple[str, str], None] = {}
+        self._known_most = settings.known_ids_most
+
+    def ingest(self, event: Event, now: float, again: bool) -> Event | None:
+        """The event as it is decided on, None if it is a repeat.
+
+        With `again` it is a record: it was checked and completed before. Raises `ModelError` if
+        something is wrong with it.
+        """
+        if again:
+            return event
+        check_subject(event.subject)
+        if (event.publisher, event.id) in self._known and not self._withdraws(event):
+            return None
+        check_attributes(event.attributes)
+        positions.number(event.time, "the event's time")
+        if event.valid_s is not None and positions.number(event.valid_s, "valid") < 0.0:
+            raise ModelError(f"valid is {event.valid_s} seconds; 0 withdraws, more keeps alive")
+        if event.position is not None:
+            positions.position(event.position.lat, event.position.lon)
+        if event.to is not None:
+            check(event.to, self._matcher.places)
+        self._know(event.publisher, event.id)
+        if event.time > now + self._ahead_s:
+            event = replace(event, time=now, clock_off=True)
+        return self.complete(event)
+
+    def complete(self, event: Event) -> Event:
+        """The event with what it takes from its publisher: position and standing target."""
+        changes: dict[str, object] = {}
+        if not event.at_given:
+            # Where it is hidden now must not show in what stays when it has gone elsewhere.
+            if event.stays and self._rights.conceals(event.publisher):
+                changes["position"] = None
+            elif event.position is None:
+                changes["position"] = self._matcher.world.position(event.publisher)
+        if event.to is None:
+            standing = self._announcements.by_subject.get((event.publisher, event.subject))
+            if standing is not None:
+                changes["to"] = standing.to
+        return replace(event, **changes) if changes else event
+
+    def known(self) -> list[tuple[str, str]]:
+        """Publishers and ids of the events that are recognised, the oldest first."""
+        return list(self._known)
+
+    def resume(self, known: Iterable[tuple[str, str]]) -> None:
+        """Recognise events that another took in, by publisher and id."""
+        for publisher, name in known:
+            self._know(publisher, name)
+
+    def _withdraws(self, event: Event) -> bool:
+        """Whether it ends what is live under its own id."""
+        if event.valid_s != 0.0:
+            return False
+        live = self._matcher.live.get(self._live.key(event))
+        return self._policy.is_elsewhere(event.subject) or (
+            live is not None and live.id == event.id
+        )
+
+    def _know(self, publisher: str, name: str) -> None:
+        """Recognise an event from now on."""
+        self._known[publisher, name] = None
+        if len(self._known) > self._known_most:
+            del self._known[next(iter(self._known))]

@@ -1,0 +1,232 @@
+"""Situating, the second step: where nodes are, what is known of them, and who may see it.
+
+Whatever of that changes, whether by a node, by an operator or by time, is in force before anyone
+is told; then live events go to those whom they concern only now. A move that cannot bring anyone
+anything waits for others, to be made with them.
+"""
+
+from collections.abc import Iterable, Sequence
+
+import numpy as np
+from msgspec.structs import replace
+
+from nearcast.core.area_watch import AreaWatch
+from nearcast.core.delivering import Delivering
+from nearcast.core.live_book import LiveBook
+from nearcast.core.matching.matcher import Matcher
+from nearcast.core.model import position as positions
+from nearcast.core.model.area import PlaceArea, PlaceHere
+from nearcast.core.model.context import NodeState, moved, patched
+from nearcast.core.model.inputs import (
+    ContextPatched,
+    Input,
+    Moved,
+    PlaceDefined,
+    RulesSet,
+    SightSet,
+)
+from nearcast.core.model.position import Position
+from nearcast.core.node_book import NodeBook
+from nearcast.core.outcome import Handlers, Outcome, Step
+from nearcast.core.rights import Rights
+from nearcast.core.subscription_book import SubscriptionBook
+
+
+class Situating:
+    """Keeps the situation true."""
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        nodes: NodeBook,
+        rights: Rights,
+        areas: AreaWatch,
+        live: LiveBook,
+        wishes: SubscriptionBook,
+        delivering: Delivering,
+    ) -> None:
+        self._matcher = matcher
+        self._nodes = nodes
+        self._rights = rights
+        self._areas = areas
+        self._live = live
+        self._wishes = wishes
+        self._delivering = delivering
+        self._moving: dict[str, Position] = {}
+        """Moves that are still to be made, of nodes that have a position."""
+        self.handlers: Handlers = {
+            Moved: self.move,
+            ContextPatched: self.patch,
+            PlaceDefined: self.define_place,
+            SightSet: self.set_sight,
+            RulesSet: self.set_rules,
+        }
+
+    # Nodes
+
+    def move(self, each: Moved, step: Step) -> None:
+        """A node is somewhere else, or no longer says where."""
+        state = self._nodes.state_of(each.node)
+        if each.position is None:
+            state = NodeState(each.node, attributes=state.attributes)
+        else:
+            at = positions.position(each.position.lat, each.position.lon)
+            state = moved(state, at, step.now)
+        self._set_state(state, step)
+
+    def move_later(self, each: Moved, step: Step) -> bool:
+        """Note a move that brings nobody anything, to be made with others; False if it might."""
+        before = self._nodes.by_name.get(each.node)
+        if before is None or before.position is None or before.position_at == step.now:
+            return False
+        if each.position is None or each.node in self._moving:
+            return False
+        if not self._moving and not self._is_still():
+            return False
+        at = positions.position(each.position.lat, each.position.lon)
+        state = moved(before, at, step.now)
+        self._nodes.by_name[each.node] = state
+        self._moving[each.node] = each.position
+        self._nodes.fixed(each.node, step.now)
+        step.node_changed(each.node, state, before)
+        return True
+
+    def settle_moves(self) -> None:
+        """Make the moves that were noted."""
+        if not self._moving:
+            return
+        moving, self._moving = self._moving, {}
+        rows = np.array([self._matcher.row(node) for node in moving], np.int32)
+        at = np.array([(each.lat, each.lon) for each in moving.values()], np.float64)
+        self._matcher.move_many(rows, at[:, 0].copy(), at[:, 1].copy())
+
+    def patch(self, each: ContextPatched, step: Step) -> None:
+        """A node's context changed."""
+        self._rights.check_patch(each.patch)
+        state = patched(self._nodes.state_of(each.node), each.patch, step.now)
+        self._set_state(state, step)
+
+    def expire(self, step: Step) -> None:
+        """Positions that are too old by now count as none."""
+        for before in self._nodes.outdated(step.now):
+            node = before.node
+            gone = NodeState(node, attributes=before.attributes)
+            self._nodes.by_name[node] = gone
+            self._matcher.move(node, None)
+            self._areas.lost(node)
+            step.node_changed(node, gone, before)
+            if self._rights.changed(before, gone):
+                self._delivering.deliver_live(self._live.met_by(node), step.outcome)
+                self._come_into_sight(node, step.outcome)
+
+    def forget(self, node: str, step: Step) -> None:
+        """Know nothing of a node any more."""
+        self._areas.lost(node)
+        self._matcher.forget(node)
+        gone = self._nodes.by_name.pop(node, None)
+        if gone is not None:
+            self._rights.changed(gone, NodeState(node))
+            step.node_changed(node, None, gone)
+
+    def resume(self, nodes: Iterable[NodeState]) -> None:
+        """Know of nodes what another knew, telling nobody."""
+        matcher = self._matcher
+        for state in nodes:
+            self._nodes.by_name[state.node] = state
+            matcher.update(state.node, self._rights.own(state.attributes))
+            if state.previous is not None:
+                matcher.move(state.node, state.previous)
+            if state.position is not None and state.position_at is not None:
+                matcher.move(state.node, state.position)
+        self._nodes.resumed()
+        self._rights.refresh()
+
+    # Places and rights
+
+    def define_place(self, each: PlaceDefined, step: Step) -> None:
+        """A named place lies elsewhere, or nowhere."""
+        places, outcome = self._matcher.places, step.outcome
+        if each.geometry is None:
+            places.remove(each.place_kind, each.name, each.parent)
+        else:
+            places.add(each.place_kind, each.name, each.geometry, each.parent)
+        self._matcher.refresh_places()
+        self._areas.refresh()
+        deliver_live = self._delivering.deliver_live
+        for node in self._rights.places_changed(self._nodes.by_name.values()):
+            deliver_live(self._live.met_by(node), outcome)
+            self._come_into_sight(node, outcome)
+        deliver_live(self._live.met_in_named_places(), outcome)
+        for subscription in self._wishes.by_id.values():
+            if isinstance(subscription.from_, PlaceArea | PlaceHere):
+                deliver_live(self._delivering.met_by_one(subscription.id), outcome)
+
+    def set_sight(self, each: SightSet, step: Step) -> None:
+        """One node may see more or less of another than rules say."""
+        self._matcher.sight.set_exception(each.viewer, each.other, each.mask)
+        self._areas.refresh()
+        self._delivering.deliver_live(self._live.overtaken_by(each.other), step.outcome)
+        self._delivering.deliver_live(self._live.met_by(each.viewer), step.outcome)
+
+    def set_rules(self, each: RulesSet, step: Step) -> None:
+        """Other rules say who may see what."""
+        self._rights.put(each, self._nodes.by_name.values())
+        self._areas.refresh()
+        self._delivering.deliver_live(self._live.met_again(), step.outcome)
+
+    def resume_places_and_rights(self, standing: Sequence[Input]) -> None:
+        """Put up the places and rights of another, telling nobody: first where, then who."""
+        untold = Step(0.0)
+        for first in (PlaceDefined, RulesSet, SightSet):
+            for value in standing:
+                if isinstance(value, RulesSet) and first is RulesSet:
+                    # A place that they name may be gone since then.
+                    self._rights.put(value, self._nodes.by_name.values(), strictly=False)
+                elif isinstance(value, first):
+                    self.handlers[first](value, untold)
+
+    # What a change brings
+
+    def _is_still(self) -> bool:
+        """Whether there is nothing that a move could bring to anyone, or change for anyone."""
+        rights = self._rights
+        return not (
+            len(self._matcher.live) or len(self._areas) or rights.restricts or rights.rules.grants
+        )
+
+    def _set_state(self, state: NodeState, step: Step) -> None:
+        node, outcome, deliver_live = state.node, step.outcome, self._delivering.deliver_live
+        before = self._nodes.state_of(node)
+        self._nodes.by_name[node] = state
+        if state.attributes != before.attributes:
+            self._matcher.update(node, self._rights.own(state.attributes))
+        # Two fixes at one place are two fixes: it no longer approaches anything.
+        fixed = state.position_at != before.position_at or state.position != before.position
+        if fixed:
+            self._matcher.move(node, state.position)
+        # Before anyone is told of it.
+        reclassed = self._rights.changed(before, state)
+        if fixed:
+            if reclassed:
+                self._matcher.forget_previous(node)
+                state = replace(state, previous=None, previous_at=None)
+                self._nodes.by_name[node] = state
+            if state.position is not None:
+                self._nodes.fixed(node, step.now)
+                first = before.position is None
+                seen = self._areas.moved(node, first, step.now, self._nodes.by_name)
+                outcome.sightings.extend(seen)
+            else:
+                self._areas.lost(node)
+            deliver_live(self._live.overtaken_by(node), outcome)
+            self._delivering.deliver_to_followers(node, outcome)
+        step.node_changed(node, state, before)
+        aimed = () if reclassed else self._wishes.aimed
+        deliver_live(self._live.met_by(node, aimed=aimed), outcome)
+        if reclassed:
+            self._come_into_sight(node, outcome)
+
+    def _come_into_sight(self, node: str, outcome: Outcome) -> None:
+        self._areas.refresh()
+        self._delivering.deliver_live(self._live.met_through(node), outcome)
+        self._delivering.deliver_to_followers(node, outcome)

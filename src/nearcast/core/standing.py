@@ -1,0 +1,129 @@
+"""Standing: what nodes want and say once, and what then holds until they take it back.
+
+Subscriptions, announcements and watched areas. Whoever subscribes gets what is live and concerns
+it now.
+"""
+
+from collections.abc import Iterable
+
+from nearcast.core.announcement_book import AnnouncementBook
+from nearcast.core.area_watch import AreaWatch
+from nearcast.core.delivering import Delivering
+from nearcast.core.live_book import LiveBook
+from nearcast.core.model.area_resolution import check
+from nearcast.core.model.event import Announcement, Event, Subscription
+from nearcast.core.model.inputs import (
+    Announced,
+    AreaUnwatched,
+    AreaWatched,
+    Input,
+    Subscribed,
+    Unannounced,
+    Unsubscribed,
+)
+from nearcast.core.model.places import Places
+from nearcast.core.model.subject import check_pattern, check_subject
+from nearcast.core.node_book import NodeBook
+from nearcast.core.outcome import Handlers, Step
+from nearcast.core.recent_book import RecentBook
+from nearcast.core.subscription_book import SubscriptionBook
+
+
+class Standing:
+    """Puts up what stands, and takes it down."""
+
+    def __init__(
+        self,
+        nodes: NodeBook,
+        announcements: AnnouncementBook,
+        areas: AreaWatch,
+        live: LiveBook,
+        wishes: SubscriptionBook,
+        recent: RecentBook,
+        delivering: Delivering,
+        places: Places,
+    ) -> None:
+        self._nodes = nodes
+        self._announcements = announcements
+        self._areas = areas
+        self._live = live
+        self._wishes = wishes
+        self._recent = recent
+        self._delivering = delivering
+        self._places = places
+        self.handlers: Handlers = {
+            Subscribed: self.subscribe,
+            Unsubscribed: self.unsubscribe,
+            Announced: self.announce,
+            Unannounced: self.unannounce,
+            AreaWatched: self.watch,
+            AreaUnwatched: self.unwatch,
+        }
+
+    def vet(self, value: Subscription | Announcement | Event | AreaWatched) -> None:
+        """Raise `ModelError` if it would be refused for its subject or its area."""
+        if isinstance(value, Subscription):
+            check_pattern(value.subject)
+            area = value.from_
+        elif isinstance(value, AreaWatched):
+            area = value.area
+        else:
+            check_subject(value.subject)
+            area = value.to
+        if area is not None:
+            check(area, self._places)
+
+    def subscribe(self, each: Subscribed, step: Step) -> None:
+        """A node wants something."""
+        subscription, outcome = each.subscription, step.outcome
+        self.vet(subscription)
+        (number,) = self._wishes.add([subscription])
+        self._recent.refresh()
+        if subscription.group is not None:
+            return
+        met = list(self._live.met_by(subscription.node, number))
+        self._delivering.deliver_live((found for found in met if not found[0].retain), outcome)
+        retained = [found for found in met if found[0].retain]
+        for delivery in self._wishes.copies(retained, replayed=True):
+            self._live.seen(delivery.event, delivery.owner)
+            if each.replay:
+                outcome.sent.append(delivery)
+            else:
+                outcome.passed_over.append((delivery.event, delivery.owner))
+
+    def unsubscribe(self, each: Unsubscribed, step: Step) -> None:
+        """A node no longer wants something."""
+        self._wishes.drop([each.id])
+        self._recent.refresh()
+
+    def announce(self, each: Announced, step: Step) -> None:
+        """A node's events on a subject have a target from now on."""
+        self.vet(each.announcement)
+        self._announcements.put(each.announcement)
+
+    def unannounce(self, each: Unannounced, step: Step) -> None:
+        """A node's events on a subject have no target of their own any more."""
+        self._announcements.end(each.node, each.subject)
+
+    def watch(self, each: AreaWatched, step: Step) -> None:
+        """Who comes into an area and who goes out is to be told."""
+        self.vet(each)
+        self._put_area(each)
+
+    def unwatch(self, each: AreaUnwatched, step: Step) -> None:
+        """An area is watched no longer."""
+        self._areas.remove(each.name)
+
+    def resume(self, standing: Iterable[Input]) -> None:
+        """Put up the announcements and watched areas of another.
+
+        Not checked again: a place that is gone since then holds nobody, and lets nobody in.
+        """
+        for value in standing:
+            if isinstance(value, Announced):
+                self._announcements.put(value.announcement)
+            elif isinstance(value, AreaWatched):
+                self._put_area(value)
+
+    def _put_area(self, each: AreaWatched) -> None:
+        self._areas.put(each.name, each.node, each.area, each.where, self._nodes.by_name)

@@ -1,0 +1,145 @@
+"""`nearcast pipeline`: what can be asked without Spark, and one history replayed and audited."""
+
+import json
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+import pytest
+from typer.testing import CliRunner, Result
+
+from nearcast.cli.pipeline import app
+from nearcast.pipeline.java import JavaError, find_java
+from nearcast.pipeline.job import alone
+from nearcast.pipeline.status import QueryStatus, Status, write_status
+from nearcast.pipeline.tables import Tables
+from nearcast.store import DELIVERY
+from nearcast.testing import World
+from tests.pipeline.conftest import write_log
+from tests.pipeline.test_playing import log_of_a_life, recorded
+
+SMALL = """
+[pipeline]
+master = "local[1]"
+memory = "1g"
+shuffle_partitions = 1
+encounters_m = 0
+"""
+
+
+def pipeline(data: Path, *arguments: str, code: int = 0) -> Result:
+    result = CliRunner().invoke(app, [*arguments, "--data", str(data)])
+    assert result.exit_code == code, result.output
+    return result
+
+
+def by_itself(data: Path, *arguments: str, code: int = 0) -> "subprocess.CompletedProcess[str]":
+    """As users call it: in a process of its own."""
+    done = subprocess.run(
+        [sys.executable, "-m", "nearcast", "pipeline", *arguments, "--data", str(data)],
+        capture_output=True, text=True, timeout=300, check=False, cwd=data,
+    )  # fmt: skip
+    assert done.returncode == code, done.stdout + done.stderr
+    assert "Traceback" not in done.stderr
+    return done
+
+
+def write(tables: Tables, name: str, epoch: int) -> None:
+    where = tables.version / name / f"epoch={epoch:012d}"
+    where.mkdir(parents=True)
+    pq.write_table(pa.table({"n": [epoch]}), where / "part-0.parquet")
+
+
+def test_a_status_is_told_before_during_and_after_a_run(tmp_path: Path) -> None:
+    assert "No pipeline has run" in pipeline(tmp_path, "status").stdout
+    told = json.loads(pipeline(tmp_path, "status", "--json").stdout)
+    assert told == {"running": False, "status": None, "tables": []}
+
+    tables = Tables(tmp_path)
+    tables.begin()
+    write(tables, "events", 3)
+    lagging = QueryStatus("tables", "running", 12, batch_rows=345, lag={"a": 6, "b": 1})
+    write_status(tmp_path, Status(time.time(), 1, [lagging]))
+    told = json.loads(pipeline(tmp_path, "status", "--json").stdout)
+    assert told["running"]
+    assert told["status"]["queries"][0]["lag"] == {"a": 6, "b": 1}
+    assert (told["tables"][0]["name"], told["tables"][0]["rows"]) == ("events", 1)
+    shown = pipeline(tmp_path, "status").stdout
+    assert "345" in shown
+    assert "7 rows" in shown
+
+    write_status(tmp_path, Status(time.time() - 3600.0, 1, [lagging]))
+    assert "does not run" in pipeline(tmp_path, "status").stdout
+    assert not json.loads(pipeline(tmp_path, "status", "--json").stdout)["running"]
+
+
+def test_tables_are_compacted(tmp_path: Path) -> None:
+    assert "nothing to put together" in pipeline(tmp_path, "compact").stdout
+    tables = Tables(tmp_path)
+    tables.begin()
+    for epoch in range(12):
+        write(tables, "traffic", epoch)
+    assert pipeline(tmp_path, "compact").stdout == "traffic: 4 epochs in one\n"
+    assert json.loads(pipeline(tmp_path, "compact", "--keep", "2", "--json").stdout) == {
+        "traffic": 7
+    }
+    assert tables.statistics()[0].rows == 12
+    assert "--keep" in pipeline(tmp_path, "compact", "--keep", "1", code=2).stderr
+
+
+@pytest.mark.parametrize("what", ["replay", "run"])
+def test_there_is_one_pipeline_at_a_time(what: str, tmp_path: Path) -> None:
+    with alone(tmp_path):
+        done = by_itself(tmp_path, what, code=1)
+    assert "another pipeline runs" in done.stderr
+
+
+def test_state_is_let_go_without_spark(tmp_path: Path) -> None:
+    tables = Tables(tmp_path)
+    tables.begin()
+    (tmp_path / "checkpoints" / "gather" / "state").mkdir(parents=True)
+    assert "builds its state anew" in pipeline(tmp_path, "replay", "--state").stdout
+    assert not (tmp_path / "checkpoints" / "gather").exists()
+
+
+def test_a_time_that_is_none_is_one_message(tmp_path: Path) -> None:
+    done = pipeline(tmp_path, "replay", "--since", "yesterday", code=2)
+    assert "--since" in done.stderr
+
+
+def test_a_history_is_replayed_and_audited(tmp_path: Path) -> None:
+    """The one test here that starts Spark, twice."""
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    try:
+        find_java()
+    except JavaError as error:
+        pytest.skip(str(error))
+    rows = log_of_a_life(World(seed=901), 30)
+    write_log(tmp_path, "broker", rows, per_segment=40)
+    (tmp_path / "nearcast.toml").write_text(SMALL)
+
+    told = json.loads(by_itself(tmp_path, "replay", "--json").stdout)
+    events = [row for row in rows if row.kind == "event"]
+    assert told["rows"]["events"] + told["rows"]["rejects"] == len(events)
+    table = pq.read_table(tmp_path / "tables" / "events")
+    assert set(table["event_id"].to_pylist()) <= {row.event_id for row in events}
+    decided = pq.read_table(tmp_path / "tables" / "deliveries")
+    assert sum(decided["count"].to_pylist()) == recorded(rows).total()
+
+    # As if the broker had left out what it recorded last.
+    last = max(row.seq for row in rows if row.kind == DELIVERY)
+    kept = [row for row in rows if row.seq < last]
+    lost = [row for row in rows if row.seq == last]
+    other = tmp_path / "other"
+    other.mkdir()
+    (other / "nearcast.toml").write_text(SMALL)
+    write_log(other, "broker", kept, per_segment=40)
+    found = by_itself(other, "audit", "--json", code=1)
+    told = json.loads(found.stdout)
+    assert not told["passed"]
+    assert told["copies"] == recorded(rows).total()
+    assert told["counts"]["missing"] == recorded(lost).total()
+    assert {each["event"] for each in told["differences"]} == {lost[0].event_id}
