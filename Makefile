@@ -35,7 +35,7 @@ slow: setup
 	$(PY) -m pytest -m slow
 
 chaos: setup system
-	NEARCAST_KILLS=200 $(PY) -m pytest tests/chaos
+	NEARCAST_KILLS=200 NEARCAST_KILLS_PIPELINE=100 $(PY) -m pytest tests/chaos
 
 lint: $(INSTALLED)
 	$(PY) -m ruff check .

@@ -82,6 +82,7 @@ def test_variables_are_read_as_what_they_stand_for() -> None:
             "NEARCAST_RECORD_EXCLUDE": "traffic/#, weather/+ ,",
             "NEARCAST_DOORS_JWT_ALGORITHMS": '["ES256"]',
             "NEARCAST_DECIDE": '{"traffic/#" = "edge"}',
+            "NEARCAST_RECORD_DELIVERIES": "true",
         },
         {},
     )
@@ -91,6 +92,7 @@ def test_variables_are_read_as_what_they_stand_for() -> None:
     assert settings.record.exclude == ("traffic/#", "weather/+")
     assert settings.doors.jwt_algorithms == ("ES256",)
     assert settings.decide == {"traffic/#": "edge"}
+    assert settings.record.deliveries is True
 
 
 def test_an_empty_variable_empties_text_and_lists() -> None:

@@ -30,7 +30,7 @@ from nearcast.benchmarks.spark_join import CELL_DEGREES, SparkJoin
 from nearcast.benchmarks.this_machine import machine
 from nearcast.benchmarks.timing import best_cpu_s
 from nearcast.core.matching.matcher import Matcher
-from nearcast.core.model import EventBatch
+from nearcast.core.model import Event, EventBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +38,7 @@ if TYPE_CHECKING:
 WANTED_RATIO, WANTED_COST = 4.0, 2.5
 """Our aims: so many times the join, and at most so many times the CPU of the broker's matcher."""
 MATCHER_BATCH = 4_096
+MADE_BATCH = 64
 
 
 class Settings(Struct, frozen=True):
@@ -45,7 +46,9 @@ class Settings(Struct, frozen=True):
 
     sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     cores: tuple[int, ...] = (1, 2)
-    events: int = 200_000
+    events: int = 400_000
+    join_events: int = 50_000
+    """Fewer for the join, of which an event costs about the same among more of them."""
     runs: int = 2
     seed: int = 1
     sample: int = 256
@@ -77,7 +80,9 @@ class SizeFigures(Struct, frozen=True):
     join: Stage
     join_cell_degrees: float
     matcher_us: float
-    """CPU of the broker's matcher for an event, in batches."""
+    """CPU of the broker's matcher for an event, in batches that are ready."""
+    made_us: float
+    """The same with making the batches from `Event` values, as a broker must."""
     load_s: float
     """CPU of the first task of each process: its snapshot."""
     peak_bytes: int
@@ -90,8 +95,13 @@ class SizeFigures(Struct, frozen=True):
 
     @property
     def cost(self) -> float:
-        """How many times the matcher's CPU for an event."""
+        """How many times the CPU of the matcher alone for an event, given ready batches."""
         return 1e6 / self.matching.events_per_cpu_s / self.matcher_us
+
+    @property
+    def made_cost(self) -> float:
+        """How many times the CPU of the matcher as a broker uses it."""
+        return 1e6 / self.matching.events_per_cpu_s / self.made_us
 
 
 class Result(Struct, frozen=True):
@@ -183,11 +193,14 @@ def _size(
     found = _match(matcher, batches)
 
     matcher_us = best_cpu_s(partial(_match, matcher, batches), settings.runs)
+    events = [batches[0].event(number) for number in range(len(batches[0]))]
+    made_s = best_cpu_s(partial(_make_and_match, matcher, events), settings.runs)
     with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as directory:
         tell("writing its log")
         write_city(Path(directory), city, player, 2 * settings.runs + 1)
         first_seq = player.seq + 1
-        del player, matcher, batches
+        made_us = made_s / len(events) * 1e6
+        del player, matcher, batches, events
         ours = _Ours(spark, Path(directory), first_seq, settings.events, cores)
         tell("loading snapshots")
         pairs, load_s = ours.warm_up(settings.sample)
@@ -199,12 +212,17 @@ def _size(
     join, cell = _joined(spark, city, pairs, cores, settings, tell)
     return SizeFigures(
         size, cores, settings.events, found / settings.events, matching, parquet, join, cell,
-        matcher_us / settings.events * 1e6, load_s, peak,
+        matcher_us / settings.events * 1e6, made_us, load_s, peak,
     )  # fmt: skip
 
 
 def _match(matcher: Matcher, batches: Sequence[EventBatch]) -> int:
     return sum(len(matcher.match(batch).event) for batch in batches)
+
+
+def _make_and_match(matcher: Matcher, events: Sequence[Event]) -> None:
+    for first in range(0, len(events), MADE_BATCH):
+        matcher.match(EventBatch.of(events[first : first + MADE_BATCH]))
 
 
 class _Ours:
@@ -270,14 +288,14 @@ def _joined(
         tell(f"the join, cells of {size} degrees")
         join = SparkJoin(spark, city, size, cores)
         try:
-            events = join.frame(city).persist()
+            events = join.frame(city, settings.join_events).persist()
             events.count()
             check_agreement(city, "the join", join.pairs(events, settings.sample), ours)
 
             def match(join: SparkJoin = join, events: "DataFrame" = events) -> None:
                 join.matches(events).write.format("noop").mode("overwrite").save()
 
-            found = _best(spark, settings, match)
+            found = _best(spark, settings, match, min(settings.join_events, settings.events))
             events.unpersist(blocking=True)
         finally:
             join.close()
@@ -287,13 +305,16 @@ def _joined(
     return best
 
 
-def _best(spark: "SparkSession", settings: Settings, work: Callable[[], None]) -> Stage:
+def _best(
+    spark: "SparkSession", settings: Settings, work: Callable[[], None], events: int = 0
+) -> Stage:
     rates, fastest = [], 0.0
+    events = events or settings.events
     for _ in range(settings.runs):
         cpu, clock = _cpu_s(spark), time.monotonic()
         work()
-        fastest = max(fastest, settings.events / (time.monotonic() - clock))
-        rates.append(settings.events / max(_cpu_s(spark) - cpu, 1e-3))
+        fastest = max(fastest, events / (time.monotonic() - clock))
+        rates.append(events / max(_cpu_s(spark) - cpu, 1e-3))
     return Stage(max(rates), fastest, rates)
 
 

@@ -17,7 +17,7 @@ from nearcast.benchmarks.peers.tables import events_table, subscriptions_table
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-CELL_DEGREES = (0.01, 0.02, 0.04)
+CELL_DEGREES = (0.01, 0.02)
 """Sizes of cells to try, in degrees of latitude; the best counts."""
 _CELL = "cast(floor({lat} / {size}) AS BIGINT) * 100000 + cast(floor({lon} / {size}) AS BIGINT)"
 _SPAN = "sequence(cast(floor({low} / {size}) AS BIGINT), cast(floor({high} / {size}) AS BIGINT))"
@@ -44,9 +44,10 @@ class SparkJoin:
         )
         self.rows = self._laid_out.count()
 
-    def frame(self, city: City) -> "DataFrame":
-        """All events of a city, with their cells."""
-        events = self._spark.createDataFrame(events_table(city.events, 0, len(city.events.lat)))
+    def frame(self, city: City, most: int) -> "DataFrame":
+        """The first events of a city, with their cells."""
+        count = min(most, len(city.events.lat))
+        events = self._spark.createDataFrame(events_table(city.events, 0, count))
         cell = _CELL.format(lat="lat", lon="lon", size=self._size)
         return events.selectExpr("*", f"{cell} AS cell")
 

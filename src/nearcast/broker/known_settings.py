@@ -93,7 +93,7 @@ def from_text(setting: Setting, value: object) -> object:
         if len(document) > 1:
             raise ValueError("more than one value")
         return document["value"]
-    if isinstance(kind, inspect.IntType | inspect.FloatType):
+    if isinstance(kind, inspect.IntType | inspect.FloatType | inspect.BoolType):
         return msgspec.convert(value.strip(), setting.type, strict=False)
     return value
 
@@ -125,6 +125,8 @@ def expected(info: inspect.Type) -> str:
         if info.ge is not None and info.le is not None:
             return f"{noun} from {info.ge} to {info.le}"
         return f"{noun} above {info.gt}" if info.ge is None else f"{noun} of at least {info.ge}"
+    if isinstance(info, inspect.BoolType):
+        return "true or false"
     if isinstance(info, inspect.LiteralType):
         choices = ", ".join(f'"{value}"' for value in info.values)
         return f"one of {choices}" if len(info.values) > 1 else choices

@@ -29,7 +29,12 @@ def judged_events(
     `known` are publishers and ids of events that came before, if others than these rows are to
     be recognised.
     """
-    found = first_of_each(clean(log, lateness_s))
+    return each_once(clean(log, lateness_s), known)
+
+
+def each_once(cleaned: "DataFrame", known: "DataFrame | None" = None) -> "DataFrame":
+    """Return what `clean` gave with every repeat refused, also of what is `known`."""
+    found = first_of_each(cleaned)
     if known is None:
         return found
     known = known.select("publisher", "event_id").distinct().withColumn("known", F.lit(True))

@@ -17,18 +17,19 @@ from pyspark.sql import functions as F  # noqa: N812
 from nearcast.core.gathering import Rule
 from nearcast.core.gathering.grouping import PLACE
 from nearcast.pipeline.aggregates import aggregates
-from nearcast.pipeline.cleaning import LATENESS_S
+from nearcast.pipeline.cleaning import LATENESS_S, judged
 from nearcast.pipeline.contexts import contexts
 from nearcast.pipeline.deciding import decided
 from nearcast.pipeline.deliveries import deliveries, to_send
-from nearcast.pipeline.events import events, judged_events, rejects
+from nearcast.pipeline.events import each_once, events, rejects
 from nearcast.pipeline.movement import movement
 from nearcast.pipeline.movement_settings import MovementSettings
 from nearcast.pipeline.places import places_of
 from nearcast.pipeline.rebuilding import GATHER, MOVEMENT, published_until
-from nearcast.pipeline.sink import hand_over
 from nearcast.pipeline.spots import NamedPlace
 from nearcast.pipeline.tables import Tables
+from nearcast.pipeline.writing import Epoch, rows_of_epoch, write
+from nearcast.store.rows import ERASED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -38,6 +39,8 @@ log = logging.getLogger(__name__)
 
 TABLES = "tables"
 QUERIES = (TABLES, GATHER, MOVEMENT)
+HANDED = {TABLES: "deliveries", GATHER: "aggregates", MOVEMENT: "movement"}
+"""What brokers know the queries by."""
 KNOWN_EPOCHS = 256
 """In so many epochs before its own an event is looked for, to recognise a repeat."""
 QOS = 2
@@ -89,6 +92,8 @@ class Pipeline:
         stream, write = self._query(name)
         # Time passes by what brokers take in: a batch without rows would only delay the next.
         self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
+        # An epoch is one job, and not one for each part of its plan that could then be changed.
+        self._spark.conf.set("spark.sql.adaptive.enabled", "false")
         interval_s: float = getattr(self.settings, f"{name}_s")
         self.queries[name] = (
             stream.writeStream.queryName(name)
@@ -110,7 +115,8 @@ class Pipeline:
     def _query(self, name: str) -> "tuple[DataFrame, Callable[[DataFrame, int], None]]":
         settings = self.settings
         if name == TABLES:
-            return self._log(), self._write_tables
+            # Judged in the stream: its plan is made once, and not for every batch.
+            return judged(self._log(), settings.lateness_s), self._write_tables
         if name == GATHER:
             stream = self._log("event", "erased")
             places = self._places()
@@ -140,23 +146,20 @@ class Pipeline:
 
     def _write_tables(self, batch: "DataFrame", epoch: int) -> None:
         batch = batch.persist()
-        found = decided(batch, self.settings.data).persist()
+        found = decided(batch.drop("reject", "late"), self.settings.data).persist()
+        published = batch.where(F.col("kind").isin("event", ERASED))
+        once = each_once(published, self._known(epoch)).persist()
         try:
-            self._hand_over(to_send(found), "deliveries", epoch)
-            judged = judged_events(batch, self._known(epoch), self.settings.lateness_s).persist()
-            self.write(
-                epoch,
-                {
-                    "events": events(judged),
-                    "rejects": rejects(judged, found),
-                    "contexts": contexts(found),
-                    "deliveries": deliveries(found),
-                },
-            )
-            judged.unpersist()
+            tables = {
+                "events": events(once),
+                "rejects": rejects(once, found),
+                "contexts": contexts(found),
+                "deliveries": deliveries(found),
+            }
+            self._write(TABLES, epoch, tables, to_send(found))
         finally:
-            found.unpersist()
-            batch.unpersist()
+            for each in (once, found, batch):
+                each.unpersist()
 
     def _write_aggregates(self, batch: "DataFrame", epoch: int) -> None:
         batch = batch.persist()
@@ -165,8 +168,7 @@ class Pipeline:
                 F.lit("event").alias("kind"), "id", "subject", "time", "lat", "lon",
                 F.col("payload").cast("binary").alias("payload"), F.lit(QOS).alias("qos"),
             )  # fmt: skip
-            self._hand_over(self._for_all_brokers(told), "aggregates", epoch)
-            self.write(epoch, {"aggregates": batch})
+            self._write(GATHER, epoch, {"aggregates": batch}, self._for_all_brokers(told))
         finally:
             batch.unpersist()
 
@@ -178,22 +180,20 @@ class Pipeline:
                 F.lit("event").alias("kind"), F.col("key").alias("id"), "subject", "time", "lat",
                 "lon", F.col("payload").cast("binary").alias("payload"), F.lit(QOS).alias("qos"),
             )  # fmt: skip
-            self._hand_over(self._for_all_brokers(told), "movement", epoch)
             met = batch.where(F.col("table") == "encounters").select("encounter.*")
             passed = batch.where(F.col("table") == "traffic").select("traffic.*")
-            self.write(epoch, {"encounters": met, "traffic": passed})
+            tables = {"encounters": met, "traffic": passed}
+            self._write(MOVEMENT, epoch, tables, self._for_all_brokers(told))
         finally:
             batch.unpersist()
 
-    def write(self, epoch: int, found: "dict[str, DataFrame]") -> None:
-        """Write an epoch of some tables."""
-        with self.tables.locked():
-            for name, rows in found.items():
-                self.tables.write(name, rows, epoch)
-
-    def _hand_over(self, rows: "DataFrame", query: str, epoch: int) -> None:
-        options = {"path": self.settings.data, "query": query, "wait_s": str(self.settings.wait_s)}
-        hand_over(rows, options, epoch)
+    def _write(
+        self, query: str, number: int, tables: "dict[str, DataFrame]", told: "DataFrame"
+    ) -> None:
+        settings = self.settings
+        options = {"path": settings.data, "query": HANDED[query], "wait_s": str(settings.wait_s)}
+        rows = rows_of_epoch(self.checkpoint(query), number)
+        write(self.tables, Epoch(number, tables, told, options), rows)
 
     def _new(self, found: "DataFrame", query: str) -> "DataFrame":
         """Return what was not published before the state was built anew."""

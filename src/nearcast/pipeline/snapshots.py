@@ -13,6 +13,7 @@ import os
 import pickle
 import re
 from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
@@ -95,7 +96,8 @@ def load(directory: Path, most: int) -> Player | None:
 
 def _write(file: BinaryIO, player: Player) -> None:
     buffers: list[pickle.PickleBuffer] = []
-    value = pickle.dumps(player, protocol=5, buffer_callback=buffers.append)
+    with _no_garbage():
+        value = pickle.dumps(player, protocol=5, buffer_callback=buffers.append)
     views = [buffer.raw() for buffer in buffers]
     # Where the arrays lie depends on how long the head is, which depends on where they lie.
     room = 1 << 12
@@ -134,16 +136,22 @@ def _read(path: Path) -> Player | None:
         return None
     whole = memoryview(mapped)
     arrays = [whole[start : start + size] for start, size in head.arrays]
-    # Millions of objects are made at once, and none of them is garbage.
+    with _no_garbage():
+        player = pickle.loads(whole[room : room + head.value], buffers=arrays)
+    assert isinstance(player, Player)
+    return player
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Have no garbage looked for while millions of objects are made, none of which is any."""
     collects = gc.isenabled()
     gc.disable()
     try:
-        player = pickle.loads(whole[room : room + head.value], buffers=arrays)
+        yield
     finally:
         if collects:
             gc.enable()
-    assert isinstance(player, Player)
-    return player
 
 
 def _found(directory: Path) -> Iterator[tuple[int, Path]]:

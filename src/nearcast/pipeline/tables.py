@@ -11,7 +11,8 @@ import fcntl
 import os
 import re
 import shutil
-from collections.abc import Collection, Iterator
+import tempfile
+from collections.abc import Collection, Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -26,7 +27,7 @@ if TYPE_CHECKING:
 NAMES = (
     "events", "rejects", "contexts", "deliveries", "aggregates", "encounters", "traffic",
 )  # fmt: skip
-CURRENT, VERSIONS, LOCK = "tables", ".tables", "lock"
+CURRENT, VERSIONS, LOCK, ASIDE = "tables", ".tables", "lock", "aside-"
 KEPT_VERSIONS = 2
 _EPOCH = re.compile(r"epoch=(\d+)")
 
@@ -60,6 +61,8 @@ class Tables:
                 if self._link.exists():
                     raise TablesError(f"{self._link} is there, but not made by this pipeline")
                 self.use(self.new_version())
+            for left in self._versions.glob(f"{ASIDE}*"):
+                shutil.rmtree(left, ignore_errors=True)
 
     @property
     def version(self) -> Path:
@@ -103,6 +106,26 @@ class Tables:
         rows.write.mode("overwrite").option("compression", "zstd").parquet(
             str(where / f"epoch={epoch:012d}")
         )
+
+    @contextlib.contextmanager
+    def writing(self) -> Iterator[Path]:
+        """Have a directory for files that are not in their places yet."""
+        self._versions.mkdir(parents=True, exist_ok=True)
+        path = Path(tempfile.mkdtemp(prefix=ASIDE, dir=self._versions))
+        try:
+            yield path
+        finally:
+            shutil.rmtree(path, ignore_errors=True)
+
+    def put(self, epoch: int, files: Mapping[str, Path | None]) -> None:
+        """Make files an epoch of their tables, instead of what there is of it; None: no rows."""
+        with self.locked():
+            for name, path in files.items():
+                _put(path, self.version / name, f"epoch={epoch:012d}")
+
+    def has(self, name: str) -> bool:
+        """Whether a table has an epoch, be it without rows."""
+        return bool(_epochs(self.version / name))
 
     def written(self, name: str) -> int | None:
         """The last epoch of a table; None if it has none."""
@@ -158,6 +181,22 @@ class Tables:
         if not self._link.is_symlink():
             return []
         return [_statistics(self.version / name) for name in _tables(self.version)]
+
+
+def _put(file: Path | None, table: Path, epoch: str) -> None:
+    """Make an epoch of a file; it is there whole or not at all."""
+    table.mkdir(exist_ok=True)
+    old, new = table / f".{epoch}.old", table / f".{epoch}.new"
+    for left in (old, new):
+        shutil.rmtree(left, ignore_errors=True)
+    if file is not None:
+        new.mkdir()
+        file.rename(new / file.name)
+    with contextlib.suppress(FileNotFoundError):
+        (table / epoch).rename(old)
+    if file is not None:
+        new.rename(table / epoch)
+    shutil.rmtree(old, ignore_errors=True)
 
 
 def _tables(version: Path) -> list[str]:
