@@ -136,9 +136,9 @@ def kill_session(session: int) -> None:
         time.sleep(0.01)
 
 
-def wait_until_gone(session: int) -> None:
+def wait_until_gone(session: int, within_s: float = GONE_WITHIN_S) -> None:
     """Return once no process of a session is left."""
-    deadline = time.monotonic() + GONE_WITHIN_S
+    deadline = time.monotonic() + within_s
     while found := processes_of(session):
         assert time.monotonic() < deadline, f"still there: {found}"
         time.sleep(LOOK_S)

@@ -90,7 +90,7 @@ class Gathering(StatefulProcessor):
         self._handle = handle
         self._stored = handle.getValueState("group", "state binary")
 
-    def handleInputRows(  # type: ignore[override]  # noqa: N802
+    def handleInputRows(  # noqa: N802
         self,
         key: tuple[str, str],
         rows: Iterator[Row],

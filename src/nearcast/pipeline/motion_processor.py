@@ -23,7 +23,7 @@ class TrackProcessor(StatefulProcessor):
         self._handle = handle
         self._tracks = handle.getValueState("track", "track binary, timer long")
 
-    def handleInputRows(  # type: ignore[override]  # noqa: N802
+    def handleInputRows(  # noqa: N802
         self,
         key: tuple[str],
         rows: Iterator[Row],

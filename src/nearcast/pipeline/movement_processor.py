@@ -70,7 +70,7 @@ class CellProcessor(StatefulProcessor):
         self._handle = handle
         self._cells = handle.getValueState("cell", "cell binary, timer long")
 
-    def handleInputRows(  # type: ignore[override]  # noqa: N802
+    def handleInputRows(  # noqa: N802
         self,
         key: tuple[str],
         rows: Iterator[Row],

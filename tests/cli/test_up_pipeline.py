@@ -1,0 +1,176 @@
+"""`nearcast up` and the pipeline beside it: one runs, is started again, and never outlives it."""
+
+import contextlib
+import os
+import signal
+import subprocess
+import sys
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping
+from pathlib import Path
+
+import paho.mqtt.publish as publish
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from nearcast.pipeline.java import JavaError, find_java
+from nearcast.pipeline.status import read_status
+from tests.pipeline.pipeline_process import (
+    kill_session,
+    processes_of,
+    variables,
+    wait_until_gone,
+)
+
+WITHIN_S = 240.0
+UP = [sys.executable, "-m", "nearcast", "up", "--ws-port", "0", "--http-port", "-1"]
+
+
+class Running:
+    """`nearcast up` as a process, with what it says."""
+
+    def __init__(self, data: Path, environment: Mapping[str, str]) -> None:
+        self._errors = data.with_suffix(".stderr")
+        with self._errors.open("ab") as stream:
+            self.process = subprocess.Popen(
+                [*UP, "--mqtt-port", "0", "--data", str(data)],
+                stdout=subprocess.PIPE, stderr=stream, env=dict(environment), text=True,
+            )  # fmt: skip
+        self._watchdog = threading.Timer(WITHIN_S, self.process.kill)
+        self._watchdog.start()
+        assert self.process.stdout is not None
+        told = ""
+        while "Ctrl-C" not in told:
+            line = self.process.stdout.readline()
+            assert line, f"it ended: {self.said}"
+            told += line
+        self.port = int(told.partition("MQTT on 127.0.0.1:")[2].partition(".")[0])
+
+    @property
+    def said(self) -> str:
+        return self._errors.read_text()
+
+    def pipeline(self) -> int | None:
+        """The pipeline beside it, if one runs now: its process, and the name of its session."""
+        for path in Path("/proc").glob("[0-9]*"):
+            with contextlib.suppress(OSError):
+                parent = (path / "stat").read_text().rpartition(") ")[2].split()[1]
+                command = (path / "cmdline").read_bytes().split(b"\0")
+                if int(parent) == self.process.pid and b"pipeline" in command:
+                    return int(path.name)
+        return None
+
+    def pipeline_after(self, *former: int) -> int:
+        """The pipeline once there is another one."""
+        until(lambda: self.pipeline() not in (None, *former), "a pipeline is started")
+        found = self.pipeline()
+        assert found is not None
+        return found
+
+    def stop(self) -> int:
+        self.process.send_signal(signal.SIGTERM)
+        return self.wait()
+
+    def wait(self) -> int:
+        code = self.process.wait(WITHIN_S)
+        self._watchdog.cancel()
+        assert self.process.stdout is not None
+        self.process.stdout.close()
+        return code
+
+
+@pytest.fixture
+def environment() -> dict[str, str]:
+    try:
+        find_java()
+    except JavaError as error:
+        pytest.skip(str(error))
+    return variables()
+
+
+@pytest.fixture
+def up(tmp_path: Path) -> Iterator[Callable[[Mapping[str, str]], Running]]:
+    started: list[Running] = []
+
+    def start(environment: Mapping[str, str]) -> Running:
+        started.append(Running(tmp_path / "data", environment))
+        return started[-1]
+
+    yield start
+    for running in started:
+        beside = running.pipeline()
+        if running.process.poll() is None:
+            running.process.kill()
+            running.wait()
+        if beside is not None:
+            kill_session(beside)
+
+
+Start = Callable[[Mapping[str, str]], Running]
+
+
+def test_a_pipeline_that_dies_is_started_again_and_none_outlives_the_broker(
+    up: Start, environment: dict[str, str], tmp_path: Path
+) -> None:
+    running = up(environment)
+    first = running.pipeline_after()
+
+    def follows() -> bool:
+        status = read_status(tmp_path / "data")
+        return status is not None and status.pid == first
+
+    until(follows, "the pipeline follows the log")
+    # Without its Java it cannot go on, and says so by ending.
+    os.kill(java_of(first), signal.SIGKILL)
+    second = running.pipeline_after(first)
+    wait_until_gone(first)
+    assert "the pipeline ended" in running.said
+    # Killed whole, while it begins.
+    kill_session(second)
+    third = running.pipeline_after(first, second)
+    assert running.stop() == 0
+    for session in (first, second, third):
+        wait_until_gone(session)
+
+
+def test_a_pipeline_ends_when_its_broker_is_killed(up: Start, environment: dict[str, str]) -> None:
+    running = up(environment)
+    beside = running.pipeline_after()
+    until(lambda: bool(java_of(beside)), "Java is started")
+    running.process.kill()
+    running.wait()
+    wait_until_gone(beside, WITHIN_S)
+
+
+def test_without_java_the_broker_runs_and_says_why_there_is_no_pipeline(
+    up: Start, tmp_path: Path
+) -> None:
+    without = {name: value for name, value in os.environ.items() if name != "PATH"}
+    running = up(without | {"JAVA_HOME": str(tmp_path / "nowhere"), "PATH": str(tmp_path)})
+    publish.single("a/b", "hello", qos=1, hostname="127.0.0.1", port=running.port)
+    told = [line for line in running.said.splitlines() if "pipeline" in line]
+    assert len(told) == 1
+    assert told[0].startswith("Without the data pipeline: JAVA_HOME is ")
+    assert "install Java 17" in told[0]
+    assert running.pipeline() is None
+    assert running.stop() == 0
+    assert "Traceback" not in running.said
+
+
+def java_of(session: int) -> int:
+    """The process of Java in a session; 0 if there is none."""
+    for process in processes_of(session):
+        with contextlib.suppress(OSError):
+            command = Path(f"/proc/{process}/cmdline").read_bytes().split(b"\0")
+            if command[0].endswith(b"java"):
+                return process
+    return 0
+
+
+def until(holds: Callable[[], bool], what: str) -> None:
+    deadline = time.monotonic() + WITHIN_S
+    while not holds():
+        assert time.monotonic() < deadline, f"it never came to that: {what}"
+        time.sleep(0.1)
