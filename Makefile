@@ -7,9 +7,6 @@ INSTALLED := $(VENV)/.installed
 # Kernels with every index checked must not share a cache with those that check none.
 CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(CURDIR)/.cache/checked-kernels'
 
-# Tests run in two processes, those of Spark all in one of them.
-BESIDE := -n 2 --dist loadgroup
-
 .PHONY: setup system java run test slow chaos lint format bench experiments docs clean
 
 setup: $(INSTALLED)
@@ -27,7 +24,7 @@ java:
 	@sh scripts/system-packages java
 
 test: setup system
-	$(PY) -m pytest -m "not slow" $(BESIDE)
+	$(PY) -m pytest -m "not slow"
 	@$(CHECKED) $(PY) -m nearcast._warm_up
 	$(CHECKED) $(PY) -m pytest -m "not slow" --hypothesis-profile=checked tests/core/matching
 

@@ -110,6 +110,7 @@ def test_a_time_that_is_none_is_one_message(tmp_path: Path) -> None:
     assert "--since" in done.stderr
 
 
+@pytest.mark.slow
 def test_a_history_is_replayed_and_audited(tmp_path: Path) -> None:
     """The one test here that starts Spark, twice."""
     pytest.importorskip("pyspark", reason="PySpark is not installed")

@@ -24,6 +24,9 @@ from tests.pipeline.pipeline_process import (
     wait_until_gone,
 )
 
+pytestmark = pytest.mark.slow
+"""Starts Spark, again and again."""
+
 WITHIN_S = 240.0
 UP = [sys.executable, "-m", "nearcast", "up", "--ws-port", "0", "--http-port", "-1"]
 
@@ -54,7 +57,7 @@ class Running:
 
     def pipeline(self) -> int | None:
         """The pipeline beside it, if one runs now: its process, and the name of its session."""
-        for path in Path("/proc").glob("[0-9]*"):
+        for path in Path("/proc/").glob("[0-9]*"):
             with contextlib.suppress(OSError):
                 parent = (path / "stat").read_text().rpartition(") ")[2].split()[1]
                 command = (path / "cmdline").read_bytes().split(b"\0")
@@ -126,6 +129,7 @@ def test_a_pipeline_that_dies_is_started_again_and_none_outlives_the_broker(
     os.kill(java_of(first), signal.SIGKILL)
     second = running.pipeline_after(first)
     wait_until_gone(first)
+    assert "Java ended, and Spark with it" in running.said
     assert "the pipeline ended" in running.said
     # Killed whole, while it begins.
     kill_session(second)

@@ -50,3 +50,14 @@ def write_log(data: Path, broker: str, rows: Sequence[Row], per_segment: int = 1
         part = rows[start : start + per_segment]
         manifest.append(write_segment(directory, manifest.next_number, part))
     return directory
+
+
+ON_SPARK = {"spark", "story"}
+"""Fixtures that start Spark."""
+
+
+def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
+    """Leave what starts Spark to `make slow`: it takes longer than all else together."""
+    for item in items:
+        if ON_SPARK.intersection(getattr(item, "fixturenames", ())):
+            item.add_marker(pytest.mark.slow)

@@ -270,6 +270,9 @@ def test_a_superuser_may_hand_over_from_elsewhere(tmp_path: Path) -> None:
         broker.end()
 
 
+MOST_EPOCHS = 150
+
+
 def test_kill_9_at_any_moment_neither_loses_nor_repeats(tmp_path: Path) -> None:
     data, chance = tmp_path / "data", random.Random(2)
     running = [BrokerProcess(data, {"broker.name": "east"}).wait_until_it_listens()]
@@ -290,6 +293,10 @@ def test_kill_9_at_any_moment_neither_loses_nor_repeats(tmp_path: Path) -> None:
     epoch = 0
     try:
         while killer.is_alive() or epoch < 10:
+            if epoch >= MOST_EPOCHS:
+                # More than a session's queue takes while its client is away would be dropped.
+                killer.join(0.05)
+                continue
             texts = [f"{epoch}.{number}" for number in range(40)]
             wanted += [text.encode() for text in texts]
             chosen = options(data, query="killed", epoch=epoch, wait_s=60)

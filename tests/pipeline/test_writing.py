@@ -10,9 +10,12 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from nearcast.pipeline.broker_link import close_idle
 from nearcast.pipeline.sink_rows import SINK_SCHEMA
 from nearcast.pipeline.tables import Tables
 from nearcast.pipeline.writing import Epoch, collected, rows_of_epoch, write_large, write_small
+from tests.chaos.broker_process import BrokerProcess
+from tests.chaos.stubborn_client import StubbornClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,6 +99,44 @@ def test_an_epoch_that_is_done_again_repeats_nothing(spark: "SparkSession", tabl
     write_small(tables, epoch(spark, 1, [], 0))
     assert len(rows(tables, "people")) == 3
     assert [row["number"] for row in rows(tables, "numbers")] == [0, 1, 2]
+
+
+def test_what_is_told_comes_once_however_often_an_epoch_is_tried(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    tables = Tables(data)
+    tables.begin()
+    broker = BrokerProcess(data).wait_until_it_listens()
+    client = StubbornClient("listener")
+    try:
+        client.connect(broker.port)
+        client.subscribe("told", "end")
+        for number, writers in enumerate(
+            ((write_small, write_small), (write_small, write_large), (write_large, write_small))
+        ):
+            for write in writers:
+                write(tables, telling(spark, data, number, "told", f"{number}"))
+        write_small(tables, telling(spark, data, 3, "end", ""))
+        client.wait_for("end", b"")
+    finally:
+        client.leave()
+        close_idle()
+        broker.end()
+    assert [got.payload for got in client.got] == [b"0", b"1", b"2", b""]
+
+
+def telling(spark: "SparkSession", data: Path, number: int, subject: str, text: str) -> Epoch:
+    # Deliveries: of an event that comes again its broker would know by itself.
+    to = [("listener", [f"listener\0{subject}"], 1, False)]
+    told = spark.createDataFrame(
+        [("local", "delivery", f"e{number}", subject, "somebody", 1.0, text.encode(), 2, to)],
+        "broker string, kind string, id string, subject string, publisher string, time double, "
+        "payload binary, qos int, recipients array<struct<session: string, "
+        "subscriptions: array<string>, priority: int, replayed: boolean>>",
+    )
+    found = epoch(spark, number, SOME)
+    return Epoch(number, found.tables, told, {"path": str(data), "query": "test"})
 
 
 def test_a_table_can_be_read_before_it_has_rows(spark: "SparkSession", tables: Tables) -> None:

@@ -4,18 +4,19 @@ A query that fails is started again where it was, after a pause that grows; one 
 any headway ends the job, so that whoever watches over it starts everything anew.
 """
 
+import contextlib
 import fcntl
 import logging
 import os
 import threading
 import time
 from collections.abc import Iterator
-from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 
 from nearcast.pipeline.running import Pipeline, PipelineSettings, brokers
 from nearcast.pipeline.session import SparkSettings, session, stop
@@ -71,11 +72,14 @@ def run(
         try:
             if not stopped.is_set():
                 _Job(Pipeline(spark, settings), data).run(stopped)
+        except (Py4JNetworkError, ConnectionError) as error:
+            raise JobError(f"Java ended, and Spark with it: {error}") from None
         finally:
-            stop(spark)
+            with contextlib.suppress(Py4JError, OSError):
+                stop(spark)
 
 
-@contextmanager
+@contextlib.contextmanager
 def alone(data: Path) -> Iterator[None]:
     """Be the only pipeline of a data directory; raises `JobError` if there is another."""
     directory = data / "checkpoints"
@@ -136,7 +140,7 @@ class _Job:
                 self._tidy()
         finally:
             self._pipeline.stop()
-            self._report(ended=True)
+        self._report(ended=True)
 
     def _start(self, name: str) -> None:
         try:

@@ -106,9 +106,10 @@ def _offset(checkpoint: Path, epoch: int) -> dict[str, int]:
 
 def _options(epoch: Epoch) -> SinkOptions:
     """What the sink is told in the driver, where it cannot ask its task for the query."""
-    context = epoch.told.sparkSession.sparkContext
-    query = f"{epoch.options['query']} {context.getLocalProperty(QUERY_ID)}"
-    return SinkOptions.read({**epoch.options, "query": query, "epoch": str(epoch.number)})
+    query = epoch.options["query"]
+    query_id = epoch.told.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    name = query if query_id is None else f"{query} {query_id}"
+    return SinkOptions.read({**epoch.options, "query": name, "epoch": str(epoch.number)})
 
 
 def _flat(lists: pa.ChunkedArray) -> pa.Array:
