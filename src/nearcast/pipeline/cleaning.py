@@ -14,6 +14,7 @@ from pyspark.sql.window import Window
 
 from nearcast.store.rows import ERASED
 from nearcast.store.rows import SCHEMA as ROW_SCHEMA
+from nearcast.wire.handover import PUBLISHER
 
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
@@ -23,7 +24,7 @@ AHEAD_S = 60.0
 LATENESS_S = 900.0
 LAST_TIME = 253_402_300_799.0
 """The end of the year 9999, which is as far as times can be written."""
-PIPELINE = "$pipeline"
+PIPELINE = PUBLISHER
 """What publishes the pipeline's own results: it, and whatever begins with it."""
 
 

@@ -21,10 +21,10 @@ from nearcast.store.durable_files import sha256_of
 from nearcast.store.errors import CorruptError, MissingError, StoreError, told
 from nearcast.store.manifest import LINES, WHOLE, Gap, Manifest, read_manifest
 from nearcast.store.reading import Joined, dropped
+from nearcast.store.rows import GAP
 from nearcast.store.rows import SCHEMA as ROW_FORM
 from nearcast.store.segments import BATCH_ROWS, SCHEMA, Segment
 
-GAP = "gap"
 COLUMNS = tuple(SCHEMA.names)
 NEEDED = ("seq", "kind", "ingested")
 """What is read also if nobody asks for it: ranges, kinds and times are told by them."""

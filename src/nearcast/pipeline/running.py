@@ -81,14 +81,8 @@ class Pipeline:
         idle = {GATHER: not self.settings.rules, MOVEMENT: self.settings.movement is None}
         return [name for name in QUERIES if not idle.get(name)]
 
-    def start(self) -> None:
-        """Start all queries, each where it stopped."""
-        self.tables.begin()
-        for name in self.names:
-            self.start_query(name)
-
     def start_query(self, name: str) -> None:
-        """Start one query."""
+        """Start one query, where it stopped."""
         stream, write = self._query(name)
         # Time passes by what brokers take in: a batch without rows would only delay the next.
         self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")

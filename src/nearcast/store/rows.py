@@ -122,6 +122,8 @@ _QOS_DATA = ("{}", '{"qos":1}', '{"qos":2}')
 ERASED = "erased"
 DELIVERY = "delivery"
 GAP = "gap"
+PIPELINE = "$pipeline"
+"""Who publishes what the pipeline found; on the wire it has the same name."""
 NO_INPUTS = frozenset((ERASED, DELIVERY, GAP))
 """Kinds of rows that record no input of the core."""
 
@@ -193,10 +195,6 @@ def without(row: Row, node: str) -> Row:
 
 def _is_of(session: str, node: str) -> bool:
     return session == node or session.startswith(f"{node}~")
-
-
-PIPELINE = "$pipeline"
-"""Who publishes what the pipeline found."""
 
 
 def input_of(row: Row) -> Input:
