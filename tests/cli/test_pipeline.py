@@ -110,6 +110,12 @@ def test_a_time_that_is_none_is_one_message(tmp_path: Path) -> None:
     assert "--since" in done.stderr
 
 
+@pytest.mark.parametrize("what", ["audit", "replay"])
+def test_where_no_broker_has_a_log_is_one_message(what: str, tmp_path: Path) -> None:
+    done = pipeline(tmp_path, what, code=1)
+    assert "has no logs of brokers" in done.stderr
+
+
 @pytest.mark.slow
 def test_a_history_is_replayed_and_audited(tmp_path: Path) -> None:
     """The one test here that starts Spark, twice."""

@@ -23,6 +23,7 @@ from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import set_up
 from nearcast.pipeline.status import Status, read_status
 from nearcast.pipeline.tables import Tables, TablesError, TableStatistics
+from nearcast.store import StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -206,6 +207,8 @@ def _session(
     settings: Settings, quiet: bool
 ) -> "Iterator[tuple[SparkSession, Callable[[str, int, int], None]]]":
     """Have Spark, with a bar that shows what is going on."""
+    if not (Path(settings.node.data) / "brokers").is_dir():
+        raise StoreError(f"{settings.node.data} has no logs of brokers: see --data")
     from nearcast.cli.spark_settings import spark_settings
     from nearcast.pipeline.session import session, stop
 
@@ -243,7 +246,6 @@ def _failures_told() -> Iterator[None]:
     """Tell what is wrong with Java, the data directory or a job, without a traceback."""
     from nearcast.pipeline.java import JavaError
     from nearcast.pipeline.job import JobError
-    from nearcast.store import StoreError
 
     try:
         yield
