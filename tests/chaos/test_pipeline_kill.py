@@ -30,9 +30,6 @@ from tests.chaos.broker_process import BrokerProcess
 from tests.chaos.stubborn_client import GoneError, Got, StubbornClient
 from tests.pipeline.pipeline_process import PipelineProcess
 
-pytestmark = pytest.mark.slow
-"""Starts Spark, again and again."""
-
 KILLS = int(os.environ.get("NEARCAST_KILLS_PIPELINE", "5"))
 SEED = int(os.environ.get("NEARCAST_SEED", str(random.SystemRandom().randrange(1 << 32))))
 WITHIN_S = 300.0

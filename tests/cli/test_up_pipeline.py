@@ -24,9 +24,6 @@ from tests.pipeline.pipeline_process import (
     wait_until_gone,
 )
 
-pytestmark = pytest.mark.slow
-"""Starts Spark, again and again."""
-
 WITHIN_S = 240.0
 UP = [sys.executable, "-m", "nearcast", "up", "--ws-port", "0", "--http-port", "-1"]
 

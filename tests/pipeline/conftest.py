@@ -27,11 +27,24 @@ def spark() -> Iterator["SparkSession"]:
 
     started = session(
         SparkSettings(
-            master="local[2]", name="nearcast-tests", shuffle_partitions=2, driver_memory="1g"
+            master="local[2]",
+            name="nearcast-tests",
+            shuffle_partitions=2,
+            driver_memory="1g",
+            brisk=True,
         )
     )
     yield started
     stop(started)
+
+
+@pytest.fixture(autouse=True)
+def _in_the_session(request: pytest.FixtureRequest) -> None:
+    """Whatever a test before did with threads: Spark is asked in the session of all tests."""
+    if "spark" in request.fixturenames:
+        from nearcast.pipeline.session import use
+
+        use(request.getfixturevalue("spark"))
 
 
 def write_log(data: Path, broker: str, rows: Sequence[Row], per_segment: int = 100) -> Path:
@@ -50,14 +63,3 @@ def write_log(data: Path, broker: str, rows: Sequence[Row], per_segment: int = 1
         part = rows[start : start + per_segment]
         manifest.append(write_segment(directory, manifest.next_number, part))
     return directory
-
-
-ON_SPARK = {"spark", "story"}
-"""Fixtures that start Spark."""
-
-
-def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
-    """Leave what starts Spark to `make slow`: it takes longer than all else together."""
-    for item in items:
-        if ON_SPARK.intersection(getattr(item, "fixturenames", ())):
-            item.add_marker(pytest.mark.slow)

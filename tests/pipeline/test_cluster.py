@@ -17,9 +17,6 @@ from nearcast.pipeline.java import JavaError, find_java
 from nearcast.store import Row
 from tests.pipeline.conftest import write_log
 
-pytestmark = pytest.mark.slow
-"""Starts Spark, again and again."""
-
 pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 SPARK_HOME = Path(pyspark.__file__).parent

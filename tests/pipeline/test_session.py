@@ -8,6 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from nearcast.pipeline.running import QUERIES
 from nearcast.pipeline.session import (
     SparkSettings,
     configuration,
@@ -53,6 +54,28 @@ def test_own_settings_of_spark_come_first() -> None:
     assert (cluster["spark.ui.enabled"], cluster["spark.cores.max"]) == ("true", "64")
     # Executors elsewhere could not reach it there.
     assert "spark.driver.host" not in cluster
+
+
+def test_workers_are_forked_from_one_that_has_all_imports(spark: "SparkSession") -> None:
+    def imported(_: object) -> bool:
+        return "nearcast.pipeline.deciding" in sys.modules
+
+    assert spark.sparkContext.parallelize([1], 1).map(imported).collect() == [True]
+
+
+def test_java_is_brisk_only_where_it_is_asked_and_here() -> None:
+    options = "spark.driver.extraJavaOptions"
+    assert "TieredStopAtLevel" not in configuration(SparkSettings())[options]
+    assert "TieredStopAtLevel" in configuration(SparkSettings(brisk=True))[options]
+    far = configuration(SparkSettings(master="spark://far:7077", brisk=True))
+    assert "TieredStopAtLevel" not in far[options]
+    assert "spark.python.daemon.module" not in far
+
+
+def test_jobs_of_a_query_are_in_its_pool(spark: "SparkSession") -> None:
+    known = spark.sparkContext._jsc.sc().getPoolForName
+    assert all(known(name).isDefined() for name in QUERIES)
+    assert known("gather").get().minShare() == 1
 
 
 @pytest.mark.parametrize(

@@ -75,7 +75,7 @@ def run(
         threading.Thread(target=_end_with, args=(parent, stopped), daemon=True).start()
     try:
         with _failures_told():
-            run_job(pipeline_settings(settings), spark_settings(settings), stopped)
+            run_job(pipeline_settings(settings), spark_settings(settings, brisk=True), stopped)
     finally:
         handler.close()
 

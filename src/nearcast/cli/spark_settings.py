@@ -8,13 +8,14 @@ from nearcast.pipeline.running import PipelineSettings
 from nearcast.pipeline.session import SparkSettings
 
 
-def spark_settings(settings: Settings) -> SparkSettings:
-    """Return where Spark runs and how large it is."""
+def spark_settings(settings: Settings, *, brisk: bool = False) -> SparkSettings:
+    """Return where Spark runs and how large it is; brisk if it follows the logs."""
     chosen = settings.pipeline
     return SparkSettings(
         master=chosen.master,
         shuffle_partitions=chosen.shuffle_partitions,
         driver_memory=chosen.memory,
+        brisk=brisk,
         conf=settings.spark,
     )
 

@@ -26,6 +26,7 @@ from nearcast.pipeline.movement import movement
 from nearcast.pipeline.movement_settings import MovementSettings
 from nearcast.pipeline.places import places_of
 from nearcast.pipeline.rebuilding import GATHER, MOVEMENT, published_until
+from nearcast.pipeline.session import use
 from nearcast.pipeline.spots import NamedPlace
 from nearcast.pipeline.tables import Tables
 from nearcast.pipeline.writing import Epoch, rows_of_epoch, write
@@ -83,6 +84,7 @@ class Pipeline:
 
     def start_query(self, name: str) -> None:
         """Start one query, where it stopped."""
+        use(self._spark, name)
         stream, write = self._query(name)
         # Time passes by what brokers take in: a batch without rows would only delay the next.
         self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")

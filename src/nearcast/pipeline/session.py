@@ -27,10 +27,17 @@ if TYPE_CHECKING:
 
 PACKAGE = Path(__file__).parents[1]
 LOGGING = Path(__file__).with_name("log4j2.properties")
+JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOOPBACK = "127.0.0.1"
 END_S = 30.0
+POOLS = Path(__file__).with_name("pools.xml")
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
-
+PLAIN_FILES = (
+    "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
+)
+"""Spark's own choice starts a `readlink` for every file of a checkpoint, twice."""
+BRISK_JAVA = "-XX:TieredStopAtLevel=1 -Djdk.lang.Process.launchMechanism=VFORK"
+"""Java compiles each method once: else it works on that more than on small batches for minutes."""
 
 Started = TypeVar("Started")
 
@@ -43,6 +50,8 @@ class SparkSettings(Struct, frozen=True, kw_only=True):
     shuffle_partitions: int = 8
     """A checkpoint keeps the number it was made with: another one needs the state built anew."""
     driver_memory: str = "2g"
+    brisk: bool = False
+    """Here many small batches matter, or a short life, and not how fast one large job is."""
     log_level: str = "ERROR"
     conf: dict[str, str] = {}
     """Any settings of Spark's own; they come before those above."""
@@ -86,6 +95,17 @@ def worker_python(settings: SparkSettings) -> str:
     return chosen or sys.executable
 
 
+def use(spark: "SparkSession", pool: str = "default") -> None:
+    """Have this thread's calls belong to a session, and its jobs to a pool of the scheduler.
+
+    Java looks for what is registered in the session of its own thread, which is another one
+    after Python has lost its connection to it and made a new one.
+    """
+    sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
+    sessions.setActiveSession(spark._jsparkSession)
+    spark.sparkContext.setLocalProperty("spark.scheduler.pool", pool)
+
+
 def stop(spark: "SparkSession") -> None:
     """End a session and the Java process behind it, so that another may be started."""
     spark.stop()
@@ -103,10 +123,19 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": settings.driver_memory,
-        "spark.driver.extraJavaOptions": f'-Dlog4j2.configurationFile="{LOGGING.as_uri()}"',
+        "spark.scheduler.mode": "FAIR",
+        "spark.scheduler.allocation.file": POOLS.as_uri(),
+        JAVA_OPTIONS: f'-Dlog4j2.configurationFile="{LOGGING.as_uri()}"',
     }
     if settings.is_local:
-        found |= {"spark.driver.host": LOOPBACK, "spark.driver.bindAddress": LOOPBACK}
+        found |= {
+            "spark.driver.host": LOOPBACK,
+            "spark.driver.bindAddress": LOOPBACK,
+            "spark.python.daemon.module": "nearcast.pipeline.worker_daemon",
+            "spark.sql.streaming.checkpointFileManagerClass": PLAIN_FILES,
+        }
+        if settings.brisk:
+            found[JAVA_OPTIONS] += f" {BRISK_JAVA}"
     return found | settings.conf
 
 
