@@ -137,6 +137,10 @@ def test_any_input_comes_back_as_it_was(
     assert read == written
     for row, (value, properties, headers) in zip(read, given_, strict=True):
         found = input_of(row)
+        if isinstance(value, Published) and not value.event.attributes:
+            # Nobody looked into its payload; who reads the row does.
+            said = attributes_of(value.event.payload)
+            value = Published(replace(value.event, attributes=said))
         assert found == value
         assert repr(found) == repr(value)  # 1, 1.0 and True are equal, and not the same
         assert (row.properties, row.headers) == (properties, headers)
