@@ -23,8 +23,10 @@ system:
 java:
 	@sh scripts/system-packages java
 
+# In two halves at once: what starts Spark waits for it as much as it works.
 test: setup system
-	$(PY) -m pytest -m "not slow"
+	sh scripts/side-by-side '$(PY) -m pytest -m "spark and not slow"' \
+		'$(PY) -m pytest -m "not spark and not slow"'
 	@$(CHECKED) $(PY) -m nearcast._warm_up
 	$(CHECKED) $(PY) -m pytest -m "not slow" --hypothesis-profile=checked tests/core/matching
 

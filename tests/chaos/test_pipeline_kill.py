@@ -30,6 +30,8 @@ from tests.chaos.broker_process import BrokerProcess
 from tests.chaos.stubborn_client import GoneError, Got, StubbornClient
 from tests.pipeline.pipeline_process import PipelineProcess
 
+pytestmark = pytest.mark.spark
+
 KILLS = int(os.environ.get("NEARCAST_KILLS_PIPELINE", "5"))
 SEED = int(os.environ.get("NEARCAST_SEED", str(random.SystemRandom().randrange(1 << 32))))
 WITHIN_S = 300.0

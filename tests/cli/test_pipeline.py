@@ -116,6 +116,7 @@ def test_where_no_broker_has_a_log_is_one_message(what: str, tmp_path: Path) -> 
     assert "has no logs of brokers" in done.stderr
 
 
+@pytest.mark.spark
 def test_a_history_is_replayed_and_audited(tmp_path: Path) -> None:
     """The one test here that starts Spark, twice."""
     pytest.importorskip("pyspark", reason="PySpark is not installed")

@@ -24,6 +24,8 @@ from tests.pipeline.pipeline_process import (
     wait_until_gone,
 )
 
+pytestmark = pytest.mark.spark
+
 WITHIN_S = 240.0
 UP = [sys.executable, "-m", "nearcast", "up", "--ws-port", "0", "--http-port", "-1"]
 

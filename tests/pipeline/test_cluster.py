@@ -18,6 +18,7 @@ from nearcast.store import Row
 from tests.pipeline.conftest import write_log
 
 pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
+pytestmark = pytest.mark.spark
 
 SPARK_HOME = Path(pyspark.__file__).parent
 JOB = Path(__file__).with_name("cluster_job.py")

@@ -34,6 +34,8 @@ from nearcast.store import LogReader, rows_of
 from tests.chaos.broker_process import BrokerProcess
 from tests.pipeline.pipeline_process import PipelineProcess, variables
 
+pytestmark = pytest.mark.spark
+
 WITHIN_S = 300.0
 SETTINGS = """
 [record]
