@@ -26,6 +26,7 @@ from nearcast.benchmarks.agreement import City, check_agreement
 from nearcast.benchmarks.matching import draw
 from nearcast.benchmarks.peers.peer import Pairs
 from nearcast.benchmarks.pipeline_city import standing_player, write_city
+from nearcast.benchmarks.pipeline_skew import TASKS, SkewFigures, measure_skew, skewed
 from nearcast.benchmarks.spark_join import CELL_DEGREES, SparkJoin
 from nearcast.benchmarks.this_machine import machine
 from nearcast.benchmarks.timing import best_cpu_s
@@ -117,6 +118,7 @@ class Result(Struct, frozen=True):
     sizes: list[SizeFigures]
     clients: "ClientFigures | None" = None
     latency: "LatencyFigures | None" = None
+    skew: "SkewFigures | None" = None
 
 
 class ClientFigures(Struct, frozen=True):
@@ -145,6 +147,8 @@ def run(settings: Settings, step: Callable[[str], None]) -> Result:
     for cores in settings.cores:
         with _spark(cores, settings.memory, step) as spark:
             sizes += [_size(spark, size, cores, settings, step) for size in settings.sizes]
+    with _spark(max(settings.cores), settings.memory, step, TASKS) as spark:
+        skew = measure_skew(spark, skewed(settings.events), step)
     clients, latency = None, None
     if settings.clients:
         from nearcast.benchmarks.pipeline_clients import measure_clients, measure_latency
@@ -157,17 +161,21 @@ def run(settings: Settings, step: Callable[[str], None]) -> Result:
     return Result(
         benchmark="pipeline", started=started, settings=settings, machine=machine(),
         versions=versions, wanted_ratio=WANTED_RATIO, wanted_cost=WANTED_COST, sizes=sizes,
-        clients=clients, latency=latency,
+        clients=clients, latency=latency, skew=skew,
     )  # fmt: skip
 
 
 @contextmanager
-def _spark(cores: int, memory: str, step: Callable[[str], None]) -> "Iterator[SparkSession]":
+def _spark(
+    cores: int, memory: str, step: Callable[[str], None], parts: int = 0
+) -> "Iterator[SparkSession]":
     from nearcast.pipeline.session import SparkSettings, session, stop
 
     step(f"{cores} cores: starting Spark")
     spark = session(
-        SparkSettings(master=f"local[{cores}]", shuffle_partitions=cores, driver_memory=memory)
+        SparkSettings(
+            master=f"local[{cores}]", shuffle_partitions=parts or cores, driver_memory=memory
+        )
     )
     try:
         yield spark

@@ -8,11 +8,14 @@ from rich.table import Table
 from rich.text import Text
 
 from nearcast.benchmarks.pipeline import Result, SizeFigures
+from nearcast.benchmarks.pipeline_skew import SkewFigures
 
 
 def show(result: Result, console: Console) -> None:
     """Print all tables."""
     parts: list[RenderableType] = [Text(_heading(result)), _rates(result.sizes), _costs(result)]
+    if result.skew is not None:
+        parts.append(_skew(result.skew))
     clients, latency = result.clients, result.latency
     if clients is not None:
         parts.append(
@@ -84,6 +87,29 @@ def _costs(result: Result) -> RenderableType:
             f"{each.made_cost:.2f}",
             f"{each.load_s:.1f}",
             f"{each.peak_bytes / 1e9:.1f}",
+        )
+    return Group(title, table)
+
+
+def _skew(skew: SkewFigures) -> RenderableType:
+    city = skew.settings
+    title = (
+        f"Hot cells: {city.nodes:,} nodes, {city.hot:.0%} of them in one square kilometre; the "
+        f"batch in which tasks\ndiffered most (aim: the slowest takes at most {skew.wanted:g} "
+        "times the median)"
+    )
+    table = _table(
+        "stage", "tasks", "slowest\ns", "median\ns", "times", "most\nrecords", "median\nrecords"
+    )
+    for each in skew.stages:
+        table.add_row(
+            each.stage,
+            str(each.tasks),
+            f"{each.slowest_s:.2f}",
+            f"{each.median_s:.2f}",
+            f"{each.ratio:.2f}",
+            f"{each.most_records:,}",
+            f"{each.median_records:,.0f}",
         )
     return Group(title, table)
 

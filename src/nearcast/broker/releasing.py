@@ -4,7 +4,8 @@ Tasks stage rows, which are kept and do nothing. A release names the attempts th
 the tick that accepts it they are this broker's to hand out, whatever happens. They are handed out
 a chunk at a time, each in one commit with the end of its staging, so that a large epoch keeps
 nobody waiting and a crash at any moment neither loses nor repeats a row. An epoch that was
-released before is acknowledged and dropped.
+released before is acknowledged and dropped. Clients that read are given time to: while more than
+half of what may wait for one does, the next chunk for it is held back, for some seconds.
 """
 
 from collections.abc import Callable
@@ -12,9 +13,10 @@ from collections.abc import Callable
 from nearcast.broker.broker_state import BrokerState, RefusedError
 from nearcast.broker.connection import Connection
 from nearcast.broker.delivering import Delivering
+from nearcast.broker.patience import Patience
 from nearcast.broker.session import Parcel
 from nearcast.broker.situation.words import BAD, area_of
-from nearcast.broker.staging import Staging
+from nearcast.broker.staging import Chunk, Staging
 from nearcast.core.fan import Fan, Filed
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Delivery, Event
@@ -45,7 +47,7 @@ MOST_AT_ONCE = 1_000
 """About so many deliveries are handed out in one tick; the others in the next."""
 MOST_FILED = 262_144
 WAIT_S = 0.02
-"""How long to wait where too much waits for the disk."""
+"""How long to wait where too much waits for the disk, or for a client."""
 
 
 class Releasing:
@@ -59,6 +61,10 @@ class Releasing:
         """Subscriptions that deliveries named, by id."""
         self.may_go_on: Callable[[], bool] = lambda: True
         """Whether the disk has room for more; the host says."""
+        self._next: tuple[Chunk, list[HandedRow]] | None = None
+        """The rows of the chunk that is held back."""
+        self._patience = Patience(state)
+        self._not_before = 0.0
 
     # From the pipeline
 
@@ -113,18 +119,35 @@ class Releasing:
         """When to go on, if there is anything to hand out."""
         if not self.pending:
             return None
+        if self._held_back(now):
+            return self._not_before
         return now if self.may_go_on() else now + WAIT_S
 
     def go_on(self, now: float) -> None:
         """Hand out some of what was released."""
         ready = self.staging.ready
-        if not ready or not self.may_go_on():
+        if not ready or self._held_back(now) or not self.may_go_on():
             return
-        left = MOST_AT_ONCE
+        # What is handed out here is in no queue before the engine has decided.
+        left = min(MOST_AT_ONCE, max(1, self._state.limits.queued // 2))
         while ready and left > 0:
+            rows = self._rows_of(ready[0])
+            if self._patience.holds_back(rows, now):
+                self._not_before = now + WAIT_S
+                return
             chunk = ready.popleft()
-            left -= self._hand_out(rows_in(chunk.data), now)
+            self._next = None
+            left -= self._hand_out(rows, now)
             self.staging.done(chunk)
+
+    def _held_back(self, now: float) -> bool:
+        # A clock that was set back must not make it longer.
+        return 0.0 < self._not_before - now <= WAIT_S
+
+    def _rows_of(self, chunk: Chunk) -> list[HandedRow]:
+        if self._next is None or self._next[0] is not chunk:
+            self._next = chunk, rows_in(chunk.data)
+        return self._next[1]
 
     def _hand_out(self, rows: list[HandedRow], now: float) -> int:
         done = 0

@@ -1,7 +1,8 @@
 """Encounters: when two moving nodes come near each other and part, and the episodes between.
 
 Each cell of the globe decides about the nodes in and around it, and tells every transition once
-(`core/relationships/meetings.py` says why); cells are shared out over all tasks.
+(`core/relationships/meetings.py` says why); cells are shared out over all tasks. They are small,
+so that a crowd is in many of them and no task has all of it.
 """
 
 import math
@@ -9,10 +10,11 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
+from msgspec.structs import replace
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from nearcast.core.relationships import Declared, Meetings, Transitions
+from nearcast.core.relationships import Declared, Meetings, MeetingSettings, Transitions
 from nearcast.core.relationships.meetings import Fixes
 from nearcast.pipeline.movement_settings import MovementSettings
 
@@ -25,6 +27,12 @@ ENCOUNTER = (
 _PLACE = ("time", "lat", "lon")
 _BEFORE = ("previous_time", "previous_lat", "previous_lon")
 _ORDER = ("time", "broker", "seq")
+WIDEST_M = 256.0
+"""No cell is wider than about this, unless the distance asks for it.
+
+Most of a city in one square kilometre was most of the work of one task in cells of 1 km; in these
+it is shared out, for about twice as many rows: each fix goes to some three cells, not 1.5.
+"""
 _AT_ONCE = 10_000
 """So many fixes of a cell in history, then nodes that fell silent are let go."""
 
@@ -41,6 +49,11 @@ def encounters(tracks: DataFrame, settings: MovementSettings | None = None) -> D
         .groupBy("cell")
         .applyInArrow(meeting(settings), ENCOUNTER)
     )
+
+
+def shared_out(meetings: MeetingSettings) -> MeetingSettings:
+    """Return what near means, decided in cells that are small enough to share out a crowd."""
+    return replace(meetings, cell_m=min(meetings.cell_m, WIDEST_M))
 
 
 def episodes(transitions: DataFrame) -> DataFrame:
@@ -71,7 +84,7 @@ def meeting(settings: MovementSettings) -> Callable[[tuple[pa.Scalar, ...], pa.T
     """Return the function that tells the transitions of one cell in all of history."""
 
     def meet(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        meetings = Meetings(settings.meetings, key[0].as_py())
+        meetings = Meetings(shared_out(settings.meetings), key[0].as_py())
         table = table.sort_by([(name, "ascending") for name in _ORDER])
         nodes = table.column("node").to_pylist()
         fixes, before = (_numbers(table, names) for names in (_PLACE, _BEFORE))

@@ -18,6 +18,11 @@ from nearcast.pipeline.traffic import TRAFFIC, traffic
 
 DECIDED = f"table string, encounter struct<{ENCOUNTER}>, traffic struct<{TRAFFIC}>"
 TABLES = ("encounters", "traffic")
+GOLDEN = 0.618
+"""From row to row the turns go on by this share of all tasks: a square of neighbours, wherever
+it lies, then has about as many cells for each."""
+MOST_TRIES = 31
+"""So many numbers are tried for the end of a key; without one that fits, chance decides."""
 
 
 def movement(log: DataFrame, settings: MovementSettings | None = None) -> DataFrame:
@@ -40,21 +45,49 @@ def movement(log: DataFrame, settings: MovementSettings | None = None) -> DataFr
 
 def decided(tracked: DataFrame, settings: MovementSettings, tables: Sequence[str]) -> DataFrame:
     """Return what the cells of a stream decide, each row tagged by its table."""
-    places = {
-        "encounters": F.transform("cells", lambda cell: _place("encounters", cell)),
-        "traffic": F.array_compact(F.array(_place("traffic", F.col("road")))),
-    }
     return (
-        tracked.withColumn("place", F.explode(F.concat(*(places[table] for table in tables))))
+        placed(tracked, tables)
         .select("place", F.to_json(F.struct(*Sent.__struct_fields__)).alias("packet"), "at")
         .groupBy("place")
         .transformWithState(CellProcessor(settings), DECIDED, "append", "eventTime")
     )
 
 
-def _place(table: str, cell: Column) -> Column:
-    """Return the key of what is decided in a cell; null where there is none."""
-    return F.concat(F.lit(f"{table}/"), cell.cast("string"))
+def placed(tracked: DataFrame, tables: Sequence[str]) -> DataFrame:
+    """Return tracks with the `place` that each goes to: a key of `CellProcessor`.
+
+    Spark shares keys out by their hashes. Left to chance, the cells of a crowd would meet in a
+    few tasks; so a key ends with a number that leads it to the task whose turn it is, where
+    neighbours have turns that differ. The same cell has the same key as long as state is in as
+    many parts.
+    """
+    asked = {
+        "encounters": F.transform("cells", lambda cell: _asked("encounters", cell)),
+        "traffic": F.array_compact(
+            F.array(F.when(F.col("road").isNotNull(), _asked("traffic", F.col("road"))))
+        ),
+    }
+    parts = int(tracked.sparkSession.conf.get("spark.sql.shuffle.partitions") or "1")
+    cell = F.col("asked.cell")
+    name = F.concat_ws("/", F.col("asked.table"), cell.cast("string"))
+    row, column = F.shiftright(cell, 32), cell.bitwiseAND(F.lit(0xFFFFFFFF))
+    along = row * round(GOLDEN * parts) + column
+    other = F.when(F.col("asked.table") == "traffic", parts // 2).otherwise(0)
+    turn = F.pmod(along + other, F.lit(parts))
+    keys = F.transform(
+        F.sequence(F.lit(0), F.lit(MOST_TRIES)), lambda number: F.concat_ws("/", name, number)
+    )
+    fits = F.filter(keys, lambda key: F.pmod(F.hash(key), F.lit(parts)) == turn)
+    return (
+        tracked.withColumn("asked", F.explode(F.concat(*(asked[table] for table in tables))))
+        .withColumn("place", F.coalesce(F.get(fits, F.lit(0)), name))
+        .drop("asked")
+    )
+
+
+def _asked(table: str, cell: Column) -> Column:
+    """Return what is decided in a cell."""
+    return F.struct(F.lit(table).alias("table"), cell.alias("cell"))
 
 
 def _tagged(table: str, rows: DataFrame) -> DataFrame:

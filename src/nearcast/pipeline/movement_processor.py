@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from nearcast.core.relationships import CellTraffic, Meetings
 from nearcast.core.relationships.meetings import Fixes
-from nearcast.pipeline.encounters import named
+from nearcast.pipeline.encounters import named, shared_out
 from nearcast.pipeline.motion_processor import after_ms, watermark_ms
 from nearcast.pipeline.movement_settings import MovementSettings
 from nearcast.pipeline.traffic import window_row
@@ -60,7 +60,7 @@ def fixes_of(sent: Sequence[Sent]) -> Fixes:
 
 
 class CellProcessor(StatefulProcessor):
-    """Decides in cells; a key is `encounters/CELL` or `traffic/CELL`."""
+    """Decides in cells; a key is `encounters/CELL` or `traffic/CELL`, and what `placed` adds."""
 
     def __init__(self, settings: MovementSettings) -> None:
         self._settings = settings
@@ -89,7 +89,7 @@ class CellProcessor(StatefulProcessor):
         return self._step(key, [], watermark_ms(timerValues))
 
     def _step(self, key: tuple[str], sent: list[Sent], now_ms: int) -> Iterator[Row]:
-        what, _, cell = key[0].partition("/")
+        what, cell, *_ = key[0].split("/")
         kept = self._cells.get()
         data, timer = (None, None) if kept is None else (bytes(kept[0]), kept[1])
         step = self._meet if what == "encounters" else self._pass
@@ -113,7 +113,7 @@ class CellProcessor(StatefulProcessor):
         sent: list[Sent],
         now: float,
     ) -> tuple[list[Row], bytes | None, int | None]:
-        form = self._settings.meetings
+        form = shared_out(self._settings.meetings)
         meetings = Meetings(form, cell) if data is None else Meetings.from_bytes(form, cell, data)
         changes = [meetings.advance(fixes_of(sent))] if sent else []
         changes.append(meetings.expire(now))

@@ -22,6 +22,7 @@ from nearcast.pipeline.contexts import contexts
 from nearcast.pipeline.deciding import decided
 from nearcast.pipeline.deliveries import deliveries, to_send
 from nearcast.pipeline.events import each_once, events, rejects
+from nearcast.pipeline.moved_checkpoints import settle
 from nearcast.pipeline.movement import movement
 from nearcast.pipeline.movement_settings import MovementSettings
 from nearcast.pipeline.places import places_of
@@ -85,6 +86,7 @@ class Pipeline:
     def start_query(self, name: str) -> None:
         """Start one query, where it stopped."""
         use(self._spark, name)
+        settle(self.checkpoint(name))
         stream, write = self._query(name)
         # Time passes by what brokers take in: a batch without rows would only delay the next.
         self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
