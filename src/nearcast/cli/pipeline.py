@@ -30,6 +30,8 @@ if TYPE_CHECKING:
 
     from nearcast.pipeline.auditing import Audit
 
+LARGE_ROWS = 1_000_000
+"""From so many rows on a history is worth compiling Java for."""
 app = typer.Typer(no_args_is_help=True, help="The data pipeline on Spark.")
 
 Config = Annotated[
@@ -210,12 +212,16 @@ def _session(
     if not (Path(settings.node.data) / "brokers").is_dir():
         raise StoreError(f"{settings.node.data} has no logs of brokers: see --data")
     from nearcast.cli.spark_settings import spark_settings
+    from nearcast.pipeline.following import Logs
     from nearcast.pipeline.session import session, stop
 
+    logs = Logs(Path(settings.node.data))
+    logs.refresh()
+    rows = sum(manifest.last_seq for manifest in logs.manifests().values())
     hidden = quiet or not sys.stderr.isatty()
     with Progress(console=Console(stderr=True), disable=hidden, transient=True) as bar:
         task = bar.add_task("Starting Spark", total=None)
-        spark = session(spark_settings(settings))
+        spark = session(spark_settings(settings, brisk=rows < LARGE_ROWS))
         ended = threading.Event()
         doing = ["Starting Spark"]
 

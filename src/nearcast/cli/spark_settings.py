@@ -9,7 +9,7 @@ from nearcast.pipeline.session import SparkSettings
 
 
 def spark_settings(settings: Settings, *, brisk: bool = False) -> SparkSettings:
-    """Return where Spark runs and how large it is; brisk if it follows the logs."""
+    """Return where Spark runs and how large it is; brisk for batches or a history that is small."""
     chosen = settings.pipeline
     return SparkSettings(
         master=chosen.master,
