@@ -7,6 +7,9 @@ from nearcast.pipeline.movement_settings import MovementSettings
 from nearcast.pipeline.running import PipelineSettings
 from nearcast.pipeline.session import SparkSettings
 
+AWAITED_S, UNAWAITED_S = 0.5, 5.0
+"""How often tables are written: where clients wait for what the pipeline decides, and where not."""
+
 
 def spark_settings(settings: Settings, *, brisk: bool = False) -> SparkSettings:
     """Return where Spark runs and how large it is; brisk for batches or a history that is small."""
@@ -36,4 +39,5 @@ def pipeline_settings(settings: Settings) -> PipelineSettings:
         movement=movement if chosen.encounters_m else None,
         lateness_s=chosen.lateness_s,
         max_rows=chosen.max_rows,
+        tables_s=AWAITED_S if "spark" in settings.decide.values() else UNAWAITED_S,
     )

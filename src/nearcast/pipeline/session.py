@@ -36,7 +36,10 @@ PLAIN_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
 """Spark's own choice starts a `readlink` for every file of a checkpoint, twice."""
-BRISK_JAVA = "-XX:TieredStopAtLevel=1 -Djdk.lang.Process.launchMechanism=VFORK"
+BRISK_JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
+    "-Djdk.lang.Process.launchMechanism=VFORK"
+)
 """Java compiles each method once: else it works on that more than on small batches for minutes."""
 
 Started = TypeVar("Started")
