@@ -3,6 +3,7 @@
 import random
 
 import pytest
+from msgspec.structs import replace
 
 from nearcast.core.engine import Engine
 from nearcast.core.fan import Fan
@@ -14,6 +15,8 @@ from nearcast.core.model.inputs import Published, Subscribed, Unsubscribed
 SUBJECTS = ("a/b", "a/c", "d")
 PATTERNS = (*SUBJECTS, "a/+", "#")
 LEVELS = ("x > 8", "x > 4")
+Row = tuple[str, tuple[str, ...], int]
+"""A session, its subscriptions that fit, and the priority."""
 
 
 def wish(draw: random.Random, number: int) -> Subscription:
@@ -76,6 +79,56 @@ def test_together_is_the_same_as_one_by_one(seed: int) -> None:
         assert places == sorted(places)
         fans += sum(isinstance(each, Fan) for each in outcome.sent)
     assert fans or seed % 10
+
+
+def plainly(draw: random.Random, number: int) -> Event:
+    return replace(happening(draw, number), valid_s=None, session="")
+
+
+def in_columns(engine: Engine, events: list[Event]) -> list[tuple[str, list[Row]]]:
+    """What goes out as columns: each row's event, and its recipients."""
+    batch = EventBatch.of(events)
+    copies = engine._wishes.sent_columns(batch, engine.matcher.match(batch))
+    filed = [engine._wishes._filed[number] for number in copies.numbers.tolist()]
+    wishes, found = copies.wishes.tolist(), []
+    for i, place in enumerate(copies.event.tolist()):
+        to: list[Row] = []
+        for j in range(copies.recipients[i], copies.recipients[i + 1]):
+            own = [each for each in filed[wishes[j] : wishes[j + 1]] if each is not None]
+            assert {each.owner for each in own} == {own[0].owner}
+            to.append((own[0].owner, tuple(each.id for each in own), int(copies.priority[i])))
+        found.append((events[place].id, to))
+    return found
+
+
+def in_values(engine: Engine, events: list[Event]) -> list[tuple[str, list[Row]]]:
+    sent = engine._wishes.sent(events, engine.matcher.match(EventBatch.of(events)))
+    return [
+        (
+            each.event.id,
+            [(one.owner, one.subscriptions, one.priority) for one in each.deliveries()]
+            if isinstance(each, Fan)
+            else [(each.owner, each.subscriptions, each.priority)],
+        )
+        for each in sent
+    ]
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_columns_are_the_same_as_fans_and_deliveries(seed: int) -> None:
+    draw = random.Random(seed)
+    engine = Engine()
+    for round_ in range(8):
+        for _ in range(draw.randrange(8)):
+            engine.step([Subscribed(wish(draw, draw.randrange(12)))], round_)
+            if draw.random() < 0.3:
+                engine.step([Unsubscribed(f"s{draw.randrange(12)}")], round_)
+        events = [plainly(draw, 100 * round_ + i) for i in range(draw.randrange(1, 6))]
+        turns = dict(engine._wishes._turns)
+        expected = in_values(engine, events)
+        after, engine._wishes._turns = engine._wishes._turns, turns
+        assert in_columns(engine, events) == expected
+        assert engine._wishes._turns == after
 
 
 def test_a_session_gets_no_second_copy_at_another_priority() -> None:

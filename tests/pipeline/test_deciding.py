@@ -78,6 +78,35 @@ def test_it_does_not_matter_where_a_task_begins(
     assert decided_locally(tmp_path, parts[1]) == expected[1]
 
 
+def test_a_process_goes_on_with_its_own_player_unless_a_snapshot_is_much_nearer(
+    tmp_path: Path, rows: list[Row], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    write_log(tmp_path, "broker", rows, per_segment=25)
+    where = str(tmp_path), "broker"
+    expected = decided_locally(tmp_path, rows[-20:])
+
+    def player_after(own: int, kept: int) -> Player:
+        """The player that decided on the last rows, with one of its own and one that was kept."""
+        first, second = Player("broker"), Player("broker")
+        first.apply(rows[:own])
+        second.apply(rows[:kept])
+        for path in snapshot_directory(*where).glob("*"):
+            path.unlink()
+        snapshots.save(snapshot_directory(*where), second)
+        deciding._players[where] = first, 0
+        assert decided_locally(tmp_path, rows[-20:]) == expected
+        used = deciding._players[where][0]
+        return first if used is first else second
+
+    monkeypatch.setattr(deciding, "SNAPSHOT_ROWS", 50)
+    monkeypatch.setattr(deciding, "SNAPSHOT_ROWS_EACH", 0)
+    size = len(rows)
+    assert player_after(own=size - 60, kept=30).seq == size, "older than its own"
+    assert player_after(own=size - 60, kept=size - 30).seq == size, "not much nearer"
+    assert player_after(own=30, kept=size - 30).seq == size - 30, "much nearer"
+    assert player_after(own=size - 5, kept=size - 30).seq == size - 30, "its own is too far on"
+
+
 def test_a_task_that_is_cut_off_leaves_nothing_half_done(tmp_path: Path, rows: list[Row]) -> None:
     write_log(tmp_path, "broker", rows)
     expected = decided_locally(tmp_path, rows)

@@ -12,13 +12,12 @@ import tempfile
 import time
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
-from functools import partial
+from functools import cache, partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import numpy as np
-import psutil
 from msgspec import Struct
 
 from nearcast.benchmarks import city as cities
@@ -27,6 +26,7 @@ from nearcast.benchmarks.matching import draw
 from nearcast.benchmarks.peers.peer import Pairs
 from nearcast.benchmarks.pipeline_city import standing_player, write_city
 from nearcast.benchmarks.pipeline_skew import TASKS, SkewFigures, measure_skew, skewed
+from nearcast.benchmarks.spark_cpu import SparkCpu
 from nearcast.benchmarks.spark_join import CELL_DEGREES, SparkJoin
 from nearcast.benchmarks.this_machine import machine
 from nearcast.benchmarks.timing import best_cpu_s
@@ -216,7 +216,7 @@ def _size(
         matching = _best(spark, settings, lambda: ours.match())
         tell("to Parquet")
         parquet = _best(spark, settings, lambda: ours.to_parquet())
-        peak = _memory(spark)
+        peak = _cpu(spark).memory()
     join, cell = _joined(spark, city, pairs, cores, settings, tell)
     return SizeFigures(
         size, cores, settings.events, found / settings.events, matching, parquet, join, cell,
@@ -259,10 +259,10 @@ class _Ours:
 
     def warm_up(self, sample: int) -> tuple[Pairs, float]:
         """The pairs of the first events, and the CPU until all processes are ready."""
-        before = _cpu_s(self._spark)
+        before = _cpu(self._spark).seconds()
         first = self._next
         found = self._slice().select("seq", "recipients").toArrow()
-        used = _cpu_s(self._spark) - before
+        used = _cpu(self._spark).seconds() - before
         events, subscriptions = [], []
         for seq, to in zip(found["seq"].to_pylist(), found["recipients"].to_pylist(), strict=True):
             if seq - first < sample:
@@ -319,37 +319,13 @@ def _best(
     rates, fastest = [], 0.0
     events = events or settings.events
     for _ in range(settings.runs):
-        cpu, clock = _cpu_s(spark), time.monotonic()
+        cpu, clock = _cpu(spark).seconds(), time.monotonic()
         work()
         fastest = max(fastest, events / (time.monotonic() - clock))
-        rates.append(events / max(_cpu_s(spark) - cpu, 1e-3))
+        rates.append(events / (_cpu(spark).seconds() - cpu))
     return Stage(max(rates), fastest, rates)
 
 
-def _processes(spark: "SparkSession") -> list[psutil.Process]:
-    gateway = spark.sparkContext._gateway
-    assert gateway is not None
-    java = psutil.Process(gateway.proc.pid)
-    return [java, *java.children(recursive=True)]
-
-
-def _cpu_s(spark: "SparkSession") -> float:
-    """CPU of Java and of all Python workers, also of those that have ended."""
-    total = 0.0
-    for process in _processes(spark):
-        try:
-            times = process.cpu_times()
-        except psutil.NoSuchProcess:
-            continue
-        total += times.user + times.system + times.children_user + times.children_system
-    return total
-
-
-def _memory(spark: "SparkSession") -> int:
-    total = 0
-    for process in _processes(spark):
-        try:
-            total += process.memory_info().rss
-        except psutil.NoSuchProcess:
-            continue
-    return total
+@cache
+def _cpu(spark: "SparkSession") -> SparkCpu:
+    return SparkCpu(spark)

@@ -8,9 +8,12 @@ everything through until they are built.
 
 from collections.abc import Iterable, Mapping, Sequence
 
+import numpy as np
+
 from nearcast.core.announcement_book import AnnouncementBook
 from nearcast.core.area_watch import AreaWatch
 from nearcast.core.attending import Attending
+from nearcast.core.copies import NO_COPIES, Copies
 from nearcast.core.delivering import Delivering
 from nearcast.core.fan import Fan
 from nearcast.core.ingesting import Ingesting
@@ -21,6 +24,7 @@ from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
+from nearcast.core.model.event_columns import EventColumns
 from nearcast.core.model.inputs import (
     Announced,
     AreaWatched,
@@ -44,6 +48,7 @@ from nearcast.core.situating import Situating
 from nearcast.core.standing import Standing
 from nearcast.core.subject_policy import SubjectPolicy
 from nearcast.core.subscription_book import SubscriptionBook
+from nearcast.core.words import Words
 
 __all__ = ["Changed", "Engine", "Outcome", "Record", "Refusal", "Settings"]
 
@@ -159,6 +164,29 @@ class Engine:
         outcome.timer = self.next_timer()
         return outcome
 
+    def play_columns(
+        self, events: EventColumns, *, quietly: bool = False
+    ) -> tuple[int, Outcome, Copies] | None:
+        """Apply records of events that are columns, up to where time ends something.
+
+        How many were applied, what time ended before, and who gets them: all as `play` would
+        with each of them. None, and nothing is done, if what follows depends on each event.
+        """
+        if self.matcher.counting:
+            return None
+        times = events.times
+        ended = self.play((), (), float(times[0]))
+        if ended.timer is not None and (due := np.flatnonzero(times >= ended.timer)).size:
+            events = events.part(0, max(1, int(due[0])))
+        copies = NO_COPIES
+        if not quietly or self._wishes.takes_turns:
+            batch = events.batch(attributes=self.matcher.reads_attributes)
+            copies = self._wishes.sent_columns(batch, self.matcher.match(batch))
+        self._recent.note_columns(events)
+        self._recent.expire(float(events.times.max()) - self.settings.recent_s)
+        self.seq += len(events)
+        return len(events), ended, copies
+
     def next_timer(self) -> float | None:
         """When to step again even if nothing arrives."""
         ends, ages = self._live.next_expiry(), self._nodes.next_expiry()
@@ -197,6 +225,7 @@ class Engine:
             if self._live.keep(event, at):
                 step.live_changed(self._live.key(event), event)
         self._recent.note(events, made)
+        self._recent.expire(max(made) - self.settings.recent_s)
         sent = step.outcome.sent
         for each in self._wishes.sent(events, matches):
             if isinstance(each, Fan):
@@ -271,6 +300,8 @@ class Engine:
         self.settings = self.settings.after(each)
         self._begin(self.matcher.places)
         self.resume(seq, wanted, live, nodes, standing, known)
+        # As the first step of a broker does, at whatever time.
+        self._expire(step)
 
     # What hosts ask
 
@@ -283,6 +314,11 @@ class Engine:
     def subscriptions(self) -> Mapping[str, Subscription]:
         """All subscriptions, by id."""
         return self._wishes.by_id
+
+    @property
+    def words(self) -> tuple[Words, Words]:
+        """The sessions and the ids of subscriptions, by the numbers that `Copies` have."""
+        return self._wishes.words
 
     @property
     def announcements(self) -> Mapping[tuple[str, str], Announcement]:

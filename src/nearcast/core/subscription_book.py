@@ -11,14 +11,16 @@ import numpy as np
 import numpy.typing as npt
 from msgspec.structs import replace
 
+from nearcast.core.copies import Copies, Draft, drafted, gathered, one_by_one
 from nearcast.core.fan import Fan, Filed
 from nearcast.core.live_book import Met
 from nearcast.core.matching.matcher import Matcher, Matches
-from nearcast.core.matching.reference import asks_only_the_event
 from nearcast.core.matching.tables import I32
-from nearcast.core.model.area import ME, Around, PlaceHere
 from nearcast.core.model.event import Delivery, Event, Subscription
+from nearcast.core.model.event_batch import EventBatch
+from nearcast.core.moving_wishes import anchor_of, is_still
 from nearcast.core.routes import Routes
+from nearcast.core.words import Words
 
 NODES = "$node/"
 Flags = npt.NDArray[np.bool_]
@@ -56,6 +58,7 @@ class SubscriptionBook:
         """Numbers of those to which a move of their node brings only what has a target."""
         self._following: dict[str, dict[str, None]] = {}
         """Subscriptions whose area moves with another node, by that node."""
+        self._words: tuple[Words, Words] | None = None
 
     def add(self, subscriptions: Sequence[Subscription]) -> list[int]:
         """File subscriptions in place of those with the same ids; their numbers."""
@@ -67,9 +70,9 @@ class SubscriptionBook:
             self._file(number, subscription)
             self.routes.add(subscription)
             self.readers += subscription.subject.startswith(NODES)
-            if _is_still(subscription):
+            if is_still(subscription):
                 self.aimed.add(number)
-            if (anchor := _anchor(subscription)) is not None:
+            if (anchor := anchor_of(subscription)) is not None:
                 self._following.setdefault(anchor, {})[subscription.id] = None
         return numbers
 
@@ -96,7 +99,7 @@ class SubscriptionBook:
                 del self._owner_rows[subscription.owner]
             if subscription.group is not None:
                 self._turns.pop((subscription.group, subscription.subject), None)
-            if (anchor := _anchor(subscription)) is not None:
+            if (anchor := anchor_of(subscription)) is not None:
                 following = self._following[anchor]
                 del following[name]
                 if not following:
@@ -110,6 +113,9 @@ class SubscriptionBook:
             self._not_own = np.resize(self._not_own, most)
         self._filed[number] = Filed(subscription)
         owner = subscription.owner
+        if self._words is not None:
+            for words, word in zip(self._words, (owner, subscription.id), strict=True):
+                words.put(number, word)
         row = self._owner_rows.get(owner)
         if row is None:
             self._owners_made += 1
@@ -125,6 +131,17 @@ class SubscriptionBook:
     def number(self, name: str) -> int:
         """The number of a subscription in the matcher."""
         return self._numbers[name]
+
+    @property
+    def words(self) -> tuple[Words, Words]:
+        """The sessions and the ids of subscriptions by number; kept true from the first time on."""
+        if self._words is None:
+            filed = self._filed
+            self._words = (
+                Words(["" if each is None else each.owner for each in filed]),
+                Words(["" if each is None else each.id for each in filed]),
+            )
+        return self._words
 
     @property
     def takes_turns(self) -> bool:
@@ -160,7 +177,8 @@ class SubscriptionBook:
         # Events in their order: that of the index tells where they are.
         order = np.lexsort((matches.priority, matches.event))
         if self._no_local:
-            order = order[self._are_for_others(events, matches)[order]]
+            origins = self._rows_of(event.origin for event in events)
+            order = order[self._are_for_others(origins, matches)[order]]
         if not len(order):
             return []
         which, numbers, priorities = (column[order] for column in matches)
@@ -183,11 +201,35 @@ class SubscriptionBook:
                 sent.append(Fan(event, filed[start:end], level))  # type: ignore[arg-type]
         return sent
 
-    def _are_for_others(self, events: Sequence[Event], matches: Matches) -> Flags:
-        """Which matches are not of a session that does not want what it publishes itself."""
-        rows = [self._owner_rows.get(event.origin, 0) for event in events]
-        origins = np.array(rows, np.int32)[matches.event]
-        own = self._owners[matches.subscription] == origins
+    def sent_columns(self, batch: EventBatch, matches: Matches) -> Copies:
+        """The same as columns, for events that do not stay and are of their nodes' own sessions."""
+        if self._no_local:
+            origins = self._rows_of(batch.publishers)[batch.publisher]
+            others = self._are_for_others(origins, matches)
+            matches = Matches(*(column[others] for column in matches))
+        draft = drafted(*matches)
+        shared = draft.event[self._owners[draft.number] < 0] if self._shared else ()
+        if not len(shared):
+            return self._gathered(draft).copies()
+        # Whose turn it is follows from the events before.
+        turning = np.zeros(len(batch), np.bool_)
+        turning[shared] = True
+        rest = self._gathered(draft.of(~turning[draft.event]))
+        turns = one_by_one(draft.of(turning[draft.event]), batch, self.copies, self.number)
+        return rest.joined(turns).copies()
+
+    def _gathered(self, draft: Draft) -> Draft:
+        return gathered(draft, self._owners[draft.number]) if self._crowded else draft
+
+    def _rows_of(self, sessions: Iterable[str]) -> I32:
+        return np.array([self._owner_rows.get(each, 0) for each in sessions], np.int32)
+
+    def _are_for_others(self, origins: I32, matches: Matches) -> Flags:
+        """Which matches are not of a session that does not want what it publishes itself.
+
+        `origins` are the sessions of the events.
+        """
+        own = self._owners[matches.subscription] == origins[matches.event]
         others: Flags = ~(own & self._not_own[matches.subscription])
         return others
 
@@ -251,22 +293,6 @@ class SubscriptionBook:
         turn = self._turns.get((group, pattern), 0)
         self._turns[group, pattern] = turn + 1
         return _copy(*here[turn % len(here)])
-
-
-def _is_still(subscription: Subscription) -> bool:
-    """Whether what it asks for stays the same wherever its node is, and whatever it does."""
-    if isinstance(subscription.from_, Around | PlaceHere):
-        return False
-    filters = (subscription.where, *subscription.levels)
-    return all(each is None or asks_only_the_event(each.root) for each in filters)
-
-
-def _anchor(subscription: Subscription) -> str | None:
-    """The other node with which a subscription's area moves."""
-    area = subscription.from_
-    if isinstance(area, Around) and area.anchor not in (ME, subscription.node):
-        return area.anchor
-    return None
 
 
 def _copy(

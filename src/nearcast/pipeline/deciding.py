@@ -9,8 +9,8 @@ again, by whichever process, gives the same rows.
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import groupby
-from operator import attrgetter
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,22 +21,29 @@ import pyarrow as pa
 from nearcast.core.fan import Fan
 from nearcast.core.model.context import NodeState
 from nearcast.pipeline import snapshots
+from nearcast.pipeline.decided_schema import (
+    ARROW_SCHEMA,
+    CONTEXT,
+    DECIDED_SCHEMA,
+    DELIVERY,
+    RECIPIENT,
+    UNUSABLE,
+    Columns,
+    decided_batch,
+)
 from nearcast.pipeline.log_ranges import LogRange, Wanted, parts_of, read_range
-from nearcast.pipeline.playing import ContextChange, Played, Player, Sent, Unusable
-from nearcast.pipeline.sink_rows import SINK_SCHEMA
-from nearcast.store import Row, broker_directory, read_manifest, rows_of
+from nearcast.pipeline.playing import ContextChange, Played, Player, Sent
+from nearcast.pipeline.row_inputs import Unusable
+from nearcast.store import broker_directory, read_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-DELIVERY, CONTEXT, UNUSABLE = "delivery", "context", "unusable"
-"""What a decided row is."""
-DECIDED_SCHEMA = (
-    f"{SINK_SCHEMA}, seq long, last_seq long, elsewhere boolean, recorded boolean, node string, "
-    "attributes string, previous_lat double, previous_lon double, previous_time double, "
-    "reason string"
-)
-"""Rows of `decided`: those of the sink, and beside them what contexts and refusals need."""
+__all__ = [
+    "ARROW_SCHEMA", "CONTEXT", "DELIVERY", "RECIPIENT", "UNUSABLE", "decide_batches", "decided",
+    "decided_batches", "snapshot_directory",
+]  # fmt: skip
+
 SNAPSHOT_ROWS = 200_000
 SNAPSHOT_ROWS_EACH = 5
 """After so many rows a player is kept, or so many for each thing that it knows if these are more.
@@ -58,9 +65,19 @@ def decided(log: "DataFrame", data: str) -> "DataFrame":
 
 def decide_batches(data: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Decide on rows, which are in the order of their seqs for each broker."""
-    rows = (row for batch in batches for row in rows_of(batch))
-    for broker, own in groupby(rows, attrgetter("broker")):
-        yield from _decide(data, broker, own)
+    for broker, own in groupby(_by_broker(batches), itemgetter(0)):
+        yield from _decide(data, broker, (batch for _, batch in own))
+
+
+def _by_broker(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    for batch in batches:
+        if batch.num_rows:
+            brokers = batch["broker"].dictionary_encode()
+            which = brokers.indices.to_numpy()
+            starts = [0, *(np.flatnonzero(which[1:] != which[:-1]) + 1).tolist(), len(which)]
+            for start, end in pairwise(starts):
+                name = brokers.dictionary[which[start]].as_py()
+                yield name, batch.slice(start, end - start)
 
 
 def snapshot_directory(data: str, broker: str) -> Path:
@@ -68,43 +85,50 @@ def snapshot_directory(data: str, broker: str) -> Path:
     return Path(data) / "checkpoints" / "snapshots" / broker_directory(Path(), broker).name
 
 
-def _decide(data: str, broker: str, rows: Iterator[Row]) -> Iterator[pa.RecordBatch]:
-    first = next(rows)
-    player, kept = _player(data, broker, first.seq - 1)
+def _decide(data: str, broker: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    first = next(batches)
+    player, kept = _player(data, broker, first["seq"][0].as_py() - 1)
     # Until all is well the process has no player: a task that is cut off leaves it half-way.
     _players.pop((data, broker), None)
-    for played in player.decide(_joined(first, rows)):
-        yield from decided_batches(broker, played)
-    if player.seq - kept >= max(SNAPSHOT_ROWS, SNAPSHOT_ROWS_EACH * player.size):
+    for parts in player.decide_columns(chain((first,), batches)):
+        yield from decided_batches(broker, *parts)
+    if player.seq - kept >= _many_rows(player):
         snapshots.save(snapshot_directory(data, broker), player)
         kept = player.seq
     _players[data, broker] = player, kept
 
 
-def _joined(first: Row, rows: Iterator[Row]) -> Iterator[Row]:
-    yield first
-    yield from rows
-
-
 def _player(data: str, broker: str, seq: int) -> tuple[Player, int]:
-    """A player that has applied all rows up to one, and when it was kept last."""
+    """A player that has applied all rows up to one, and when it was kept last.
+
+    That of this process if it is not too far on, or so far behind that reading a snapshot is
+    less work than the rows that it missed.
+    """
     player, kept = _players.get((data, broker), (None, 0))
-    if player is None or player.seq > seq or seq - player.seq > SNAPSHOT_ROWS:
-        found = snapshots.load(snapshot_directory(data, broker), seq)
+    if player is not None and player.seq > seq:
+        player = None
+    directory = snapshot_directory(data, broker)
+    newest = snapshots.newest(directory, seq)
+    if newest is not None and (player is None or newest - player.seq >= _many_rows(player)):
+        found = snapshots.load(directory, seq)
         _settle_memory()
-        if found is not None and (player is None or not player.seq <= seq < found.seq):
+        if found is not None and (player is None or found.seq > player.seq):
             player, kept = found, found.seq
-        elif player is None or player.seq > seq:
-            player, kept = Player(broker), 0
+    if player is None:
+        player, kept = Player(broker), 0
     if player.seq < seq:
         log = broker_directory(Path(data), broker) / "log"
         first = player.seq + 1
         segments, gaps = parts_of(read_manifest(log), first, seq)
         missed = LogRange(str(log), broker, first, seq, tuple(segments), tuple(gaps))
-        for batch in read_range(missed, Wanted()):
-            player.apply(rows_of(batch))
+        player.apply_columns(read_range(missed, Wanted()))
         player.seq = seq
     return player, kept
+
+
+def _many_rows(player: Player) -> int:
+    """So many rows are about as much work as a snapshot of a player."""
+    return max(SNAPSHOT_ROWS, SNAPSHOT_ROWS_EACH * player.size)
 
 
 def _settle_memory() -> None:
@@ -114,28 +138,22 @@ def _settle_memory() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def decided_batches(broker: str, played: Played) -> Iterator[pa.RecordBatch]:
-    """Yield what came of some rows, a batch for each kind."""
-    for count, columns in (
-        _deliveries(played.sent),
-        _contexts(played.contexts),
-        _unusable(played.unusable),
-    ):
-        if count:
-            columns["broker"] = pa.repeat(broker, count)
-            yield pa.RecordBatch.from_arrays(
-                [_column(columns.get(field.name), field.type, count) for field in ARROW_SCHEMA],
-                schema=ARROW_SCHEMA,
-            )
-
-
-Columns = dict[str, object]
-
-
-def _column(values: object, form: pa.DataType, count: int) -> pa.Array:
-    if values is None:
-        return pa.nulls(count, form)
-    return values if isinstance(values, pa.Array) else pa.array(values, form)
+def decided_batches(broker: str, *parts: Played | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield what came of some rows, in parts, a batch for each kind."""
+    sent, contexts, unusable = [], [], []
+    for part in parts:
+        if isinstance(part, Played):
+            sent.append(decided_batch(broker, *_deliveries(part.sent)))
+            contexts += part.contexts
+            unusable += part.unusable
+        else:
+            sent.append(part)
+    batches = [
+        *([pa.concat_batches(sent)] if sent else ()),
+        decided_batch(broker, *_contexts(contexts)),
+        decided_batch(broker, *_unusable(unusable)),
+    ]
+    yield from (batch for batch in batches if batch.num_rows)
 
 
 def _deliveries(sent: Sequence[Sent]) -> tuple[int, Columns]:
@@ -238,29 +256,3 @@ def _unusable(found: Sequence[Unusable]) -> tuple[int, Columns]:
         "last_seq": [each.last for each in found],
         "reason": [each.reason for each in found],
     }
-
-
-RECIPIENT = pa.struct(
-    [
-        ("session", pa.string()),
-        ("subscriptions", pa.list_(pa.string())),
-        ("priority", pa.int32()),
-        ("replayed", pa.bool_()),
-    ]
-)
-ARROW_SCHEMA = pa.schema(
-    [
-        ("broker", pa.string()), ("kind", pa.string()), ("id", pa.string()),
-        ("subject", pa.string()), ("publisher", pa.string()), ("session", pa.string()),
-        ("time", pa.float64()), ("lat", pa.float64()), ("lon", pa.float64()),
-        ("at_given", pa.bool_()), ("payload", pa.binary()),
-        ("properties", pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))),
-        ("headers", pa.binary()), ("qos", pa.int32()), ("retain", pa.bool_()),
-        ("valid_s", pa.float64()), ("expires", pa.float64()), ("object", pa.string()),
-        ("to", pa.string()), ("recipients", pa.list_(RECIPIENT)), ("seq", pa.int64()),
-        ("last_seq", pa.int64()), ("elsewhere", pa.bool_()), ("recorded", pa.bool_()),
-        ("node", pa.string()), ("attributes", pa.string()), ("previous_lat", pa.float64()),
-        ("previous_lon", pa.float64()), ("previous_time", pa.float64()), ("reason", pa.string()),
-    ]
-)  # fmt: skip
-"""`DECIDED_SCHEMA` in Arrow's words."""

@@ -7,28 +7,29 @@ to come to where it is needed.
 
 from collections.abc import Iterable, Iterator, Sequence
 
-import msgspec
+import pyarrow as pa
 from msgspec import Struct
 
 from nearcast.core.engine import Engine, Outcome
 from nearcast.core.fan import Fan
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Delivery, Event
-from nearcast.core.model.inputs import Input, Published, Restarted
-from nearcast.core.model.payload import attributes_of
-from nearcast.core.model.position import Position
+from nearcast.core.model.inputs import Restarted
 from nearcast.core.model.subject import SubjectRules
-from nearcast.store import GAP, NO_INPUTS, Recipient, Row, StoreError, input_of
-from nearcast.store.rows import SCHEMA
+from nearcast.pipeline.plain_events import PlainEvents, deliveries, stretches, windows
+from nearcast.pipeline.row_inputs import (
+    NOTHING_CARRIED,
+    Carried,
+    Headers,
+    Inputs,
+    Told,
+    Unusable,
+    noticed_at,
+)
+from nearcast.store import Recipient, Row, rows_of
 
 MOST_AT_ONCE = 4_096
 """Rows that are one batch for the engine."""
-PLAIN = {"{}": 0, '{"qos":1}': 1, '{"qos":2}': 2}
-"""What `data` is of events that their columns say all of, and their QoS."""
-
-NO_HEADERS: "Headers" = ((), None)
-Headers = tuple[tuple[tuple[str, str], ...], bytes | None]
-"""The user properties that a message carried, and all its properties if there were others."""
 
 
 class Sent(Struct, frozen=True):
@@ -68,14 +69,6 @@ class ContextChange(Struct, frozen=True):
     state: NodeState | None
 
 
-class Unusable(Struct, frozen=True):
-    """Rows that could not be applied, and why."""
-
-    seq: int
-    last: int
-    reason: str
-
-
 class Played(Struct):
     """What came of some rows."""
 
@@ -94,8 +87,8 @@ class Player:
         self.engine = Engine()
         self._elsewhere = SubjectRules(())
         self._recorded = False
-        self._headers: dict[str, Headers] = {}
-        """What live events carry, by their key."""
+        self._carried: dict[str, Carried] = {}
+        """What is told of live events, by their key."""
 
     @property
     def size(self) -> int:
@@ -105,91 +98,115 @@ class Player:
     def apply(self, rows: Iterable[Row]) -> None:
         """Apply rows without asking who gets what, except where that matters later."""
         for batch in _batches(rows):
-            self._run(_Inputs(batch, quietly=True), quietly=True)
+            inputs = Inputs(batch, {}, quietly=True)
+            self._keep(self._run(inputs, quietly=True), inputs)
+
+    def apply_columns(self, batches: Iterable[pa.RecordBatch]) -> None:
+        """The same for rows that are columns."""
+        for window in windows(batches, MOST_AT_ONCE):
+            for plain, rows in stretches(window):
+                if plain:
+                    rows = self._apply_plain(PlainEvents(rows)).rows
+                self.apply(rows_of(rows))
 
     def decide(self, rows: Iterable[Row]) -> Iterator[Played]:
         """Apply rows, and yield what comes of them."""
         for batch in _batches(rows):
-            inputs = _Inputs(batch)
-            outcome = self._run(inputs)
-            yield Played(
-                [self._sent(each, inputs) for each in outcome.sent],
-                list(_contexts(outcome, inputs)),
-                [*inputs.unusable, *_refused(outcome, inputs)],
-            )
+            yield self._decide(batch, {})
 
-    def _run(self, inputs: "_Inputs", quietly: bool = False) -> Outcome:
+    def decide_columns(
+        self, batches: Iterable[pa.RecordBatch]
+    ) -> Iterator[list[Played | pa.RecordBatch]]:
+        """The same for rows that are columns, with decided rows of what went as columns."""
+        for window in windows(batches, MOST_AT_ONCE):
+            told: Told = {}
+            parts: list[Played | pa.RecordBatch] = []
+            for plain, rows in stretches(window):
+                if plain:
+                    rows = self._decide_plain(PlainEvents(rows), told, parts).rows
+                if rows.num_rows:
+                    parts.append(self._decide(list(rows_of(rows)), told))
+            yield parts
+
+    def _decide(self, rows: Sequence[Row], told: Told) -> Played:
+        inputs = Inputs(rows, told)
+        return self._played(self._run(inputs), inputs)
+
+    def _decide_plain(
+        self, events: PlainEvents, told: Told, parts: list[Played | pa.RecordBatch]
+    ) -> PlainEvents:
+        """Decide on events as columns, into `parts`; those that are to be decided one by one."""
+        while len(events) and (found := self.engine.play_columns(events)) is not None:
+            many, ended, copies = found
+            parts.append(self._played(ended, noticed_at(events, told)))
+            done, events = self._split(events, many)
+            words, elsewhere = self.engine.words, self._elsewhere.fits
+            parts.append(deliveries(self.broker, done, copies, words, elsewhere, self._recorded))
+            if not done.are_many:
+                break
+        return events
+
+    def _apply_plain(self, events: PlainEvents) -> PlainEvents:
+        """Apply events as columns; those that are to be applied one by one."""
+        while len(events) and (found := self.engine.play_columns(events, quietly=True)) is not None:
+            many, ended, _ = found
+            self._keep(ended, noticed_at(events, {}))
+            done, events = self._split(events, many)
+            if not done.are_many:
+                break
+        return events
+
+    def _split(self, events: PlainEvents, many: int) -> tuple[PlainEvents, PlainEvents]:
+        """Those that were applied, and the others."""
+        self.seq = events.seq(many - 1)
+        return events.part(0, many), events.part(many, len(events))
+
+    def _run(self, inputs: Inputs, quietly: bool = False) -> Outcome:
         begun = inputs.values[0] if inputs.values else None
         if isinstance(begun, Restarted):
             self._elsewhere, self._recorded = SubjectRules(begun.elsewhere), begun.deliveries
         outcome = self.engine.play(inputs.values, inputs.times, again=True, quietly=quietly)
-        for changed in outcome.changes:
-            self._headers.pop(changed.key, None)
-            if isinstance(changed.value, Event):
-                headers = inputs.headers.get(_name(changed.value))
-                if headers is not None:
-                    self._headers[changed.key] = headers
         self.seq = inputs.last
         return outcome
 
-    def _sent(self, sent: Fan | Delivery, inputs: "_Inputs") -> Sent:
+    def _played(self, outcome: Outcome, inputs: Inputs) -> Played:
+        played = Played(
+            [self._sent(each, inputs) for each in outcome.sent],
+            list(_contexts(outcome, inputs)),
+            [*inputs.unusable, *_refused(outcome, inputs)],
+        )
+        self._keep(outcome, inputs)
+        return played
+
+    def _keep(self, outcome: Outcome, inputs: Inputs) -> None:
+        """Know what is to be told of live events; only now, for others went out until now."""
+        for changed in outcome.changes:
+            if isinstance(changed.value, NodeState) or changed.before is not None:
+                continue
+            self._carried.pop(changed.key, None)
+            if isinstance(changed.value, Event):
+                self._carried[changed.key] = inputs.told[id(changed.value)].carried
+
+    def _sent(self, sent: Fan | Delivery, inputs: Inputs) -> Sent:
         event = sent.event
-        name = _name(event)
-        headers = inputs.headers.get(name)
-        if headers is None and event.stays:
-            headers = self._headers.get(self.engine.live_key(event))
+        told = inputs.told.get(id(event))
+        if told is not None:
+            seq, carried = told.seq, told.carried
+        else:
+            key = self.engine.live_key(event)
+            seq, carried = None, self._carried.get(key, NOTHING_CARRIED)
         elsewhere = self._elsewhere.fits(event.subject)
-        seq = inputs.seq_of(name)
-        expires = self.engine.expiry_of(self.engine.live_key(event)) if event.stays else None
-        carried = headers or NO_HEADERS
-        return Sent(sent, carried, seq, elsewhere, self._recorded, expires)
+        return Sent(sent, carried.headers, seq, elsewhere, self._recorded, carried.expires)
 
 
-class _Inputs:
-    """The inputs that some rows record."""
-
-    def __init__(self, rows: Sequence[Row], quietly: bool = False) -> None:
-        self.values: list[Input] = []
-        self.times: list[float] = []
-        self.seqs: list[int] = []
-        self.unusable: list[Unusable] = []
-        self.headers: dict[tuple[str, str], Headers] = {}
-        self._events: dict[tuple[str, str], int] = {}
-        self.last = rows[-1].seq
-        for row in rows:
-            if row.kind in NO_INPUTS:
-                if row.kind == GAP:
-                    gap = _gap(row)
-                    self.unusable.append(gap)
-                    self.last = max(self.last, gap.last)
-                continue
-            try:
-                value = _input(row, quietly)
-            except StoreError as error:
-                self.unusable.append(Unusable(row.seq, row.seq, str(error)))
-                continue
-            if isinstance(value, Published):
-                name = _name(value.event)
-                self._events[name] = row.seq
-                if row.properties or row.headers is not None:
-                    self.headers[name] = (row.properties, row.headers)
-            self.values.append(value)
-            self.times.append(row.ingested)
-            self.seqs.append(row.seq)
-
-    def seq_of(self, name: tuple[str, str]) -> int | None:
-        """The row of an event by its publisher and id."""
-        return self._events.get(name)
-
-
-def _contexts(outcome: Outcome, inputs: _Inputs) -> Iterator[ContextChange]:
+def _contexts(outcome: Outcome, inputs: Inputs) -> Iterator[ContextChange]:
     for changed in outcome.changes:
         state, index = changed.value, changed.index
         if isinstance(state, NodeState) or (state is None and changed.before is not None):
             yield ContextChange(inputs.seqs[index], inputs.times[index], changed.key, state)
 
 
-def _refused(outcome: Outcome, inputs: _Inputs) -> Iterator[Unusable]:
+def _refused(outcome: Outcome, inputs: Inputs) -> Iterator[Unusable]:
     for refusal in outcome.refusals:
         seq = inputs.seqs[refusal.index]
         yield Unusable(seq, seq, f"refused when it was applied again: {refusal.reason}")
@@ -205,34 +222,3 @@ def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
         batch.append(row)
     if batch:
         yield batch
-
-
-def _input(row: Row, quietly: bool) -> Input:
-    """The input that a row records; that of a plain event sooner.
-
-    Nobody looks into a plain event that is only applied, unless somebody counts it later: then
-    its payload says what it carried.
-    """
-    qos = PLAIN.get(row.data)
-    if row.kind != "event" or qos is None or row.schema != SCHEMA:
-        return input_of(row)
-    payload = row.payload or b""
-    at = None if row.lat is None or row.lon is None else Position(row.lat, row.lon)
-    if row.event_id is None or row.subject is None or row.publisher is None or row.time is None:
-        return input_of(row)
-    attributes = {} if quietly else attributes_of(payload)
-    return Published(
-        Event(
-            row.event_id, row.subject, row.publisher, row.time, attributes, at,
-            payload=payload, qos=qos,
-        )
-    )  # fmt: skip
-
-
-def _gap(row: Row) -> Unusable:
-    told = msgspec.json.decode(row.data, type=dict[str, object])
-    return Unusable(row.seq, int(str(told["last"])), str(told["reason"]))
-
-
-def _name(event: Event) -> tuple[str, str]:
-    return event.publisher, event.id

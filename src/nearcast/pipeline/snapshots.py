@@ -48,7 +48,9 @@ class Head(Struct, frozen=True):
 def release() -> str:
     """What must be the same for a snapshot to be of use: the code that is to use it."""
     package = files("nearcast")
-    digest = hashlib.sha256(package.joinpath("pipeline", "playing.py").read_bytes())
+    digest = hashlib.sha256()
+    for name in ("playing.py", "plain_events.py", "row_inputs.py"):
+        digest.update(package.joinpath("pipeline", name).read_bytes())
     for source in _sources(package.joinpath("core")):
         digest.update(source)
     return digest.hexdigest()
@@ -92,6 +94,11 @@ def load(directory: Path, most: int) -> Player | None:
             if player is not None:
                 return player
     return None
+
+
+def newest(directory: Path, most: int) -> int | None:
+    """The seq of the newest snapshot that has no row after `most`, by its name."""
+    return max((seq for seq, _ in _found(directory) if seq <= most), default=None)
 
 
 def _write(file: BinaryIO, player: Player) -> None:

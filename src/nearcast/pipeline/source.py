@@ -95,7 +95,7 @@ class NearcastDataSource(DataSource):
         """Return the columns of the log, or those that option `columns` names."""
         options = source_options(self.options)
         if options.rows == "decided":
-            from nearcast.pipeline.deciding import ARROW_SCHEMA
+            from nearcast.pipeline.decided_schema import ARROW_SCHEMA
 
             return from_arrow_schema(ARROW_SCHEMA)
         return from_arrow_schema(arrow_schema(options.columns))

@@ -5,8 +5,10 @@ batch knows nothing of subscriptions: names and strings are numbered within it, 
 batch can be matched anywhere.
 """
 
+import math
 from collections.abc import Mapping, Sequence
-from typing import Self
+from itertools import chain
+from typing import Self, TypedDict
 
 import numpy as np
 import numpy.typing as npt
@@ -18,6 +20,8 @@ from nearcast.core.model.position import Position
 
 MISSING, NUMBER, BOOLEAN, STRING, OTHER = 0, 1, 2, 3, 4
 """Kinds of value: MISSING is also JSON null, OTHER is a list or an object."""
+MANY = 64
+"""So many events are worth going through them name by name."""
 
 
 class EventBatch:
@@ -76,10 +80,7 @@ class EventBatch:
         """Make a batch of events."""
         subjects: dict[str, int] = {}
         publishers: dict[str, int] = {}
-        names: dict[str, int] = {}
-        strings: dict[str, int] = {}
         subject, publisher, lat, lon, borrowed = [], [], [], [], []
-        first, name_of, kinds, values = [0], [], [], []
         targets = {}
         for i, event in enumerate(events):
             subject.append(subjects.setdefault(event.subject, len(subjects)))
@@ -90,20 +91,6 @@ class EventBatch:
             borrowed.append(at is not None and not event.at_given)
             if event.to is not None:
                 targets[i] = event.to
-            for name, value in flat(event.attributes):
-                form = type(value)
-                if form is float or form is int:
-                    kinds.append(NUMBER)
-                    values.append(value)
-                elif form is str:
-                    kinds.append(STRING)
-                    values.append(strings.setdefault(value, len(strings)))  # type: ignore[arg-type]
-                else:
-                    kind, number = coded(value, strings)
-                    kinds.append(kind)
-                    values.append(number)
-                name_of.append(names.setdefault(name, len(names)))
-            first.append(len(name_of))
         return cls(
             subjects=list(subjects),
             subject=np.array(subject, np.int32),
@@ -111,12 +98,7 @@ class EventBatch:
             publisher=np.array(publisher, np.int32),
             lat=np.array(lat, np.float64),
             lon=np.array(lon, np.float64),
-            names=list(names),
-            strings=list(strings),
-            first=np.array(first, np.int32),
-            name_of=np.array(name_of, np.int32),
-            kinds=np.array(kinds, np.uint8),
-            values=np.array(values, np.float64),
+            **carried([event.attributes for event in events]),
             borrowed=np.array(borrowed, np.uint8),
             targets=targets,
             events=events,
@@ -151,7 +133,112 @@ class EventBatch:
         return self.strings[int(value)] if kind == STRING else None
 
 
-_FLAT = frozenset((str, float, int, bool, type(None)))
+class Carried(TypedDict):
+    """The attributes of events, as a batch has them."""
+
+    names: list[str]
+    strings: list[str]
+    first: npt.NDArray[np.int32]
+    name_of: npt.NDArray[np.int32]
+    kinds: npt.NDArray[np.uint8]
+    values: npt.NDArray[np.float64]
+
+
+def carried(attributes: Sequence[Attributes]) -> Carried:
+    """Return the attributes of events as columns."""
+    if len(attributes) >= MANY:
+        names = list(dict.fromkeys(chain.from_iterable(attributes)))
+        if len(names) * len(attributes) <= 2 * sum(map(len, attributes)):
+            alike = _name_by_name(attributes, names)
+            if alike is not None:
+                return alike
+    return _event_by_event(attributes)
+
+
+def _event_by_event(attributes: Sequence[Attributes]) -> Carried:
+    names: dict[str, int] = {}
+    strings: dict[str, int] = {}
+    first, name_of, kinds = [0], [], []
+    values: list[float] = []
+    for each in attributes:
+        for name, value in flat(each):
+            form = type(value)
+            if form is float or form is int:
+                kinds.append(NUMBER)
+                values.append(value)  # type: ignore[arg-type]
+            elif form is str:
+                kinds.append(STRING)
+                values.append(strings.setdefault(value, len(strings)))  # type: ignore[arg-type]
+            else:
+                kind, number = coded(value, strings)
+                kinds.append(kind)
+                values.append(number)
+            name_of.append(names.setdefault(name, len(names)))
+        first.append(len(name_of))
+    return Carried(
+        names=list(names),
+        strings=list(strings),
+        first=np.array(first, np.int32),
+        name_of=np.array(name_of, np.int32),
+        kinds=np.array(kinds, np.uint8),
+        values=_numbers(values),
+    )
+
+
+def _name_by_name(attributes: Sequence[Attributes], names: list[str]) -> Carried | None:
+    """The same for events that have mostly the same names, sooner; None if some are nested.
+
+    What an event does not have is MISSING.
+    """
+    count, width = len(attributes), len(names)
+    strings: dict[str, int] = {}
+    kinds = np.zeros((count, width), np.uint8)
+    values = np.zeros((count, width))
+    for j, name in enumerate(names):
+        column = [each.get(name) for each in attributes]
+        forms = set(map(type, column))
+        if forms <= _PLAIN_NUMBERS:
+            kinds[:, j] = NUMBER
+            values[:, j] = _numbers(column)  # type: ignore[arg-type]
+        elif forms == _STRINGS:
+            for value in dict.fromkeys(column):
+                strings.setdefault(value, len(strings))  # type: ignore[arg-type]
+            kinds[:, j] = STRING
+            values[:, j] = list(map(strings.__getitem__, column))  # type: ignore[arg-type]
+        elif any(issubclass(form, Mapping) for form in forms - _FLAT):
+            return None
+        else:
+            found = [coded(value, strings) for value in column]
+            kinds[:, j] = [kind for kind, _ in found]
+            values[:, j] = [number for _, number in found]
+    return Carried(
+        names=names,
+        strings=list(strings),
+        first=np.arange(count + 1, dtype=np.int32) * np.int32(width),
+        name_of=np.tile(np.arange(width, dtype=np.int32), count),
+        kinds=kinds.ravel(),
+        values=values.ravel(),
+    )
+
+
+def _numbers(values: Sequence[float]) -> npt.NDArray[np.float64]:
+    """Numbers as kernels compare them: a whole number beyond all doubles is infinite."""
+    try:
+        return np.array(values, np.float64)
+    except OverflowError:
+        return np.array(list(map(_bounded, values)), np.float64)
+
+
+def _bounded(value: float) -> float:
+    try:
+        return float(value)
+    except OverflowError:
+        return math.inf if value > 0 else -math.inf
+
+
+_PLAIN_NUMBERS: frozenset[type] = frozenset((float, int))
+_STRINGS: frozenset[type] = frozenset((str,))
+_FLAT: frozenset[type] = frozenset((str, float, int, bool, type(None)))
 
 
 def flat(attributes: Attributes) -> list[tuple[str, Value]]:
@@ -183,5 +270,5 @@ def coded(value: Value, strings: dict[str, int]) -> tuple[int, float]:
     if isinstance(value, bool):
         return BOOLEAN, float(value)
     if isinstance(value, int | float):
-        return NUMBER, float(value)
+        return NUMBER, _bounded(value)
     return (MISSING, 0.0) if value is None else (OTHER, 0.0)

@@ -1,0 +1,55 @@
+"""The form of decided rows: what they are, and their columns in Spark's and in Arrow's words."""
+
+import pyarrow as pa
+
+from nearcast.pipeline.sink_rows import SINK_SCHEMA
+
+DELIVERY, CONTEXT, UNUSABLE = "delivery", "context", "unusable"
+"""What a decided row is."""
+DECIDED_SCHEMA = (
+    f"{SINK_SCHEMA}, seq long, last_seq long, elsewhere boolean, recorded boolean, node string, "
+    "attributes string, previous_lat double, previous_lon double, previous_time double, "
+    "reason string"
+)
+"""Rows of `decided`: those of the sink, and beside them what contexts and refusals need."""
+PROPERTIES = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
+RECIPIENT = pa.struct(
+    [
+        ("session", pa.string()),
+        ("subscriptions", pa.list_(pa.string())),
+        ("priority", pa.int32()),
+        ("replayed", pa.bool_()),
+    ]
+)
+ARROW_SCHEMA = pa.schema(
+    [
+        ("broker", pa.string()), ("kind", pa.string()), ("id", pa.string()),
+        ("subject", pa.string()), ("publisher", pa.string()), ("session", pa.string()),
+        ("time", pa.float64()), ("lat", pa.float64()), ("lon", pa.float64()),
+        ("at_given", pa.bool_()), ("payload", pa.binary()), ("properties", PROPERTIES),
+        ("headers", pa.binary()), ("qos", pa.int32()), ("retain", pa.bool_()),
+        ("valid_s", pa.float64()), ("expires", pa.float64()), ("object", pa.string()),
+        ("to", pa.string()), ("recipients", pa.list_(RECIPIENT)), ("seq", pa.int64()),
+        ("last_seq", pa.int64()), ("elsewhere", pa.bool_()), ("recorded", pa.bool_()),
+        ("node", pa.string()), ("attributes", pa.string()), ("previous_lat", pa.float64()),
+        ("previous_lon", pa.float64()), ("previous_time", pa.float64()), ("reason", pa.string()),
+    ]
+)  # fmt: skip
+"""`DECIDED_SCHEMA` in Arrow's words."""
+
+Columns = dict[str, object]
+
+
+def decided_batch(broker: str, count: int, columns: Columns) -> pa.RecordBatch:
+    """Return so many rows of a broker with these columns; the others are null."""
+    columns["broker"] = pa.repeat(broker, count)
+    return pa.RecordBatch.from_arrays(
+        [_column(columns.get(field.name), field.type, count) for field in ARROW_SCHEMA],
+        schema=ARROW_SCHEMA,
+    )
+
+
+def _column(values: object, form: pa.DataType, count: int) -> pa.Array:
+    if values is None:
+        return pa.nulls(count, form)
+    return values if isinstance(values, pa.Array) else pa.array(values, form)

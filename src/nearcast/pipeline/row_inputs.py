@@ -1,0 +1,111 @@
+"""The inputs that rows of a log record, and what rows tell of events beside themselves."""
+
+from collections.abc import Sequence
+
+import msgspec
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nearcast.core.model.event import Event
+from nearcast.core.model.inputs import Input, Published
+from nearcast.core.model.payload import attributes_of
+from nearcast.pipeline.plain_events import PlainEvents, plain_event
+from nearcast.store import GAP, NO_INPUTS, Row, StoreError, input_of
+
+NO_HEADERS: "Headers" = ((), None)
+Headers = tuple[tuple[tuple[str, str], ...], bytes | None]
+"""The user properties that a message carried, and all its properties if there were others."""
+
+
+class Unusable(Struct, frozen=True):
+    """Rows that could not be applied, and why."""
+
+    seq: int
+    last: int
+    reason: str
+
+
+class Carried(Struct, frozen=True):
+    """What is told of an event beside itself."""
+
+    headers: Headers
+    expires: float | None
+
+
+NOTHING_CARRIED = Carried(NO_HEADERS, None)
+
+
+class ToldOf(Struct, frozen=True):
+    """An event of these rows, and what is told of it."""
+
+    event: Event
+    seq: int
+    carried: Carried
+
+
+Told = dict[int, ToldOf]
+"""The events of some rows, by the identity of the value."""
+
+
+class Inputs:
+    """The inputs that some rows record."""
+
+    def __init__(self, rows: Sequence[Row], told: Told, quietly: bool = False) -> None:
+        self.values: list[Input] = []
+        self.times: list[float] = []
+        self.seqs: list[int] = []
+        self.unusable: list[Unusable] = []
+        self.told = told
+        self.last = rows[-1].seq if rows else 0
+        for row in rows:
+            if row.kind in NO_INPUTS:
+                if row.kind == GAP:
+                    gap = _gap(row)
+                    self.unusable.append(gap)
+                    self.last = max(self.last, gap.last)
+                continue
+            try:
+                value = input_in(row, quietly)
+            except StoreError as error:
+                self.unusable.append(Unusable(row.seq, row.seq, str(error)))
+                continue
+            if isinstance(value, Published):
+                event = value.event
+                told[id(event)] = ToldOf(event, row.seq, _carried(row, event))
+            self.values.append(value)
+            self.times.append(row.ingested)
+            self.seqs.append(row.seq)
+
+
+def noticed_at(events: PlainEvents, told: Told) -> Inputs:
+    """What time ended is noticed at the first of these."""
+    inputs = Inputs((), told)
+    inputs.seqs, inputs.times = [events.seq(0)], [float(events.times[0])]
+    return inputs
+
+
+def _carried(row: Row, event: Event) -> Carried:
+    headers = (row.properties, row.headers)
+    expires = row.ingested + event.valid_s if event.valid_s else None
+    if expires is None and headers == NO_HEADERS:
+        return NOTHING_CARRIED
+    return Carried(headers, expires)
+
+
+def input_in(row: Row, quietly: bool) -> Input:
+    """The input that a row records; that of a plain event sooner.
+
+    Nobody looks into a plain event that is only applied, unless somebody counts it later: then
+    its payload says what it carried.
+    """
+    event = plain_event(row)
+    if event is None:
+        return input_of(row)
+    if not quietly:
+        event = replace(event, attributes=attributes_of(event.payload))
+    return Published(event)
+
+
+def _gap(row: Row) -> Unusable:
+    told = msgspec.json.decode(row.data, type=dict[str, object])
+    return Unusable(row.seq, int(str(told["last"])), str(told["reason"]))

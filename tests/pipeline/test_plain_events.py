@@ -1,0 +1,260 @@
+"""What is decided as columns is what is decided row by row: random lives, cut at random.
+
+Each life is made by an engine step by step: bursts of plain events, and among them all that
+bears on them: wishes that count, groups, sessions with several wishes, live events, targets,
+announcements, rights, places, positions that grow old, repeated ids, rows that cannot be read,
+and restarts.
+"""
+
+import pickle
+import random
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+from msgspec.structs import replace
+
+from nearcast.core.engine import Engine, Settings
+from nearcast.core.language import parse
+from nearcast.core.model import Box
+from nearcast.core.model.area import Area
+from nearcast.core.model.area_text import parse_area
+from nearcast.core.model.event import Announcement, Event, Subscription
+from nearcast.core.model.inputs import (
+    Announced,
+    ContextPatched,
+    Forgot,
+    Input,
+    Left,
+    Moved,
+    PlaceDefined,
+    Presence,
+    Published,
+    Restarted,
+    RulesSet,
+    SightSet,
+    Subscribed,
+    Unannounced,
+    Unsubscribed,
+)
+from nearcast.core.model.position import Position
+from nearcast.core.model.record import Record
+from nearcast.core.model.sight_rule import SightRule, Who
+from nearcast.core.model.visibility import SEE_IDENTITY, SEE_NOTHING
+from nearcast.pipeline import plain_events, playing
+from nearcast.pipeline.deciding import decided_batches
+from nearcast.pipeline.plain_events import PlainEvents, are_plain, stretches, windows
+from nearcast.pipeline.playing import Player
+from nearcast.pipeline.row_inputs import input_in
+from nearcast.store import DELIVERY, Row, batch_of, record_row
+
+NODES = ("a", "b", "c", "d", "é")
+SUBJECTS = ("s", "t", "s/u")
+WHERE = (
+    None, None, "x > 3", "kind = 'bus'", "me.role = 'nurse'", "kind LIKE 'b%'", "far.away = 1",
+    "distance(me, event) < 1500",
+)  # fmt: skip
+COUNTING = ("count('s', 'x > 2', 3000) >= 1", "count('t', 'x > 1') < 2")
+AREAS = ("circle:me,2000", "circle:a,1500", "circle:53.35,-6.26,1000", "place:city/Dublin")
+PAYLOADS = (
+    b"", b"not json", b"7", b"[1]", b'{"x": 4}', b'{"x": 4, "x": 1}', b'{"x": 2.5, "kind": "bus"}',
+    b'{"x": true, "kind": null}', b'{"far": {"away": 1}}', b'{"x": 1' + b"0" * 400 + b"}",
+)  # fmt: skip
+
+
+class Life:
+    """A log from one seed."""
+
+    def __init__(self, seed: int) -> None:
+        self._draw = random.Random(seed)
+        self._engine = Engine(Settings(position_ttl_s=40.0, recent_s=30.0, known_ids_most=4))
+        self._now = 1_000.0
+        self._made = 0
+        self._counts = self._draw.random() < 0.4
+        self._shares = self._draw.random() < 0.5
+        self.rows: list[Row] = []
+
+    def live(self, steps: int) -> list[Row]:
+        draw = self._draw
+        for _ in range(steps):
+            if draw.random() < 0.4:
+                for _ in range(draw.randrange(1, 25)):
+                    self._happen(Published(self._plain()))
+            else:
+                self._happen(self._other())
+        return self.rows
+
+    def _happen(self, value: Input) -> None:
+        draw = self._draw
+        if draw.random() < 0.5:
+            self._now += draw.choice((0.001, 0.5, 3.0, 3.0, 50.0, -2.0))
+        outcome = self._engine.step([value], self._now)
+        for record in outcome.records:
+            self._record(record)
+
+    def _record(self, record: Record) -> None:
+        draw = self._draw
+        properties = (("k", "v"), ("k", "w")) if draw.random() < 0.2 else ()
+        headers = b"headers" if draw.random() < 0.1 else None
+        row = record_row(replace(record, seq=len(self.rows) + 1), "broker", properties, headers)
+        if draw.random() < 0.02:
+            row = replace(row, data="{", kind=draw.choice((row.kind, DELIVERY)))
+        elif draw.random() < 0.02 and row.kind == "event":
+            row = replace(row, lat=None)
+        self.rows.append(row)
+
+    def _plain(self) -> Event:
+        draw = self._draw
+        self._made += 1
+        number = self._made if draw.random() < 0.9 else max(0, self._made - 9)
+        at = self._place() if draw.random() < 0.3 else None
+        return Event(
+            f"e{number}", draw.choice(SUBJECTS), draw.choice(NODES), self._now, position=at,
+            payload=draw.choice(PAYLOADS), qos=draw.choice((0, 0, 1, 2)),
+        )  # fmt: skip
+
+    def _special(self) -> Event:
+        draw = self._draw
+        event = replace(
+            self._plain(), valid_s=draw.choice((None, 5.0, 20.0, 0.0)), to=self._area(0.4),
+            object=draw.choice((None, "o")), retain=draw.random() < 0.2,
+            at_given=draw.random() < 0.2, session=draw.choice(("", "a~1")),
+        )  # fmt: skip
+        return event if event.position is not None else replace(event, at_given=False)
+
+    def _place(self) -> Position:
+        return Position(53.34 + self._draw.randrange(4) * 0.01, -6.26)
+
+    def _area(self, chance: float) -> Area | None:
+        return parse_area(self._draw.choice(AREAS)) if self._draw.random() < chance else None
+
+    def _wish(self) -> Subscription:
+        draw = self._draw
+        node = draw.choice(NODES)
+        where = draw.choice((*WHERE, *(COUNTING if self._counts else ())))
+        return Subscription(
+            f"w{draw.randrange(14)}", node, draw.choice((*SUBJECTS, "#", "s/#", "+")),
+            None if where is None else parse(where), self._area(0.3),
+            tuple(map(parse, ("x > 3", "x > 1"))) if draw.random() < 0.3 else (),
+            qos=draw.randrange(2), no_local=draw.random() < 0.3,
+            session=draw.choice(("", f"{node}~1")),
+            group="g" if self._shares and draw.random() < 0.15 else None,
+        )  # fmt: skip
+
+    def _other(self) -> Input:
+        draw = self._draw
+        node, other = draw.choice(NODES), draw.choice(NODES)
+        city = Box(53.3, -6.3, 53.355, -6.2)
+        whom = draw.choice((Who(nodes=(other,)), Who(inside=city)))
+        hidden = SightRule(other=whom, see=draw.choice((SEE_NOTHING, SEE_IDENTITY)))
+        sessions = tuple(name for each in NODES for name in (each, f"{each}~1"))
+        made: tuple[tuple[Input, int], ...] = (
+            (Published(self._special()), 6),
+            (Subscribed(self._wish()), 12),
+            (Unsubscribed(f"w{draw.randrange(14)}"), 4),
+            (Moved(node, self._place() if draw.random() < 0.9 else None), 8),
+            (ContextPatched(node, {"role": draw.choice(("nurse", "cook"))}), 2),
+            (Announced(Announcement(node, draw.choice(SUBJECTS), parse_area(AREAS[2]))), 1),
+            (Unannounced(node, draw.choice(SUBJECTS)), 1),
+            (Presence(node, draw.random() < 0.5, draw.choice(("", f"{node}~1"))), 3),
+            (Left(node, draw.choice(("", f"{node}~1"))), 1),
+            (Forgot(node), 1),
+            (PlaceDefined("city", "Dublin", draw.choice((city, city, None))), 2),
+            (SightSet(node, other, draw.choice((None, SEE_NOTHING))), 1),
+            (RulesSet((hidden,) if draw.random() < 0.5 else ()), 1),
+            (
+                Restarted(
+                    tuple(name for name in sessions if draw.random() < 0.9), 40.0, 30.0,
+                    (("s/#", True),) if draw.random() < 0.5 else (), draw.random() < 0.5,
+                ),
+                1,
+            ),
+        )  # fmt: skip
+        return draw.choices([each for each, _ in made], [weight for _, weight in made])[0]
+
+
+def cut(draw: random.Random, rows: list[Row]) -> Iterator[pa.RecordBatch]:
+    """The rows as batches of any size, some of them slices of others."""
+    while rows:
+        many = draw.randrange(1, 60)
+        batch = batch_of(rows[:many])
+        middle = draw.randrange(many)
+        yield from (part for part in (batch[:middle], batch[middle:]) if part.num_rows)
+        rows = rows[many:]
+
+
+def told(batches: Iterator[pa.RecordBatch]) -> list[dict[str, object]]:
+    return [row for batch in batches for row in batch.to_pylist()]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_columns_are_decided_as_rows_are(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_events, "LEAST", 3)
+    monkeypatch.setattr(playing, "MOST_AT_ONCE", 20)
+    rows = Life(seed).live(120)
+    draw = random.Random(f"cut {seed}")
+    wanted = [told(decided_batches("broker", part)) for part in Player("broker").decide(rows)]
+    player = Player("broker")
+    found = [
+        told(decided_batches("broker", *parts)) for parts in player.decide_columns(cut(draw, rows))
+    ]
+    assert found == wanted
+    assert player.seq == rows[-1].seq
+    # The same by players that are written down in between, or only apply what came before.
+    at = 20 * draw.randrange(1, len(rows) // 20)
+    part = next(k for k in range(len(wanted)) if _seen(rows, k) >= at)
+    before, after = rows[: _seen(rows, part)], rows[_seen(rows, part) :]
+    early, late, last = Player("broker"), Player("broker"), Player("broker")
+    for _ in early.decide_columns(cut(draw, before)):
+        pass
+    late.apply(before)
+    last.apply_columns(cut(draw, before))
+    for each in (pickle.loads(pickle.dumps(early)), late, last):
+        assert each.seq == len(before)
+        again = each.decide_columns(cut(draw, after))
+        assert [told(decided_batches("broker", *parts)) for parts in again] == wanted[part + 1 :]
+
+
+def _seen(rows: list[Row], part: int) -> int:
+    """How many rows there are up to the end of a part."""
+    sizes = [each.num_rows for each in windows([batch_of(rows)], playing.MOST_AT_ONCE)]
+    return sum(sizes[: part + 1])
+
+
+def test_columns_are_taken_where_they_can_be(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_events, "LEAST", 3)
+    kinds = set()
+    for seed in range(10):
+        for parts in Player("broker").decide_columns([batch_of(Life(seed).live(120))]):
+            kinds |= {type(part) for part in parts}
+    assert pa.RecordBatch in kinds
+
+
+def test_windows_do_not_depend_on_how_rows_came(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_events, "LEAST", 3)
+    rows = Life(3).live(200)
+    whole = pa.Table.from_batches([batch_of(rows)])
+    once = [each.to_pylist() for each in windows([batch_of(rows)], 20)]
+    for seed in range(5):
+        cuts = list(windows(cut(random.Random(seed), rows), 20))
+        assert [each.to_pylist() for each in cuts] == once
+        assert pa.Table.from_batches(cuts).equals(whole)
+        parts = [part for window in cuts for part in stretches(window)]
+        assert pa.Table.from_batches([part for _, part in parts]).equals(whole)
+        assert all(are_plain(part).all() for plain, part in parts if plain)
+    restarts = [row["seq"] for row in whole.to_pylist() if row["kind"] == "restart"]
+    assert set(restarts) <= {each[0]["seq"] for each in once}
+
+
+def test_events_of_columns_are_those_of_their_rows() -> None:
+    rows = Life(5).live(200)
+    batch = batch_of(rows)
+    events = PlainEvents(batch.filter(pa.array(are_plain(batch))))
+    inputs = [input_in(row, quietly=False) for row in rows if plain_events.plain_event(row)]
+    assert [Published(event) for event in events] == inputs
+    assert events[3] == list(events)[3]
+    part = pickle.loads(pickle.dumps(events.part(2, 9)))
+    assert list(part) == list(events)[2:9]
+    hidden = list(events.hiding(["a"]))
+    assert all(event.position is None for event in hidden if event.publisher == "a")
+    assert [e for e in hidden if e.publisher != "a"] == [e for e in events if e.publisher != "a"]
