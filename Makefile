@@ -7,7 +7,7 @@ INSTALLED := $(VENV)/.installed
 # Kernels with every index checked must not share a cache with those that check none.
 CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(CURDIR)/.cache/checked-kernels'
 
-.PHONY: setup system java run test slow chaos lint format bench experiments docs clean
+.PHONY: setup system java run test checked slow chaos lint format bench experiments docs clean
 
 setup: $(INSTALLED)
 	@$(PY) -m nearcast._warm_up
@@ -23,12 +23,21 @@ system:
 java:
 	@sh scripts/system-packages java
 
-# In two halves at once: what starts Spark waits for it as much as it works.
+# At once what starts Spark, what starts other processes, and the rest: all of them wait for
+# something as much as they work.
+PYTEST := $(PY) -m pytest -m
+WITH_PROCESSES := $(wildcard tests/benchmarks tests/broker tests/chaos tests/cli tests/clients)
 test: setup system
-	sh scripts/side-by-side '$(PY) -m pytest -m "spark and not slow"' \
-		'$(PY) -m pytest -m "not spark and not slow"'
+	@sh scripts/side-by-side \
+		'$(PYTEST) "spark and not slow"' \
+		'$(PYTEST) "not spark and not slow" $(WITH_PROCESSES)' \
+		'make --no-print-directory checked' \
+		'$(PYTEST) "not spark and not slow" $(addprefix --ignore=,$(WITH_PROCESSES))'
+
+# The matcher once more, with every index checked.
+checked: setup
 	@$(CHECKED) $(PY) -m nearcast._warm_up
-	$(CHECKED) $(PY) -m pytest -m "not slow" --hypothesis-profile=checked tests/core/matching
+	$(CHECKED) $(PYTEST) "not slow" --hypothesis-profile=checked tests/core/matching
 
 slow: setup
 	$(PY) -m pytest -m slow
