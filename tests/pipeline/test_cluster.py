@@ -16,6 +16,7 @@ from nearcast.core.model import distance_m
 from nearcast.pipeline.java import JavaError, find_java
 from nearcast.store import Row
 from tests.pipeline.conftest import write_log
+from tests.pipeline.pipeline_process import JAVA
 
 pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
 pytestmark = pytest.mark.spark
@@ -34,6 +35,7 @@ def spark_class(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]
         "JAVA_HOME": str(find_java().home),
         "SPARK_LOCAL_IP": "127.0.0.1",
         "SPARK_DAEMON_MEMORY": "256m",
+        "JAVA_TOOL_OPTIONS": JAVA,
     }
     with log.open("wb") as output:
         process = subprocess.Popen(
@@ -99,6 +101,7 @@ def test_two_workers_run_the_package_that_was_shipped_to_them(master: str, tmp_p
         [sys.executable, JOB, master, str(tmp_path), str(tmp_path / "checkpoint")],
         capture_output=True,
         cwd=tmp_path,
+        env=os.environ | {"JAVA_TOOL_OPTIONS": JAVA},
         timeout=JOB_S,
         check=False,
     )

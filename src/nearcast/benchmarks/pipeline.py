@@ -48,8 +48,8 @@ class Settings(Struct, frozen=True):
     sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     cores: tuple[int, ...] = (1, 2)
     events: int = 400_000
-    join_events: int = 50_000
-    """Fewer for the join, of which an event costs about the same among more of them."""
+    join_matches: int = 1_000_000
+    """The join gets no more events than have so many matches: then no start-up counts any more."""
     runs: int = 2
     seed: int = 1
     sample: int = 256
@@ -217,7 +217,9 @@ def _size(
         tell("to Parquet")
         parquet = _best(spark, settings, lambda: ours.to_parquet())
         peak = _cpu(spark).memory()
-    join, cell = _joined(spark, city, pairs, cores, settings, tell)
+    enough = max(settings.sample, round(settings.join_matches * settings.events / max(found, 1)))
+    joined = min(settings.events, enough)
+    join, cell = _joined(spark, city, pairs, joined, cores, settings, tell)
     return SizeFigures(
         size, cores, settings.events, found / settings.events, matching, parquet, join, cell,
         matcher_us / settings.events * 1e6, made_us, load_s, peak,
@@ -286,24 +288,25 @@ def _joined(
     spark: "SparkSession",
     city: City,
     ours: Pairs,
+    count: int,
     cores: int,
     settings: Settings,
     tell: Callable[[str], None],
 ) -> tuple[Stage, float]:
-    """The join with the cells that suit it best."""
+    """The join of so many events, with the cells that suit it best."""
     best: tuple[Stage, float] | None = None
     for size in CELL_DEGREES:
         tell(f"the join, cells of {size} degrees")
         join = SparkJoin(spark, city, size, cores)
         try:
-            events = join.frame(city, settings.join_events).persist()
+            events = join.frame(city, count).persist()
             events.count()
             check_agreement(city, "the join", join.pairs(events, settings.sample), ours)
 
             def match(join: SparkJoin = join, events: "DataFrame" = events) -> None:
                 join.matches(events).write.format("noop").mode("overwrite").save()
 
-            found = _best(spark, settings, match, min(settings.join_events, settings.events))
+            found = _best(spark, settings, match, count)
             events.unpersist(blocking=True)
         finally:
             join.close()
