@@ -29,7 +29,6 @@ if TYPE_CHECKING:
 
 TOPICS, READERS_A_TOPIC = 50, 20
 """Events are spread over so many topics, and each concerns so many sessions."""
-CHUNK = 500
 WARM_UPS, WARM_UP = 8, 2_000
 """So many times so many events go before those that are counted."""
 START_WITHIN_S = 180.0
