@@ -117,6 +117,18 @@ def test_where_no_broker_has_a_log_is_one_message(what: str, tmp_path: Path) -> 
 
 
 @pytest.mark.spark
+def test_a_master_that_is_none_is_one_message(tmp_path: Path) -> None:
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    try:
+        find_java()
+    except JavaError as error:
+        pytest.skip(str(error))
+    done = by_itself(tmp_path, "run", "--master", "nonsense", code=1)
+    assert "Spark does not start at 'nonsense'" in done.stderr
+    assert "Traceback" not in done.stderr
+
+
+@pytest.mark.spark
 def test_a_history_is_replayed_and_audited(tmp_path: Path) -> None:
     """The one test here that starts Spark, twice."""
     pytest.importorskip("pyspark", reason="PySpark is not installed")

@@ -252,10 +252,11 @@ def _failures_told() -> Iterator[None]:
     """Tell what is wrong with Java, the data directory or a job, without a traceback."""
     from nearcast.pipeline.java import JavaError
     from nearcast.pipeline.job import JobError
+    from nearcast.pipeline.session import SessionError
 
     try:
         yield
-    except (JavaError, JobError, TablesError, StoreError) as error:
+    except (JavaError, JobError, SessionError, TablesError, StoreError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
 

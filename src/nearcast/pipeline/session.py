@@ -45,6 +45,10 @@ BRISK_JAVA = (
 Started = TypeVar("Started")
 
 
+class SessionError(RuntimeError):
+    """Spark does not start."""
+
+
 class SparkSettings(Struct, frozen=True, kw_only=True):
     """Where Spark runs and how large it is."""
 
@@ -68,15 +72,24 @@ class SparkSettings(Struct, frozen=True, kw_only=True):
 def session(settings: SparkSettings | None = None) -> "SparkSession":
     """Return the Spark session, started if there is none.
 
-    Raises `JavaError` where there is no Java for it. A start that fails is tried once more: on a
-    busy machine the first processes may be too slow for each other.
+    Raises `JavaError` where there is no Java for it and `SessionError` if Spark does not start. A
+    start that fails is tried once more: on a busy machine the first processes may be too slow for
+    each other.
     """
     settings = SparkSettings() if settings is None else settings
     logging.getLogger("py4j").setLevel(logging.WARNING)
     os.environ["JAVA_HOME"] = str(find_java().home)
     os.environ["PYSPARK_PYTHON"] = worker_python(settings)
     os.environ["PYSPARK_DRIVER_PYTHON"] = sys.executable
-    spark = tried_twice(lambda: _started(settings), _clear_up)
+    try:
+        spark = tried_twice(lambda: _started(settings), _clear_up)
+    except Exception as error:
+        # Whatever Spark, Java or what lies between them says.
+        why = str(error).partition("\n")[0]
+        raise SessionError(
+            f"Spark does not start at {settings.master!r}: {why} (pipeline.master, --master and "
+            "[spark] say where and how; what Java said is above)"
+        ) from error
     spark.sparkContext.setLogLevel(settings.log_level)
     return spark
 
