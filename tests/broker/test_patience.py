@@ -4,7 +4,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from nearcast.broker.patience import PATIENCE_S
+from nearcast.broker.patience import DEAF_S, PATIENCE_S
 from nearcast.broker.settings import Limits, Settings
 from nearcast.testing import ClientOptions, DiskQuality, VirtualClient, World
 from nearcast.wire.handover import HandedRow
@@ -42,6 +42,11 @@ def rows(kind: str, *names: str, first: int = 0) -> list[HandedRow]:
     return [delivery(text, *map(to, names), qos=1) for text in texts]
 
 
+def read_one(world: World, client: VirtualClient) -> None:
+    had = len(client.payloads())
+    world.run_until(lambda: len(client.payloads()) > had)
+
+
 def dropped(world: World, name: str) -> int:
     return world.brokers["broker"].hub.sessions[name].dropped
 
@@ -67,10 +72,10 @@ def test_a_client_that_reads_nothing_keeps_others_waiting_once(
     bob, deaf = reader(world, "bob"), reader(world, "deaf")
     deaf.stop_listening()
     release(pipeline, (0, "a", stage(pipeline, rows(kind, "bob", "deaf"))))
-    world.run(PATIENCE_S / 2)
+    world.run(DEAF_S / 2)
     assert 0 < len(bob.payloads()) < EVENTS
     assert dropped(world, "deaf") == 0
-    world.run(PATIENCE_S)
+    world.run(PATIENCE_S / 2)
     assert bob.payloads() == TEXTS
     # It has been waited for, and is not again before it has caught up.
     assert dropped(world, "deaf") > 0
@@ -78,6 +83,25 @@ def test_a_client_that_reads_nothing_keeps_others_waiting_once(
     release(pipeline, (0, "a", stage(pipeline, more, 1)), epoch=1)
     world.run(PATIENCE_S / 2)
     assert len(bob.payloads()) == 2 * EVENTS
+
+
+@pytest.mark.parametrize("kind", ["event", "delivery"])
+def test_a_client_that_reads_slowly_is_waited_for_longer_and_not_for_ever(
+    world: World, pipeline: VirtualClient, kind: str
+) -> None:
+    bob, slow = reader(world, "bob"), reader(world, "slow")
+    began = world.clock.now()
+    release(pipeline, (0, "a", stage(pipeline, rows(kind, "bob", "slow"))))
+    while world.clock.now() < began + 0.9 * PATIENCE_S:
+        slow.stop_listening()
+        world.run(0.6 * DEAF_S)
+        slow.listen()
+        read_one(world, slow)
+    assert 0 < len(bob.payloads()) < EVENTS
+    assert dropped(world, "slow") == 0
+    slow.stop_listening()
+    world.run(PATIENCE_S / 2)
+    assert bob.payloads() == TEXTS
 
 
 def test_deliveries_wait_only_for_those_that_get_them(
@@ -93,9 +117,9 @@ def test_deliveries_wait_only_for_those_that_get_them(
     assert bob.payloads() == TEXTS
     # An event may be for anyone.
     release(pipeline, (0, "a", stage(pipeline, [event("for all", qos=1)], 2)), epoch=2)
-    world.run(PATIENCE_S / 2)
+    world.run(DEAF_S / 2)
     assert len(bob.payloads()) == EVENTS
-    world.run(PATIENCE_S)
+    world.run(DEAF_S)
     assert len(bob.payloads()) == EVENTS + 1
 
 

@@ -8,7 +8,16 @@ import pytest
 from nearcast.core.engine import Engine
 from nearcast.core.model import Event, Position, Subscription
 from nearcast.core.model.inputs import Input, Moved, Published, Subscribed
-from nearcast.store import Gap, LogReader, LogSettings, StoreError, input_of, record_row, rows_of
+from nearcast.store import (
+    ERASED,
+    Gap,
+    LogReader,
+    LogSettings,
+    StoreError,
+    input_of,
+    record_row,
+    rows_of,
+)
 from tests.store.small_world import (
     BROKER,
     log_directory,
@@ -213,6 +222,21 @@ def test_another_process_keeps_reading_while_segments_come_merge_and_go(tmp_path
     store.log.drop_before(5)
     found += stream
     assert seqs(found) == [*range(1, 16), *range(-16, -21, -1), *range(21, 31)]
+    store.close()
+
+
+def test_a_segment_that_is_written_anew_meanwhile_is_not_taken_for_a_damaged_one(
+    tmp_path: Path,
+) -> None:
+    store = opened(tmp_path)
+    write_segments(store, 3, size=5)
+    reader = LogReader(log_directory(tmp_path))
+    stream = reader.read()
+    found = [next(stream)]
+    assert store.log.erase(lambda row: row.seq in (7, 12)) == 2
+    found += stream
+    assert seqs(found) == list(range(1, 16))
+    assert [row.kind for row in rows_of(found[1])].count(ERASED) == 1
     store.close()
 
 

@@ -20,7 +20,7 @@ from nearcast.store.columns import integers_of
 from nearcast.store.durable_files import sha256_of
 from nearcast.store.errors import CorruptError, MissingError, StoreError, told
 from nearcast.store.manifest import LINES, WHOLE, Gap, Manifest, read_manifest
-from nearcast.store.reading import Joined, dropped
+from nearcast.store.reading import RETRY_S, TRIES, Joined, dropped
 from nearcast.store.rows import GAP
 from nearcast.store.rows import SCHEMA as ROW_FORM
 from nearcast.store.segments import BATCH_ROWS, SCHEMA, Segment
@@ -28,9 +28,6 @@ from nearcast.store.segments import BATCH_ROWS, SCHEMA, Segment
 COLUMNS = tuple(SCHEMA.names)
 NEEDED = ("seq", "kind", "ingested")
 """What is read also if nobody asks for it: ranges, kinds and times are told by them."""
-TRIES = 4
-"""How often a segment is looked for before it counts as damaged."""
-RETRY_S = 0.2
 
 _verified: set[tuple[str, int, int, str]] = set()
 MOST_VERIFIED = 10_000

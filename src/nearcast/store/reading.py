@@ -5,6 +5,7 @@ a `Gap` comes first and says why. `LogReader` is for other processes, such as th
 changes nothing, and keeps reading while the broker rolls, merges and drops.
 """
 
+import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from pathlib import Path
@@ -13,9 +14,13 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.store.columns import integers_of
-from nearcast.store.errors import CorruptError, MissingError
+from nearcast.store.errors import CorruptError
 from nearcast.store.manifest import Gap, Manifest, ManifestFiles
 from nearcast.store.segments import Segment, read_segment
+
+TRIES = 4
+"""How often a segment is looked for before it counts as damaged."""
+RETRY_S = 0.2
 
 
 class LogReader:
@@ -46,16 +51,23 @@ class LogReader:
         if (below := dropped(self._manifest, first_seq)) is not None:
             yield below
             joined.expected = below.last_seq + 1
+        tries = 0
         while (segment := _next_segment(self._manifest, joined.expected)) is not None:
             try:
                 for batch in read_segment(self._directory, segment, joined.expected):
                     yield from joined.add(batch)
-            except MissingError as error:
+                tries = 0
+            except CorruptError as error:
+                # It may have been merged, dropped or rewritten since; the manifest says so, but
+                # the broker writes that a moment after the file itself.
+                tries += 1
                 self.refresh()
                 if _next_segment(self._manifest, joined.expected) == segment:
+                    if tries < TRIES:
+                        time.sleep(RETRY_S)
+                        continue
                     yield self._lose(segment, error, joined)
-            except CorruptError as error:
-                yield self._lose(segment, error, joined)
+                    tries = 0
         yield from joined.end(self._manifest.last_seq)
 
     def _lose(self, segment: Segment, error: CorruptError, joined: "Joined") -> Gap:
