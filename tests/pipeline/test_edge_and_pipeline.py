@@ -16,7 +16,7 @@ from nearcast.store import Gap, Row, rows_of
 from nearcast.testing import ClientOptions, World, explore
 from nearcast.testing.virtual_broker import PIPELINE_TOKEN
 from nearcast.wire.handover import Release, Staged, manifest_bytes, packets
-from nearcast.wire.mqtt import Properties, Publish, TopicFilter
+from nearcast.wire.mqtt import MQTT_5, Properties, Publish, TopicFilter
 from tests.pipeline.test_playing import played, recorded
 from tests.situation.random_life import RandomLife
 from tests.situation.test_random_lives import Virtual
@@ -123,3 +123,23 @@ def live(world: World) -> None:
 
 def test_what_is_decided_in_the_pipeline_reaches_everyone_as_from_the_edge() -> None:
     assert explore(live, range(300, 315)) == 15
+
+
+def test_a_message_expires_as_at_the_edge() -> None:
+    with World(seed=5) as world:
+        driver = LeftToThePipeline(world)
+        for client in ("ann", "bob", "eve"):
+            driver.connect(client, MQTT_5, lasting=True, clean=False)
+        for client in ("bob", "eve"):
+            driver.subscribe(client, TopicFilter("news", qos=1), Properties())
+        driver.lose("eve")
+        carried = Properties(message_expiry_interval=30, user_properties=(("colour", "red"),))
+        short = Publish("news", b"short", 1).with_(carried)
+        driver.publish("ann", [short, Publish("news", b"plain", 1)])
+        first, second = driver.received("bob")
+        assert (first.payload, second.payload) == (b"short", b"plain")
+        assert first.properties.user_properties == (("colour", "red"),)
+        assert 25 < (first.properties.message_expiry_interval or 0) <= 30
+        world.run(31.0)
+        driver.connect("eve", MQTT_5, lasting=True, clean=False)
+        assert [each.payload for each in driver.received("eve")] == [b"plain"]

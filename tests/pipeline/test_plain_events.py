@@ -47,6 +47,7 @@ from nearcast.pipeline.plain_events import PlainEvents, are_plain, stretches, wi
 from nearcast.pipeline.playing import Player
 from nearcast.pipeline.row_inputs import input_in
 from nearcast.store import DELIVERY, Row, batch_of, record_row
+from nearcast.wire.mqtt import first_message_expiry, message_expiry
 
 NODES = ("a", "b", "c", "d", "é")
 SUBJECTS = ("s", "t", "s/u")
@@ -54,6 +55,7 @@ WHERE = (
     None, None, "x > 3", "kind = 'bus'", "me.role = 'nurse'", "kind LIKE 'b%'", "far.away = 1",
     "distance(me, event) < 1500",
 )  # fmt: skip
+HEADERS = (b"headers", message_expiry(30), message_expiry(7) + b"headers")
 COUNTING = ("count('s', 'x > 2', 3000) >= 1", "count('t', 'x > 1') < 2")
 AREAS = ("circle:me,2000", "circle:a,1500", "circle:53.35,-6.26,1000", "place:city/Dublin")
 PAYLOADS = (
@@ -95,7 +97,7 @@ class Life:
     def _record(self, record: Record) -> None:
         draw = self._draw
         properties = (("k", "v"), ("k", "w")) if draw.random() < 0.2 else ()
-        headers = b"headers" if draw.random() < 0.1 else None
+        headers = draw.choice(HEADERS) if draw.random() < 0.1 else None
         row = record_row(replace(record, seq=len(self.rows) + 1), "broker", properties, headers)
         if draw.random() < 0.02:
             row = replace(row, data="{", kind=draw.choice((row.kind, DELIVERY)))
@@ -250,7 +252,12 @@ def test_events_of_columns_are_those_of_their_rows() -> None:
     rows = Life(5).live(200)
     batch = batch_of(rows)
     events = PlainEvents(batch.filter(pa.array(are_plain(batch))))
-    inputs = [input_in(row, quietly=False) for row in rows if plain_events.plain_event(row)]
+    plain = [
+        row
+        for row in rows
+        if plain_events.plain_event(row) and first_message_expiry(row.headers or b"")[0] is None
+    ]
+    inputs = [input_in(row, quietly=False) for row in plain]
     assert [Published(event) for event in events] == inputs
     assert events[3] == list(events)[3]
     part = pickle.loads(pickle.dumps(events.part(2, 9)))

@@ -14,6 +14,7 @@ from nearcast.broker.admission import Admission, OpenDoors
 from nearcast.broker.answering import Answering
 from nearcast.broker.arrivals import Arrivals
 from nearcast.broker.broker_state import DECIDED, BrokerState, RefusedError
+from nearcast.broker.carried import NOTHING, carried_with
 from nearcast.broker.connection import Connection
 from nearcast.broker.delivering import Delivering
 from nearcast.broker.doors import Admitted, Check
@@ -29,7 +30,6 @@ from nearcast.broker.situation.errors import ERRORS, Errors
 from nearcast.broker.situation.node_topics import PREFIX as NODE_TOPICS
 from nearcast.broker.situation.node_topics import NodeTopics
 from nearcast.broker.subscribing import Subscribing
-from nearcast.broker.user_properties import Pairs, user_properties_of
 from nearcast.core.engine import Engine, Outcome
 from nearcast.core.engine import Settings as EngineSettings
 from nearcast.core.fan import Fan
@@ -479,14 +479,11 @@ class Hub:
         if not journal.keeps:
             return
         for record in outcome.records:
-            properties: Pairs = ()
-            headers = None
+            carried = NOTHING
             if isinstance(record.input, Published):
                 event = record.input.event
-                raw = state.parcels[event.publisher, event.id].frame.raw_properties
-                if raw:
-                    properties, headers = user_properties_of(raw)
-            journal.rows.append(record_row(record, state.name, properties, headers))
+                carried = carried_with(event, state.parcels[event.publisher, event.id], now)
+            journal.rows.append(record_row(record, state.name, *carried))
         if self.settings.record.deliveries:
             self._record_deliveries(outcome, now)
 

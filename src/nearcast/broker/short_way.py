@@ -7,11 +7,12 @@ this kind. None goes so that would overtake what the engine is still to decide.
 from collections.abc import Sequence
 
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.carried import NOTHING as NOTHING_CARRIED
+from nearcast.broker.carried import carried_in
 from nearcast.broker.connection import Connection
 from nearcast.broker.delivering import Delivering
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.situation import own_tracks
-from nearcast.broker.user_properties import Pairs, user_properties_of
 from nearcast.core.model.context import Attributes
 from nearcast.core.model.event import Event
 from nearcast.core.routes import Route
@@ -27,7 +28,6 @@ LONG_PROPERTIES = 500
 SHORTEST_PAIR = 5
 """So many bytes a user property takes at least."""
 NOTHING: Attributes = {}
-_NO_PAIRS: Pairs = ()
 
 
 class ShortWay:
@@ -158,10 +158,10 @@ class ShortWay:
     ) -> None:
         """Write rows of events that went along their route."""
         journal, name = self._state.journal, self._state.name
-        known, properties, headers = b"", _NO_PAIRS, None
+        known, carried = b"", NOTHING_CARRIED
         rows = journal.rows
         for seq, (event, raw) in enumerate(zip(events, raws, strict=True), first):
             if raw != known:
                 known = raw
-                properties, headers = user_properties_of(raw)
-            rows.append(plain_row(event, name, seq, now, properties, headers))
+                carried = carried_in(raw)
+            rows.append(plain_row(event, name, seq, now, *carried))

@@ -31,6 +31,7 @@ from nearcast.pipeline.decided_schema import (
 from nearcast.store import Row, rows_of
 from nearcast.store.columns import column
 from nearcast.store.rows import SCHEMA
+from nearcast.wire.mqtt import MESSAGE_EXPIRY_MARK
 
 PLAIN = {"{}": 0, '{"qos":1}': 1, '{"qos":2}': 2}
 """What `data` is of events that their columns say all of, and their QoS."""
@@ -62,6 +63,10 @@ def are_plain(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     for name in _NEEDED:
         if rows[name].null_count:
             flags = pc.and_(flags, pc.is_valid(rows[name]))
+    headers = rows["headers"]
+    if headers.null_count < len(headers):
+        expires = pc.fill_null(pc.starts_with(headers, MESSAGE_EXPIRY_MARK), False)
+        flags = pc.and_not(flags, expires)
     found: npt.NDArray[np.bool_] = flags.to_numpy(zero_copy_only=False)
     return found
 

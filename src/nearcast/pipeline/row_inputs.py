@@ -11,6 +11,7 @@ from nearcast.core.model.inputs import Input, Published
 from nearcast.core.model.payload import attributes_of
 from nearcast.pipeline.plain_events import PlainEvents, plain_event
 from nearcast.store import GAP, NO_INPUTS, Row, StoreError, input_of
+from nearcast.wire.mqtt import first_message_expiry
 
 NO_HEADERS: "Headers" = ((), None)
 Headers = tuple[tuple[tuple[str, str], ...], bytes | None]
@@ -85,11 +86,16 @@ def noticed_at(events: PlainEvents, told: Told) -> Inputs:
 
 
 def _carried(row: Row, event: Event) -> Carried:
-    headers = (row.properties, row.headers)
-    expires = row.ingested + event.valid_s if event.valid_s else None
-    if expires is None and headers == NO_HEADERS:
+    if row.headers is None:
+        lasts_s, raw = event.valid_s, None
+    else:
+        # Where it says when it expires, that is sooner than it ceases to be valid.
+        expiry, left = first_message_expiry(row.headers)
+        lasts_s, raw = event.valid_s if expiry is None else expiry, left or None
+    headers = (row.properties, raw)
+    if not lasts_s and headers == NO_HEADERS:
         return NOTHING_CARRIED
-    return Carried(headers, expires)
+    return Carried(headers, row.ingested + lasts_s if lasts_s else None)
 
 
 def input_in(row: Row, quietly: bool) -> Input:

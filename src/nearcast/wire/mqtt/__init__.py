@@ -28,6 +28,8 @@ from nearcast.wire.mqtt.packets import (
 from nearcast.wire.mqtt.properties import NO_PROPERTIES, Properties
 from nearcast.wire.mqtt.publish_frame import PublishFrame
 from nearcast.wire.mqtt.publish_properties import (
+    MESSAGE_EXPIRY_MARK,
+    first_message_expiry,
     message_expiry,
     short_user_properties,
     stripped,
@@ -39,6 +41,7 @@ from nearcast.wire.mqtt.reason_codes import ReasonCode
 from nearcast.wire.mqtt.topics import Wanted, parse_filter
 
 __all__ = [
+    "MESSAGE_EXPIRY_MARK",
     "MQTT_3_1",
     "MQTT_3_1_1",
     "MQTT_5",
@@ -73,6 +76,7 @@ __all__ = [
     "Will",
     "encode",
     "encode_within",
+    "first_message_expiry",
     "message_expiry",
     "parse_filter",
     "short_user_properties",

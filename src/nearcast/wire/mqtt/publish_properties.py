@@ -21,6 +21,8 @@ _USER_PREFIX = bytes((USER_PROPERTY,))
 _SUBSCRIPTION_IDENTIFIER = BY_IDENTIFIER[SUBSCRIPTION_IDENTIFIER]
 _TOPIC_ALIAS = BY_IDENTIFIER[0x23]
 _MESSAGE_EXPIRY = BY_IDENTIFIER[0x02]
+MESSAGE_EXPIRY_MARK = b"\x02"
+"""What a message expiry interval begins with."""
 
 
 def only_short_user_properties(raw: bytes) -> bool:
@@ -116,3 +118,10 @@ def topic_alias(alias: int) -> bytes:
 def message_expiry(seconds: int) -> bytes:
     """Return a message expiry interval as bytes, to be added in place of the one received."""
     return encode_property(_MESSAGE_EXPIRY, seconds)
+
+
+def first_message_expiry(raw: bytes) -> tuple[int | None, bytes]:
+    """Return the message expiry interval that properties begin with, and the others."""
+    if raw[:1] != MESSAGE_EXPIRY_MARK:
+        return None, raw
+    return int.from_bytes(raw[1:5], "big"), raw[5:]
