@@ -16,7 +16,6 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from nearcast.core.relationships import MeetingSettings
 from nearcast.core.relationships.meeting_cells import cells_of, grid_class, sent
-from nearcast.pipeline.encounters import shared_out
 from nearcast.pipeline.movement import TABLES, placed
 from nearcast.pipeline.movement_settings import MovementSettings
 
@@ -77,7 +76,7 @@ def skew(counts: list[int]) -> float:
 def test_a_crowd_in_a_square_kilometre_is_shared_out_wherever_it_is(
     session: "SparkSession",
 ) -> None:
-    found = [work(crowd(session, seed, shared_out(MeetingSettings()))) for seed in range(8)]
+    found = [work(crowd(session, seed, MeetingSettings())) for seed in range(8)]
     rows = [skew(each) for each, _ in found]
     pairs = [skew(each) for _, each in found]
     assert max(rows) < WANTED, rows
@@ -87,7 +86,7 @@ def test_a_crowd_in_a_square_kilometre_is_shared_out_wherever_it_is(
 
 
 def test_tasks_are_those_to_which_spark_sends_the_keys(session: "SparkSession") -> None:
-    tracked = placed(crowd(session, 1, shared_out(MeetingSettings()), 200), TABLES)
+    tracked = placed(crowd(session, 1, MeetingSettings(), 200), TABLES)
     told = (
         tracked.repartition(PARTS, "place")
         .select(F.spark_partition_id().alias("part"), F.pmod(F.hash("place"), F.lit(PARTS)))

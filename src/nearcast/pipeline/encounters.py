@@ -10,11 +10,10 @@ from collections.abc import Callable, Iterator, Sequence
 
 import numpy as np
 import pyarrow as pa
-from msgspec.structs import replace
 from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
-from nearcast.core.relationships import Declared, Meetings, MeetingSettings, Transitions
+from nearcast.core.relationships import Declared, Meetings, Transitions
 from nearcast.core.relationships.meetings import Fixes
 from nearcast.pipeline.movement_settings import MovementSettings
 
@@ -27,12 +26,6 @@ ENCOUNTER = (
 _PLACE = ("time", "lat", "lon")
 _BEFORE = ("previous_time", "previous_lat", "previous_lon")
 _ORDER = ("time", "broker", "seq")
-WIDEST_M = 256.0
-"""No cell is wider than about this, unless the distance asks for it.
-
-Most of a city in one square kilometre was most of the work of one task in cells of 1 km; in these
-it is shared out, for about twice as many rows: each fix goes to some three cells, not 1.5.
-"""
 _AT_ONCE = 10_000
 """So many fixes of a cell in history, then nodes that fell silent are let go."""
 
@@ -49,11 +42,6 @@ def encounters(tracks: DataFrame, settings: MovementSettings | None = None) -> D
         .groupBy("cell")
         .applyInArrow(meeting(settings), ENCOUNTER)
     )
-
-
-def shared_out(meetings: MeetingSettings) -> MeetingSettings:
-    """Return what near means, decided in cells that are small enough to share out a crowd."""
-    return replace(meetings, cell_m=min(meetings.cell_m, WIDEST_M))
 
 
 def episodes(transitions: DataFrame) -> DataFrame:
@@ -84,7 +72,7 @@ def meeting(settings: MovementSettings) -> Callable[[tuple[pa.Scalar, ...], pa.T
     """Return the function that tells the transitions of one cell in all of history."""
 
     def meet(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
-        meetings = Meetings(shared_out(settings.meetings), key[0].as_py())
+        meetings = Meetings(settings.meetings, key[0].as_py())
         table = table.sort_by([(name, "ascending") for name in _ORDER])
         nodes = table.column("node").to_pylist()
         fixes, before = (_numbers(table, names) for names in (_PLACE, _BEFORE))

@@ -24,7 +24,6 @@ from nearcast.core.relationships import Declared, Step, Track
 from nearcast.core.relationships.meeting_cells import F64, cells_of, grid_class, sent
 from nearcast.core.relationships.tracks import Fix
 from nearcast.pipeline.cleaning import PIPELINE
-from nearcast.pipeline.encounters import shared_out
 from nearcast.pipeline.movement_settings import MovementSettings
 from nearcast.pipeline.spots import java_regex
 
@@ -221,7 +220,7 @@ def _cells(
             for fix in (left[i] for i in chosen.tolist())
         ]
     ).reshape(-1, 2)
-    meetings = shared_out(settings.meetings)
+    meetings = settings.meetings
     which, codes = sent(
         meetings.grid, meetings.within_m, lat[chosen], lon[chosen],
         np.ascontiguousarray(then[:, 0]), np.ascontiguousarray(then[:, 1]),

@@ -16,7 +16,7 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 
 from nearcast.core.relationships import CellTraffic, Meetings
 from nearcast.core.relationships.meetings import Fixes
-from nearcast.pipeline.encounters import named, shared_out
+from nearcast.pipeline.encounters import named
 from nearcast.pipeline.motion_processor import after_ms, watermark_ms
 from nearcast.pipeline.movement_settings import MovementSettings
 from nearcast.pipeline.traffic import window_row
@@ -113,7 +113,7 @@ class CellProcessor(StatefulProcessor):
         sent: list[Sent],
         now: float,
     ) -> tuple[list[Row], bytes | None, int | None]:
-        form = shared_out(self._settings.meetings)
+        form = self._settings.meetings
         meetings = Meetings(form, cell) if data is None else Meetings.from_bytes(form, cell, data)
         changes = [meetings.advance(fixes_of(sent))] if sent else []
         changes.append(meetings.expire(now))

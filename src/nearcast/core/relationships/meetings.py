@@ -31,8 +31,12 @@ class MeetingSettings(Struct, frozen=True):
     within_m: float = 100.0
     fresh_s: float = 120.0
     """How old a node's last fix may be before nothing is near it any more."""
-    cell_m: float = 1000.0
-    """Cells are about as wide, or wider if the distance asks for it."""
+    cell_m: float = 256.0
+    """Cells are about as wide, or wider if the distance asks for it.
+
+    A city's crowd is in many of these, and so can be shared out; in cells of 1 km it was not. A
+    fix goes to some three cells, not 1.5.
+    """
 
     @property
     def grid(self) -> int:
