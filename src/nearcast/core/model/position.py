@@ -72,6 +72,8 @@ def position_from_json(value: object) -> Position:
 
 def number(value: object, what: str) -> float:
     """Return a finite float, or say what about `what` is not one."""
+    if type(value) is float and math.isfinite(value):
+        return value
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise ModelError(f"{what} {shown(value)} is not a number")
     try:
