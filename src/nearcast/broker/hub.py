@@ -14,39 +14,29 @@ from nearcast.broker.admission import Admission, OpenDoors
 from nearcast.broker.answering import Answering
 from nearcast.broker.arrivals import Arrivals
 from nearcast.broker.broker_state import DECIDED, BrokerState, RefusedError
-from nearcast.broker.carried import NOTHING, carried_with
 from nearcast.broker.connection import Connection
 from nearcast.broker.delivering import Delivering
 from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.journal import Entries, Journal
 from nearcast.broker.publishing import Publishing
+from nearcast.broker.recording import Recording
 from nearcast.broker.releasing import Releasing
-from nearcast.broker.session import Parcel, Session
+from nearcast.broker.session import Session
 from nearcast.broker.settings import Settings
 from nearcast.broker.short_way import ShortWay
 from nearcast.broker.situation.commands import RIGHTS
 from nearcast.broker.situation.errors import ERRORS, Errors
-from nearcast.broker.situation.node_topics import PREFIX as NODE_TOPICS
 from nearcast.broker.situation.node_topics import NodeTopics
 from nearcast.broker.subscribing import Subscribing
-from nearcast.core.engine import Engine, Outcome
+from nearcast.core.engine import Engine
 from nearcast.core.engine import Settings as EngineSettings
-from nearcast.core.fan import Fan
-from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.event import Event
-from nearcast.core.model.inputs import Input, Presence, Published, RulesSet, Subscribed
+from nearcast.core.model.inputs import RulesSet
 from nearcast.store import (
-    Forgotten,
     Kept,
-    Live,
-    LiveDropped,
-    LivePut,
     LiveSeen,
-    delivery_row,
     encoded_input,
-    encoded_node,
     record_row,
 )
 from nearcast.wire.mqtt import (
@@ -73,8 +63,6 @@ from nearcast.wire.mqtt import (
     encode_within,
 )
 
-NODES = "nodes"
-"""Where the store keeps what is known of nodes."""
 _PINGRESP = encode(PingResp())
 
 
@@ -140,6 +128,7 @@ class Hub:
         )
         self.state.settle = self._step
         self._node_topics = NodeTopics(self.state, self._delivering)
+        self._recording = Recording(self.state, self.settings.record.deliveries)
         self.arrivals = Arrivals(
             self.state, self._publishing, OpenDoors() if doors is None else doors
         )
@@ -209,7 +198,7 @@ class Hub:
             raise ModelError(refusal.reason)
         for sent in outcome.sent:
             self._delivering.deliver(sent)
-        self._record(outcome, now)
+        self._recording.record(outcome, now)
         self.state.journal.note(Kept(RIGHTS, "rules", encoded_input(rules)))
 
     def note_restart(self, now: float) -> None:
@@ -411,7 +400,7 @@ class Hub:
         # Before the record: who gets a live event that a newer one replaces, gets the older.
         for sent in outcome.sent:
             self._delivering.deliver(sent)
-        self._record(outcome, now)
+        self._recording.record(outcome, now)
         for event, owner in outcome.passed_over:
             passing = state.sessions.get(owner)
             if passing is not None and passing.durable:
@@ -431,70 +420,9 @@ class Hub:
             elif answer.connection.session is not None:
                 self._errors.tell(answer.connection.session, answer.topic, refused.why)
             self._answering.answer(answer, refused)
-        self._tell(inputs, outcome, now)
+        self._node_topics.follow(inputs, outcome, now)
         state.seen.clear()
         state.parcels.clear()
-
-    def _tell(self, inputs: Sequence[Input], outcome: Outcome, now: float) -> None:
-        """Tell those who read of nodes and areas what is new."""
-        topics = self._node_topics
-        for changed in outcome.changes:
-            if isinstance(changed.value, NodeState):
-                topics.changed(changed.value, changed.before, now)
-            elif changed.value is None and "\0" not in changed.key:
-                topics.forgotten(changed.key, now)
-        for sighting in outcome.sightings:
-            topics.sighted(sighting)
-        for value in inputs:
-            if isinstance(value, Presence):
-                topics.presence(value.node, value.here, now)
-            elif isinstance(value, Subscribed) and value.replay:
-                wanted = value.subscription
-                session = self.sessions.get(wanted.owner)
-                if (
-                    session is not None
-                    and wanted.group is None
-                    and wanted.subject.startswith(NODE_TOPICS)
-                ):
-                    topics.replay(session, wanted, now)
-
-    def _record(self, outcome: Outcome, now: float) -> None:
-        """Note rows for the log and changes of what is live or known."""
-        state, journal = self.state, self.state.journal
-        for changed in outcome.changes:
-            key, value = changed.key, changed.value
-            if isinstance(value, Event):
-                parcel = state.parcels[value.publisher, value.id]
-                state.live[key] = Parcel(parcel.frame, parcel.publisher, parcel.expires_at)
-                raw = parcel.frame.raw_properties
-                live = Live(key, value, self.engine.expiry_of(key), headers=raw or None)
-                journal.note(LivePut(live), sync=value.qos > 0)
-            elif value is not None:
-                journal.note(Kept(NODES, key, encoded_node(value)), sync=False)
-            elif "\0" in key:
-                state.live.pop(key, None)
-                journal.note(LiveDropped(key), sync=False)
-            else:
-                journal.note(Forgotten(NODES, key), sync=False)
-        if not journal.keeps:
-            return
-        for record in outcome.records:
-            carried = NOTHING
-            if isinstance(record.input, Published):
-                event = record.input.event
-                carried = carried_with(event, state.parcels[event.publisher, event.id], now)
-            journal.rows.append(record_row(record, state.name, *carried))
-        if self.settings.record.deliveries:
-            self._record_deliveries(outcome, now)
-
-    def _record_deliveries(self, outcome: Outcome, now: float) -> None:
-        """Note to whom events go."""
-        state = self.state
-        for sent in outcome.sent:
-            copies = sent.deliveries() if isinstance(sent, Fan) else (sent,)
-            to = [(each.owner, each.subscriptions, each.priority, each.replayed) for each in copies]
-            row = delivery_row(sent.event, to, state.name, self.engine.next_seq(), now)
-            state.journal.rows.append(row)
 
 
 _REFUSALS_OF_MQTT_3 = (

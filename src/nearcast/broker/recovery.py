@@ -7,7 +7,8 @@ not acknowledged is sent again when its client returns, under the same packet id
 from collections.abc import Iterable, Iterator
 from math import inf
 
-from nearcast.broker.hub import NODES, Hub
+from nearcast.broker.hub import Hub
+from nearcast.broker.recording import NODES
 from nearcast.broker.session import Granted, Parcel, Session
 from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES, RIGHTS
 from nearcast.broker.situation.errors import ERRORS

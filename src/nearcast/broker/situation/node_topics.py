@@ -5,6 +5,7 @@ gets nothing. Also here: who came into a watched area, told on `$area/NAME`. To 
 of readers it is an event of the node that it is about.
 """
 
+from collections.abc import Sequence
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -15,9 +16,11 @@ from nearcast.broker.delivering import Delivering
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.situation.metadata import position_text, time_text
 from nearcast.core.area_watch import Sighting
+from nearcast.core.engine import Outcome
 from nearcast.core.matching.reference import decide
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Delivery, Event, Subscription
+from nearcast.core.model.inputs import Input, Presence, Subscribed
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.subject import subject_matches
 from nearcast.core.model.visibility import (
@@ -42,10 +45,31 @@ class NodeTopics:
         self._state = state
         self._delivering = delivering
 
-    def changed(self, state: NodeState, before: NodeState | None, now: float) -> None:
+    def follow(self, inputs: Sequence[Input], outcome: Outcome, now: float) -> None:
+        """Tell those who read of nodes and areas what is new after a step."""
+        if self._state.engine.has_readers:
+            for changed in outcome.changes:
+                if isinstance(changed.value, NodeState):
+                    self._changed(changed.value, changed.before, now)
+                elif changed.value is None and "\0" not in changed.key:
+                    self._forgotten(changed.key, now)
+        for sighting in outcome.sightings:
+            self._sighted(sighting)
+        for value in inputs:
+            if isinstance(value, Presence):
+                self._presence(value.node, value.here, now)
+            elif isinstance(value, Subscribed) and value.replay:
+                wanted = value.subscription
+                session = self._state.sessions.get(wanted.owner)
+                if (
+                    session is not None
+                    and wanted.group is None
+                    and wanted.subject.startswith(PREFIX)
+                ):
+                    self._replay(session, wanted, now)
+
+    def _changed(self, state: NodeState, before: NodeState | None, now: float) -> None:
         """A node's context is another one now."""
-        if not self._state.engine.has_readers:
-            return
         if (
             before is None
             or state.position_at != before.position_at
@@ -54,18 +78,17 @@ class NodeTopics:
             self._tell(state.node, POSITION, state, now)
         self._tell(state.node, CONTEXT, state, now)
 
-    def presence(self, node: str, here: bool, now: float) -> None:
+    def _presence(self, node: str, here: bool, now: float) -> None:
         """A part of a node came or went; only the first and the last are told."""
         if self._state.engine.has_readers and self._state.online[node] == here:
             self._tell(node, ONLINE, self._state.engine.nodes.get(node), now)
 
-    def forgotten(self, node: str, now: float) -> None:
+    def _forgotten(self, node: str, now: float) -> None:
         """Nothing is known of a node any more."""
-        if self._state.engine.has_readers:
-            self._tell(node, POSITION, None, now)
-            self._tell(node, CONTEXT, None, now)
+        self._tell(node, POSITION, None, now)
+        self._tell(node, CONTEXT, None, now)
 
-    def replay(self, session: Session, wanted: Subscription, now: float) -> None:
+    def _replay(self, session: Session, wanted: Subscription, now: float) -> None:
         """Tell a new reader what is known now."""
         names = wanted.subject.split("/")
         if len(names) > 1 and names[1] not in ("+", "#"):
@@ -83,7 +106,7 @@ class NodeTopics:
                         event = self._event(topic, node, payload, state, now)
                         self._put(session, [wanted], event, True)
 
-    def sighted(self, sighting: Sighting) -> None:
+    def _sighted(self, sighting: Sighting) -> None:
         """Tell who came into a watched area, or went, to those who may see it."""
         topic, node = f"{AREAS}{sighting.area}", sighting.node
         rights = self._state.engine.rights
