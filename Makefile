@@ -6,8 +6,10 @@ PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 # Kernels with every index checked must not share a cache with those that check none.
 CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(CURDIR)/.cache/checked-kernels'
+# The suite starts hundreds of programs: each would compile all of our modules anew.
+unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup system java run test checked slow chaos lint format bench experiments docs clean
+.PHONY: setup system java run test suite checked slow chaos lint format bench experiments docs clean
 
 setup: $(INSTALLED)
 	@$(PY) -m nearcast._warm_up
@@ -23,19 +25,24 @@ system:
 java:
 	@sh scripts/system-packages java
 
+# Kernels with and without checks are compiled at the same time.
+test: $(INSTALLED) system
+	@sh scripts/side-by-side \
+		'make --no-print-directory checked' \
+		'make --no-print-directory suite'
+
 # At once what starts Spark, what starts other processes, and the rest: all of them wait for
 # something as much as they work.
 PYTEST := $(PY) -m pytest -m
 WITH_PROCESSES := $(wildcard tests/benchmarks tests/broker tests/chaos tests/cli tests/clients)
-test: setup system
+suite: setup system
 	@sh scripts/side-by-side \
 		'$(PYTEST) "spark and not slow"' \
 		'$(PYTEST) "not spark and not slow" $(WITH_PROCESSES)' \
-		'make --no-print-directory checked' \
 		'$(PYTEST) "not spark and not slow" $(addprefix --ignore=,$(WITH_PROCESSES))'
 
 # The matcher once more, with every index checked.
-checked: setup
+checked: $(INSTALLED)
 	@$(CHECKED) $(PY) -m nearcast._warm_up
 	$(CHECKED) $(PYTEST) "not slow" --hypothesis-profile=checked tests/core/matching
 

@@ -10,6 +10,7 @@ from nearcast.pipeline.java import JavaError, find_java
 from nearcast.store import Row, broker_directory
 from nearcast.store.manifest import Manifest, Whole, read_manifest
 from nearcast.store.segments import write_segment
+from tests.pipeline.pipeline_process import JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -25,15 +26,16 @@ def spark() -> Iterator["SparkSession"]:
         pytest.skip(str(error))
     from nearcast.pipeline.session import SparkSettings, session, stop
 
-    started = session(
-        SparkSettings(
-            master="local[2]",
-            name="nearcast-tests",
-            shuffle_partitions=2,
-            driver_memory="1g",
-            brisk=True,
-        )
+    settings = SparkSettings(
+        master="local[2]",
+        name="nearcast-tests",
+        shuffle_partitions=2,
+        driver_memory="1g",
+        brisk=True,
     )
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv("JAVA_TOOL_OPTIONS", JAVA)
+        started = session(settings)
     yield started
     stop(started)
 

@@ -23,8 +23,11 @@ SMALL: Mapping[str, object] = {
     "pipeline.memory": "1g",
 }
 """Settings that suit tests: little of everything."""
-JAVA = "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC"
-"""Java that begins fast instead of running fast: tests begin often."""
+JAVA = (
+    "-XX:TieredStopAtLevel=1 -XX:+UseSerialGC "
+    "-XX:+UnlockDiagnosticVMOptions -XX:-BytecodeVerificationRemote"
+)
+"""Java that begins fast instead of running fast, and trusts Spark's classes: tests begin often."""
 
 
 class PipelineEndedError(Exception):

@@ -14,7 +14,7 @@ import time
 from collections import Counter
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
 import pytest
@@ -29,10 +29,13 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from nearcast.core.gathering import cell_of
 from nearcast.core.model.position import Position
-from nearcast.pipeline.java import JavaError, find_java
+from nearcast.pipeline.auditing import Audit, audit
 from nearcast.store import LogReader, rows_of
 from tests.chaos.broker_process import BrokerProcess
 from tests.pipeline.pipeline_process import PipelineProcess, variables
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
 
 pytestmark = pytest.mark.spark
 
@@ -126,7 +129,7 @@ class Story(Struct):
     heard_before_the_tenth: list[str]
     status: dict[str, Any]
     tables: dict[str, list[dict[str, Any]]]
-    audit: dict[str, Any]
+    audit: Audit
 
     def of(self, first_level: str) -> list[Heard]:
         return [each for each in self.heard if each.topic.split("/")[0] == first_level]
@@ -136,11 +139,7 @@ class Story(Struct):
 
 
 @pytest.fixture(scope="module")
-def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
-    try:
-        find_java()
-    except JavaError as error:
-        pytest.skip(str(error))
+def story(spark: "SparkSession", tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
     directory = tmp_path_factory.mktemp("end-to-end")
     (directory / "nearcast.toml").write_text(SETTINGS)
     with pytest.MonkeyPatch.context() as patch:
@@ -152,7 +151,7 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
         everybody: list[Person] = []
         try:
             broker.wait_until_it_listens()
-            yield _lived(data, broker.port, pipeline, everybody)
+            yield _lived(spark, data, broker.port, pipeline, everybody)
         finally:
             for person in everybody:
                 person.leave()
@@ -160,7 +159,13 @@ def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
             broker.end()
 
 
-def _lived(data: Path, port: int, pipeline: PipelineProcess, everybody: list[Person]) -> Story:
+def _lived(
+    spark: "SparkSession",
+    data: Path,
+    port: int,
+    pipeline: PipelineProcess,
+    everybody: list[Person],
+) -> Story:
     watcher = Person("watcher", port)
     everybody.append(watcher)
     watcher.subscribe("news/#", nc_where="urgency >= 2")
@@ -195,7 +200,7 @@ def _lived(data: Path, port: int, pipeline: PipelineProcess, everybody: list[Per
     pipeline.wait_until(lambda queries: not any(sum(e.lag.values()) for e in queries.values()))
     status = nearcast("pipeline", "status", "--json", "--data", str(data))
     assert pipeline.stop() == 0, pipeline.said
-    audit = nearcast("pipeline", "audit", "--json", "--data", str(data))
+    log = spark.read.format("nearcast").option("path", str(data)).load()
     return Story(
         [
             Heard(each.topic, each.payload, each.qos, getattr(each.properties, "UserProperty", []))
@@ -204,7 +209,7 @@ def _lived(data: Path, port: int, pipeline: PipelineProcess, everybody: list[Per
         before,
         status,
         {path.name: rows(path) for path in (data / "tables").iterdir()},
-        audit,
+        audit(log, str(data)),
     )
 
 
@@ -322,10 +327,10 @@ def test_tables_hold_exactly_what_was_published(story: Story) -> None:
 
 
 def test_the_audit_finds_no_difference(story: Story) -> None:
-    assert story.audit["passed"], story.audit
-    assert story.audit["copies"] == 4
-    assert not any(story.audit["counts"].values()), story.audit
-    assert story.audit["unrecorded"] == story.audit["unusable"] == 0
+    assert story.audit.passed, story.audit
+    assert story.audit.copies == 4
+    assert not any(story.audit.counts.values()), story.audit
+    assert story.audit.unrecorded == story.audit.unusable == 0
 
 
 def test_the_status_tells_how_it_does(story: Story) -> None:

@@ -191,6 +191,19 @@ def told(batches: Iterator[pa.RecordBatch]) -> list[dict[str, object]]:
 
 @pytest.mark.parametrize("seed", range(40))
 def test_columns_are_decided_as_rows_are(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    compare(seed, [seed % 3], monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40, 240))
+def test_in_many_lives_columns_are_decided_as_rows_are(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare(seed, [0, 1, 2], monkeypatch)
+
+
+def compare(seed: int, begun: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decide a life both ways, and its end by players that have begun in some of three ways."""
     monkeypatch.setattr(plain_events, "LEAST", 3)
     monkeypatch.setattr(playing, "MOST_AT_ONCE", 20)
     rows = Life(seed).live(120)
@@ -206,12 +219,16 @@ def test_columns_are_decided_as_rows_are(seed: int, monkeypatch: pytest.MonkeyPa
     at = 20 * draw.randrange(1, len(rows) // 20)
     part = next(k for k in range(len(wanted)) if _seen(rows, k) >= at)
     before, after = rows[: _seen(rows, part)], rows[_seen(rows, part) :]
-    early, late, last = Player("broker"), Player("broker"), Player("broker")
-    for _ in early.decide_columns(cut(draw, before)):
-        pass
-    late.apply(before)
-    last.apply_columns(cut(draw, before))
-    for each in (pickle.loads(pickle.dumps(early)), late, last):
+    for way in begun:
+        each = Player("broker")
+        if way == 0:
+            for _ in each.decide_columns(cut(draw, before)):
+                pass
+            each = pickle.loads(pickle.dumps(each))
+        elif way == 1:
+            each.apply(before)
+        else:
+            each.apply_columns(cut(draw, before))
         assert each.seq == len(before)
         again = each.decide_columns(cut(draw, after))
         assert [told(decided_batches("broker", *parts)) for parts in again] == wanted[part + 1 :]
