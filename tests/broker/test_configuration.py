@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.broker.configuration import ConfigurationError, Origin, effective, load
-from nearcast.broker.known_settings import SETTINGS, public
+from nearcast.broker.known_settings import SETTINGS, Setting, public, value_of
 from nearcast.broker.settings import Listen, Settings
 
 
@@ -153,6 +153,33 @@ def test_paths_in_a_file_are_relative_to_it_and_others_to_the_current_directory(
     assert settings.doors.jwt_key == "key.pem"
 
 
+PATHS = [setting for setting in SETTINGS.values() if setting.marked("path")]
+
+
+@pytest.mark.parametrize("setting", PATHS, ids=[setting.key for setting in PATHS])
+def test_every_path_follows_the_same_rule(setting: Setting, tmp_path: Path) -> None:
+    assert not Path(str(setting.default)).is_absolute()
+    directory = tmp_path / "etc"
+    directory.mkdir()
+    # Two of them need each other.
+    others = {"listen.certificate": "key", "listen.key": "certificate"}
+    more = f"{others[setting.key]} = '/x'\n" if setting.key in others else ""
+    for said, meant in (("a/b", directory / "a/b"), ("../c", directory / "../c"), ("/d", "/d")):
+        path = write(directory, f"[{setting.section}]\n{setting.name} = '{said}'\n{more}")
+        assert value_of(load(path, {}, {}), setting) == str(meant)
+        environ = {setting.variable: said}
+        assert value_of(load(path, environ, {}), setting) == said
+
+
+def test_all_settings_that_name_files_are_known_as_such() -> None:
+    keys = {setting.key for setting in PATHS}
+    assert keys >= {"broker.data", "doors.users", "doors.rules", "doors.jwt_key"}
+    words = ("file", "key", "certificate", "authority", "users", "rules", "data", "directory")
+    named = {key for key in SETTINGS if key.endswith(words)}
+    # It says whether clients need one.
+    assert named - keys == {"listen.client_certificate"}
+
+
 WRONG = {
     'limits.queued = "many"': "limits.queued is 'many', but should be a whole number of at least 1",
     "limits.queued = 0": "limits.queued is 0, but should be a whole number of at least 1",
@@ -176,7 +203,7 @@ WRONG = {
     'shutdown.redirect = "elsewhere"': "should be HOST:PORT",
     'record.exclude = ["a#"]': "# must be the whole last level, as in traffic/#",
     'record.exclude = "a"': "should be a list, each text",
-    'decide."a/#" = "moon"': 'patterns of subjects, each with one of "edge", "spark"',
+    'decide."a/#" = "moon"': """decide."a/#" is 'moon', but should be one of "edge", "spark\"""",
     'decide."a/+b" = "edge"': "+ must be a whole level",
     "listen = 3": "listen is 3, but should be a section",
     "listen.mqtt_prt = 3": "there is no listen.mqtt_prt; did you mean mqtt_port",
@@ -208,6 +235,40 @@ def test_all_problems_are_told_at_once_also_of_values_that_are_overridden(tmp_pa
         "NEARCAST_LIMITS_QUEUED",
         "option listen.port",
     ]
+
+
+TABLES = """
+[decide]
+"a/#/b" = "spark"
+"good" = "edge"
+"c" = "sparc"
+d = 5
+
+[aggregates]
+"s/#" = "people 1"
+"t/#" = "people ten"
+"u/#" = "volume 5 per galaxy"
+"v/#" = "time 300 within 100"
+"w/#/x" = "volume 5"
+"" = "volume 5"
+y = 3
+
+[spark]
+"spark.executor.memory" = 8
+"""
+
+
+def test_every_mistake_in_a_table_is_told_with_its_own_line(tmp_path: Path) -> None:
+    path = write(tmp_path, TABLES)
+    places = {
+        3: "a/#/b", 5: "c", 6: "d", 10: "t/#", 11: "u/#", 12: "v/#", 13: "w/#/x", 14: "", 15: "y",
+        18: "spark.executor.memory",
+    }  # fmt: skip
+    for (line, name), problem in zip(places.items(), problems(path), strict=True):
+        section = "decide" if line < 8 else "aggregates" if line < 17 else "spark"
+        assert problem.startswith(f'{path}, line {line}: {section}."{name}"')
+    told = problems(environ={"NEARCAST_DECIDE": '{"a/#/b" = "edge", "c" = "x", "d" = "edge"}'})
+    assert [problem.partition(":")[0] for problem in told] == ["NEARCAST_DECIDE"] * 2
 
 
 def test_a_file_that_cannot_be_read_or_is_not_toml_says_why(tmp_path: Path) -> None:

@@ -55,7 +55,7 @@ def say_things(port: int) -> None:
 @pytest.mark.parametrize("running", [True, False], ids=["while it runs", "while it does not"])
 def test_nothing_of_a_person_is_left(running: bool, tmp_path: Path) -> None:
     data = tmp_path / "data"
-    broker = BrokerProcess(data).wait_until_it_listens()
+    broker = BrokerProcess(data, {"record.deliveries": True}).wait_until_it_listens()
     try:
         say_things(broker.port)
         if not running:

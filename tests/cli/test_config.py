@@ -118,6 +118,24 @@ def test_check_looks_at_the_file_alone_and_at_the_files_it_names() -> None:
     assert told == f"etc/nearcast.toml is right: 2 of {len(SETTINGS)} settings are given.\n"
 
 
+FILES = [key for key, each in SETTINGS.items() if each.marked("path") and key != "broker.data"]
+
+
+@pytest.mark.parametrize("key", FILES)
+def test_check_notices_every_file_that_is_not_there(key: str) -> None:
+    Path("etc").mkdir()
+    Path("etc/other").touch()
+    section, name = key.split(".")
+    together = {"certificate": "key = 'other'\n", "key": "certificate = 'other'\n"}
+    file = Path("etc/nearcast.toml")
+    file.write_text(f"[{section}]\n{name} = 'some'\n{together.get(name, '')}")
+    # One of that name where the command runs is not meant.
+    Path("some").touch()
+    assert f"line 2: {key} names etc/some, which is not there" in refused("check", str(file))
+    Path("etc/some").touch()
+    run("check", str(file))
+
+
 VALUES = st.recursive(
     st.text(st.characters(exclude_categories=["Cs"]))
     | st.integers(-(2**63), 2**63 - 1)

@@ -2,7 +2,9 @@
 
 import subprocess
 import sys
+from collections.abc import Iterator
 from importlib.metadata import version
+from typing import Any
 
 import pytest
 import typer
@@ -35,6 +37,28 @@ def test_a_verb_has_its_own_help() -> None:
     assert ran.returncode == 0
     assert "nearcast doctor" in ran.stdout
     assert "--json" in ran.stdout
+
+
+def commands(command: Any, *path: str) -> Iterator[tuple[tuple[str, ...], Any]]:  # noqa: ANN401
+    yield path, command
+    for name, inner in getattr(command, "commands", {}).items():
+        yield from commands(inner, *path, name)
+
+
+@pytest.mark.parametrize("verb", cli.VERBS, ids=[verb.name for verb in cli.VERBS])
+def test_help_shows_every_word_that_was_written(
+    verb: cli.Verb, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("COLUMNS", "500")
+    for path, command in commands(cli.command_as_written(verb)):
+        with pytest.raises(SystemExit) as left:
+            cli.command_of(verb)([*path, "--help"])
+        assert left.value.code == 0
+        words = " ".join(capsys.readouterr().out.replace("│", " ").split())
+        for part in (command, *command.params):
+            if getattr(part, "hidden", False):
+                continue
+            assert " ".join((getattr(part, "help", None) or "").split()) in words
 
 
 @pytest.mark.parametrize("arguments", [["nonsense"], ["doctor", "--nonsense"]])

@@ -248,6 +248,18 @@ MISTAKES = {
     "a URL and a host": ("pub", "a", "x", "--url", "mqtt://h", "--host", "h"),
     "a URL that is none": ("sub", "a", "--url", "http://h"),
     "a session of nobody": ("sub", "a", "--session-expiry", "10"),
+    "a place beyond the pole": ("pub", "a", "x", "--at", "91,0"),
+    "the same in MQTT 3": ("pub", "a", "x", "--at", "91,0", "--mqtt", "4"),
+    "the same without an acknowledgement": ("pub", "a", "x", "--at", "91,0", "--qos", "0"),
+    "a node beyond the pole": ("context", "ann", "--at", "100,0"),
+    "an area that is none": ("pub", "a", "x", "--to", "circle:me"),
+    "for no time that there is": ("pub", "a", "x", "--valid", "nan"),
+    "a time that is none": ("pub", "a", "x", "--time", "yesterday"),
+    "an id that is too long": ("pub", "a", "x", "--event-id", "x" * 201),
+    "a property of ours that is none": ("pub", "a", "x", "--property", "nc-speed=5"),
+    "a filter that is none": ("sub", "a", "--where", "speed >"),
+    "a filter that is none, by name": ("sub", "a", "--where", "speed >", "--name", "n"),
+    "from an area that is none": ("sub", "a", "--from", "bbox:1"),
 }
 
 

@@ -152,9 +152,17 @@ def test_a_named_subscription_can_put_what_is_known_round_the_message(port: int,
 
 
 @pytest.mark.parametrize("mqtt", ["4", "5"])
-def test_a_filter_that_is_none_is_told_with_the_brokers_reason(port: int, mqtt: str) -> None:
-    refused = call(sub, port, "x", "--name", "n", "--where", "speed <", "--mqtt", mqtt)
+def test_what_the_broker_refuses_is_told_with_its_reason(port: int, mqtt: str) -> None:
+    deep = "/".join("x" * 200)
+    refused = call(sub, port, deep, "--name", "n", "--where", "speed < 5", "--mqtt", mqtt)
     assert refused.exit_code == 1
+    assert "128" in refused.stderr
+
+
+@pytest.mark.parametrize("mqtt", ["4", "5"])
+def test_a_filter_that_is_none_is_told_before_anything_is_asked(port: int, mqtt: str) -> None:
+    refused = call(sub, port, "x", "--name", "n", "--where", "speed <", "--mqtt", mqtt)
+    assert refused.exit_code == 2
     assert "speed <" in refused.stderr
 
 
@@ -172,5 +180,5 @@ def test_what_cannot_be_asked_for_is_exit_code_2(mistake: str, port: int) -> Non
 
 def test_a_target_that_is_none_is_refused(port: int) -> None:
     refused = call(pub, port, "x", "y", "--to", "circle:nowhere")
-    assert refused.exit_code == 1
+    assert refused.exit_code == 2
     assert "circle:nowhere" in refused.stderr

@@ -82,6 +82,14 @@ def test_mqtt_3_3_2_5_a_retained_message_that_has_expired_is_not_delivered(
     assert late.rest() == []
 
 
+@pytest.mark.parametrize("expiry", [1, 60, 0xFFFF_FFFF])
+def test_a_message_that_did_not_wait_has_all_its_time(broker: RunningBroker, expiry: int) -> None:
+    topic, reader = fresh(), broker.client()
+    reader.subscribe(topic)
+    broker.client().publish(topic, b"x", 1, properties=Properties(message_expiry_interval=expiry))
+    assert reader.take().properties.message_expiry_interval == expiry
+
+
 @pytest.mark.parametrize("retain", [False, True])
 def test_mqtt_3_3_2_6_the_time_that_a_message_waited_is_subtracted(
     broker: RunningBroker, retain: bool

@@ -5,6 +5,8 @@ import json
 import math
 import threading
 from collections.abc import Callable, Mapping
+from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from fastapi import FastAPI
@@ -14,6 +16,10 @@ from nearcast.broker.metrics import Figures, Health, Metrics
 from nearcast.broker.settings import Listen, Settings
 from nearcast.console.http import make_app
 from nearcast.console.server import HttpServer
+from nearcast.core.engine import Record
+from nearcast.core.model import Event, Subscription
+from nearcast.core.model.inputs import Published, Subscribed
+from nearcast.store import LogSettings, Store, broker_directory, record_row
 from tests.console.requests import Answer, ask
 
 
@@ -142,6 +148,25 @@ def test_openapi_describes_every_route() -> None:
         "/metrics", "/healthz", "/api/statistics", "/api/config", "/api/docs",
         "/api/explain/{event}/{node}",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize("event", ["bus-1", "encounters/ann/李%2F雷/near/1.5", "/", "a?b/"])
+@pytest.mark.parametrize("node", ["ben", "李/雷", "50%", "ev il"])
+def test_any_event_and_any_node_can_be_asked_about(event: str, node: str, tmp_path: Path) -> None:
+    store = Store(tmp_path, "local", LogSettings(roll_s=0.0))
+    wanted = Record(1, 1.7e9, Subscribed(Subscription("1", node, "#")))
+    published = Record(2, 1.7e9, Published(Event(event, "bus/7", "ann", 1.7e9)))
+    store.commit([], [record_row(each, "local") for each in (wanted, published)], now=0.0)
+    store.roll(now=10.0)
+    store.close()
+    app = make_app(Metrics({}), {}, Settings(), broker_directory(tmp_path, "local") / "log")
+    ways = {quote(event, safe=""), quote(event, safe="/")}
+    for way in ways:
+        answer = asked_of(app, f"/api/explain/{way}/{quote(node, safe='')}")
+        assert answer.status == 200, answer.body
+        told = json.loads(answer.body)
+        assert (told["event"], told["node"], told["delivered"]) == (event, node, True)
+    assert asked_of(app, "/api/explain/none/x").status == 404
 
 
 def test_the_page_lists_every_route_and_loads_nothing() -> None:

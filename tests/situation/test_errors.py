@@ -48,6 +48,11 @@ BAD_SUBSCRIPTIONS = [
     ((("nc-aggregate", "1"),), "not available yet"),
     ((("nc-detail", "1"),), "not available yet"),
 ]
+# All that may be said in JSON of a subscription.
+NAMED_WORDS = (
+    "there are subject, where, from, qos, no_local, envelope, meta; relevance, aggregate, detail "
+    "are not available yet"
+)
 # Properties of a PUBLISH, and what the reason names.
 BAD_EVENTS = [
     ((("nc-at", "91,0"),), "90"),
@@ -68,6 +73,7 @@ BAD_EVENTS = [
     ((("nc-time", "yesterday"),), "2026-11-15T14:30:00Z"),
     ((("nc-time", "2026-11-15T14:30:00"),), "2026-11-15T14:30:00Z"),
     ((("nc-time", "0001-01-01T00:00:00+14:00"),), "nc-time"),
+    ((("nc-time", "2026-11-15T14:30:00+0530"),), "2026-11-15T14:30:00Z"),
     ((("nc-id", ""),), "nc-id"),
     ((("nc-speed", "5"),), "nc-speed"),
     ((("nc-where", "speed > 5"),), "nc-where"),
@@ -103,7 +109,7 @@ BAD_COMMANDS = [
     ("$me/subscriptions/n", b'{"subject": "news", "where": "speed >"}', BAD, "^"),
     ("$me/subscriptions/n", b'{"subject": "news", "where": 5}', BAD, "where"),
     ("$me/subscriptions/n", b'{"subject": "news", "from": "place:nowhere"}', BAD, "nowhere"),
-    ("$me/subscriptions/n", b'{"subject": "news", "form": "circle:me,5"}', BAD, "form"),
+    ("$me/subscriptions/n", b'{"subject": "news", "form": "circle:me,5"}', BAD, NAMED_WORDS),
     ("$me/subscriptions/n", b'{"subject": "news", "envelope": 1}', BAD, "envelope"),
     ("$me/subscriptions/n", b'{"subject": "news", "relevance": 1}', BAD, "not available yet"),
     ("$me/subscriptions/n", b'{"subject": "news", "aggregate": 1}', BAD, "not available yet"),
@@ -112,7 +118,7 @@ BAD_COMMANDS = [
     ("$me/publish/", b"{}", None, "subject"),
     ("$me/publish/news", b"", BAD_JSON, "JSON"),
     ("$me/publish/news", b"[]", BAD_JSON, "object"),
-    ("$me/publish/news", b'{"att": "1,2"}', BAD, "att"),
+    ("$me/publish/news", b'{"att": "1,2"}', BAD, "id, payload, text, base64"),
     ("$me/publish/news", b'{"at": "1,2", "text": "a", "payload": 1}', BAD, "one payload"),
     ("$me/publish/news", b'{"base64": "!"}', BAD, "base64"),
     ("$me/publish/news", b'{"text": 5}', BAD, "text"),
@@ -407,6 +413,27 @@ def test_a_will_with_a_bad_word_is_refused_at_connect(
     assert answer.reason_code == BAD
     assert answer.properties.reason_string is not None
     assert named in answer.properties.reason_string
+
+
+@pytest.mark.parametrize(
+    ("pairs", "named"),
+    [
+        ((("nc-where", "speed > 5"),), "nc-where"),
+        ((("nc-accept-encoding", "zstd"),) * 2, "twice"),
+        ((("nc-accept-encoding", "zstd"), ("colour", "red")), None),
+    ],
+    ids=str,
+)
+def test_what_a_client_says_of_itself_must_be_known(
+    broker: RunningBroker, pairs: tuple[tuple[str, str], ...], named: str | None
+) -> None:
+    said = Properties(user_properties=pairs)
+    answer = broker.open().connect(Connect(fresh("client"), MQTT_5, properties=said))
+    if named is None:
+        assert answer.reason_code == ReasonCode.SUCCESS
+    else:
+        assert answer.reason_code == BAD
+        assert named in (answer.properties.reason_string or "")
 
 
 def test_options_of_a_bad_packet_do_not_matter(broker: RunningBroker) -> None:

@@ -23,7 +23,7 @@ from nearcast.broker.publishing import Publishing
 from nearcast.broker.session import LARGEST_PACKET_ID, Session
 from nearcast.broker.settings import Limits
 from nearcast.broker.situation.commands import ANNOUNCEMENTS, announcement_key
-from nearcast.broker.situation.words import said
+from nearcast.broker.situation.words import check_connect, said
 from nearcast.core.model.inputs import Left, Presence, Unsubscribed
 from nearcast.store import Forgotten, Message, SessionDropped, SessionPut, SubscriptionDropped
 from nearcast.store import Session as KeptSession
@@ -116,6 +116,10 @@ class Arrivals:
                 f"the method {packet.properties.authentication_method!r} is not offered; come "
                 "with a name and a password, a token or a certificate",
             )
+        try:
+            check_connect(packet.properties.user_properties)
+        except RefusedError as refused:
+            answer = Refusal(refused.reason, refused.why)
         if isinstance(answer, Refusal):
             self.refuse(connection, answer.reason, answer.why)
             return

@@ -19,6 +19,7 @@ from nearcast.broker.known_settings import (
     SECTIONS,
     SETTINGS,
     Setting,
+    check_entry,
     checked,
     expected,
     from_text,
@@ -138,7 +139,7 @@ class _Gathered:
                     where(section), f"{section} is {shown(table)}, but should be a section"
                 )
             elif section in SETTINGS:
-                self._take(SETTINGS[section], table, where(section))
+                self._take(SETTINGS[section], table, where(section), of_entry=where)
             else:
                 for name, value in table.items():
                     key = f"{section}.{name}"
@@ -179,9 +180,16 @@ class _Gathered:
         value: object,
         origin: Origin,
         read: Callable[[Setting, object], object] = lambda _, value: value,
+        of_entry: Callable[[str], Origin] | None = None,
     ) -> None:
         try:
-            self._values[setting.key] = (checked(setting, read(setting, value)), origin)
+            value = read(setting, value)
+            if setting.entry is not None and isinstance(value, dict):
+                wrong = dict(_wrong_entries(setting, setting.entry, value))
+                for name, why in wrong.items():
+                    self._complain(of_entry(f"{setting.key}.{name}") if of_entry else origin, why)
+                value = {name: each for name, each in value.items() if name not in wrong}
+            self._values[setting.key] = (checked(setting, value), origin)
         except ModelError as error:
             self._complain(origin, f"{setting.key}: {error}")
         except ValueError:
@@ -190,6 +198,20 @@ class _Gathered:
 
     def _complain(self, origin: Origin, what: str, hint: str = "") -> None:
         self.problems.append(f"{origin.where}: {what}{hint}")
+
+
+def _wrong_entries(
+    setting: Setting, kind: inspect.Type, table: Mapping[str, object]
+) -> Iterator[tuple[str, str]]:
+    """Yield the names of entries in a table that cannot be meant, and why."""
+    for name, value in table.items():
+        label = f'{setting.key}."{name}"'
+        try:
+            check_entry(setting, name, value)
+        except ModelError as error:
+            yield name, f"{label}: {error}"
+        except ValueError:
+            yield name, f"{label} is {shown(value)}, but should be {expected(kind)}"
 
 
 def _lines(text: str) -> dict[str, int]:

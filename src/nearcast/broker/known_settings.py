@@ -11,7 +11,7 @@ import msgspec
 from msgspec import Struct, inspect
 
 from nearcast.broker.settings import Settings
-from nearcast.core.gathering import parse_rules
+from nearcast.core.gathering.rules import parse_rule
 from nearcast.core.model.errors import did_you_mean
 from nearcast.core.model.subject import check_pattern
 
@@ -37,6 +37,12 @@ class Setting(Struct, frozen=True):
     def variable(self) -> str:
         """The environment variable that overrides it."""
         return PREFIX + self.key.replace(".", "_").upper()
+
+    @property
+    def entry(self) -> inspect.Type | None:
+        """What each value is where the setting is a table of names that users choose."""
+        info = inspect.type_info(self.type)
+        return info.value_type if isinstance(info, inspect.DictType) else None
 
     def marked(self, mark: str) -> bool:
         """Return whether its type, or that of its items or keys, has a mark."""
@@ -110,10 +116,16 @@ def checked(setting: Setting, value: object) -> object:
     if setting.marked("subject"):
         for pattern in checked if isinstance(checked, tuple | dict) else (str(checked),):
             check_pattern(pattern)
-    if setting.key == "aggregates":
-        assert isinstance(checked, dict)
-        parse_rules(checked)
     return checked
+
+
+def check_entry(setting: Setting, name: str, value: object) -> None:
+    """Raise `ValueError` unless this may stand in a table that is a setting, such as `decide`."""
+    msgspec.convert({name: value}, setting.type)
+    if setting.marked("subject"):
+        check_pattern(name)
+    if setting.key == "aggregates":
+        parse_rule(name, value)
 
 
 def expected(info: inspect.Type) -> str:

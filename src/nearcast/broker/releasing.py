@@ -184,6 +184,7 @@ class Releasing:
             row.retain,
             payload=row.payload,
             qos=row.qos,
+            about=row.about,
         )
         if stays and valid_s != 0.0 and not self._has_room(event):
             state.counters["refused_rows"] += 1

@@ -8,6 +8,7 @@ outlives its connection every step is noted in the journal.
 
 from collections import deque
 from collections.abc import Iterable
+from math import ceil
 
 from msgspec import Struct
 
@@ -376,7 +377,7 @@ class Session:
         if message.identifiers:
             additions = subscription_identifiers(message.identifiers)
         if parcel.expires_at is not None:
-            left_s = int(min(parcel.expires_at - now, LONGEST_EXPIRY_S))
+            left_s = ceil(min(parcel.expires_at - now, LONGEST_EXPIRY_S))
             additions += message_expiry(max(0, left_s))
         if message.metadata:
             additions += user_properties(message.metadata)

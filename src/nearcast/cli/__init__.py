@@ -7,7 +7,7 @@ import sys
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
-from typing import Annotated, NamedTuple
+from typing import Annotated, Any, NamedTuple
 
 import typer
 
@@ -72,16 +72,40 @@ def _root(
     """Publish/subscribe that knows the situation."""
 
 
+def command_as_written(verb: Verb) -> Any:  # noqa: ANN401  # Typer's Click has no public name
+    """Return the command that a verb is, with its help as its module has it."""
+    found = getattr(import_module(f"{__name__}.{verb.name}"), verb.attribute)
+    if not isinstance(found, typer.Typer):
+        alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
+        alone.command()(found)
+        found = alone
+    return typer.main.get_command(found)
+
+
+def command_of(verb: Verb) -> Any:  # noqa: ANN401  # likewise
+    """Return the command that a verb is, ready to be called with its arguments."""
+    command = command_as_written(verb)
+    _take_literally(command)
+    return command
+
+
+def _take_literally(command: Any) -> None:  # noqa: ANN401  # likewise
+    """Make brackets in help, as round defaults, be text and not markup."""
+    # Not at the top: the list of verbs has none, and is to be quick.
+    from rich.markup import escape
+
+    for told in (command, *command.params):
+        if getattr(told, "help", None):
+            told.help = escape(told.help)
+    for inner in getattr(command, "commands", {}).values():
+        _take_literally(inner)
+
+
 def _mount(verb: Verb) -> None:
     """Add a verb whose module is imported only when it is called, so that help is quick."""
 
     def call(context: typer.Context) -> None:
-        found = getattr(import_module(f"{__name__}.{verb.name}"), verb.attribute)
-        if not isinstance(found, typer.Typer):
-            alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
-            alone.command()(found)
-            found = alone
-        found(context.args, prog_name=f"nearcast {verb.name}")
+        command_of(verb)(context.args, prog_name=f"nearcast {verb.name}")
 
     app.command(
         verb.name,

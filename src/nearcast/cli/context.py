@@ -8,10 +8,11 @@ import msgspec
 import typer
 
 from nearcast.cli import server_options as server
+from nearcast.cli.meaning import position_of
 from nearcast.client.node import Node
 from nearcast.client.options import ClientOptions
 from nearcast.client.told import Known
-from nearcast.core.model.position import parse_position, plain
+from nearcast.core.model.position import plain
 from nearcast.wire.mqtt import MQTT_5
 
 
@@ -46,7 +47,7 @@ def context(
     mqtt: server.Mqtt = MQTT_5,
 ) -> None:
     """Print what is known of a node; with --at and --set, say it as that node first."""
-    position = None if at is None else parse_position(at)
+    position = None if at is None else position_of(at, "--at")
     patch = dict(_member(text) for text in attributes or ())
     says = position is not None or bool(patch)
     if says and client_id is None:

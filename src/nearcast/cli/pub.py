@@ -12,6 +12,7 @@ import typer
 from msgspec.structs import replace
 
 from nearcast.cli import server_options as server
+from nearcast.cli.meaning import check_event
 from nearcast.client.event_words import EventWords
 from nearcast.wire.mqtt import MQTT_5
 
@@ -88,6 +89,7 @@ def pub(
     words = EventWords(
         at=at, to=to, valid=valid, object=key, priority=priority, time=time, id=event_id
     )
+    check_event(words.pack(topic, None, MQTT_5, pairs).properties.user_properties)
     options = server.client_options(client_id, "pub", version=mqtt)
     broker = server.Broker(url, host, port, user, password_file, ca_file)
     connection = broker.connection(options)

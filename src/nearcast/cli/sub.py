@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from nearcast.cli import server_options as server
+from nearcast.cli.meaning import check_subscription
 from nearcast.client.commands import ERRORS, problem_of
 from nearcast.client.connection import Connection
 from nearcast.client.errors import RejectedError
@@ -132,11 +133,15 @@ class _Situation(msgspec.Struct, frozen=True):
             raise typer.BadParameter(
                 "--where, --from and --meta need --mqtt 5 or a --name", param_hint="--mqtt"
             )
+        check_subscription([(f"nc-{name}", value) for name, value in self._words().items()])
+
+    def _words(self) -> dict[str, str]:
+        said = (("where", self.where), ("from", self.from_))
+        return {name: value for name, value in said if value is not None}
 
     def asking(self, connection: Connection, filters: list[TopicFilter]) -> _Asking:
         """Return what subscribes."""
-        said = (("where", self.where), ("from", self.from_))
-        words = {name: value for name, value in said if value is not None}
+        words = self._words()
         if self.name is None:
             pairs = [(f"nc-{name}", value) for name, value in words.items()]
             if self.meta:

@@ -10,6 +10,7 @@ import logging
 from collections.abc import Callable, Mapping
 from importlib.metadata import version
 from pathlib import Path
+from urllib.parse import unquote
 
 import msgspec
 from fastapi import FastAPI, Request, Response
@@ -96,11 +97,17 @@ def make_app(
         """The settings in force; where keys and passwords are kept is left out."""
         return _json(public(settings))
 
-    @app.get("/api/explain/{event}/{node}", response_model=dict[str, object])
-    async def explanation(event: str, node: str) -> Response:
-        """Why a node did or did not get an event; the log is played again, which takes a while."""
+    @app.get("/api/explain/{event:path}/{node}", response_model=dict[str, object])
+    async def explanation(event: str, node: str, request: Request) -> Response:
+        """Why a node did or did not get an event; the log is played again, which takes a while.
+
+        Slashes in the id of an event may stay; in the name of a node they are %2F.
+        """
         if log_directory is None:
             return _json({"error": "this broker keeps no log"}, 404)
+        # The parameters are cut where a %2F was, too; as it was sent, the last level is the node.
+        sent = request.scope["raw_path"].decode("ascii").removeprefix("/api/explain/")
+        event, _, node = map(unquote, sent.rpartition("/"))
         try:
             found = await asyncio.to_thread(explain, log_directory, event, node)
         except StoreError as error:

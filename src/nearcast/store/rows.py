@@ -8,7 +8,6 @@ is refused by name.
 """
 
 import math
-import re
 from collections.abc import Callable, Sequence
 from typing import TypeVar
 
@@ -155,48 +154,6 @@ def erased(row: Row) -> Row:
     return Row(row.broker, row.seq, ERASED, row.ingested)
 
 
-def concerns(row: Row, node: str) -> bool:
-    """Decide whether a row tells anything of a node: as publisher, as subject, or by its name."""
-    if node in (row.publisher, row.node):
-        return True
-    name = msgspec.json.encode(node).decode()[1:-1]
-    if row.kind == "event":
-        # What the pipeline found may be about anyone: who met whom, who was there.
-        if not (row.publisher or "").startswith(PIPELINE):
-            return False
-        told = (row.payload or b"").decode(errors="replace")
-        return _names(node, row.subject or "") or _names(name, told)
-    # Other rows name nodes in their data: whose rights, whose subscription, round whom an area.
-    return _names(name, row.data)
-
-
-def _names(name: str, told: str) -> bool:
-    """Decide whether a text has a name in it that is not just a part of a longer one."""
-    if name not in told:
-        return False
-    return re.search(rf"(?<![\w.%-]){re.escape(name)}(?![\w.%-])", told) is not None
-
-
-def without(row: Row, node: str) -> Row:
-    """Return what is left of a row that concerns a node when it is forgotten.
-
-    Of a list of sessions the others stay: what becomes of them does not depend on it.
-    """
-    if row.kind == DELIVERY and row.publisher != node:
-        others = [each for each in recipients_of(row) if not _is_of(each[0], node)]
-        return replace(row, data=text({"to": others}))
-    if row.kind == "restart":
-        value = msgspec.json.decode(row.data, type=dict[str, object])
-        names = msgspec.convert(value["sessions"], list[str])
-        value["sessions"] = [name for name in names if not _is_of(name, node)]
-        return replace(row, data=text(value))
-    return erased(row)
-
-
-def _is_of(session: str, node: str) -> bool:
-    return session == node or session.startswith(f"{node}~")
-
-
 def input_of(row: Row) -> Input:
     """Return the input that a row records."""
     if row.schema > SCHEMA:
@@ -270,6 +227,7 @@ def _read_event(row: Row, data: Json) -> Input:
     if attributes is None:
         attributes = attributes_of(payload)
     to = data.pop("to", None)
+    about = data.pop("about", ())
     return Published(
         Event(
             _needed(row.event_id),
@@ -280,6 +238,7 @@ def _read_event(row: Row, data: Json) -> Input:
             _position(row),
             to=None if to is None else area_from_json(to),
             payload=payload,
+            about=tuple(about),  # type: ignore[arg-type]  # likewise
             **data,  # type: ignore[arg-type]  # likewise
         )
     )

@@ -156,9 +156,11 @@ def erase_rows(
 ) -> Segment:
     """Write a segment anew, durably, with some rows erased; the same segment if none is meant.
 
-    An erased row keeps its `seq` and its time, and what else is `left` of it.
+    An erased row keeps its `seq` and its time, and what else is `left` of it. Each row is asked
+    about once, in order: what is meant may depend on the rows before.
     """
-    if not any(map(is_meant, _rows(directory, segment))):
+    changed = {row.seq: left(row) for row in _rows(directory, segment) if is_meant(row)}
+    if not changed:
         return segment
     footer = Footer(
         FORM, segment.first, segment.last, segment.first_seq, segment.last_seq,
@@ -170,7 +172,7 @@ def erase_rows(
         try:
             with _writer(partial, footer) as writer:
                 for batch in read_segment(directory, segment):
-                    kept = [left(row) if is_meant(row) else row for row in rows_of(batch)]
+                    kept = [changed.get(row.seq, row) for row in rows_of(batch)]
                     writer.write_batch(batch_of(kept))
             sync_file(partial)
             digest, size = sha256_of(partial), partial.stat().st_size

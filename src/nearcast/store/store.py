@@ -14,9 +14,10 @@ from msgspec import Struct
 from nearcast.store.backup import back_up
 from nearcast.store.changes import Change, SessionChange, SessionPut
 from nearcast.store.durable_files import ProcessLock, sync_directory
+from nearcast.store.erasing import Erasure
 from nearcast.store.errors import StoreError, told
 from nearcast.store.log import Log, LogSettings, LogStatistics
-from nearcast.store.rows import Row, concerns, without
+from nearcast.store.rows import Row
 from nearcast.store.segments import Segment, numbers_of
 from nearcast.store.sessions import session_changes, session_value
 from nearcast.store.state import State, StateStatistics
@@ -159,7 +160,8 @@ class Store:
         """
         self._roll(now)
         self.commit((), now=now)
-        erased = self.log.erase(lambda row: concerns(row, node), lambda row: without(row, node))
+        erasure = Erasure(node)
+        erased = self.log.erase(erasure.concerns, erasure.left)
         self._state.compact()
         return erased
 

@@ -66,6 +66,8 @@ class EventRow(Struct, frozen=True, array_like=True, tag=0):
     """The target area, in its text or JSON form."""
     headers: bytes = b""
     """MQTT 5 properties of the message, as bytes."""
+    about: tuple[str, ...] = ()
+    """Nodes that it tells of, by name and place: only who may see all of them gets it."""
 
 
 class DeliveryRow(Struct, frozen=True, array_like=True, tag=1):

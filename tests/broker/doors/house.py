@@ -28,7 +28,7 @@ def house(
     """Open doors with a section of settings; rules are the text of their file."""
     if rules is not None:
         (base / "rules.toml").write_text(rules)
-        doors["rules"] = "rules.toml"
+        doors["rules"] = str(base / "rules.toml")
     section = msgspec.convert(doors, Section)
     return Doors(Settings(limits=Limits(connects_per_s=connects_per_s), doors=section), base)
 

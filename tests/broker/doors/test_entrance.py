@@ -5,10 +5,12 @@ from pathlib import Path
 import argon2
 import pytest
 
+from nearcast.broker.configuration import load
 from nearcast.broker.doors import (
     Admitted,
     BrokenFilesError,
     Check,
+    Doors,
     Identity,
     Peer,
     node_of,
@@ -285,8 +287,9 @@ def test_a_file_that_is_gone_is_a_problem_and_changes_nothing(tmp_path: Path) ->
 
 
 def test_broken_files_stop_the_start_with_all_their_problems(tmp_path: Path) -> None:
+    no_users, no_key = str(tmp_path / "no.toml"), str(tmp_path / "no.key")
     with pytest.raises(BrokenFilesError) as caught:
-        house(tmp_path, users="no.toml", rules="nonsense = 1", jwt_key="no.key")
+        house(tmp_path, users=no_users, rules="nonsense = 1", jwt_key=no_key)
     said = caught.value.problems
     assert len(said) == 3
     assert "nearcast user add NAME --users" in said[0]
@@ -294,10 +297,26 @@ def test_broken_files_stop_the_start_with_all_their_problems(tmp_path: Path) -> 
     assert "leave the setting doors.jwt_key out" in said[2]
 
 
+def test_files_are_where_their_settings_say_and_not_in_the_data_directory(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    with_users(tmp_path)
+    (tmp_path / "key").write_bytes(b"k" * 64)
+    (tmp_path / "rules.toml").write_text('default = "deny"\n')
+    (tmp_path / "nearcast.toml").write_text(
+        '[doors]\nusers = "users.toml"\nrules = "rules.toml"\njwt_key = "key"\n'
+    )
+    (tmp_path / "data").mkdir()
+    doors = Doors(load(None, {}, {}), tmp_path / "data")
+    admitted(enter(doors, as_user("alice")))
+    assert not doors.rights(Identity(), "x", "::1").may_publish("a")
+
+
 def test_a_key_that_is_no_key_is_named(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"short")
     with pytest.raises(BrokenFilesError, match="key: the secret has 5 bytes"):
-        house(tmp_path, jwt_key="key")
+        house(tmp_path, jwt_key=str(tmp_path / "key"))
 
 
 def test_those_who_are_in_stay_until_something_about_them_changes(tmp_path: Path) -> None:

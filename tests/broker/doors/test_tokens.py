@@ -56,7 +56,7 @@ def with_key(
     (base / "key").write_bytes(data)
     return house(
         base,
-        jwt_key="key",
+        jwt_key=str(base / "key"),
         jwt_algorithms=ALL,
         jwt_audience=audience,
         jwt_issuer=issuer,

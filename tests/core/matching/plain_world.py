@@ -73,6 +73,9 @@ class PlainWorld:
             return None
         if event.to and (here is None or not holds(self.area(event.to, event.publisher), here)):  # type: ignore[arg-type]
             return None
+        for each in event.about:
+            if not self.mask(me, each) & SEE_POSITION or not self.mask(me, each) & SEE_IDENTITY:
+                return None
         if wanted.where and wanted.where.evaluate(situation) is not True:  # type: ignore[arg-type]
             return None
         fired = [level.evaluate(situation) is True for level in wanted.levels]  # type: ignore[arg-type]
@@ -279,8 +282,8 @@ subscriptions = st.builds(
     st.just([]) | st.just([]) | st.lists(filters, max_size=3),
 )
 events = st.builds(
-    lambda subject, who, attributes, at, given, to: Event(
-        "e", subject, who, 1.2e9, attributes, at, given, to
+    lambda subject, who, attributes, at, given, to, about: Event(
+        "e", subject, who, 1.2e9, attributes, at, given, to, about=tuple(about)
     ),
     st.sampled_from(SUBJECTS),
     st.sampled_from((*NODES, "eve")),
@@ -288,5 +291,6 @@ events = st.builds(
     st.none() | positions | positions,
     st.booleans(),
     st.none() | st.none() | areas,
+    st.just([]) | st.just([]) | st.lists(st.sampled_from((*NODES, "eve")), max_size=2),
 )
 masks = st.integers(0, SEE_ALL)

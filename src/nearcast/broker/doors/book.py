@@ -33,16 +33,16 @@ class Book(Struct, frozen=True):
 
 
 class BookFiles:
-    """Where the files are; relative names are in `base`.
+    """Where the files are.
 
-    Without a name for the users file it is `users.toml` there, if that exists.
+    Without a name for the users file it is `users.toml` in `base`, if that exists.
     """
 
     def __init__(self, section: settings.Doors, base: Path) -> None:
         self._section = section
-        self._users = base / (section.users or USERS_FILE)
-        self._rules = base / section.rules if section.rules else None
-        self._key = base / section.jwt_key if section.jwt_key else None
+        self._users = Path(section.users) if section.users else base / USERS_FILE
+        self._rules = Path(section.rules) if section.rules else None
+        self._key = Path(section.jwt_key) if section.jwt_key else None
 
     def read(self) -> Book:
         """Return what the files say, or raise `BrokenFilesError` with all that is wrong."""

@@ -50,7 +50,7 @@ class DoorsStatistics(Struct, frozen=True):
 
 
 class Doors:
-    """The doors of one broker; relative names of files are in `base`, its data directory.
+    """The doors of one broker, which has its data directory in `base`.
 
     Where no users file is named, `users.toml` in `base` is taken if it is there. Files that cannot
     be used raise `BrokenFilesError`.

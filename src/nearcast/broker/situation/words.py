@@ -8,7 +8,6 @@ import base64
 import binascii
 import json
 from collections.abc import Callable, Mapping, Sequence
-from datetime import UTC, datetime
 from typing import TypeVar
 
 import msgspec
@@ -16,11 +15,14 @@ from msgspec import Struct
 
 from nearcast.broker.broker_state import RefusedError
 from nearcast.core.language import Filter, LanguageError, parse
+from nearcast.core.language.instants import read_timestamp
 from nearcast.core.model import Area, ModelError, parse_area
 from nearcast.core.model.position import Position, parse_position, position_from_json, shown
 from nearcast.wire.mqtt import ReasonCode
 
 PREFIX = "nc-"
+AT_CONNECT = ("nc-accept-encoding",)
+"""What a client may say of itself when it comes."""
 LONGEST_NAME = 200
 T = TypeVar("T")
 Pairs = Sequence[tuple[str, str]]
@@ -77,6 +79,13 @@ def ours(pairs: Pairs) -> dict[str, str]:
     return found
 
 
+def check_connect(pairs: Pairs) -> None:
+    """Refuse what a CONNECT says that we do not know."""
+    for name in ours(pairs):
+        if name not in AT_CONNECT:
+            raise RefusedError(BAD, f"{name} is not known in CONNECT; {AT_CONNECT[0]} is")
+
+
 def said(pairs: Pairs) -> Said:
     """Return what user properties say of an event."""
     found = ours(pairs)
@@ -88,7 +97,7 @@ def said(pairs: Pairs) -> Said:
 def said_in_json(payload: bytes) -> tuple[Said, bytes]:
     """Return what a JSON message says of an event, and the event's own payload."""
     members = json_object(payload)
-    parts = [name for name in ("payload", "text", "base64") if name in members]
+    parts = [name for name in _BODIES if name in members]
     if len(parts) > 1:
         raise RefusedError(BAD, f"{' and '.join(parts)} are given; an event has one payload")
     body = b""
@@ -154,7 +163,8 @@ def _said(words: Mapping[str, object], prefix: str) -> Said:
     for name, value in words.items():
         reader = _EVENT_WORDS.get(name)
         if reader is None:
-            raise RefusedError(BAD, _unknown(prefix + name, _EVENT_WORDS, prefix))
+            beside = () if prefix else _BODIES
+            raise RefusedError(BAD, _unknown(prefix + name, (*_EVENT_WORDS, *beside), prefix))
         field, read = reader
         found[field] = read(value, prefix + name)
     return Said(**found)  # type: ignore[arg-type]  # each read by its own reader
@@ -176,12 +186,17 @@ def _wished(words: Mapping[str, object], prefix: str) -> Wish:
         elif name in LATER:
             raise RefusedError(BAD, f"{label} is not available yet")
         else:
-            raise RefusedError(BAD, _unknown(label, ("where", "from", "meta"), prefix))
+            known = ("where", "from", "meta") if prefix else _NAMED_WORDS
+            later = ", ".join(prefix + each for each in LATER)
+            why = f"{_unknown(label, known, prefix)}; {later} are not available yet"
+            raise RefusedError(BAD, why)
     texts = tuple((name, _text(value)) for name, value in words.items())
     return Wish(where, from_, bool(words) and not quiet, quiet, texts)
 
 
-LATER = frozenset(("relevance", "aggregate", "detail"))
+LATER = ("relevance", "aggregate", "detail")
+_NAMED_WORDS = ("subject", "where", "from", "qos", "no_local", "envelope", "meta")
+_BODIES = ("payload", "text", "base64")
 
 
 def _text(value: object) -> str:
@@ -230,11 +245,9 @@ def _name(value: object, what: str) -> str:
 def _time(value: object, what: str) -> float:
     if isinstance(value, str):
         try:
-            time = datetime.fromisoformat(value)
-            if time.tzinfo is not None:
-                # In UTC it must be a time as well, or nobody could be told of it.
-                return time.astimezone(UTC).timestamp()
-        except (ValueError, OverflowError):
+            # In UTC it must be a time as well, or nobody could be told of it.
+            return read_timestamp(value).timestamp()
+        except ValueError:
             pass
     raise RefusedError(BAD, f"{what} is a time such as 2026-11-15T14:30:00Z, not {shown(value)}")
 

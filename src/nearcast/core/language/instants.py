@@ -6,7 +6,7 @@ from datetime import UTC, date, datetime, timedelta, timezone
 
 DAY = re.compile(r"(\d{4})-(\d\d)-(\d\d)", re.ASCII)
 MOMENT = re.compile(
-    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d{1,9}))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
+    r"(\d{4})-(\d\d)-(\d\d)[Tt](\d\d):(\d\d):(\d\d)(?:\.(\d+))?([Zz]|[+-]\d\d:\d\d)", re.ASCII
 )
 
 
@@ -19,21 +19,28 @@ def read_date(text: str) -> date:
 
 
 def read_timestamp(text: str) -> datetime:
-    """Return the instant in UTC to the microsecond; raise ValueError that says what is wrong."""
+    """Return the instant in UTC to the microsecond; raise ValueError that says what is wrong.
+
+    A leap second, 23:59:60 in UTC on whatever day, is the second after it.
+    """
     found = MOMENT.fullmatch(text)
     if found is None:
         raise ValueError(f"{shown(text)} is not a timestamp; write it as 2024-05-31T12:00:00Z.")
     on = day(*(int(part) for part in found.groups()[:3]))
     hour, minute, second = (int(part) for part in found.groups()[3:6])
-    for name, value, most in (("hour", hour, 23), ("minute", minute, 59), ("second", second, 59)):
+    for name, value, most in (("hour", hour, 23), ("minute", minute, 59), ("second", second, 60)):
         if value > most:
             raise ValueError(f"There is no {name} {value:02}; {name}s go from 00 to {most}.")
+    leap = timedelta(seconds=second == 60)
     micros = int((found[7] or "0").ljust(6, "0")[:6])
     try:
-        written = datetime(on.year, on.month, on.day, hour, minute, second, micros, zone(found[8]))
-        return written.astimezone(UTC)
+        written = datetime(on.year, on.month, on.day, hour, minute, min(second, 59), micros)
+        moment = written.replace(tzinfo=zone(found[8])).astimezone(UTC)
+        if leap and (moment.hour, moment.minute) != (23, 59):
+            raise ValueError("There is no second 60 but in 23:59:60 UTC, a leap second.")
+        return moment + leap
     except OverflowError:
-        raise ValueError(f"{text} is outside the years 1 to 9999.") from None
+        raise ValueError(f"{shown(text)} is outside the years 1 to 9999.") from None
 
 
 def read_instant(text: str) -> date | datetime:

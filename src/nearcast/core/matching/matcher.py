@@ -11,6 +11,7 @@ from operator import is_not
 from typing import NamedTuple
 
 import numpy as np
+import numpy.typing as npt
 
 from nearcast.core.language.scope import Value
 from nearcast.core.matching.cells import CELLS_USED, IN_USE
@@ -21,7 +22,7 @@ from nearcast.core.matching.keys import KEYS_USED
 from nearcast.core.matching.known_world import KnownWorld
 from nearcast.core.matching.live import LiveEvents
 from nearcast.core.matching.memory import FIELDS, Memory, memory_of
-from nearcast.core.matching.reference import EventScope, Memo, best_priority
+from nearcast.core.matching.reference import EventScope, Memo, best_priority, may_see_all
 from nearcast.core.matching.rules import RULES_USED
 from nearcast.core.matching.scanning import decide_for, match_events
 from nearcast.core.matching.sight import Sight
@@ -287,6 +288,8 @@ class Matcher:
 
     def _recheck(self, batch: EventBatch, pairs: I32) -> Matches:
         """Decide what kernels left open."""
+        if batch.about and self.sight.restricted:
+            pairs = pairs[:, self._may_know(batch, Matches(*pairs))]
         matches = Matches(*pairs)
         if not self._enrolment.filters:
             return matches
@@ -298,6 +301,15 @@ class Matcher:
             matches.priority[i] = self._priority(batch.event(e), number, memo)
         keep = matches.priority != NONE
         return matches if keep.all() else Matches(*pairs[:, keep])
+
+    def _may_know(self, batch: EventBatch, matches: Matches) -> npt.NDArray[np.bool_]:
+        """Which pairs are not of an event about somebody whom the subscriber may not see."""
+        rows, name, about = self._enrolment.table.rows, self._nodes.name, batch.about
+        keep = np.ones(len(matches.event), np.bool_)
+        for i in np.flatnonzero(np.isin(matches.event, list(about))).tolist():
+            viewer = name(int(rows[matches.subscription[i]][NODE]))
+            keep[i] = may_see_all(viewer, about[int(matches.event[i])], self.world)
+        return keep
 
     def _priority(self, event: Event, number: int, memo: Memo) -> int:
         row = self._enrolment.table.rows[number]

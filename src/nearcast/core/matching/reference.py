@@ -4,7 +4,7 @@ It decides what kernels cannot, explains what was decided, and is what the kerne
 against. What a subscriber may not see is unknown to its filter and to its area.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from datetime import UTC, datetime
 from typing import Protocol
 
@@ -94,6 +94,7 @@ def decide(event: Event, subscription: Subscription, world: World) -> Verdict:
         verdict("subject", fits, f"{event.subject} {_fits(fits)} {subscription.subject}")
         and verdict("from", *_from(event, subscription.from_, me, scope, world))
         and verdict("to", *_to(event, me, world))
+        and (not event.about or verdict("about", *_about(event, me, world)))
         and verdict("where", *_where(subscription.where, scope))
     ):
         priority = best_priority(subscription.levels, scope)
@@ -103,6 +104,11 @@ def decide(event: Event, subscription: Subscription, world: World) -> Verdict:
             "no level fires" if priority is None else f"priority {priority}",
         )
     return Verdict(subscription.id, priority, tuple(steps))
+
+
+def may_see_all(viewer: str, others: Iterable[str], world: World) -> bool:
+    """Whether a node may see who and where others are."""
+    return all(world.may_see(viewer, each) & SEE_WHERE_NAMED == SEE_WHERE_NAMED for each in others)
 
 
 def best_priority(
@@ -305,6 +311,11 @@ def _to(event: Event, me: str, world: World) -> tuple[bool, str]:
         return False, "the target holds nobody now"
     inside = holds(meant, at)
     return inside, f"{me} is {'inside' if inside else 'outside'} the target"
+
+
+def _about(event: Event, me: str, world: World) -> tuple[bool, str]:
+    seen = may_see_all(me, event.about, world)
+    return seen, f"{me} {'may' if seen else 'may not'} see all that it tells of"
 
 
 def _where(where: Filter | None, scope: EventScope) -> tuple[bool, str]:

@@ -42,6 +42,8 @@ class Event(Struct, frozen=True):
     session: str = ""
     # The publisher's clock was ahead: the time is that of ingest.
     clock_off: bool = False
+    # Nodes that it tells of, by name and place: only who may see all of them gets it.
+    about: tuple[str, ...] = ()
 
     @property
     def origin(self) -> str:

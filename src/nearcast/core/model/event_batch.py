@@ -28,7 +28,7 @@ class EventBatch:
     """Events as columns; nested attributes are columns of their own under their dotted path."""
 
     __slots__ = (
-        "_events", "borrowed", "first", "ids", "kinds", "lat", "lon", "name_of", "names",
+        "_events", "about", "borrowed", "first", "ids", "kinds", "lat", "lon", "name_of", "names",
         "publisher", "publishers", "strings", "subject", "subjects", "targets", "times", "values",
     )  # fmt: skip
 
@@ -51,6 +51,7 @@ class EventBatch:
         times: npt.NDArray[np.float64] | None = None,
         ids: Sequence[str] | None = None,
         targets: Mapping[int, Area] | None = None,
+        about: Mapping[int, tuple[str, ...]] | None = None,
         events: Sequence[Event] | None = None,
     ) -> None:
         """Take columns as they are.
@@ -70,6 +71,7 @@ class EventBatch:
         self.times = np.zeros(count) if times is None else times
         self.ids = ids
         self.targets = targets or {}
+        self.about = about or {}
         self._events = events
 
     def __len__(self) -> int:
@@ -81,7 +83,7 @@ class EventBatch:
         subjects: dict[str, int] = {}
         publishers: dict[str, int] = {}
         subject, publisher, lat, lon, borrowed = [], [], [], [], []
-        targets = {}
+        targets, about = {}, {}
         for i, event in enumerate(events):
             subject.append(subjects.setdefault(event.subject, len(subjects)))
             publisher.append(publishers.setdefault(event.publisher, len(publishers)))
@@ -91,6 +93,8 @@ class EventBatch:
             borrowed.append(at is not None and not event.at_given)
             if event.to is not None:
                 targets[i] = event.to
+            if event.about:
+                about[i] = event.about
         return cls(
             subjects=list(subjects),
             subject=np.array(subject, np.int32),
@@ -101,6 +105,7 @@ class EventBatch:
             **carried([event.attributes for event in events]),
             borrowed=np.array(borrowed, np.uint8),
             targets=targets,
+            about=about,
             events=events,
         )
 
@@ -122,6 +127,7 @@ class EventBatch:
             position=at,
             at_given=not self.borrowed[i],
             to=self.targets.get(i),
+            about=self.about.get(i, ()),
         )
 
     def _value(self, j: int) -> Value:

@@ -1,0 +1,49 @@
+"""What a command says of an event, a subscription or a node, read as the broker will read it.
+
+What cannot be meant ends the command with exit code 2 before anything is sent; what a broker does
+not permit is its own answer, and exit code 1.
+"""
+
+from collections.abc import Sequence
+
+import typer
+
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.position import Position, parse_position
+
+Pairs = Sequence[tuple[str, str]]
+
+
+def check_event(pairs: Pairs) -> None:
+    """Refuse properties that no event can have."""
+    if not pairs:
+        return
+    # Only where they are needed: they take longer to load than a plain message to send.
+    from nearcast.broker.broker_state import RefusedError
+    from nearcast.broker.situation.words import said
+
+    try:
+        said(pairs)
+    except RefusedError as error:
+        raise typer.BadParameter(error.why) from None
+
+
+def check_subscription(pairs: Pairs) -> None:
+    """Refuse properties that no subscription can have."""
+    if not pairs:
+        return
+    from nearcast.broker.broker_state import RefusedError
+    from nearcast.broker.situation.words import wished
+
+    try:
+        wished(pairs)
+    except RefusedError as error:
+        raise typer.BadParameter(error.why) from None
+
+
+def position_of(text: str, option: str) -> Position:
+    """Return the position that an option says."""
+    try:
+        return parse_position(text)
+    except ModelError as error:
+        raise typer.BadParameter(str(error), param_hint=option) from None
