@@ -19,6 +19,7 @@ from nearcast.pipeline.tables import Tables
 from nearcast.store import DELIVERY
 from nearcast.testing import World
 from tests.pipeline.conftest import write_log
+from tests.pipeline.pipeline_process import variables
 from tests.pipeline.test_playing import log_of_a_life, recorded
 
 SMALL = """
@@ -40,7 +41,7 @@ def by_itself(data: Path, *arguments: str, code: int = 0) -> "subprocess.Complet
     """As users call it: in a process of its own."""
     done = subprocess.run(
         [sys.executable, "-m", "nearcast", "pipeline", *arguments, "--data", str(data)],
-        capture_output=True, text=True, timeout=300, check=False, cwd=data,
+        capture_output=True, text=True, timeout=300, check=False, cwd=data, env=variables({}),
     )  # fmt: skip
     assert done.returncode == code, done.stdout + done.stderr
     assert "Traceback" not in done.stderr
@@ -70,6 +71,12 @@ def test_a_status_is_told_before_during_and_after_a_run(tmp_path: Path) -> None:
     shown = pipeline(tmp_path, "status").stdout
     assert "345" in shown
     assert "7 rows" in shown
+
+    why = "LinkError: [SSL: X] " + "no way in " * 20
+    failing = QueryStatus("gather", "failing", failures=2, problem=why, failing_since=1.0)
+    write_status(tmp_path, Status(time.time(), 1, [lagging, failing]))
+    lines = pipeline(tmp_path, "status").stdout.splitlines()
+    assert f"gather fails since 1970-01-01T00:00:01Z, 2 times in all: {why}" in lines
 
     write_status(tmp_path, Status(time.time() - 3600.0, 1, [lagging]))
     assert "does not run" in pipeline(tmp_path, "status").stdout
@@ -110,9 +117,9 @@ def test_a_time_that_is_none_is_one_message(tmp_path: Path) -> None:
     assert "--since" in done.stderr
 
 
-@pytest.mark.parametrize("what", ["audit", "replay"])
-def test_where_no_broker_has_a_log_is_one_message(what: str, tmp_path: Path) -> None:
-    done = pipeline(tmp_path, what, code=1)
+@pytest.mark.parametrize(("what", "code"), [("audit", 2), ("replay", 1)])
+def test_where_no_broker_has_a_log_is_one_message(what: str, code: int, tmp_path: Path) -> None:
+    done = pipeline(tmp_path, what, code=code)
     assert "has no logs of brokers" in done.stderr
 
 

@@ -19,7 +19,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from nearcast.core.gathering import Part, Rule, parse_rules
 from nearcast.core.model import Circle, Position, subject_matches
-from nearcast.pipeline.aggregates import AGGREGATES, Gathering, aggregates
+from nearcast.pipeline.aggregates import AGGREGATES, Gathering, aggregates, named_in
 from nearcast.pipeline.spots import NamedPlace, Packet, java_regex, pack
 from nearcast.store import Row
 from nearcast.store.segments import batch_of
@@ -321,3 +321,12 @@ def test_a_pattern_selects_in_spark_what_it_selects_in_the_core(spark: "SparkSes
     for row in frame.select("subject", *columns).collect():
         expected = [subject_matches(pattern, row[0]) for pattern in patterns]
         assert list(row)[1:] == expected, row[0]
+
+
+def test_an_aggregate_is_about_those_whom_it_names(spark: "SparkSession") -> None:
+    said = ['{"people": ["ann", "ben"], "count": 3}', '{"people": 10, "count": 12}']
+    rows = spark.createDataFrame([(each,) for each in said], "payload string")
+    assert [row.about for row in rows.select(named_in("payload").alias("about")).collect()] == [
+        ["ann", "ben"],
+        None,
+    ]

@@ -105,3 +105,21 @@ def _id(row: Row) -> str:
     value = input_of(row)
     assert isinstance(value, Subscribed)
     return value.subscription.id
+
+
+def test_what_was_sent_later_than_it_was_decided_is_no_difference(
+    spark: "SparkSession", tmp_path: Path, logs: list[list[Row]]
+) -> None:
+    """As a replay sends what was decided while a broker recorded nothing."""
+    (rows, *_) = logs
+    quiet = [
+        replace(row, data=row.data.replace('"deliveries":true', '"deliveries":false'))
+        if row.kind == "restart"
+        else row
+        for row in rows
+    ]
+    assert quiet != rows
+    found = audited(spark, tmp_path, [quiet])
+    assert found.passed, found.differences
+    assert found.copies == 0
+    assert found.unrecorded == recorded(rows).total()

@@ -39,9 +39,9 @@ def plain_reason(row: Row) -> str | None:
     for name in ("event_id", "subject", "publisher"):
         if not getattr(row, name):
             return f"malformed: it has no {name}"
-    for name in ("time", "ingested"):
+    for name, first in (("time", -62_135_596_800.0), ("ingested", 0.0)):
         value = getattr(row, name)
-        if value is None or not 0.0 <= value <= 253_402_300_799.0:
+        if value is None or not first <= value <= 253_402_300_799.0:
             return f"malformed: {name} is not a time"
     if (row.lat is None) != (row.lon is None):
         return "malformed: it has one of latitude and longitude"
@@ -65,7 +65,19 @@ CHOICES: dict[str, tuple[object, ...]] = {
     "event_id": ("e1", "e2", "e3", "e4", "e5", "e6", "", None),
     "subject": ("a", "a/b", "a", "a", "", None),
     "publisher": ("ann", "bob", "ann", "bob", "", None),
-    "time": (5000.0, 5000.0, 4100.0, 4099.9, 5060.0, 5060.1, math.nan, math.inf, -1.0, None),
+    "time": (
+        5000.0,
+        5000.0,
+        4100.0,
+        4099.9,
+        5060.0,
+        5060.1,
+        math.nan,
+        math.inf,
+        -1.0,
+        -6.2135596801e10,
+        None,
+    ),
     "ingested": (5000.0,) * 8 + (5001.0, math.nan),
     "lat": (53.0, 53.0, 90.0, -90.0, 90.1, math.nan, None),
     "lon": (-6.0, -6.0, 180.0, -180.0, -180.1, math.inf, None),

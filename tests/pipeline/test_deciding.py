@@ -8,7 +8,13 @@ from typing import TYPE_CHECKING
 import pytest
 
 from nearcast.pipeline import deciding, snapshots
-from nearcast.pipeline.deciding import CONTEXT, DELIVERY, decide_batches, snapshot_directory
+from nearcast.pipeline.deciding import (
+    CONTEXT,
+    DELIVERY,
+    UNUSABLE,
+    decide_batches,
+    snapshot_directory,
+)
 from nearcast.pipeline.playing import Player
 from nearcast.store import Row, batch_of
 from nearcast.testing import World
@@ -54,7 +60,7 @@ def test_tasks_of_spark_decide_as_the_broker_did(
     assert found_in(found) == recorded(rows)
     nodes = {row["node"] for row in found if row["kind"] == CONTEXT}
     assert nodes
-    assert not [row for row in found if row["reason"]]
+    assert not [row for row in found if row["kind"] == UNUSABLE]
 
 
 def test_it_does_not_matter_where_a_task_begins(

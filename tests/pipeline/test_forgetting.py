@@ -132,6 +132,10 @@ def test_what_the_pipeline_published_of_somebody_goes_with_them() -> None:
     # What Ben says of Ann in a message of his own is his.
     assert found["event_id"].to_pylist() == ["1", "3", "4", "6"]
     assert touched == 3
+    for subject in ("encounters/ben/z%C3%B6%20%2F", "encounters/ben/zö %2F"):
+        told = pa.Table.from_pylist([{"publisher": "$pipeline", "subject": subject}], EVENTS)
+        assert without(told, "zö /")[0].num_rows == 0
+        assert without(told, "zö")[0].num_rows == 1
     odd, _ = without(table.append_column("node", [["é+1"] * len(rows)]), "é+1")
     assert odd.num_rows == 0
 

@@ -3,9 +3,11 @@
 import json
 import math
 from collections.abc import Sequence
+from itertools import pairwise
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
+from urllib.parse import quote
 
 import pytest
 
@@ -21,8 +23,9 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
+from nearcast.pipeline.encounters import ENCOUNTER
 from nearcast.pipeline.motion_processor import TrackProcessor
-from nearcast.pipeline.movement import movement
+from nearcast.pipeline.movement import movement, told_of
 from nearcast.pipeline.movement_processor import CellProcessor, Sent
 
 if TYPE_CHECKING:
@@ -269,4 +272,17 @@ def test_a_stream_tells_what_history_tells(spark: "SparkSession", tmp_path: Path
     assert len({row.key for row in stream}) == len(stream)
     assert sum(row.table == "encounters" for row in stream) > 50
     assert any(row.traffic and row.traffic.hazards for row in stream)
+    for row in stream:
+        named = [row.encounter.a, row.encounter.b] if row.encounter else None
+        assert row.about == named, "who is told of decides who may be told"
     assert all(row.subject is None for row in stream if row.encounter and "closer" in row.key)
+
+
+def test_names_are_percent_encoded_in_subjects_as_everywhere(spark: "SparkSession") -> None:
+    draw = Random(5)
+    letters = "aZ0~-_. +*%/#!'()=&?zoë李雷😀"
+    names = ["".join(draw.choices(letters, k=draw.randint(1, 12))) for _ in range(200)]
+    rows = [(None, a, b, "near", 1.0, 2.0, 3.0, 4.0) for a, b in pairwise(names)]
+    told = told_of("encounters", spark.createDataFrame(rows, ENCOUNTER)).collect()
+    wanted = [f"encounters/{quote(row[1], safe='')}/{quote(row[2], safe='')}" for row in rows]
+    assert [row.subject for row in told] == wanted

@@ -29,7 +29,7 @@ from nearcast.pipeline.sink import (
     stage,
 )
 from nearcast.pipeline.sink_rows import SINK_SCHEMA, SinkRowError, rows_by_broker
-from nearcast.wire.handover import Release, manifest_bytes
+from nearcast.wire.handover import EventRow, Release, manifest_bytes
 from tests.chaos.broker_process import BrokerProcess
 from tests.chaos.stubborn_client import StubbornClient
 
@@ -117,7 +117,8 @@ def test_rows_are_read_as_they_are_written() -> None:
         [("broker", pa.string()), ("kind", pa.string()), ("id", pa.string()),
          ("subject", pa.string()), ("time", pa.float64()), ("payload", pa.binary()),
          ("qos", pa.int32()), ("recipients", pa.list_(recipient)), ("publisher", pa.string()),
-         ("properties", pa.list_(pair)), ("lat", pa.float64()), ("lon", pa.float64())]
+         ("properties", pa.list_(pair)), ("lat", pa.float64()), ("lon", pa.float64()),
+         ("about", pa.list_(pa.string()))]
     )  # fmt: skip
     rows: list[dict[str, Any]] = []
     for number in range(300):
@@ -132,7 +133,7 @@ def test_rows_are_read_as_they_are_written() -> None:
              "payload": chance.choice((None, b"x")), "qos": chance.choice((None, 0, 2)),
              "recipients": chance.choice((None, people)), "publisher": chance.choice((None, "a")),
              "properties": chance.choice((None, [], [{"name": "n", "value": "v"}])),
-             "lat": 1.0, "lon": 2.0}
+             "lat": 1.0, "lon": 2.0, "about": chance.choice((None, [], ["ann", "ben"]))}
         )  # fmt: skip
     whole = pa.RecordBatch.from_pylist(rows, schema)
     # A slice has offsets of its own.
@@ -150,6 +151,8 @@ def test_rows_are_read_as_they_are_written() -> None:
             assert row.headers == (b"&\0\1n\0\1v" if plain["properties"] else b"")
             default = 1 if plain["kind"] == "event" else 0
             assert row.qos == (default if plain["qos"] is None else plain["qos"])
+            if isinstance(row, EventRow):
+                assert row.about == tuple(plain["about"] or ())
             if plain["kind"] == "delivery":
                 assert [tuple(each) for each in row.recipients] == [  # type: ignore[arg-type, union-attr]
                     (each["session"], each["subscriptions"], each["priority"] or 1,

@@ -19,7 +19,7 @@ from msgspec.structs import astuple
 
 from nearcast.store import Row, Store, rows_of
 from nearcast.store.manifest import read_manifest
-from nearcast.store.rows import erased
+from nearcast.store.rows import _READERS, erased
 from nearcast.store.segments import erase_rows, merge_segments
 from tests.pipeline.conftest import write_log
 from tests.store.small_world import BROKER, write_segments
@@ -36,6 +36,7 @@ from pyspark.sql.streaming.datasource import (
 )
 
 from nearcast.pipeline.source import (
+    KINDS,
     LogHistoryReader,
     LogStreamReader,
     SourceError,
@@ -495,3 +496,11 @@ def test_spark_follows_goes_on_where_it_stopped_and_repeats_a_batch_exactly(
         as_spark_has_it(other(1, "another", 1.0)),
         *map(as_spark_has_it, rows[80:]),
     ]
+
+
+def test_every_kind_that_the_store_reads_can_be_chosen() -> None:
+    assert set(_READERS) <= set(KINDS)
+    for kind in KINDS:
+        assert source_options({"path": "x", "kinds": f"event,{kind}"}).kinds == ("event", kind)
+    with pytest.raises(SourceError, match=r"kinds of the log \(event, position, .*not 'evnt'"):
+        source_options({"path": "x", "kinds": "evnt"})

@@ -15,7 +15,9 @@ from nearcast.pipeline.status import (
     STALE_S,
     QueryStatus,
     Status,
+    cause_of,
     figures,
+    problems,
     query_status,
     read_status,
     write_status,
@@ -110,6 +112,49 @@ def test_a_query_that_waits_is_told_by_name_and_why_is_not(tmp_path: Path) -> No
     write_status(tmp_path, Status(time.time(), 7, [QueryStatus("tables", "running"), waiting]))
     health = pipeline_health(tmp_path)
     assert (health.status, health.detail) == ("degraded", "to be started again: movement")
+
+
+def test_a_query_that_fails_again_and_again_is_told_while_it_is_tried(tmp_path: Path) -> None:
+    failing = QueryStatus(
+        "gather", "failing", failures=3, problem="a secret", failing_since=1_794_786_172.8
+    )
+    status = Status(time.time(), 7, [QueryStatus("tables", "running"), failing])
+    write_status(tmp_path, status)
+    health = pipeline_health(tmp_path)
+    assert health.status == "degraded"
+    assert health.detail == "gather fails since 2026-11-15T23:42:52Z: see nearcast pipeline status"
+    assert figures(status)["gather_running"] == 0.0
+    assert problems(status) == ["gather fails since 2026-11-15T23:42:52Z, 3 times in all: a secret"]
+    again = QueryStatus("gather", "running", failures=1, problem="a secret")
+    told = "gather failed 1 time and goes on; the last time: a secret"
+    assert problems(Status(time.time(), 7, [again])) == [told]
+
+
+@pytest.mark.parametrize(
+    ("told", "cause"),
+    [
+        (
+            "An exception was raised by the Python Proxy. Return Message: Traceback (most recent "
+            'call last):\n  File "a.py", line 1, in call\n    raise e\npyspark.errors.exceptions.'
+            "captured.PythonException: An exception was thrown from the Python worker:\nTraceback "
+            '(most recent call last):\n  File "b.py", line 7, in stage\nnearcast.pipeline.'
+            "broker_link.LinkError: broker b, tried for 30 s: [SSL: X] verify failed\n\n"
+            "=== Streaming Query ===\nIdentifier: [id = 1]",
+            "LinkError: broker b, tried for 30 s: [SSL: X] verify failed",
+        ),
+        (
+            "Job aborted\n\tat org.A\nCaused by: java.io.IOException: a\n\tat org.B\n"
+            "Caused by: java.io.EOFException: no space",
+            "EOFException: no space",
+        ),
+        ("Python worker failed to connect back.\n\tat x", "Python worker failed to connect back."),
+        ("it ended", "it ended"),
+        ("", ""),
+        ("x" * 1000, "x" * 500),
+    ],
+)
+def test_of_all_that_spark_tells_the_cause_is_one_line(told: str, cause: str) -> None:
+    assert cause_of(told) == cause
 
 
 def test_a_broker_loads_nothing_of_spark_for_it() -> None:

@@ -8,6 +8,7 @@ may have that name. From elsewhere a superuser's name and password do the same.
 import hmac
 import json
 import os
+import re
 import secrets
 import socket
 from pathlib import Path
@@ -18,6 +19,9 @@ from nearcast.wire.handover import ADDRESS_FILE, PUBLISHER, TOKEN_FILE
 from nearcast.wire.mqtt import Connect, ReasonCode
 
 PIPELINE = Identity(PUBLISHER, superuser=True)
+NEAR = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""How whoever is on the same machine reaches a broker that listens on every address."""
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 
 
 def read_token(directory: Path) -> str:
@@ -59,9 +63,19 @@ def admit(connect: Connect, peer: Peer, token: str) -> Admitted | Refused | None
     return Admitted(PIPELINE, connect.client_id, peer)
 
 
-def write_address(directory: Path, host: str, port: int, scheme: str = "mqtt") -> None:
-    """Say where a broker listens, and on which machine."""
-    told = {"scheme": scheme, "host": host, "port": port, "machine": socket.gethostname()}
+def write_address(
+    directory: Path, host: str, port: int, scheme: str = "mqtt", certificate: str = ""
+) -> None:
+    """Say where a broker listens, on which machine, and by which certificate it is known.
+
+    Of a file of certificates that is the first, the broker's own; never its key.
+    """
+    near = NEAR.get(host, host)
+    told: dict[str, object] = {"scheme": scheme, "host": near, "port": port}
+    told |= {"everywhere": host in NEAR, "machine": socket.gethostname()}
+    if certificate:
+        found = _CERTIFICATE.search(Path(certificate).read_text())
+        told["certificate"] = found[0] if found else ""
     write_whole(directory / ADDRESS_FILE, json.dumps(told).encode() + b"\n")
 
 

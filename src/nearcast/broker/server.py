@@ -454,7 +454,8 @@ class Server:
             listener = self._listeners.get(scheme)
             if listener is not None:
                 host, port = listener.sockets[0].getsockname()[:2]
-                pipeline_door.write_address(store.directory, host, port, scheme)
+                certificate = self.settings.listen.certificate if scheme == "mqtts" else ""
+                pipeline_door.write_address(store.directory, host, port, scheme, certificate)
                 return
 
 

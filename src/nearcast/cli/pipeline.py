@@ -21,7 +21,7 @@ from rich.table import Table
 from nearcast.broker.configuration import load
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import set_up
-from nearcast.pipeline.status import Status, read_status
+from nearcast.pipeline.status import Status, problems, read_status
 from nearcast.pipeline.tables import Tables, TablesError, TableStatistics
 from nearcast.store import StoreError
 
@@ -112,7 +112,7 @@ def replay(
     since: Since = None,
     until: Until = None,
     publish: Annotated[
-        bool, typer.Option("--publish", help="Hand to brokers again what was decided for them.")
+        bool, typer.Option("--publish", help="Tell brokers what a run would have told them.")
     ] = False,
     state: Annotated[
         bool,
@@ -161,12 +161,13 @@ def audit(
 ) -> None:
     """Compare what brokers delivered with what they should have by their own logs.
 
-    Needs `record.deliveries = true` at the brokers. The exit code is 1 if anything differs.
+    Needs `record.deliveries = true` at the brokers. The exit code is 1 if anything differs, and 2
+    if nothing could be compared.
     """
     from nearcast.pipeline.auditing import audit as audit_log
 
     settings = _settings(config, data, master)
-    with _failures_told(), _session(settings, quiet=as_json) as (spark, step):
+    with _failures_told(code=2), _session(settings, quiet=as_json) as (spark, step):
         reader = spark.read.format("nearcast").option("path", settings.node.data)
         for name, text in (("since", since), ("until", until)):
             moment = _time(text, f"--{name}")
@@ -248,7 +249,7 @@ def _session(
 
 
 @contextmanager
-def _failures_told() -> Iterator[None]:
+def _failures_told(code: int = 1) -> Iterator[None]:
     """Tell what is wrong with Java, the data directory or a job, without a traceback."""
     from nearcast.pipeline.java import JavaError
     from nearcast.pipeline.job import JobError
@@ -258,7 +259,7 @@ def _failures_told() -> Iterator[None]:
         yield
     except (JavaError, JobError, SessionError, TablesError, StoreError) as error:
         typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+        raise typer.Exit(code) from None
 
 
 def _time(text: str | None, option: str) -> float | None:
@@ -291,9 +292,11 @@ def _print_status(data: Path, found: Status | None, tables: list[TableStatistics
                 f"{query.batch_rows:,} rows in {query.batch_s:.2f} s",
                 f"{sum(query.lag.values()):,} rows",
                 f"{query.state_rows:,} rows, {query.state_bytes / 1e6:.1f} MB",
-                f"{query.failures}{': ' + query.problem if query.problem else ''}",
+                f"{query.failures:,}",
             )
         console.print(shown)
+        for problem in problems(found):
+            console.print(problem, style="red", markup=False, highlight=False, soft_wrap=True)
     if tables:
         shown = Table("table", "rows", "epochs", "files", "size")
         for each in tables:

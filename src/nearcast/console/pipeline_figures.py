@@ -4,10 +4,11 @@ Only the file is read that the pipeline keeps up to date; where and whether Spar
 matter here.
 """
 
+from datetime import UTC, datetime
 from pathlib import Path
 
 from nearcast.broker.metrics import Health
-from nearcast.pipeline.status import figures, read_status
+from nearcast.pipeline.status import QueryStatus, figures, read_status
 
 
 def pipeline_figures(data: Path) -> dict[str, float]:
@@ -21,6 +22,14 @@ def pipeline_health(data: Path) -> Health:
     status = read_status(data)
     if status is None or status.is_stale:
         return Health("degraded", "the data pipeline does not run, or has just been started")
-    waiting = [query.name for query in status.queries if query.state != "running"]
-    # Why is in the log: it may name what not everyone need know.
-    return Health("degraded", f"to be started again: {', '.join(waiting)}") if waiting else Health()
+    # Why is in the log and the status: it may name what not everyone need know.
+    told = [_failing(query) for query in status.queries if query.failing_since is not None]
+    waiting = [query.name for query in status.queries if query.state == "waiting"]
+    if waiting:
+        told.append(f"to be started again: {', '.join(waiting)}")
+    return Health("degraded", "; ".join(told)) if told else Health()
+
+
+def _failing(query: QueryStatus) -> str:
+    since = datetime.fromtimestamp(query.failing_since or 0.0, UTC)
+    return f"{query.name} fails since {since:%Y-%m-%dT%H:%M:%SZ}: see nearcast pipeline status"

@@ -27,7 +27,7 @@ from nearcast.pipeline.cleaning import LATENESS_S, judged
 from nearcast.pipeline.spots import NamedPlace, grouped, unpack
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 PATIENCE_S = 5.0
 """How far brokers may be behind each other before a timer no longer waits for them."""
@@ -56,6 +56,11 @@ def aggregates(
     if log.isStreaming:
         return _of_stream(log, rules, places, lateness_s, patience_s)
     return _of_history(log, rules, places, lateness_s, patience_s)
+
+
+def named_in(payload: str) -> "Column":
+    """Return the nodes that aggregates name; null where they only count them."""
+    return F.from_json(payload, "people array<string>")["people"]
 
 
 def _of_stream(

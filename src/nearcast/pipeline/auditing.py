@@ -11,7 +11,7 @@ import pyarrow as pa
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812
 
-from nearcast.pipeline.deciding import DELIVERY, RECIPIENT, decided
+from nearcast.pipeline.deciding import DELIVERY, RECIPIENT, UNUSABLE, decided
 from nearcast.store import DELIVERY as RECORDED
 from nearcast.store import recipients_of, rows_of
 
@@ -75,12 +75,14 @@ def audit(log: "DataFrame", data: str) -> Audit:
         expected = _copies(by_log.withColumnRenamed("id", "event_id")).withColumn(
             "waiting", F.col("elsewhere") & (F.col("time") > last - WAITING_S)
         )
-        told = _copies(recorded(log))
+        skipped = found.where((F.col("kind") == DELIVERY) & ~F.col("recorded"))
+        # What a replay published later may be recorded without having been expected then.
+        late = _copies(skipped.withColumnRenamed("id", "event_id")).select(*COPY)
+        told = _copies(recorded(log)).join(late, list(COPY), "left_anti")
         compared = _compared(expected, told).persist()
         counts = {row["what"]: row["count"] for row in compared.groupBy("what").count().collect()}
         same = counts.pop("same", 0)
         worst = compared.where(F.col("what") != "same").limit(MOST_SHOWN).collect()
-        skipped = found.where((F.col("kind") == DELIVERY) & ~F.col("recorded"))
         unrecorded = skipped.agg(F.sum(F.size("recipients"))).first()
         return Audit(
             same + sum(counts.values()),
@@ -93,7 +95,7 @@ def audit(log: "DataFrame", data: str) -> Audit:
                 for row in worst
             ],
             (unrecorded[0] or 0) if unrecorded is not None else 0,
-            found.where(F.col("reason").isNotNull()).count(),
+            found.where(F.col("kind") == UNUSABLE).count(),
         )  # fmt: skip
     finally:
         found.unpersist()

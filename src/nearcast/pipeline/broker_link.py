@@ -29,7 +29,7 @@ from nearcast.client.happenings import (
 )
 from nearcast.client.options import ClientOptions
 from nearcast.client.protocol import ClientProtocol
-from nearcast.pipeline.broker_place import Entrance, Place, entrance_of
+from nearcast.pipeline.broker_place import Entrance, Place, entrance_of, trusting
 from nearcast.wire.handover import PUBLISHER
 from nearcast.wire.mqtt import NO_PROPERTIES, ReasonCode
 
@@ -213,8 +213,8 @@ class BrokerLink:
             sock = socket.create_connection((entrance.host, entrance.port), ANSWER_WITHIN_S)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if entrance.secure:
-                context = ssl.create_default_context(cafile=self.place.ca_file or None)
-                sock = context.wrap_socket(sock, server_hostname=entrance.host)
+                trust = trusting(entrance, self.place.ca_file)
+                sock = trust.wrap_socket(sock, server_hostname=entrance.host)
         except OSError as error:
             return str(error)
         self._socket = sock

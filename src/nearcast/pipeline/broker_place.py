@@ -6,6 +6,7 @@ and password.
 """
 
 import socket
+import ssl
 from pathlib import Path
 
 import msgspec
@@ -25,7 +26,8 @@ class PlaceError(ValueError):
 class Place(Struct, frozen=True):
     """Which broker, and how to find and enter it.
 
-    Without a `url` its directory says where it is and what opens it.
+    Without a `url` its directory says where it is and what opens it, and by which certificate
+    it is known; `ca_file` says whom to trust instead.
     """
 
     data: str
@@ -44,6 +46,8 @@ class Entrance(Struct, frozen=True):
     secure: bool
     user: str
     password: bytes
+    certificate: str = ""
+    """The one certificate that shows that it is this broker; otherwise authorities vouch for it."""
 
 
 class _Told(Struct, frozen=True):
@@ -53,6 +57,9 @@ class _Told(Struct, frozen=True):
     port: int
     scheme: str = "mqtt"
     machine: str = ""
+    everywhere: bool = False
+    """It listens on every address of its machine; `host` is one for the machine itself."""
+    certificate: str = ""
 
 
 def entrance_of(place: Place) -> Entrance:
@@ -69,7 +76,28 @@ def entrance_of(place: Place) -> Entrance:
     directory = broker_directory(Path(place.data), place.broker)
     token = (directory / TOKEN_FILE).read_bytes().strip()
     told = msgspec.json.decode((directory / ADDRESS_FILE).read_bytes(), type=_Told)
-    host = told.host
-    if host in ANY_HOST:
-        host = "localhost" if told.machine in ("", socket.gethostname()) else told.machine
-    return Entrance(host, told.port, told.scheme == "mqtts", PUBLISHER, token)
+    secure = told.scheme == "mqtts"
+    return Entrance(_host(told), told.port, secure, PUBLISHER, token, told.certificate)
+
+
+def _host(told: _Told) -> str:
+    """How to reach a broker from this machine."""
+    everywhere = told.everywhere or told.host in ANY_HOST
+    if everywhere and told.machine not in ("", socket.gethostname()):
+        return told.machine
+    return "localhost" if told.host in ANY_HOST else told.host
+
+
+def trusting(entrance: Entrance, ca_file: str = "") -> ssl.SSLContext:
+    """Return how to speak TLS at an entrance: whom to believe that this is the broker.
+
+    The authorities in a file, or the broker's own certificate if its directory says it: who wrote
+    that may write all that the pipeline reads, so that no name needs to be in it.
+    """
+    if ca_file or not entrance.certificate:
+        return ssl.create_default_context(cafile=ca_file or None)
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_CLIENT)
+    context.check_hostname = False
+    context.load_verify_locations(cadata=entrance.certificate)
+    context.verify_flags |= ssl.VERIFY_X509_PARTIAL_CHAIN
+    return context

@@ -22,8 +22,8 @@ if TYPE_CHECKING:
 AHEAD_S = 60.0
 """How far the clock of a publisher may be ahead of its broker's."""
 LATENESS_S = 900.0
-LAST_TIME = 253_402_300_799.0
-"""The end of the year 9999, which is as far as times can be written."""
+FIRST_TIME, LAST_TIME = -62_135_596_800.0, 253_402_300_799.0
+"""The years 1 to 9999, which is as far as times can be written."""
 PIPELINE = PUBLISHER
 """What publishes the pipeline's own results: it, and whatever begins with it."""
 
@@ -90,10 +90,10 @@ def _reason() -> "Column":
         *((_is_missing(name), F.lit(f"malformed: it has no {name}")) for name in _NAMES),
         *(
             (
-                ~F.coalesce(F.col(name).between(0.0, LAST_TIME), F.lit(False)),
+                ~F.coalesce(F.col(name).between(first, LAST_TIME), F.lit(False)),
                 _with(f"malformed: {name} is not a time, but %s", name),
             )
-            for name in ("time", "ingested")
+            for name, first in (("time", FIRST_TIME), ("ingested", 0.0))
         ),
         (
             F.col("lat").isNull() != F.col("lon").isNull(),

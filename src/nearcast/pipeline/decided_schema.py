@@ -4,7 +4,7 @@ import pyarrow as pa
 
 from nearcast.pipeline.sink_rows import SINK_SCHEMA
 
-DELIVERY, CONTEXT, UNUSABLE = "delivery", "context", "unusable"
+DELIVERY, CONTEXT, UNUSABLE, SUSPECT = "delivery", "context", "unusable", "suspect"
 """What a decided row is."""
 DECIDED_SCHEMA = (
     f"{SINK_SCHEMA}, seq long, last_seq long, elsewhere boolean, recorded boolean, node string, "
@@ -29,9 +29,10 @@ ARROW_SCHEMA = pa.schema(
         ("at_given", pa.bool_()), ("payload", pa.binary()), ("properties", PROPERTIES),
         ("headers", pa.binary()), ("qos", pa.int32()), ("retain", pa.bool_()),
         ("valid_s", pa.float64()), ("expires", pa.float64()), ("object", pa.string()),
-        ("to", pa.string()), ("recipients", pa.list_(RECIPIENT)), ("seq", pa.int64()),
-        ("last_seq", pa.int64()), ("elsewhere", pa.bool_()), ("recorded", pa.bool_()),
-        ("node", pa.string()), ("attributes", pa.string()), ("previous_lat", pa.float64()),
+        ("to", pa.string()), ("recipients", pa.list_(RECIPIENT)),
+        ("about", pa.list_(pa.string())), ("seq", pa.int64()), ("last_seq", pa.int64()),
+        ("elsewhere", pa.bool_()), ("recorded", pa.bool_()), ("node", pa.string()),
+        ("attributes", pa.string()), ("previous_lat", pa.float64()),
         ("previous_lon", pa.float64()), ("previous_time", pa.float64()), ("reason", pa.string()),
     ]
 )  # fmt: skip

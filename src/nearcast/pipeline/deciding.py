@@ -27,6 +27,7 @@ from nearcast.pipeline.decided_schema import (
     DECIDED_SCHEMA,
     DELIVERY,
     RECIPIENT,
+    SUSPECT,
     UNUSABLE,
     Columns,
     decided_batch,
@@ -34,14 +35,15 @@ from nearcast.pipeline.decided_schema import (
 from nearcast.pipeline.log_ranges import LogRange, Wanted, parts_of, read_range
 from nearcast.pipeline.playing import ContextChange, Played, Player, Sent
 from nearcast.pipeline.row_inputs import Unusable
+from nearcast.pipeline.suspects import Suspect
 from nearcast.store import broker_directory, read_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 __all__ = [
-    "ARROW_SCHEMA", "CONTEXT", "DELIVERY", "RECIPIENT", "UNUSABLE", "decide_batches", "decided",
-    "decided_batches", "snapshot_directory",
+    "ARROW_SCHEMA", "CONTEXT", "DELIVERY", "RECIPIENT", "SUSPECT", "UNUSABLE", "decide_batches",
+    "decided", "decided_batches", "snapshot_directory",
 ]  # fmt: skip
 
 SNAPSHOT_ROWS = 200_000
@@ -140,27 +142,32 @@ def _settle_memory() -> None:
 
 def decided_batches(broker: str, *parts: Played | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield what came of some rows, in parts, a batch for each kind."""
-    sent, contexts, unusable = [], [], []
+    sent, contexts, unusable, suspects = [], [], [], []
     for part in parts:
         if isinstance(part, Played):
             sent.append(decided_batch(broker, *_deliveries(part.sent)))
             contexts += part.contexts
             unusable += part.unusable
+            suspects += part.suspects
         else:
             sent.append(part)
     batches = [
         *([pa.concat_batches(sent)] if sent else ()),
         decided_batch(broker, *_contexts(contexts)),
         decided_batch(broker, *_unusable(unusable)),
+        decided_batch(broker, *_suspects(suspects)),
     ]
     yield from (batch for batch in batches if batch.num_rows)
 
 
 def _deliveries(sent: Sequence[Sent]) -> tuple[int, Columns]:
-    events = [each.event for each in sent]
+    """A row for all who get an event at once, at whatever priority."""
+    together = [list(some) for _, some in groupby(sent, lambda each: id(each.event))]
+    heads = [some[0] for some in together]
+    events = [each.event for each in heads]
     at = [event.position for event in events]
-    return len(sent), {
-        "kind": pa.repeat(DELIVERY, len(sent)),
+    return len(heads), {
+        "kind": pa.repeat(DELIVERY, len(heads)),
         "id": [event.id for event in events],
         "subject": [event.subject for event in events],
         "publisher": [event.publisher for event in events],
@@ -170,17 +177,17 @@ def _deliveries(sent: Sequence[Sent]) -> tuple[int, Columns]:
         "lon": [None if each is None else each.lon for each in at],
         "at_given": [event.at_given for event in events],
         "payload": [event.payload for event in events],
-        "properties": [_pairs(each.headers[0]) for each in sent],
-        "headers": [each.headers[1] for each in sent],
+        "properties": [_pairs(each.headers[0]) for each in heads],
+        "headers": [each.headers[1] for each in heads],
         "qos": [event.qos for event in events],
         "retain": [event.retain for event in events],
         "valid_s": [event.valid_s for event in events],
-        "expires": [each.expires for each in sent],
+        "expires": [each.expires for each in heads],
         "object": [event.object for event in events],
-        "recipients": _recipients(sent),
-        "seq": [each.seq for each in sent],
-        "elsewhere": [each.elsewhere for each in sent],
-        "recorded": [each.recorded for each in sent],
+        "recipients": _recipients(together),
+        "seq": [each.seq for each in heads],
+        "elsewhere": [each.elsewhere for each in heads],
+        "recorded": [each.recorded for each in heads],
     }
 
 
@@ -188,30 +195,30 @@ def _pairs(properties: Sequence[tuple[str, str]]) -> list[dict[str, str]] | None
     return [{"name": name, "value": value} for name, value in properties] or None
 
 
-def _recipients(sent: Sequence[Sent]) -> pa.Array:
+def _recipients(rows: Sequence[Sequence[Sent]]) -> pa.Array:
     sessions: list[str] = []
     names: list[str] = []
     counts: list[int] = []
     priorities: list[int] = []
     replayed: list[bool] = []
     sizes: list[int] = []
-    for each in sent:
-        what = each.sent
-        if isinstance(what, Fan):
-            filed, size = what.filed, len(what.filed)
-            sessions += [one.owner for one in filed]
-            names += [one.id for one in filed]
-            counts += [1] * size
-            priorities += [what.priority] * size
-            replayed += [False] * size
-        else:
-            size = 1
-            sessions.append(what.owner)
-            names += what.subscriptions
-            counts.append(len(what.subscriptions))
-            priorities.append(what.priority)
-            replayed.append(what.replayed)
-        sizes.append(size)
+    for row in rows:
+        before = len(sessions)
+        for what in (each.sent for each in row):
+            if isinstance(what, Fan):
+                filed, size = what.filed, len(what.filed)
+                sessions += [one.owner for one in filed]
+                names += [one.id for one in filed]
+                counts += [1] * size
+                priorities += [what.priority] * size
+                replayed += [False] * size
+            else:
+                sessions.append(what.owner)
+                names += what.subscriptions
+                counts.append(len(what.subscriptions))
+                priorities.append(what.priority)
+                replayed.append(what.replayed)
+        sizes.append(len(sessions) - before)
     wanted = pa.ListArray.from_arrays(_offsets(counts), pa.array(names, pa.string()))
     recipients = pa.StructArray.from_arrays(
         [
@@ -254,5 +261,16 @@ def _unusable(found: Sequence[Unusable]) -> tuple[int, Columns]:
         "kind": pa.repeat(UNUSABLE, len(found)),
         "seq": [each.seq for each in found],
         "last_seq": [each.last for each in found],
+        "reason": [each.reason for each in found],
+    }
+
+
+def _suspects(found: Sequence[Suspect]) -> tuple[int, Columns]:
+    return len(found), {
+        "kind": pa.repeat(SUSPECT, len(found)),
+        "seq": [each.seq for each in found],
+        "last_seq": [each.seq for each in found],
+        "time": [each.time for each in found],
+        "node": [each.node for each in found],
         "reason": [each.reason for each in found],
     }

@@ -10,7 +10,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from nearcast.pipeline.deciding import DELIVERY
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import Column, DataFrame
 
 
 def deliveries(decided: "DataFrame") -> "DataFrame":
@@ -24,9 +24,16 @@ def deliveries(decided: "DataFrame") -> "DataFrame":
         "time",
         F.expr("array_min(transform(recipients, each -> each.priority))").alias("priority"),
         F.size("recipients").alias("count"),
-        "recipients",
+        F.transform("recipients", _told).alias("recipients"),
         "elsewhere",
     )
+
+
+def _told(recipient: "Column") -> "Column":
+    """A recipient with its subscriptions as it calls them, by filter or name."""
+    # An id is CLIENT\0FILTER or CLIENT\0\0NAME.
+    names = F.transform(recipient["subscriptions"], lambda each: F.substring_index(each, "\0", -1))
+    return recipient.withField("subscriptions", names)
 
 
 def to_send(decided: "DataFrame") -> "DataFrame":

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from nearcast.pipeline.cleaning import LATENESS_S, accepted, clean, first_of_each, rejected
-from nearcast.pipeline.deciding import UNUSABLE
+from nearcast.pipeline.deciding import SUSPECT, UNUSABLE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -50,7 +50,10 @@ def events(judged: "DataFrame") -> "DataFrame":
 
 
 def rejects(judged: "DataFrame", decided: "DataFrame | None" = None) -> "DataFrame":
-    """Return the table `rejects`: refused events, and what could not be applied when decided."""
+    """Return the table `rejects`: refused events, and what was found to be wrong when decided.
+
+    That is what could not be applied, and suspect positions, which were.
+    """
     refused = rejected(judged).select(
         "broker",
         "seq",
@@ -63,14 +66,14 @@ def rejects(judged: "DataFrame", decided: "DataFrame | None" = None) -> "DataFra
     )
     if decided is None:
         return refused
-    unusable = decided.where(F.col("kind") == UNUSABLE).select(
+    doubtful = decided.where(F.col("kind").isin(UNUSABLE, SUSPECT)).select(
         "broker",
         "seq",
         "last_seq",
         F.lit(None).cast("string").alias("event_id"),
         F.lit(None).cast("string").alias("subject"),
-        F.lit(None).cast("string").alias("publisher"),
-        F.lit(None).cast("double").alias("ingested"),
+        F.col("node").alias("publisher"),
+        F.col("time").alias("ingested"),
         "reason",
     )
-    return refused.unionByName(unusable)
+    return refused.unionByName(doubtful)

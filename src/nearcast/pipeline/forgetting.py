@@ -13,6 +13,7 @@ import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
 from pathlib import Path
+from urllib.parse import quote
 
 import msgspec
 import numpy as np
@@ -266,7 +267,9 @@ def _quoted(node: str) -> str:
 
 
 def _level(node: str) -> str:
-    """Return a regular expression for subjects that have a node's name as a level."""
-    for letter in "%/+#":
-        node = node.replace(letter, f"%{ord(letter):02X}")
-    return rf"(^|/){re.escape(node)}(/|$)"
+    """Return a regular expression for subjects that have a node's name as a level.
+
+    Earlier releases encoded no more than what would end a level.
+    """
+    earlier = re.sub("[%/+#]", lambda found: quote(found[0], safe=""), node)
+    return rf"(^|/)({re.escape(quote(node, safe=''))}|{re.escape(earlier)})(/|$)"

@@ -20,7 +20,14 @@ from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-unt
 
 from nearcast.pipeline.running import Pipeline, PipelineSettings, brokers
 from nearcast.pipeline.session import SparkSettings, session, stop
-from nearcast.pipeline.status import QueryStatus, State, Status, query_status, write_status
+from nearcast.pipeline.status import (
+    QueryStatus,
+    State,
+    Status,
+    cause_of,
+    query_status,
+    write_status,
+)
 from nearcast.pipeline.tables import TablesError
 from nearcast.store import LogReader, StoreError, broker_directory, follow
 
@@ -59,6 +66,8 @@ class _Failing(Struct):
     epoch: int = -1
     again_at: float = 0.0
     problem: str = ""
+    since: float | None = None
+    """When the first of these in a row was."""
 
 
 def run(
@@ -155,7 +164,7 @@ class _Job:
         if query is not None and query.isActive:
             epoch = _epoch(query)
             if epoch > failing.epoch:
-                failing.epoch, failing.in_a_row = epoch, 0
+                failing.epoch, failing.in_a_row, failing.since = epoch, 0, None
             return
         if query is not None and not failing.again_at:
             self._failed(name, str(query.exception() or "it ended"))
@@ -167,7 +176,8 @@ class _Job:
         failing = self._failing[name]
         failing.times += 1
         failing.in_a_row += 1
-        failing.problem = problem.partition("\n")[0][:500]
+        failing.problem = cause_of(problem)
+        failing.since = failing.since or time.time()
         if failing.in_a_row > MOST_FAILURES:
             raise JobError(f"query {name} gets nowhere: {failing.problem}")
         pause_s = min(LONGEST_PAUSE_S, 2.0 ** (failing.in_a_row - 1))
@@ -196,10 +206,19 @@ class _Job:
     def _status(self, name: str, ends: dict[str, int]) -> QueryStatus:
         query, failing = self._pipeline.queries.get(name), self._failing[name]
         state: State = "running" if query is not None and query.isActive else "waiting"
+        if failing.since is not None:
+            state = "failing"
         progress = None if query is None else query.lastProgress
         told = None if progress is None else msgspec.json.decode(progress.json)
-        known = {"state": state, "failures": failing.times, "problem": failing.problem}
-        return query_status(name, told, ends, **known)
+        return query_status(
+            name,
+            told,
+            ends,
+            state=state,
+            failures=failing.times,
+            problem=failing.problem,
+            failing_since=failing.since,
+        )
 
     def _tidy(self) -> None:
         """Compact the tables now and then."""

@@ -29,8 +29,9 @@ def movement(log: DataFrame, settings: MovementSettings | None = None) -> DataFr
     """Return what a log tells of encounters and traffic, as rows for tables and for brokers.
 
     Columns: `table`, `key` (unique and the same when decided again), `subject`, `time`, `lat`,
-    `lon`, `payload` (JSON), and `encounter` or `traffic`, the row of the table itself. Nodes that
-    come closer than before are in the table, and are not to be published: their subject is null.
+    `lon`, `payload` (JSON), `about` (the nodes that it names), and `encounter` or `traffic`, the
+    row of the table itself. Nodes that come closer than before are in the table, and are not to
+    be published: their subject is null.
     """
     settings = settings or MovementSettings()
     followed = tracks(log, settings)
@@ -85,6 +86,12 @@ def placed(tracked: DataFrame, tables: Sequence[str]) -> DataFrame:
     )
 
 
+def told_of(table: str, rows: DataFrame) -> DataFrame:
+    """Return rows of the table `encounters` or `traffic` as `movement` gives them."""
+    form = ENCOUNTER if table == "encounters" else TRAFFIC
+    return _told(_tagged(table, rows.select(*(field.split()[0] for field in form.split(", ")))))
+
+
 def _asked(table: str, cell: Column) -> Column:
     """Return what is decided in a cell."""
     return F.struct(F.lit(table).alias("table"), cell.alias("cell"))
@@ -117,14 +124,16 @@ def _told(found: DataFrame) -> DataFrame:
         F.when(is_met, met["lat"]).otherwise(passed["lat"]).alias("lat"),
         F.when(is_met, met["lon"]).otherwise(passed["lon"]).alias("lon"),
         F.when(is_met, F.to_json(met)).otherwise(F.to_json(passed)).alias("payload"),
+        F.when(is_met, F.array(met["a"], met["b"])).alias("about"),
         "encounter",
         "traffic",
     )
 
 
 def _level(name: Column) -> Column:
-    """Return a name as one level of a subject: what would end it is percent-encoded."""
-    escaped = F.replace(name, F.lit("%"), F.lit("%25"))
-    for letter in "/+#":
-        escaped = F.replace(escaped, F.lit(letter), F.lit(f"%{ord(letter):02X}"))
+    """Return a name as one level of a subject, percent-encoded as in `$node/NAME`."""
+    # What Java does for forms, and `urllib.parse.quote` otherwise.
+    escaped = F.url_encode(name)
+    for form, wanted in (("+", "%20"), ("*", "%2A"), ("%7E", "~")):
+        escaped = F.replace(escaped, F.lit(form), F.lit(wanted))
     return escaped

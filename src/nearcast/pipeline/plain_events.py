@@ -221,8 +221,10 @@ def deliveries(
     recorded: bool,
 ) -> pa.RecordBatch:
     """Return the decided rows of plain events; `words` are sessions and ids by number."""
-    count = len(copies.event)
-    taken = events.rows.select(_TAKEN).take(pa.array(copies.event))
+    # An event has a row here for each priority, and there one for all who get it.
+    firsts = np.flatnonzero(np.diff(copies.event, prepend=-1))
+    count = len(firsts)
+    taken = events.rows.select(_TAKEN).take(pa.array(copies.event[firsts]))
     subjects, subject = _words(taken["subject"])
     aside = np.array([elsewhere(each) for each in subjects], np.bool_)
     lat, lon = taken["lat"], taken["lon"]
@@ -248,7 +250,7 @@ def deliveries(
             "headers": taken["headers"],
             "qos": pc.index_in(taken["data"], _WORDS),
             "retain": pa.repeat(False, count),
-            "recipients": _recipients(copies, words),
+            "recipients": _recipients(copies, np.append(firsts, -1), words),
             "seq": taken["seq"],
             "elsewhere": pa.array(aside[subject]) if count else None,
             "recorded": pa.repeat(recorded, count),
@@ -262,7 +264,8 @@ _TAKEN = [
 ]  # fmt: skip
 
 
-def _recipients(copies: Copies, words: tuple[Words, Words]) -> pa.Array:
+def _recipients(copies: Copies, rows: I64, words: tuple[Words, Words]) -> pa.Array:
+    """Lists of recipients that begin where these rows do."""
     sessions, ids = words
     firsts = copies.wishes[:-1]
     wanted = pa.ListArray.from_arrays(copies.wishes, _taken(ids, copies.numbers))
@@ -275,7 +278,7 @@ def _recipients(copies: Copies, words: tuple[Words, Words]) -> pa.Array:
         ],
         fields=list(RECIPIENT),
     )
-    return pa.ListArray.from_arrays(copies.recipients, recipients)
+    return pa.ListArray.from_arrays(copies.recipients[rows], recipients)
 
 
 def _taken(words: Words, numbers: I32) -> pa.Array:

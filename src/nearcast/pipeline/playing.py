@@ -16,6 +16,7 @@ from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.inputs import Restarted
 from nearcast.core.model.subject import SubjectRules
+from nearcast.core.relationships import TrackSettings
 from nearcast.pipeline.plain_events import PlainEvents, deliveries, stretches, windows
 from nearcast.pipeline.row_inputs import (
     NOTHING_CARRIED,
@@ -26,8 +27,10 @@ from nearcast.pipeline.row_inputs import (
     Unusable,
     noticed_at,
 )
+from nearcast.pipeline.suspects import Suspect, doubt
 from nearcast.store import Recipient, Row, rows_of
 
+BELIEVED = TrackSettings()
 MOST_AT_ONCE = 4_096
 """Rows that are one batch for the engine."""
 
@@ -75,6 +78,7 @@ class Played(Struct):
     sent: list[Sent] = []
     contexts: list[ContextChange] = []
     unusable: list[Unusable] = []
+    suspects: list[Suspect] = []
 
 
 class Player:
@@ -174,6 +178,7 @@ class Player:
             [self._sent(each, inputs) for each in outcome.sent],
             list(_contexts(outcome, inputs)),
             [*inputs.unusable, *_refused(outcome, inputs)],
+            list(_suspects(outcome, inputs)),
         )
         self._keep(outcome, inputs)
         return played
@@ -204,6 +209,15 @@ def _contexts(outcome: Outcome, inputs: Inputs) -> Iterator[ContextChange]:
         state, index = changed.value, changed.index
         if isinstance(state, NodeState) or (state is None and changed.before is not None):
             yield ContextChange(inputs.seqs[index], inputs.times[index], changed.key, state)
+
+
+def _suspects(outcome: Outcome, inputs: Inputs) -> Iterator[Suspect]:
+    for changed in outcome.changes:
+        state, index = changed.value, changed.index
+        if isinstance(state, NodeState):
+            reason = doubt(state, changed.before, BELIEVED)
+            if reason is not None:
+                yield Suspect(inputs.seqs[index], inputs.times[index], changed.key, reason)
 
 
 def _refused(outcome: Outcome, inputs: Inputs) -> Iterator[Unusable]:

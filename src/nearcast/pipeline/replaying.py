@@ -5,9 +5,8 @@ came, so that this one goes on from there; what is published again is up to the 
 """
 
 import json
-import secrets
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -22,9 +21,11 @@ from nearcast.pipeline.events import events, judged_events, rejects
 from nearcast.pipeline.movement import movement
 from nearcast.pipeline.places import places_of
 from nearcast.pipeline.rebuilding import GATHER, MOVEMENT, STATEFUL
+from nearcast.pipeline.republishing import publish_once, told_in, unsent
 from nearcast.pipeline.running import TABLES, PipelineSettings, brokers
-from nearcast.pipeline.sink import hand_over
 from nearcast.pipeline.tables import NAMES, Tables
+from nearcast.pipeline.telling import for_all
+from nearcast.store import DELIVERY
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -84,10 +85,37 @@ def replay(
             raise
     if publish:
         step("publishing", len(made), len(made))
-        told = {"path": settings.data, "query": f"replay {secrets.token_hex(8)}"}
-        hand_over(to_send(found), told, 0)
+        newest = log.agg(F.max("ingested")).first()
+        _publish(spark, settings, asked, found, kept, newest[0] if newest else None)
     spark.catalog.clearCache()
     return {each.name: each.rows for each in tables.statistics() if each.name in NAMES}
+
+
+def _publish(
+    spark: "SparkSession",
+    settings: PipelineSettings,
+    asked: Range,
+    found: "DataFrame",
+    kept: Collection[str],
+    newest: float | None,
+) -> None:
+    """Tell brokers what was found; `kept` are tables that streams have written.
+
+    History ends everything that is open with its last row, the `newest`. A stream would wait.
+    """
+    reader = spark.read.format("nearcast").option("path", settings.data)
+    if asked.since is not None:
+        reader = reader.option("since", asked.since)
+    # Also what was sent since: the range ends where events do.
+    sent = reader.option("kinds", DELIVERY).load()
+    publish_once(unsent(to_send(found), sent), settings.data, "deliveries")
+    tables = Tables(Path(settings.data))
+    told = {name for names in STATEFUL.values() for name in names if tables.has(name)}
+    rows = {name: spark.read.parquet(str(tables.path(name))) for name in sorted(told)}
+    names = brokers(Path(settings.data))
+    for name, each in told_in(rows, kept, asked.since, asked.until).items():
+        done = each.where(F.col("time") <= F.lit(newest))
+        publish_once(for_all(done, names), settings.data, name)
 
 
 def history(spark: "SparkSession", settings: PipelineSettings, asked: Range) -> "DataFrame":

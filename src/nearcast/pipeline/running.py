@@ -30,6 +30,7 @@ from nearcast.pipeline.rebuilding import GATHER, MOVEMENT, published_until
 from nearcast.pipeline.session import use
 from nearcast.pipeline.spots import NamedPlace
 from nearcast.pipeline.tables import Tables
+from nearcast.pipeline.telling import aggregates_told, for_all, movement_told
 from nearcast.pipeline.writing import Epoch, rows_of_epoch, write
 from nearcast.store.rows import ERASED
 
@@ -45,8 +46,6 @@ HANDED = {TABLES: "deliveries", GATHER: "aggregates", MOVEMENT: "movement"}
 """What brokers know the queries by."""
 KNOWN_EPOCHS = 256
 """In so many epochs before its own an event is looked for, to recognise a repeat."""
-QOS = 2
-"""What the pipeline tells comes exactly once to whoever asks for that."""
 
 
 class PipelineSettings(Struct, frozen=True, kw_only=True):
@@ -162,26 +161,19 @@ class Pipeline:
     def _write_aggregates(self, batch: "DataFrame", epoch: int) -> None:
         batch = batch.persist()
         try:
-            told = self._new(batch, GATHER).select(
-                F.lit("event").alias("kind"), "id", "subject", "time", "lat", "lon",
-                F.col("payload").cast("binary").alias("payload"), F.lit(QOS).alias("qos"),
-            )  # fmt: skip
-            self._write(GATHER, epoch, {"aggregates": batch}, self._for_all_brokers(told))
+            told = aggregates_told(self._new(batch, GATHER))
+            self._write(GATHER, epoch, {"aggregates": batch}, for_all(told, self._brokers))
         finally:
             batch.unpersist()
 
     def _write_movement(self, batch: "DataFrame", epoch: int) -> None:
         batch = batch.persist()
         try:
-            new = self._new(batch, MOVEMENT)
-            told = new.where(F.col("subject").isNotNull()).select(
-                F.lit("event").alias("kind"), F.col("key").alias("id"), "subject", "time", "lat",
-                "lon", F.col("payload").cast("binary").alias("payload"), F.lit(QOS).alias("qos"),
-            )  # fmt: skip
+            told = movement_told(self._new(batch, MOVEMENT))
             met = batch.where(F.col("table") == "encounters").select("encounter.*")
             passed = batch.where(F.col("table") == "traffic").select("traffic.*")
             tables = {"encounters": met, "traffic": passed}
-            self._write(MOVEMENT, epoch, tables, self._for_all_brokers(told))
+            self._write(MOVEMENT, epoch, tables, for_all(told, self._brokers))
         finally:
             batch.unpersist()
 
@@ -198,17 +190,16 @@ class Pipeline:
         until = published_until(Path(self.settings.data)).get(query)
         return found if until is None else found.where(F.col("time") > until)
 
-    def _for_all_brokers(self, rows: "DataFrame") -> "DataFrame":
-        """Return rows for every broker: each has subscribers of its own."""
-        names = brokers(Path(self.settings.data))
-        return rows.withColumn("broker", F.explode(F.array(*map(F.lit, names))))
+    @property
+    def _brokers(self) -> list[str]:
+        return brokers(Path(self.settings.data))
 
     def _known(self, epoch: int) -> "DataFrame | None":
         """Return the events before an epoch among which repeats are looked for.
 
         A broker knows its own repeats; they come where an event reaches two brokers.
         """
-        if len(brokers(Path(self.settings.data))) < 2:
+        if len(self._brokers) < 2:
             return None
         recent = self.tables.recent("events", epoch, KNOWN_EPOCHS)
         return self._spark.read.parquet(*map(str, recent)) if recent else None

@@ -97,7 +97,7 @@ class SinkOptions(Struct, frozen=True):
         """Return which broker a name means."""
         url = self.urls.get(broker.lower(), self.urls.get("*", ""))
         if not url:
-            return Place(self.path, broker)
+            return Place(self.path, broker, ca_file=self.ca_file)
         return Place(self.path, broker, url, self.user, self.password_file, self.ca_file)
 
 

@@ -21,7 +21,7 @@ SINK_SCHEMA = (
     "properties array<struct<name: string, value: string>>, headers binary, qos int, "
     "retain boolean, valid_s double, expires double, object string, to string, "
     "recipients array<struct<session: string, subscriptions: array<string>, priority: int, "
-    "replayed: boolean>>"
+    "replayed: boolean>>, about array<string>"
 )
 """All columns, as Spark writes them. Of a delivery's `recipients`, `subscriptions` are ids."""
 NEEDED = ("broker", "kind", "id", "subject")
@@ -59,6 +59,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[HandedRow | None]:
         _column(batch, "to"),
         _recipients(batch),
     )
+    about = _column(batch, "about")
     for at in range(count):
         kind = kinds[at]
         if kind == DELIVERY:
@@ -77,7 +78,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[HandedRow | None]:
             yield EventRow(
                 ids[at], subjects[at], payloads[at], publishers[at], times[at], lats[at],
                 lons[at], 1 if qos[at] is None else qos[at], retains[at], valid[at], objects[at],
-                targets[at], headers[at],
+                targets[at], headers[at], tuple(about[at] or ()),
             )  # fmt: skip
         else:
             raise SinkRowError(f"row {ids[at]!r} is of kind {kind!r}; there are event and delivery")

@@ -7,7 +7,7 @@ of the log; what is missing comes as a row of kind `gap` whose `data` says `firs
 `max_rows`. The writing side is in `nearcast.pipeline.sink`.
 """
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Literal
@@ -43,6 +43,7 @@ from nearcast.pipeline.following import (
 from nearcast.pipeline.log_ranges import COLUMNS, LogRange, Wanted, arrow_schema, read_range
 from nearcast.store.errors import StoreError
 from nearcast.store.manifest import Manifest
+from nearcast.store.rows import DELIVERY, ERASED, GAP
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
@@ -53,6 +54,12 @@ BATCH_ROWS = 100_000
 BATCH_SEGMENTS = 1_000
 STREAM_TASK_ROWS = 50_000
 HISTORY_TASK_ROWS = 250_000
+KINDS = (
+    "event", "position", "context", "presence", "subscription", "unsubscription", "session",
+    "announcement", "unannouncement", "place", "area", "unwatched", "rule", "rules", "restart",
+    DELIVERY, "forgotten", ERASED, GAP,
+)  # fmt: skip
+"""What a row of the log can be, as far as this release knows."""
 
 
 class SourceError(ValueError):
@@ -270,14 +277,16 @@ def _names(name: str, text: str) -> tuple[str, ...]:
     return tuple(filter(None, (each.strip() for each in text.split(","))))
 
 
-def _columns(name: str, text: str) -> tuple[str, ...]:
-    columns = _names(name, text)
-    unknown = [each for each in columns if each not in COLUMNS]
-    if unknown or not columns:
-        raise SourceError(
-            f"option {name} names columns of the log ({', '.join(COLUMNS)}), not {text!r}"
-        )
-    return columns
+def _some_of(words: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
+    def chosen(name: str, text: str) -> tuple[str, ...]:
+        found = _names(name, text)
+        if not found or not set(found) <= set(words):
+            raise SourceError(
+                f"option {name} names {name} of the log ({', '.join(words)}), not {text!r}"
+            )
+        return found
+
+    return chosen
 
 
 def _one_of(*words: str) -> Callable[[str, str], str]:
@@ -315,6 +324,6 @@ _OPTIONS = {
     "to_seq": _number,
     "since": _instant,
     "until": _instant,
-    "kinds": _names,
-    "columns": _columns,
+    "kinds": _some_of(KINDS),
+    "columns": _some_of(COLUMNS),
 }

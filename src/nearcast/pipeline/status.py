@@ -5,8 +5,10 @@ and the metrics of brokers read; nothing here needs Spark.
 """
 
 import os
+import re
 import time
 from collections.abc import Mapping
+from datetime import UTC, datetime
 from pathlib import Path
 from typing import Literal
 
@@ -17,7 +19,9 @@ FILE = Path("checkpoints") / "status.json"
 STALE_S = 30.0
 """A status that is older than this is of a pipeline that no longer runs."""
 
-State = Literal["running", "waiting", "failed"]
+LONGEST_PROBLEM = 500
+State = Literal["running", "waiting", "failing"]
+"""Failing: it failed and got nowhere since, whether it is being tried again or waits for that."""
 
 
 class QueryStatus(Struct, frozen=True):
@@ -43,6 +47,9 @@ class QueryStatus(Struct, frozen=True):
     """Rows of the last batch that came too late for its state."""
     failures: int = 0
     problem: str = ""
+    """Why it failed last, in one line."""
+    failing_since: float | None = None
+    """When it first failed of the times that it got nowhere; null while it works."""
 
 
 class Status(Struct, frozen=True):
@@ -90,6 +97,25 @@ def query_status(
     )
 
 
+_TRACEBACK = "Traceback (most recent call last):"
+_RAISED = re.compile(r"^(?:\w+\.)*(\w+(?:: .*)?)$")
+
+
+def cause_of(told: str) -> str:
+    """Return the one line of what Spark tells of a failure that says what is wrong.
+
+    That is what the innermost traceback ends with; where there is none, what Java names as the
+    last cause, or else the first line.
+    """
+    lines = [line for line in told.splitlines() if line.strip()]
+    starts = [at for at, line in enumerate(lines) if line.endswith(_TRACEBACK)]
+    raised = [line for line in lines[starts[-1] + 1 :] if line[0] > " "] if starts else []
+    causes = [line.split(":", 1)[1] for line in lines if line.startswith("Caused by:")]
+    found = (raised[:1] or causes[-1:] or lines[:1] or [""])[0].strip()
+    short = _RAISED.match(found)
+    return (short[1] if short else found)[:LONGEST_PROBLEM]
+
+
 class _Source(Struct):
     endOffset: object = None  # noqa: N815
 
@@ -131,6 +157,21 @@ def read_status(data: Path) -> Status | None:
         return msgspec.json.decode((data / FILE).read_bytes(), type=Status)
     except (FileNotFoundError, msgspec.MsgspecError):
         return None
+
+
+def problems(status: Status) -> list[str]:
+    """Return what does not go well, a line for each query: since when, how often and why."""
+    found = []
+    for query in status.queries:
+        times = f"{query.failures} time{'s' * (query.failures != 1)}"
+        if query.failing_since is not None:
+            since = datetime.fromtimestamp(query.failing_since, UTC)
+            what = f"fails since {since:%Y-%m-%dT%H:%M:%SZ}, {times} in all"
+        else:
+            what = f"failed {times} and goes on; the last time"
+        if query.problem:
+            found.append(f"{query.name} {what}: {query.problem}")
+    return found
 
 
 def figures(status: Status) -> dict[str, float]:

@@ -119,7 +119,7 @@ class Erasure:
 
 def name_pattern(node: str) -> re.Pattern[str]:
     """Return what finds a name, also percent-encoded, where it is not a part of a longer one."""
-    # In subjects the pipeline encodes no more than what would end a level.
+    # Earlier releases encoded no more in subjects than what would end a level.
     level = re.sub(r"[%/+#]", lambda found: quote(found[0], safe=""), node)
     forms = sorted({node, level, quote(node, safe="")}, key=len, reverse=True)
     either = "|".join(map(re.escape, forms))

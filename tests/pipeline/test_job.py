@@ -1,0 +1,31 @@
+"""What the job says of queries that cannot be started, or fail."""
+
+import threading
+from pathlib import Path
+from typing import TYPE_CHECKING, cast
+
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from nearcast.pipeline.job import _Job
+from nearcast.pipeline.running import Pipeline, PipelineSettings
+from nearcast.pipeline.status import read_status
+
+if TYPE_CHECKING:
+    from pyspark.sql import SparkSession
+
+
+def test_a_query_that_does_not_start_is_failing_from_then_on(tmp_path: Path) -> None:
+    no_spark = cast("SparkSession", None)
+    job = _Job(Pipeline(no_spark, PipelineSettings(data=str(tmp_path), movement=None)), tmp_path)
+    stopped = threading.Event()
+    stopped.set()
+    job.run(stopped)
+    status = read_status(tmp_path)
+    assert status is not None
+    (query,) = status.queries
+    assert (query.name, query.state, query.failures) == ("tables", "failing", 1)
+    assert query.problem.startswith("'NoneType' object")
+    assert query.failing_since is not None
+    assert query.failing_since <= status.written
