@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from nearcast.client.happenings import Acknowledged, Message, Subscribed
+from nearcast.client.happenings import Acknowledged, Connected, Message, Subscribed
 from nearcast.client.options import ClientOptions
 from nearcast.client.protocol import ClientProtocol
 from nearcast.wire.mqtt import NO_PROPERTIES, Publish, TopicFilter
@@ -49,6 +49,18 @@ class World:
         self.out: dict[int, list[str]] = {0: [], 1: [], 2: []}
         self.come: dict[int, list[str]] = {0: [], 1: [], 2: []}
         self.tokens: list[int] = []
+        self._known_at: int | None = None
+
+    @property
+    def _knows(self) -> bool:
+        """Whether the client learned that its session was forgotten.
+
+        Until then it goes on with what it knows of the old one, and MQTT has no way to tell it: a
+        number of a message that it has would be taken for that message. So no server here keeps a
+        session that its client has not heard of.
+        """
+        at = self._known_at
+        return at is None or any(isinstance(h, Connected) for h in self.link.happened[at:])
 
     def step(self, step: str | Carry) -> None:
         match step:
@@ -56,11 +68,14 @@ class World:
                 self.link.carry(forth, back)
             case "cut":
                 self.link.cut()
+                if not self._knows:
+                    self.server.forget()
             case "connect":
                 self.link.connect()
             case "forget":
                 self.link.cut()
                 self.server.forget()
+                self._known_at = len(self.link.happened)
             case str():
                 way, qos = step.split()
                 self.say(way, int(qos))

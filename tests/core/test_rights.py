@@ -413,6 +413,7 @@ def test_rights_stand_when_an_engine_begins_where_another_left_off() -> None:
         (SightSet("cy", "bob", SEE_POSITION), rules),
     )
     assert (sees(engine, "ann", "bob"), sees(engine, "cy", "bob")) == (SEE_NOTHING, SEE_POSITION)
+    assert sees(engine, "bob", "ann") == sees(engine, "ann", "cy") == SEE_ALL
     (delivery,) = engine.step([event("f", "bob")], 1.0).deliveries
     assert delivery.subscriptions == ("t",)
 

@@ -51,7 +51,7 @@ SETTINGS = """\
 deliveries = true
 
 [doors]
-rules = "rules.toml"
+rules = "data/rules.toml"
 
 [decide]
 "news/#" = "spark"

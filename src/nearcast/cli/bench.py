@@ -169,7 +169,7 @@ def pipeline(
         str | None, typer.Option(help="Numbers of cores, with commas: 1,2 (the default).")
     ] = None,
     events: Annotated[
-        int | None, typer.Option(min=100, help="Events a run.  [default: 200000]")
+        int | None, typer.Option(min=100, help="Events a run.  [default: 400000]")
     ] = None,
     runs: Annotated[
         int | None, typer.Option(min=1, help="The best of so many runs counts.  [default: 2]")

@@ -137,6 +137,8 @@ class Rights:
     def refresh(self) -> None:
         """Everyone may be in another state now."""
         if self._law.governs:
+            # The table begins anew too: whoever is in a group that stayed would see nobody.
+            self._groups, self._classes = {}, {}
             self._sight.govern(self)
 
     def conceals(self, node: str) -> bool:
