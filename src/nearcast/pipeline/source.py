@@ -43,7 +43,7 @@ from nearcast.pipeline.following import (
 from nearcast.pipeline.log_ranges import COLUMNS, LogRange, Wanted, arrow_schema, read_range
 from nearcast.store.errors import StoreError
 from nearcast.store.manifest import Manifest
-from nearcast.store.rows import DELIVERY, ERASED, GAP
+from nearcast.store.rows import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
@@ -54,12 +54,6 @@ BATCH_ROWS = 100_000
 BATCH_SEGMENTS = 1_000
 STREAM_TASK_ROWS = 50_000
 HISTORY_TASK_ROWS = 250_000
-KINDS = (
-    "event", "position", "context", "presence", "subscription", "unsubscription", "session",
-    "announcement", "unannouncement", "place", "area", "unwatched", "rule", "rules", "restart",
-    DELIVERY, "forgotten", ERASED, GAP,
-)  # fmt: skip
-"""What a row of the log can be, as far as this release knows."""
 
 
 class SourceError(ValueError):

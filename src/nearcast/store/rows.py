@@ -448,3 +448,5 @@ _READERS: dict[str, Callable[[Row, Json], Input]] = {
     "unwatched": lambda row, data: AreaUnwatched(str(data["name"])),
     "restart": lambda row, data: msgspec.convert(data, Restarted),
 }
+KINDS = (*_READERS, *sorted(NO_INPUTS))
+"""All that a row of the log can be."""
