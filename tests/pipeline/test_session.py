@@ -1,13 +1,16 @@
 """The session: what it is set to by default, what a cluster is given, and the package for it."""
 
+import os
 import sys
 import zipfile
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from nearcast.pipeline.job import JobError, check_checkpoints
 from nearcast.pipeline.running import QUERIES
 from nearcast.pipeline.session import (
     SparkSettings,
@@ -44,7 +47,6 @@ def test_workers_run_this_interpreter(spark: "SparkSession") -> None:
 
 def test_own_settings_of_spark_come_first() -> None:
     laptop = configuration(SparkSettings())
-    assert laptop["spark.sql.shuffle.partitions"] == "8"
     assert laptop["spark.driver.host"] == "127.0.0.1"
     cluster = configuration(
         SparkSettings(
@@ -54,6 +56,31 @@ def test_own_settings_of_spark_come_first() -> None:
     assert (cluster["spark.ui.enabled"], cluster["spark.cores.max"]) == ("true", "64")
     # Executors elsewhere could not reach it there.
     assert "spark.driver.host" not in cluster
+
+
+def test_state_is_in_as_many_parts_as_there_are_cores_unless_told() -> None:
+    def parts(master: str, asked: int = 0) -> int:
+        found = SparkSettings(master=master, shuffle_partitions=asked)
+        return int(configuration(found)["spark.sql.shuffle.partitions"])
+
+    assert parts("local[*]") == min(8, len(os.sched_getaffinity(0)))
+    assert (parts("local"), parts("local[3]"), parts("local[3,2]")) == (1, 3, 3)
+    assert (parts("local[64]"), parts("spark://far:7077")) == (8, 8)
+    assert (parts("local[2]", 16), parts("spark://far:7077", 64)) == (16, 64)
+
+
+def test_state_stays_in_the_parts_it_began_with(tmp_path: Path) -> None:
+    (tmp_path / "checkpoints").mkdir()
+
+    def parts(asked: int, cores: int) -> int:
+        settings = SparkSettings(master=f"local[{cores}]", shuffle_partitions=asked)
+        return check_checkpoints(tmp_path, settings)
+
+    assert parts(asked=0, cores=2) == 2
+    assert parts(asked=0, cores=6) == 2
+    assert parts(asked=2, cores=6) == 2
+    with pytest.raises(JobError, match="is in 2 partitions, and 6 are asked for"):
+        parts(asked=6, cores=6)
 
 
 def test_workers_are_forked_from_one_that_has_all_imports(spark: "SparkSession") -> None:

@@ -238,8 +238,8 @@ class PipelineSection(Struct, frozen=True, forbid_unknown_fields=True):
 
     master: str = "local[*]"
     """Where Spark runs: this machine, or a cluster such as `spark://HOST:7077`."""
-    shuffle_partitions: Count = 4
-    """Into how many parts state is divided; another number needs it built anew."""
+    shuffle_partitions: CountOrNone = 0
+    """Into how many parts state is divided; 0: as many as cores when it begins, 8 at most."""
     memory: Annotated[str, Meta(pattern=r"^[0-9]+[mg]\Z", extra={"form": "such as 2g"})] = "2g"
     """Memory of Spark's driver, which on one machine does all the work."""
     max_rows: Count = 100_000

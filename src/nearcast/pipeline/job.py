@@ -76,8 +76,8 @@ def run(
     """Run until `stopped` is set; raises `JobError` and what a session may raise."""
     data = Path(settings.data)
     with alone(data):
-        check_checkpoints(data, spark_settings)
-        spark = session(spark_settings)
+        parts = check_checkpoints(data, spark_settings)
+        spark = session(msgspec.structs.replace(spark_settings, shuffle_partitions=parts))
         try:
             if not stopped.is_set():
                 _Job(Pipeline(spark, settings), data).run(stopped)
@@ -104,10 +104,13 @@ def alone(data: Path) -> Iterator[None]:
         yield
 
 
-def check_checkpoints(data: Path, settings: SparkSettings) -> None:
-    """See that checkpoints can be gone on with; raises `JobError` if not."""
+def check_checkpoints(data: Path, settings: SparkSettings) -> int:
+    """Return the number of parts that state is in; raises `JobError` if it cannot be gone on with.
+
+    Without a number that is asked for it stays what it was when the checkpoints were begun.
+    """
     path = data / "checkpoints" / "began.json"
-    now = Began(FORM, settings.shuffle_partitions)
+    now = Began(FORM, settings.parts)
     if path.exists():
         began = msgspec.json.decode(path.read_bytes(), type=Began)
         if began.form > FORM:
@@ -115,14 +118,16 @@ def check_checkpoints(data: Path, settings: SparkSettings) -> None:
                 f"{path.parent} was written by a later release (form {began.form}; this one "
                 f"knows {FORM}): use that one, or begin anew with nearcast pipeline replay"
             )
-        if began.shuffle_partitions != now.shuffle_partitions:
+        if settings.shuffle_partitions not in (0, began.shuffle_partitions):
             raise JobError(
                 f"the state in {path.parent} is in {began.shuffle_partitions} partitions, and "
                 f"{now.shuffle_partitions} are asked for: set pipeline.shuffle_partitions to the "
-                "former, or build the state anew with nearcast pipeline replay --state"
+                "former, or to 0 for what there is, or build the state anew with nearcast pipeline "
+                "replay --state"
             )
-        return
+        return began.shuffle_partitions
     path.write_bytes(msgspec.json.encode(now))
+    return now.shuffle_partitions
 
 
 class _Job:

@@ -16,6 +16,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from nearcast.core.model.subject import subject_matches
 from nearcast.store.columns import integers_of
 from nearcast.store.durable_files import sha256_of
 from nearcast.store.errors import CorruptError, MissingError, StoreError, told
@@ -26,19 +27,52 @@ from nearcast.store.rows import SCHEMA as ROW_FORM
 from nearcast.store.segments import BATCH_ROWS, SCHEMA, Segment
 
 COLUMNS = tuple(SCHEMA.names)
-NEEDED = ("seq", "kind", "ingested")
-"""What is read also if nobody asks for it: ranges, kinds and times are told by them."""
+NEEDED = ("seq", "ingested")
+"""What is read also if nobody asks for it: ranges and times are told by them."""
 
+_EVENT = "event"
 _verified: set[tuple[str, int, int, str]] = set()
 MOST_VERIFIED = 10_000
+
+
+class Asked(Struct, frozen=True):
+    """Which rows are asked for, by what they are."""
+
+    kinds: tuple[str, ...] = ()
+    """All kinds, if empty."""
+    subject: str = ""
+    """Events only on subjects that this pattern selects; on all, if empty."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """By which columns a row is known to be asked for."""
+        return ("kind", "subject") if self.subject else ("kind",)
+
+    def mask(self, batch: pa.RecordBatch | pa.Table) -> pa.Array | None:
+        """Return which rows of a batch are asked for; None if all are."""
+        found = None
+        if self.kinds:
+            found = pc.is_in(batch.column("kind"), pa.array(self.kinds, pa.string()))
+        if self.subject:
+            subjects = batch.column("subject")
+            selected = [
+                each
+                for each in pc.unique(subjects).to_pylist()
+                if each is not None and subject_matches(self.subject, each)
+            ]
+            taken = pc.or_(
+                pc.not_equal(batch.column("kind"), _EVENT),
+                pc.is_in(subjects, pa.array(selected, pa.string())),
+            )
+            found = taken if found is None else pc.and_(found, taken)
+        return found
 
 
 class Wanted(Struct, frozen=True):
     """Which rows and columns of a range are asked for; gaps come anyway."""
 
     columns: tuple[str, ...] = COLUMNS
-    kinds: tuple[str, ...] = ()
-    """All kinds, if empty."""
+    asked: Asked = Asked()
     since: float | None = None
     until: float | None = None
     """Rows that were ingested from `since` on and before `until`."""
@@ -142,7 +176,8 @@ def _rows(
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 groups = _groups(file, first_seq, last_seq)
-                columns = [c for c in COLUMNS if c in wanted.columns or c in NEEDED]
+                needed = {*wanted.columns, *wanted.asked.columns, *NEEDED}
+                columns = [each for each in COLUMNS if each in needed]
                 for batch in file.iter_batches(BATCH_ROWS, groups, columns):
                     seqs = integers_of(batch.column("seq"))
                     start, end = seqs.searchsorted([first_seq, last_seq + 1]).tolist()
@@ -186,9 +221,8 @@ def _groups(file: pq.ParquetFile, first_seq: int, last_seq: int) -> list[int]:
 
 
 def _chosen(batch: pa.RecordBatch, wanted: Wanted) -> pa.RecordBatch:
-    masks = []
-    if wanted.kinds:
-        masks.append(pc.is_in(batch.column("kind"), pa.array(wanted.kinds, pa.string())))
+    asked = wanted.asked.mask(batch)
+    masks = [] if asked is None else [asked]
     if wanted.since is not None:
         masks.append(pc.greater_equal(batch.column("ingested"), wanted.since))
     if wanted.until is not None:

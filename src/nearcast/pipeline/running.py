@@ -37,6 +37,7 @@ from nearcast.store.rows import ERASED
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
+    from pyspark.sql.streaming.readwriter import DataStreamReader
 
 log = logging.getLogger(__name__)
 
@@ -46,6 +47,10 @@ HANDED = {TABLES: "deliveries", GATHER: "aggregates", MOVEMENT: "movement"}
 """What brokers know the queries by."""
 KNOWN_EPOCHS = 256
 """In so many epochs before its own an event is looked for, to recognise a repeat."""
+
+GATHER_IDLE_S, MOVEMENT_IDLE_S = 1.0, 30.0
+"""Rows that are not for a query wait so long for one that is: what has waited its time goes out
+by timers, for which a batch is needed; of movement nobody waits for those."""
 
 
 class PipelineSettings(Struct, frozen=True, kw_only=True):
@@ -113,16 +118,18 @@ class Pipeline:
         settings = self.settings
         if name == TABLES:
             # Judged in the stream: its plan is made once, and not for every batch.
-            return judged(self._log(), settings.lateness_s), self._write_tables
+            return judged(self._log().load(), settings.lateness_s), self._write_tables
         if name == GATHER:
-            stream = self._log("event", "erased")
+            stream = self._log("event", "erased").option("idle_s", GATHER_IDLE_S).load()
             places = self._places()
             found = aggregates(stream, settings.rules, places, lateness_s=settings.lateness_s)
             return found, self._write_aggregates
-        stream = self._log("position", "context", "forgotten", "event")
-        return movement(stream, settings.movement), self._write_movement
+        chosen = settings.movement or MovementSettings()
+        moved = self._log("position", "context", "forgotten", "event")
+        moved = moved.option("subject", chosen.traffic.hazards).option("idle_s", MOVEMENT_IDLE_S)
+        return movement(moved.load(), chosen), self._write_movement
 
-    def _log(self, *kinds: str) -> "DataFrame":
+    def _log(self, *kinds: str) -> "DataStreamReader":
         reader = (
             self._spark.readStream.format("nearcast")
             .option("path", self.settings.data)
@@ -130,7 +137,7 @@ class Pipeline:
         )
         if kinds:
             reader = reader.option("kinds", ",".join(kinds))
-        return reader.load()
+        return reader
 
     def _places(self) -> list[NamedPlace]:
         """The places that are defined now, if a rule asks for them."""

@@ -31,6 +31,9 @@ JAVA_OPTIONS = "spark.driver.extraJavaOptions"
 LOOPBACK = "127.0.0.1"
 END_S = 30.0
 POOLS = Path(__file__).with_name("pools.xml")
+MOST_PARTS = 8
+"""A task for each part is most of what a small batch costs: more parts than cores only add to it,
+and of many cores not all are worth one."""
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PLAIN_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
@@ -54,8 +57,10 @@ class SparkSettings(Struct, frozen=True, kw_only=True):
 
     master: str = "local[*]"
     name: str = "nearcast"
-    shuffle_partitions: int = 8
-    """A checkpoint keeps the number it was made with: another one needs the state built anew."""
+    shuffle_partitions: int = 0
+    """Into how many parts state is divided; 0: as many as there are cores, `MOST_PARTS` at most.
+
+    A checkpoint keeps the number it was made with: another one needs the state built anew."""
     driver_memory: str = "2g"
     brisk: bool = False
     """Here many small batches matter, or a short life, and not how fast one large job is."""
@@ -67,6 +72,15 @@ class SparkSettings(Struct, frozen=True, kw_only=True):
     def is_local(self) -> bool:
         """Whether everything runs in processes of this machine, with this very package."""
         return self.master.startswith("local[") or self.master == "local"
+
+    @property
+    def parts(self) -> int:
+        """Into how many parts state is divided that begins now."""
+        if self.shuffle_partitions or not self.is_local:
+            return self.shuffle_partitions or MOST_PARTS
+        asked = self.master.removeprefix("local").strip("[]").partition(",")[0] or "1"
+        cores = int(asked) if asked.isdecimal() else len(os.sched_getaffinity(0))
+        return max(1, min(MOST_PARTS, cores))
 
 
 def session(settings: SparkSettings | None = None) -> "SparkSession":
@@ -131,7 +145,7 @@ def stop(spark: "SparkSession") -> None:
 def configuration(settings: SparkSettings) -> dict[str, str]:
     """Return the settings of Spark that a session is started with."""
     found = {
-        "spark.sql.shuffle.partitions": str(settings.shuffle_partitions),
+        "spark.sql.shuffle.partitions": str(settings.parts),
         "spark.sql.session.timeZone": "UTC",
         "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",

@@ -7,6 +7,7 @@ of the log; what is missing comes as a row of kind `gap` whose `data` says `firs
 `max_rows`. The writing side is in `nearcast.pipeline.sink`.
 """
 
+import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from pathlib import Path
@@ -29,6 +30,8 @@ from pyspark.sql.streaming.datasource import (
     SupportsTriggerAvailableNow,
 )
 
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.subject import check_pattern
 from nearcast.pipeline.following import (
     FIRST_SEQ,
     Bound,
@@ -40,7 +43,15 @@ from nearcast.pipeline.following import (
     ends,
     ranges,
 )
-from nearcast.pipeline.log_ranges import COLUMNS, LogRange, Wanted, arrow_schema, read_range
+from nearcast.pipeline.log_ranges import (
+    COLUMNS,
+    Asked,
+    LogRange,
+    Wanted,
+    arrow_schema,
+    read_range,
+)
+from nearcast.pipeline.unasked import Unasked
 from nearcast.store.errors import StoreError
 from nearcast.store.manifest import Manifest
 from nearcast.store.rows import KINDS
@@ -74,6 +85,8 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     since: float | None = None
     until: float | None = None
     kinds: tuple[str, ...] = ()
+    subject: str = ""
+    idle_s: float = 0.0
     columns: tuple[str, ...] = COLUMNS
     rows: Literal["log", "decided"] = "log"
     """The log's own rows, or what comes of them: the rows of `nearcast.pipeline.deciding`."""
@@ -81,7 +94,7 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     @property
     def wanted(self) -> Wanted:
         """Which rows and columns of each range are asked for."""
-        return Wanted(self.columns, self.kinds, self.since, self.until)
+        return Wanted(self.columns, Asked(self.kinds, self.subject), self.since, self.until)
 
 
 class NearcastDataSource(DataSource):
@@ -136,6 +149,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._logs = Logs(options.path, options.brokers)
+        self._unasked = Unasked(options.wanted.asked, options.idle_s)
         self._target: Offset | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
@@ -156,7 +170,9 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         target = self._target
         if target is not None:
             manifests = {broker: manifests[broker] for broker in target}
-        return advance(manifests, start, self._bound(limit), target)
+        end = advance(manifests, start, self._bound(limit), target)
+        waits = target is None and self._options.idle_s and end == ends(manifests)
+        return start if waits and self._unasked.may_wait(manifests, start, end) else end
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         """Return the offset behind everything that was there when it was last looked at."""
@@ -253,7 +269,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
     if "path" not in named:
         raise SourceError("the nearcast source needs the option path: the data directory")
     values = {known[name]: _OPTIONS[known[name]](known[name], v) for name, v in named.items()}
-    parts = values.keys() & {"kinds", "columns", "since", "until"}
+    parts = values.keys() & {"kinds", "subject", "columns", "since", "until"}
     if values.get("rows") == "decided" and parts:
         raise SourceError(
             f"what is decided needs whole rows of all kinds: leave {', '.join(sorted(parts))} out"
@@ -269,6 +285,23 @@ def _number(name: str, text: str) -> int:
 
 def _names(name: str, text: str) -> tuple[str, ...]:
     return tuple(filter(None, (each.strip() for each in text.split(","))))
+
+
+def _pattern(name: str, text: str) -> str:
+    try:
+        return check_pattern(text)
+    except ModelError as error:
+        raise SourceError(f"option {name}: {error}") from None
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0.0 <= seconds < math.inf:
+        raise SourceError(f"option {name} is a number of seconds, not {text!r}")
+    return seconds
 
 
 def _some_of(words: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
@@ -319,5 +352,7 @@ _OPTIONS = {
     "since": _instant,
     "until": _instant,
     "kinds": _some_of(KINDS),
+    "subject": _pattern,
+    "idle_s": _seconds,
     "columns": _some_of(COLUMNS),
 }
