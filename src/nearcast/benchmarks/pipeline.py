@@ -54,6 +54,8 @@ class Settings(Struct, frozen=True):
     seed: int = 1
     sample: int = 256
     memory: str = "6g"
+    matching: bool = True
+    """Measure the stages of Spark's own."""
     clients: bool = True
     """Also measure with brokers and clients."""
     client_events: int = 60_000
@@ -117,7 +119,7 @@ class Result(Struct, frozen=True):
     wanted_cost: float
     sizes: list[SizeFigures]
     clients: "ClientFigures | None" = None
-    latency: "LatencyFigures | None" = None
+    latency: "Sequence[LatencyFigures]" = ()
     skew: "SkewFigures | None" = None
 
 
@@ -133,6 +135,8 @@ class ClientFigures(Struct, frozen=True):
 class LatencyFigures(Struct, frozen=True):
     """From the event that completes a threshold to the aggregate at a client."""
 
+    movers: int
+    """Nodes that moved meanwhile, once a second."""
     events_per_s: float
     aggregates: int
     p50_s: float
@@ -143,18 +147,18 @@ class LatencyFigures(Struct, frozen=True):
 def run(settings: Settings, step: Callable[[str], None]) -> Result:
     """Measure; `step` is told what is going on. Raises DisagreementError."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    sizes = []
-    for cores in settings.cores:
-        with _spark(cores, settings.memory, step) as spark:
-            sizes += [_size(spark, size, cores, settings, step) for size in settings.sizes]
-    with _spark(max(settings.cores), settings.memory, step, TASKS) as spark:
-        skew = measure_skew(spark, skewed(settings.events), step)
-    clients, latency = None, None
+    sizes, skew, clients, latency = [], None, None, []
+    if settings.matching:
+        for cores in settings.cores:
+            with _spark(cores, settings.memory, step) as spark:
+                sizes += [_size(spark, size, cores, settings, step) for size in settings.sizes]
+        with _spark(max(settings.cores), settings.memory, step, TASKS) as spark:
+            skew = measure_skew(spark, skewed(settings.events), step)
     if settings.clients:
-        from nearcast.benchmarks.pipeline_clients import measure_clients, measure_latency
+        from nearcast.benchmarks.pipeline_clients import MOVERS, measure_clients, measure_latency
 
         clients = measure_clients(settings, step)
-        latency = measure_latency(settings, step)
+        latency = [measure_latency(settings, step, movers) for movers in (0, MOVERS)]
     versions = {"python": platform.python_version()} | {
         name: metadata.version(name) for name in ("nearcast", "pyspark", "numpy", "numba")
     }

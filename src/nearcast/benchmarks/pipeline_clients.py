@@ -6,6 +6,7 @@ machine as the clients.
 
 import asyncio
 import contextlib
+import itertools
 import json
 import os
 import signal
@@ -38,6 +39,8 @@ LAST_S = 60.0
 RATE = 1_000
 """Events a second while latency is measured."""
 PARTS = 10
+MOVERS = 10
+"""So many nodes move meanwhile, where they do: all of them near each other."""
 WARM_UP_S = 45.0
 """Of what comes so soon after the start the latency does not count: Spark has yet to warm up."""
 _CONFIG = """
@@ -49,9 +52,6 @@ http_port = -1
 connects_per_s = 1e6
 [logging]
 level = "warning"
-[pipeline]
-encounters_m = 0
-shuffle_partitions = 2
 """
 
 
@@ -66,16 +66,18 @@ def measure_clients(settings: "Settings", step: Callable[[str], None]) -> "Clien
     return ClientFigures(events, events * READERS_A_TOPIC, events / seconds, seconds)
 
 
-def measure_latency(settings: "Settings", step: Callable[[str], None]) -> "LatencyFigures":
+def measure_latency(
+    settings: "Settings", step: Callable[[str], None], movers: int
+) -> "LatencyFigures":
     """Complete a threshold again and again while events come in, and see how long it takes."""
     from nearcast.benchmarks.pipeline import LatencyFigures
 
     rule = f'[aggregates]\n"spots/#" = "people {PARTS}"\n'
     with _pipeline(rule, step) as port:
-        step(f"thresholds at {RATE:,} events a second")
-        took = asyncio.run(_thresholds(port, settings.latency_s))
+        step(f"thresholds at {RATE:,} events a second, {movers} nodes moving")
+        took = asyncio.run(_thresholds_meanwhile(port, settings.latency_s, movers))
     cuts = quantiles(took, n=20, method="inclusive")
-    return LatencyFigures(RATE, len(took), cuts[9], cuts[18], max(took))
+    return LatencyFigures(movers, RATE, len(took), cuts[9], cuts[18], max(took))
 
 
 @contextmanager
@@ -185,6 +187,28 @@ async def _until(readers: list[_Reader], before: list[int], wanted: int) -> None
             got = min(r.bytes - b for r, b in zip(readers, before, strict=True))
             raise RuntimeError(f"a client got {got} of {wanted} bytes in {DONE_WITHIN_S:.0f} s")
         await asyncio.sleep(0.02)
+
+
+async def _thresholds_meanwhile(port: int, seconds: float, movers: int) -> list[float]:
+    """Have nodes walk beside each other, each a step a second, while thresholds are completed."""
+    async with contextlib.AsyncExitStack() as stack:
+        url = f"mqtt://127.0.0.1:{port}"
+        nodes = [
+            await stack.enter_async_context(connect(url, node=f"mover-{number}"))
+            for number in range(movers)
+        ]
+
+        async def walk() -> None:
+            for step in itertools.count():
+                for number, node in enumerate(nodes):
+                    await node.move(53.3 + 1e-4 * number + 1e-5 * (step % 50), -6.2)
+                await asyncio.sleep(1.0)
+
+        walking = asyncio.create_task(walk())
+        try:
+            return await _thresholds(port, seconds)
+        finally:
+            walking.cancel()
 
 
 async def _thresholds(port: int, seconds: float) -> list[float]:

@@ -174,6 +174,9 @@ def pipeline(
     runs: Annotated[
         int | None, typer.Option(min=1, help="The best of so many runs counts.  [default: 2]")
     ] = None,
+    matching: Annotated[
+        bool, typer.Option(help="Measure matching in Spark, and hot cells.")
+    ] = True,
     clients: Annotated[bool, typer.Option(help="Also measure with a broker and clients.")] = True,
     as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
     quick: Annotated[
@@ -195,6 +198,7 @@ def pipeline(
         cores=base.cores if cores is None else _sizes(cores, "cores", "--cores"),
         events=base.events if events is None else events,
         runs=base.runs if runs is None else runs,
+        matching=matching,
         clients=clients,
     )
     result = _measured(lambda step: pipelines.run(settings, step))

@@ -7,7 +7,7 @@ from nearcast.pipeline.movement_settings import MovementSettings
 from nearcast.pipeline.running import PipelineSettings
 from nearcast.pipeline.session import SparkSettings
 
-AWAITED_S, UNAWAITED_S = 0.5, 5.0
+AWAITED_S, UNAWAITED_S = 0.5, 10.0
 """How often tables are written: where clients wait for what the pipeline decides, and where not."""
 
 

@@ -66,7 +66,7 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
     """Rows of a batch."""
     tables_s: float = 0.5
     gather_s: float = 0.0
-    movement_s: float = 2.0
+    movement_s: float = 5.0
     """How often each query begins a batch, at most."""
     wait_s: float = 30.0
     """How long a broker that is away is waited for, before an epoch is tried anew."""
