@@ -156,7 +156,7 @@ def test_any_input_comes_back_as_it_was(
     )
 )  # fmt: skip
 def test_what_is_known_of_a_node_comes_back_as_it_was(state: NodeState) -> None:
-    assert decoded_node(encoded_node(state)) == state
+    assert decoded_node(encoded_node(state, 7)) == (state, 7)
 
 
 def test_every_field_of_events_and_subscriptions_is_written() -> None:

@@ -5,7 +5,7 @@ is to be written to whom once it is. Everything that arrived in one tick is one 
 engine, and every connection gets at most one write. The time is passed in.
 """
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from math import inf
 
 from msgspec import Struct
@@ -19,7 +19,7 @@ from nearcast.broker.delivering import Delivering
 from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.journal import Entries, Journal
-from nearcast.broker.publishing import Publishing
+from nearcast.broker.publishing import POSITION, Publishing
 from nearcast.broker.recording import Recording
 from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Session
@@ -31,6 +31,7 @@ from nearcast.broker.situation.node_topics import NodeTopics
 from nearcast.broker.subscribing import Subscribing
 from nearcast.core.engine import Engine
 from nearcast.core.engine import Settings as EngineSettings
+from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.inputs import RulesSet
 from nearcast.store import (
@@ -154,6 +155,9 @@ class Hub:
             packet = packets[at]
             if type(packet) is Publish and session is not None:
                 if not packet.qos:
+                    if packet.topic == POSITION and self._publishing.move(session, packet):
+                        at += 1
+                        continue
                     run = self._short_way.send_run(connection, session, packets, at, now)
                     if run:
                         at += run
@@ -201,8 +205,12 @@ class Hub:
         self._recording.record(outcome, now)
         self.state.journal.note(Kept(RIGHTS, "rules", encoded_input(rules)))
 
-    def note_restart(self, now: float) -> None:
-        """Record that the broker began anew with the sessions that it has."""
+    def note_restart(self, now: float, moved: Iterable[NodeState] = ()) -> None:
+        """Record that the broker began anew with the sessions that it has.
+
+        Some nodes have moved since the store was told of them.
+        """
+        self._recording.begin(moved)
         record = self.engine.restarted(self.sessions, now)
         if record is not None and self.state.journal.keeps:
             self.state.journal.rows.append(record_row(record, self.state.name))
@@ -237,6 +245,8 @@ class Hub:
             releasing.go_on(now)
             self._step(now)
             self.look_ahead()
+        if self._recording.due <= now:
+            self._recording.catch_up()
         self._delivering.flush()
         writes = []
         touched, state.touched = state.touched, []

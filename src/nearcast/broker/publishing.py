@@ -54,20 +54,34 @@ class Publishing:
     ) -> None:
         """Take a message from a client."""
         qos, topic, raw = packet.qos, packet.topic, packet.raw_properties
-        if topic == POSITION and not (qos or raw) and self._move(session, packet.payload):
-            return
         if qos and not self._answering.begin(connection, session, packet):
             return
         if not self._short_way.suits(connection, packet):
             self._publish_closely(connection, session, packet, now)
             return
-        route = self._state.engine.route(session.node, topic)
+        route = None
+        if not self._short_way.overtakes(connection, topic, qos):
+            route = self._state.engine.route(session.node, topic)
         if route is None:
             self._queueing.queue(connection, session, packet, raw, NO_PROPERTIES, NOTHING_SAID, now)
             return
         self._short_way.send(session, packet, route, now)
         if qos:
             self._answering.accept(connection, qos, packet.packet_id)
+
+    def move(self, session: Session, packet: Publish) -> bool:
+        """Take what most messages of a moving client say; False if it is to be looked at closely.
+
+        The same as the command, but nobody waits for an answer. Of QoS 0, to its own position.
+        """
+        if packet.raw_properties:
+            return False
+        try:
+            position = parse_position(packet.payload.decode("ascii"))
+        except (ModelError, UnicodeDecodeError):
+            return False
+        self._state.ask(Moved(session.node, position))
+        return True
 
     def publish_will(self, session: Session, will: Will, now: float) -> None:
         """Publish what a client left behind, if it still may."""
@@ -83,18 +97,6 @@ class Publishing:
             self._state.counters["refused"] += 1
             return
         self._queueing.queue(None, session, packet, raw, properties, spoken, now)
-
-    def _move(self, session: Session, payload: bytes) -> bool:
-        """Take what most messages of a moving client say; False if it is to be looked at closely.
-
-        The same as the command, but nobody waits for an answer.
-        """
-        try:
-            position = parse_position(payload.decode("ascii"))
-        except (ModelError, UnicodeDecodeError):
-            return False
-        self._state.ask(Moved(session.node, position))
-        return True
 
     def _publish_closely(
         self, connection: Connection, session: Session, packet: Publish, now: float

@@ -57,21 +57,22 @@ class Queueing:
         stays = packet.retain or valid_s is not None or spoken.object is not None
         # Who comes later may look into what stays, even if nobody does now.
         looked_into = stays or self._state.engine.matcher.reads_attributes
+        # In their order: names would take longer than all else.
         return Event(
-            id=self._state.event_id() if spoken.id is None else spoken.id,
-            subject=packet.topic,
-            publisher=session.node,
-            time=now if spoken.time is None else spoken.time,
-            attributes=attributes_of(packet.payload) if looked_into else {},
-            position=spoken.at,
-            at_given=spoken.at is not None,
-            to=spoken.to,
-            valid_s=valid_s,
-            object=spoken.object,
-            retain=packet.retain,
-            priority=spoken.priority,
-            deadline_s=spoken.deadline_s,
-            payload=packet.payload,
-            qos=packet.qos,
-            session=session.client_id if session.client_id != session.node else "",
+            self._state.event_id() if spoken.id is None else spoken.id,
+            packet.topic,
+            session.node,
+            now if spoken.time is None else spoken.time,
+            attributes_of(packet.payload) if looked_into else {},
+            spoken.at,
+            spoken.at is not None,
+            spoken.to,
+            valid_s,
+            spoken.object,
+            packet.retain,
+            spoken.priority,
+            spoken.deadline_s,
+            packet.payload,
+            packet.qos,
+            session.client_id if session.client_id != session.node else "",
         )

@@ -4,22 +4,24 @@ Sessions, subscriptions, queues and live events come back; nobody is connected. 
 not acknowledged is sent again when its client returns, under the same packet id.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from math import inf
 
+import msgspec
+
 from nearcast.broker.hub import Hub
-from nearcast.broker.recording import NODES
+from nearcast.broker.recording import NODES, NODES_UNTIL
 from nearcast.broker.session import Granted, Parcel, Session
 from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES, RIGHTS
 from nearcast.broker.situation.errors import ERRORS
 from nearcast.broker.situation.words import wished_again
 from nearcast.broker.staging import RELEASES, STAGED
 from nearcast.broker.subscribing import subscription, tells
-from nearcast.core.model.context import NodeState
+from nearcast.core.model.context import NodeState, moved
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.inputs import Input, Presence
+from nearcast.core.model.position import Position
 from nearcast.store import (
-    Change,
     Enqueued,
     Gap,
     Kept,
@@ -36,34 +38,21 @@ from nearcast.store import (
 from nearcast.store import Session as KeptSession
 from nearcast.wire.mqtt import PublishFrame, TopicFilter, parse_filter
 
-
-def recent_ids(store: Store, most: int = 100_000) -> Iterator[tuple[str, str]]:
-    """Yield publisher and id of the newest events in the log, so that repeats are recognised."""
-    for part in store.log.read(max(1, store.seq - most + 1)):
-        if isinstance(part, Gap):
-            continue
-        publishers = part.column("publisher").to_pylist()
-        for publisher, name in zip(publishers, part.column("event_id").to_pylist(), strict=True):
-            if name is not None and publisher is not None:
-                yield publisher, name
+RECENT = 100_000
+"""Among so many of the newest rows repeats of events are recognised."""
 
 
-def restore(
-    hub: Hub,
-    changes: Iterable[Change],
-    seq: int,
-    now: float,
-    known: Iterable[tuple[str, str]] = (),
-) -> None:
+def restore(hub: Hub, store: Store, now: float) -> None:
     """Apply what the store kept to a hub that has nothing yet."""
     kept: dict[str, KeptSession] = {}
     subscriptions: list[Subscription] = []
     parcels: dict[int, Parcel] = {0: Parcel(PublishFrame("released"))}
     live: dict[str, tuple[Event, float | None, list[str]]] = {}
-    nodes: list[NodeState] = []
+    nodes: dict[str, tuple[NodeState, int]] = {}
+    until = store.seq
     standing: list[Input] = []
     sessions = hub.sessions
-    for change in changes:
+    for change in store.load():
         match change:
             case SessionPut(value):
                 kept[value.id] = value
@@ -102,8 +91,10 @@ def restore(
                 name = who.partition("\0")[0]
                 if name in sessions and sessions[name].lifetime == who:
                     live[key][2].append(name)
-            case Kept(space, _, value) if space == NODES:
-                nodes.append(decoded_node(value))
+            case Kept(space, node, value) if space == NODES:
+                nodes[node] = decoded_node(value)
+            case Kept(space, _, value) if space == NODES_UNTIL:
+                until = msgspec.msgpack.decode(value, type=int)
             case Kept(space, _, value) if space in (ANNOUNCEMENTS, PLACES, AREAS, RIGHTS):
                 standing.append(decoded_input(value))
             case Kept(space, key, value) if space in (STAGED, RELEASES):
@@ -111,12 +102,43 @@ def restore(
     for session in sessions.values():
         own = "" if session.client_id == session.node else session.client_id
         standing.append(Presence(session.node, False, own))
-    hub.engine.resume(seq, subscriptions, live.values(), nodes, standing, known)
-    hub.note_restart(now)
+    kept_nodes = dict(nodes)
+    known = list(_read_on(store, until, nodes))
+    states = [state for state, _ in nodes.values()]
+    hub.engine.resume(store.seq, subscriptions, live.values(), states, standing, known)
+    moved_since = [nodes[node][0] for node in nodes if nodes[node] != kept_nodes.get(node)]
+    hub.note_restart(now, moved_since)
     for name, value in kept.items():
         hub.arrivals.restore(value, sessions[name], now)
     hub.releasing.staging.resume()
     hub.look_ahead()
+
+
+def _read_on(
+    store: Store, until: int, nodes: dict[str, tuple[NodeState, int]]
+) -> Iterator[tuple[str, str]]:
+    """Yield publisher and id of the newest events in the log; move nodes as it says on the way.
+
+    Of a node the store knows what was so at some row of the log; moves after that, and after all
+    that it knew `until` then, are in the log alone.
+    """
+    newest = store.seq - RECENT
+    for part in store.log.read(max(1, min(newest, until) + 1)):
+        if isinstance(part, Gap):
+            continue
+        columns = (part.column(name).to_pylist() for name in _READ)
+        for seq, kind, publisher, event, node, lat, lon, at in zip(*columns, strict=True):
+            if seq > until and kind in ("position", "forgotten"):
+                before, known = nodes.get(node) or (NodeState(node), 0)
+                if seq > known and kind == "forgotten":
+                    nodes.pop(node, None)
+                elif seq > known and lat is not None:
+                    nodes[node] = moved(before, Position(lat, lon), at), seq
+            elif seq > newest and event is not None and publisher is not None:
+                yield publisher, event
+
+
+_READ = ("seq", "kind", "publisher", "event_id", "node", "lat", "lon", "ingested")
 
 
 def _session(value: KeptSession) -> Session:

@@ -26,7 +26,7 @@ from nearcast.broker.journal import Entries
 from nearcast.broker.keeping import Keeper, journal_for
 from nearcast.broker.links import Hold, Link, TcpLink, WebSocketEar, WebSocketLink, is_loopback
 from nearcast.broker.listening import possible_connections, tls_context, upgrade
-from nearcast.broker.recovery import recent_ids, restore
+from nearcast.broker.recovery import restore
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import say
 from nearcast.core.model.errors import ModelError
@@ -62,7 +62,7 @@ class Server:
         journal = None if store is None else journal_for(store)
         self.hub = Hub(self.settings, journal, self._doors, started=self.now())
         if store is not None:
-            restore(self.hub, store.load(), store.seq, self.now(), recent_ids(store))
+            restore(self.hub, store, self.now())
             self.hub.arrivals.pipeline_token = pipeline_door.read_token(store.directory)
             self.hub.releasing.may_go_on = lambda: not self.is_full
         if isinstance(self._doors, Doors):

@@ -39,11 +39,14 @@ class ShortWay:
         self._long = min(LONG_PROPERTIES, SHORTEST_PAIR * state.limits.user_properties)
 
     def suits(self, connection: Connection, packet: Publish) -> bool:
-        """Whether a message may go so if it has a route; if not, it is to be looked at closely."""
+        """Whether a message may go so if it has a route and overtakes nothing.
+
+        If not, it is to be looked at closely.
+        """
         raw = packet.raw_properties
         if raw and (not packet.validate() or OURS in raw or len(raw) > self._long):
             return False
-        return not packet.retain and self._is_open(connection, packet.topic, packet.qos)
+        return not packet.retain and self._is_open(connection, packet.topic)
 
     def overtakes(self, connection: Connection, topic: str, qos: int) -> bool:
         """Whether a message would overtake what the engine is still to decide."""
@@ -92,7 +95,7 @@ class ShortWay:
         """
         state = self._state
         topic = packets[at].topic  # type: ignore[union-attr]  # the first is a PUBLISH
-        if not self._is_open(connection, topic, 0):
+        if not self._is_open(connection, topic) or self.overtakes(connection, topic, 0):
             return 0
         engine, node = state.engine, session.node
         route = engine.route(node, topic)
@@ -126,13 +129,12 @@ class ShortWay:
             self._delivering.send_run(self._delivering.way(topic, route), session, run)
         return len(run)
 
-    def _is_open(self, connection: Connection, topic: str, qos: int) -> bool:
+    def _is_open(self, connection: Connection, topic: str) -> bool:
         """Whether messages of a client to a topic may go so."""
         return (
             0 < len(topic) <= LONG_TOPIC
             and not topic.startswith(SPECIAL)
             and connection.permissions.unrestricted
-            and not (self._state.inputs and self.overtakes(connection, topic, qos))
         )
 
     def _event(self, session: Session, packet: Publish, now: float) -> Event:

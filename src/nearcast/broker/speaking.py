@@ -9,6 +9,7 @@ import json
 import logging
 import math
 import sys
+from collections import OrderedDict
 from collections.abc import Mapping
 from datetime import UTC, datetime
 from typing import TextIO
@@ -126,7 +127,7 @@ class Repeats:
         self._window_s = window_s
         self._remembered = remembered
         # In the order in which their windows began.
-        self._said: dict[tuple[str, str, str], _Said] = {}
+        self._said: OrderedDict[tuple[str, str, str], _Said] = OrderedDict()
 
     def sift(self, record: logging.LogRecord) -> list[logging.LogRecord]:
         """Return what is to be written now: what ended windows left out, then the record or not.

@@ -4,6 +4,7 @@ Both memories are bounded. What is beyond them, or cannot be told from something
 again rather than lost.
 """
 
+from collections import OrderedDict
 from collections.abc import Hashable
 
 from nearcast.client.received import Received
@@ -17,7 +18,7 @@ class KnownEvents:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._known: dict[Hashable, None] = {}
+        self._known: OrderedDict[Hashable, None] = OrderedDict()
 
     def is_repeat(self, event: Received) -> bool:
         """Decide whether an event was here before; from now on it was."""
@@ -29,7 +30,7 @@ class KnownEvents:
             return True
         self._known[key] = None
         if len(self._known) > self._most:
-            del self._known[next(iter(self._known))]
+            self._known.popitem(last=False)
         return False
 
 
@@ -38,7 +39,7 @@ class SentTwice:
 
     def __init__(self, most: int = MOST) -> None:
         self._most = most
-        self._known: dict[int, int] = {}
+        self._known: OrderedDict[int, int] = OrderedDict()
 
     def is_repeat(self, message: Publish) -> bool:
         """Decide whether a message is marked as sent before, and came then too."""
@@ -51,7 +52,7 @@ class SentTwice:
         self._known.pop(message.packet_id, None)
         self._known[message.packet_id] = content
         if len(self._known) > self._most:
-            del self._known[next(iter(self._known))]
+            self._known.popitem(last=False)
         return repeat
 
     def forget(self) -> None:

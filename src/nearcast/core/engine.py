@@ -77,7 +77,7 @@ class Engine:
             matcher, rights, chosen.recent_most, chosen.recent_most_bytes
         )
         self._delivering = delivering = Delivering(live, wishes)
-        self._ingesting = Ingesting(matcher, rights, announced, live, self._policy, chosen)
+        self._ingesting = Ingesting(matcher, nodes, rights, announced, live, self._policy, chosen)
         self._situating = Situating(matcher, nodes, rights, areas, live, wishes, delivering)
         self._standing = Standing(
             nodes, announced, areas, live, wishes, recent, delivering, matcher.places

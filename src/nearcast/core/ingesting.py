@@ -4,6 +4,7 @@ What an event does not say it takes from its publisher: where that is, and the t
 announced.
 """
 
+from collections import OrderedDict
 from collections.abc import Iterable
 
 from msgspec.structs import replace
@@ -17,6 +18,7 @@ from nearcast.core.model.context import check_attributes
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
 from nearcast.core.model.subject import check_subject
+from nearcast.core.node_book import NodeBook
 from nearcast.core.rights import Rights
 from nearcast.core.settings import Settings
 from nearcast.core.subject_policy import SubjectPolicy
@@ -28,6 +30,7 @@ class Ingesting:
     def __init__(
         self,
         matcher: Matcher,
+        nodes: NodeBook,
         rights: Rights,
         announcements: AnnouncementBook,
         live: LiveBook,
@@ -35,12 +38,13 @@ class Ingesting:
         settings: Settings,
     ) -> None:
         self._matcher = matcher
+        self._nodes = nodes
         self._rights = rights
         self._announcements = announcements
         self._live = live
         self._policy = policy
         self._ahead_s = settings.ahead_s
-        self._known: dict[tuple[str, str], None] = {}
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._known_most = settings.known_ids_most
 
     def ingest(self, event: Event, now: float, again: bool) -> Event | None:
@@ -75,7 +79,7 @@ class Ingesting:
             if event.stays and self._rights.conceals(event.publisher):
                 changes["position"] = None
             elif event.position is None:
-                changes["position"] = self._matcher.world.position(event.publisher)
+                changes["position"] = self._nodes.position(event.publisher)
         if event.to is None:
             standing = self._announcements.by_subject.get((event.publisher, event.subject))
             if standing is not None:
@@ -104,4 +108,4 @@ class Ingesting:
         """Recognise an event from now on."""
         self._known[publisher, name] = None
         if len(self._known) > self._known_most:
-            del self._known[next(iter(self._known))]
+            self._known.popitem(last=False)

@@ -27,6 +27,8 @@ class Changed(Struct, frozen=True):
     """What was known of the node."""
     index: int = -1
     """The input that changed it; if time did, the one before which it was noticed."""
+    by_move: bool = False
+    """A move that is recorded, and nothing else, made it out of what was known before."""
 
 
 class Outcome(Struct):
@@ -69,9 +71,11 @@ class Step:
         self.made: list[float] = []
         """When each of them was made."""
 
-    def node_changed(self, node: str, state: NodeState | None, before: NodeState) -> None:
+    def node_changed(
+        self, node: str, state: NodeState | None, before: NodeState, by_move: bool = False
+    ) -> None:
         """Something else is known of a node by the present input; None: nothing any more."""
-        self.outcome.changes.append(Changed(node, state, before, self.index))
+        self.outcome.changes.append(Changed(node, state, before, self.index, by_move))
 
     def live_changed(self, key: str, event: Event | None) -> None:
         """Another event is live under a key; None: none any more."""

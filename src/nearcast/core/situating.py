@@ -68,11 +68,10 @@ class Situating:
         """A node is somewhere else, or no longer says where."""
         state = self._nodes.state_of(each.node)
         if each.position is None:
-            state = NodeState(each.node, attributes=state.attributes)
+            self._set_state(NodeState(each.node, attributes=state.attributes), step)
         else:
-            at = positions.position(each.position.lat, each.position.lon)
-            state = moved(state, at, step.now)
-        self._set_state(state, step)
+            at = positions.checked(each.position)
+            self._set_state(moved(state, at, step.now), step, by_move=True)
 
     def move_later(self, each: Moved, step: Step) -> bool:
         """Note a move that brings nobody anything, to be made with others; False if it might."""
@@ -83,12 +82,12 @@ class Situating:
             return False
         if not self._moving and not self._is_still():
             return False
-        at = positions.position(each.position.lat, each.position.lon)
+        at = positions.checked(each.position)
         state = moved(before, at, step.now)
         self._nodes.by_name[each.node] = state
-        self._moving[each.node] = each.position
+        self._moving[each.node] = at
         self._nodes.fixed(each.node, step.now)
-        step.node_changed(each.node, state, before)
+        step.node_changed(each.node, state, before, True)
         return True
 
     def settle_moves(self) -> None:
@@ -194,7 +193,7 @@ class Situating:
             len(self._matcher.live) or len(self._areas) or rights.restricts or rights.rules.grants
         )
 
-    def _set_state(self, state: NodeState, step: Step) -> None:
+    def _set_state(self, state: NodeState, step: Step, *, by_move: bool = False) -> None:
         node, outcome, deliver_live = state.node, step.outcome, self._delivering.deliver_live
         before = self._nodes.state_of(node)
         self._nodes.by_name[node] = state
@@ -220,7 +219,7 @@ class Situating:
                 self._areas.lost(node)
             deliver_live(self._live.overtaken_by(node), outcome)
             self._delivering.deliver_to_followers(node, outcome)
-        step.node_changed(node, state, before)
+        step.node_changed(node, state, before, by_move and not reclassed)
         aimed = () if reclassed else self._wishes.aimed
         deliver_live(self._live.met_by(node, aimed=aimed), outcome)
         if reclassed:

@@ -79,8 +79,15 @@ def record_row(
 ) -> Row:
     """Return the row of a record; `properties` and `headers` are what its message carried."""
     value = record.input
-    beside = _beside(value)
     seq, ingested = record.seq, record.ingested
+    if type(value) is Moved and value.position is not None:
+        # The same as below, sooner: most rows are of this kind.
+        fix = value.position
+        return Row(
+            broker, seq, "position", ingested, SCHEMA, None, None, None, None, fix.lat, fix.lon,
+            value.node, properties, None, headers, "{}",
+        )  # fmt: skip
+    beside = _beside(value)
     if isinstance(value, Published):
         event = value.event
         at = event.position

@@ -148,24 +148,26 @@ class _NodeForm(Struct, array_like=True):
     previous_at: float | None
     attributes: msgspec.Raw
     changed_at: float | None
+    seq: int = 0
 
 
-def encoded_node(state: NodeState) -> bytes:
-    """Return what is known of a node."""
+def encoded_node(state: NodeState, seq: int = 0) -> bytes:
+    """Return what is known of a node by the rows of the log up to `seq`."""
     # JSON inside: integers of any size are attributes, and msgpack ends at 64 bits.
     attributes = msgspec.Raw(msgspec.msgpack.encode(msgspec.json.encode(state.attributes)))
     form = _NodeForm(
         state.node, state.position, state.position_at, state.previous, state.previous_at,
-        attributes, state.changed_at,
+        attributes, state.changed_at, seq,
     )  # fmt: skip
     return encoded(form)
 
 
-def decoded_node(data: bytes) -> NodeState:
-    """Return what `encoded_node` wrote."""
+def decoded_node(data: bytes) -> tuple[NodeState, int]:
+    """Return what `encoded_node` wrote, and up to which row of the log."""
     form = decoded(data, _NodeForm)
     attributes = msgspec.json.decode(msgspec.msgpack.decode(form.attributes, type=bytes))
-    return NodeState(
+    state = NodeState(
         form.node, form.position, form.position_at, form.previous, form.previous_at,
         attributes, form.changed_at,
     )  # fmt: skip
+    return state, form.seq

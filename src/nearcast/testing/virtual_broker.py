@@ -15,7 +15,7 @@ from nearcast.broker.hub import Batch, Hub
 from nearcast.broker.journal import Entries
 from nearcast.broker.keeping import journal_for
 from nearcast.broker.links import DEAF_AT
-from nearcast.broker.recovery import recent_ids, restore
+from nearcast.broker.recovery import restore
 from nearcast.broker.settings import Node, Settings
 from nearcast.simulation.virtual_clock import Alarm
 from nearcast.simulation.virtual_connection import End
@@ -199,8 +199,7 @@ class _Run:
         journal = None if disk is None else journal_for(disk.store)
         self.hub = Hub(settings, journal, started=now)
         if disk is not None:
-            store = disk.store
-            restore(self.hub, store.load(), store.seq, now, recent_ids(store))
+            restore(self.hub, disk.store, now)
         self.hub.arrivals.pipeline_token = PIPELINE_TOKEN
         self._links: dict[_Link, None] = {}
         self._holding = Holding(self._write, None if disk is None else self._keep)

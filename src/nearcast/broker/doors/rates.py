@@ -4,6 +4,7 @@ Both remember a bounded number of addresses: the one that was quiet for longest 
 first. Time is given, and may jump: nobody is shut out for more than two windows because of it.
 """
 
+from collections import OrderedDict
 from threading import Lock
 
 from msgspec import Struct
@@ -25,7 +26,7 @@ class Knocks:
         self._size = max(1.0, rate)
         self._most = most
         # In the order of the last knock, so that what can be forgotten is in front.
-        self._buckets: dict[str, _Bucket] = {}
+        self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self.refused = 0
 
     def __len__(self) -> int:
@@ -72,7 +73,7 @@ class Failures:
         self._per_minute = per_minute
         self._most = most
         # In the order in which windows began, which is the order in which they end.
-        self._windows: dict[str, _Window] = {}
+        self._windows: OrderedDict[str, _Window] = OrderedDict()
         self._lock = Lock()
 
     def __len__(self) -> int:

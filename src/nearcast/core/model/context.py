@@ -7,6 +7,7 @@ two are kept: that is what *approaching* needs (seed D). Times are seconds since
 
 import math
 from collections.abc import Hashable, Iterable, Mapping
+from typing import TypeGuard
 
 import msgspec
 from msgspec import Struct
@@ -16,6 +17,8 @@ from nearcast.core.model.errors import ModelError
 from nearcast.core.model.position import Position, number, position_from_json, shown
 
 LARGEST_ATTRIBUTES_BYTES = 64 * 1024
+FEW_ATTRIBUTES, SHORT_ATTRIBUTES = 64, 4 * 1024
+"""So many, with so many characters, are never too large, however they are written."""
 DEEPEST_ATTRIBUTES = 32
 
 Value = bool | int | float | str | list["Value"] | dict[str, "Value"] | None
@@ -60,13 +63,8 @@ class NodeState(Struct, frozen=True):
 
 def moved(state: NodeState, position: Position, at: float) -> NodeState:
     """Return the state after a new fix; the last one becomes the previous."""
-    return replace(
-        state,
-        position=position,
-        position_at=at,
-        previous=state.position,
-        previous_at=state.position_at,
-        changed_at=at,
+    return NodeState(
+        state.node, position, at, state.position, state.position_at, state.attributes, at
     )
 
 
@@ -101,6 +99,8 @@ def merge_patch(target: object, patch: Mapping[str, object]) -> dict[str, object
 
 def check_attributes(value: object) -> dict[str, Value]:
     """Return attributes that are a JSON object of bounded depth and size, or raise `ModelError`."""
+    if _is_plain(value):
+        return dict(value)
     if not isinstance(value, Mapping):
         raise ModelError(f"attributes are a JSON object, not {shown(value)}")
     checked = _checked_object(value, "attributes", 1)
@@ -152,6 +152,34 @@ def _identity(value: Value) -> Hashable:
     if isinstance(value, Mapping):
         return ("object", frozenset((name, _identity(item)) for name, item in value.items()))
     return value
+
+
+def _is_plain(value: object) -> TypeGuard[dict[str, Value]]:
+    """Whether these are few short attributes of the usual kinds, which nothing is wrong with.
+
+    The same is found by looking closely, but later.
+    """
+    if type(value) is not dict or len(value) > FEW_ATTRIBUTES:
+        return False
+    size = 0
+    for name, item in value.items():
+        kind = type(item)
+        if type(name) is not str or not name.isascii():
+            return False
+        if kind is str:
+            if not item.isascii():
+                return False
+            size += len(item)
+        elif kind is float:
+            if not math.isfinite(item):
+                return False
+        elif kind is int:
+            if abs(item) >= 1 << 63:
+                return False
+        elif kind is not bool and item is not None:
+            return False
+        size += len(name)
+    return size <= SHORT_ATTRIBUTES
 
 
 def _checked_object(value: Mapping[object, object], path: str, depth: int) -> dict[str, Value]:

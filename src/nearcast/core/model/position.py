@@ -25,6 +25,13 @@ class Position(Struct, frozen=True):
         return distance_m(float(self.lat), float(self.lon), float(other.lat), float(other.lon))
 
 
+def checked(at: Position) -> Position:
+    """Return a position that somebody made, or raise `ModelError` with what is wrong with it."""
+    if _is_usual(at.lat, at.lon):
+        return at
+    return position(at.lat, at.lon)
+
+
 def position(lat: object, lon: object) -> Position:
     """Return the position, or raise `ModelError` with what is wrong with it."""
     latitude = number(lat, "latitude")
@@ -45,6 +52,14 @@ def position(lat: object, lon: object) -> Position:
 
 def parse_position(text: str) -> Position:
     """Return the position that `LAT,LON` names."""
+    before, _, after = text.partition(",")
+    try:
+        latitude, longitude = float(before), float(after)
+        # Python also reads 1_000 and digits of other scripts, which no other client would.
+        if _is_usual(latitude, longitude) and text.isascii() and "_" not in text:
+            return Position(latitude, longitude)
+    except ValueError:
+        pass
     fields = text.split(",")
     if len(fields) != 2:
         raise ModelError(
@@ -54,6 +69,13 @@ def parse_position(text: str) -> Position:
         parse_number(fields[0], "latitude"),
         parse_number(fields[1], "longitude"),
     )
+
+
+def _is_usual(lat: object, lon: object) -> bool:
+    """Whether these are plain numbers in their ranges: no NaN is."""
+    if type(lat) is not float or type(lon) is not float:
+        return False
+    return -90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0
 
 
 def position_from_json(value: object) -> Position:
@@ -89,7 +111,6 @@ def parse_number(text: str, what: str) -> float:
     """Return the finite float that `text` is, in plain decimal or exponent form."""
     stripped = text.strip()
     try:
-        # Python also reads 1_000 and digits of other scripts, which no other client would.
         if "_" in stripped or not stripped.isascii():
             raise ValueError
         value = float(stripped)

@@ -1,0 +1,165 @@
+"""Moves that the log knows of and the store does not yet: nothing is missing after an end."""
+
+import random
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+
+from nearcast.broker.connection import Connection
+from nearcast.broker.forgetting import forget, forget_in_store
+from nearcast.broker.hub import Hub
+from nearcast.broker.keeping import journal_for
+from nearcast.broker.recording import BEHIND_S, NODES
+from nearcast.broker.recovery import restore
+from nearcast.broker.settings import Settings
+from nearcast.store import Kept, LogSettings, Store
+from nearcast.wire.mqtt import MQTT_5, Connect, Decoder, Publish, Subscribe, TopicFilter, encode
+
+NODE_NAMES = ("ann", "ben", "cat", "dan")
+
+
+class Kit:
+    """A hub on a real store, which ends at any time without a word."""
+
+    def __init__(self, data: Path) -> None:
+        self.data = data
+        self.now = 1_000.0
+        self.begin()
+
+    def begin(self) -> None:
+        self.store = Store(self.data, "b", LogSettings(roll_s=0.0))
+        self.hub = Hub(Settings(), journal_for(self.store), started=self.now)
+        restore(self.hub, self.store, self.now)
+        self.tick()
+        self.links = {name: self._joined(name) for name in NODE_NAMES}
+
+    def _joined(self, name: str) -> tuple[Connection, Decoder]:
+        connection, decoder = Connection(None), Decoder()
+        self.hub.receive(connection, decoder.feed(encode(Connect(name), MQTT_5)), self.now)
+        self.tick()
+        return connection, decoder
+
+    def send(self, name: str, *packets: Publish | Subscribe) -> None:
+        connection, decoder = self.links[name]
+        for packet in packets:
+            self.hub.receive(connection, decoder.feed(encode(packet, MQTT_5)), self.now)
+
+    def tick(self) -> list[str]:
+        """Tick, and return of which nodes the store was told."""
+        entries = self.hub.tick(self.now).entries
+        self.store.commit(entries.changes, entries.rows, now=self.now)
+        return [
+            each.key for each in entries.changes if isinstance(each, Kept) and each.space == NODES
+        ]
+
+    def end(self) -> None:
+        self.store.abandon()
+
+
+@pytest.fixture
+def kit(tmp_path: Path) -> Iterator[Kit]:
+    found = Kit(tmp_path)
+    yield found
+    found.end()
+
+
+def move(lat: float, lon: float, qos: int = 0, packet_id: int = 0) -> Publish:
+    return Publish("$me/position", f"{lat},{lon}".encode(), qos, packet_id=packet_id)
+
+
+def test_the_store_is_told_of_moves_now_and_then(kit: Kit) -> None:
+    told = []
+    for step in range(30):
+        kit.now += 1.0
+        kit.send("ann", move(53.0 + step, 6.0))
+        told += kit.tick()
+    assert told == ["ann"] * 2
+    kit.now += BEHIND_S
+    assert kit.tick() == ["ann"]
+    kit.now += BEHIND_S
+    assert kit.tick() == []
+
+
+def test_a_move_that_is_acknowledged_is_in_the_store_at_once(kit: Kit) -> None:
+    kit.send("ann", move(1.0, 2.0, qos=1, packet_id=5))
+    assert kit.tick() == ["ann"]
+
+
+def test_a_context_and_a_move_in_one_tick(kit: Kit) -> None:
+    kit.send("ann", Publish("$me/context", b'{"mood":"glad"}'), move(1.0, 2.0))
+    kit.tick()
+    before = dict(kit.hub.engine.nodes)
+    kit.end()
+    kit.begin()
+    assert kit.hub.engine.nodes == before
+
+
+@pytest.mark.parametrize("seed", range(25))
+def test_whenever_it_ends_it_goes_on_with_what_was_known(tmp_path: Path, seed: int) -> None:
+    chance = random.Random(seed)
+    kit = Kit(tmp_path)
+    for _ in range(60):
+        for _ in range(chance.randrange(4)):
+            act(kit, chance)
+        kit.now += chance.choice([0.0, 0.1, 1.0, 4.0, 400.0])
+        if chance.random() < 0.1:
+            kit.now -= 20.0  # Somebody sets the clock.
+        kit.tick()
+        if chance.random() < 0.3:
+            kit.store.roll(kit.now + 1.0)
+        if chance.random() < 0.15:
+            before = dict(kit.hub.engine.nodes)
+            kit.end()
+            kit.begin()
+            assert kit.hub.engine.nodes == before
+    kit.end()
+
+
+def act(kit: Kit, chance: random.Random) -> None:
+    name = chance.choice(NODE_NAMES)
+    what = chance.random()
+    where = move(chance.uniform(-80, 80), chance.uniform(-170, 170))
+    if what < 0.6:
+        kit.send(name, where)
+    elif what < 0.7:
+        kit.send(name, move(1.0, chance.random(), 1, chance.randrange(1, 1_000)))
+    elif what < 0.8:
+        kit.send(name, Publish("$me/context", b'{"mood":%d}' % chance.randrange(3)))
+    elif what < 0.85:
+        kit.send(name, Publish("$me/position", b""))
+    elif what < 0.9:
+        # Whoever watches an area has every move looked at.
+        kit.send(name, Publish(f"$area/{name}", b'{"area":"circle:1,1,5000000"}'))
+    elif what < 0.95:
+        kit.send(name, where, Publish("$me/context", b'{"mood":7}'), where)
+    else:
+        forget(kit.hub, name, kit.now)
+        kit.tick()
+        kit.links[name] = kit._joined(name)
+
+
+def test_who_is_forgotten_does_not_come_back_out_of_the_log(tmp_path: Path) -> None:
+    kit = Kit(tmp_path)
+    kit.send("ann", move(1.0, 2.0))
+    kit.send("ben", move(3.0, 4.0))
+    kit.tick()
+    kit.end()
+    store = Store(tmp_path, "b")
+    forget_in_store(store, Settings(), "ann", kit.now)
+    store.abandon()
+    kit.begin()
+    assert set(kit.hub.engine.nodes) == {"ben"}
+    kit.end()
+
+
+def test_subscribers_are_met_where_they_moved_to(kit: Kit) -> None:
+    kit.send("ann", move(1.0, 2.0))
+    kit.tick()
+    kit.end()
+    kit.begin()
+    kit.send("ben", move(1.0, 2.0), Subscribe(1, (TopicFilter("news"),)))
+    kit.tick()
+    found = kit.hub.engine.nodes["ann"].position
+    assert found is not None
+    assert (found.lat, found.lon) == (1.0, 2.0)
