@@ -4,16 +4,18 @@ import random
 from collections.abc import Iterator
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nearcast.broker.connection import Connection
 from nearcast.broker.forgetting import forget, forget_in_store
 from nearcast.broker.hub import Hub
 from nearcast.broker.keeping import journal_for
-from nearcast.broker.recording import BEHIND_S, NODES
+from nearcast.broker.recording import BEHIND_S, NODES, NODES_UNTIL
 from nearcast.broker.recovery import restore
 from nearcast.broker.settings import Settings
-from nearcast.store import Kept, LogSettings, Store
+from nearcast.core.model.context import NodeState
+from nearcast.store import Kept, LogSettings, Store, encoded_node
 from nearcast.wire.mqtt import MQTT_5, Connect, Decoder, Publish, Subscribe, TopicFilter, encode
 
 NODE_NAMES = ("ann", "ben", "cat", "dan")
@@ -40,7 +42,7 @@ class Kit:
         self.tick()
         return connection, decoder
 
-    def send(self, name: str, *packets: Publish | Subscribe) -> None:
+    def send(self, name: str, *packets: Connect | Publish | Subscribe) -> None:
         connection, decoder = self.links[name]
         for packet in packets:
             self.hub.receive(connection, decoder.feed(encode(packet, MQTT_5)), self.now)
@@ -74,11 +76,57 @@ def test_the_store_is_told_of_moves_now_and_then(kit: Kit) -> None:
         kit.now += 1.0
         kit.send("ann", move(53.0 + step, 6.0))
         told += kit.tick()
-    assert told == ["ann"] * 2
+    assert told == ["ann"] * 3
     kit.now += BEHIND_S
+    assert kit.tick() == [], "nothing is written where nothing comes"
+    kit.send("ann", move(1.0, 2.0))
     assert kit.tick() == ["ann"]
+
+
+def test_however_long_nobody_moves_little_of_the_log_is_read_again(kit: Kit) -> None:
+    for step in range(100):
+        kit.now += 1.0
+        kit.send("ann", Publish("$me/context", b'{"step":%d}' % step))
+        kit.tick()
+    kept = (each for each in kit.store.load() if isinstance(each, Kept))
+    [until] = [each.value for each in kept if each.space == NODES_UNTIL]
+    assert msgspec.msgpack.decode(until) >= kit.store.seq - BEHIND_S
+
+
+def test_of_many_nodes_the_store_is_told_a_few_at_a_time(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearcast.broker.recording.MOST_AT_ONCE", 2)
+    kit.send("ann", Publish("$me/context", b"{}"))
+    kit.tick()
+    for name in NODE_NAMES:
+        kit.send(name, move(1.0, 2.0))
+    kit.tick()
     kit.now += BEHIND_S
-    assert kit.tick() == []
+    told = []
+    for _ in range(2):
+        kit.send("ann", Publish("$me/context", b"{}"))
+        told.append(kit.tick())
+    assert sorted(name for each in told for name in each) == sorted([*NODE_NAMES, "ann"])
+    assert max(map(len, told)) == 3
+    before = dict(kit.hub.engine.nodes)
+    kit.end()
+    kit.begin()
+    assert kit.hub.engine.nodes == before
+
+
+def test_what_an_older_release_kept_is_true_to_the_end(kit: Kit) -> None:
+    kit.send("ann", move(1.0, 2.0))
+    kit.tick()
+    # It knows of no rows, and leaves the mark of the newer one as it is.
+    state = NodeState("ann", attributes={"mood": 1})
+    older = msgspec.msgpack.encode(msgspec.msgpack.decode(encoded_node(state, 0)[1:])[:-1])
+    kit.send("ann", Publish("$me/position", b""))
+    rows = kit.hub.tick(kit.now).entries.rows
+    kit.store.commit([Kept(NODES, "ann", encoded_node(state, 0)[:1] + older)], rows, now=kit.now)
+    kit.end()
+    kit.begin()
+    assert kit.hub.engine.nodes == {"ann": state}
 
 
 def test_a_move_that_is_acknowledged_is_in_the_store_at_once(kit: Kit) -> None:
@@ -163,3 +211,41 @@ def test_subscribers_are_met_where_they_moved_to(kit: Kit) -> None:
     found = kit.hub.engine.nodes["ann"].position
     assert found is not None
     assert (found.lat, found.lon) == (1.0, 2.0)
+
+
+def test_moves_of_the_very_first_tick_are_found_again(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("nearcast.broker.recording.MOST_AT_ONCE", 1)
+    monkeypatch.setattr(Kit, "_joined", lambda self, name: (Connection(None), Decoder()))
+    kit = Kit(tmp_path)
+    for name in NODE_NAMES:
+        kit.send(name, Connect(name), move(1.0, 2.0))
+    kit.tick()
+    before = dict(kit.hub.engine.nodes)
+    assert len(before) == len(NODE_NAMES)
+    kit.end()
+    kit.begin()
+    assert kit.hub.engine.nodes == before
+    kit.end()
+
+
+def test_who_comes_back_after_being_forgotten_is_known_again(
+    kit: Kit, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    for name in NODE_NAMES:
+        kit.send(name, move(1.0, 2.0))
+    kit.tick()
+    monkeypatch.setattr("nearcast.broker.recording.MOST_AT_ONCE", 1)
+    for name in NODE_NAMES:
+        kit.send(name, move(3.0, 4.0))
+    kit.tick()
+    forget(kit.hub, "ann", kit.now)
+    kit.tick()
+    kit.links["ann"] = (Connection(None), Decoder())
+    kit.send("ann", Connect("ann"), Publish("$me/context", b'{"mood":1}'))
+    kit.tick()
+    before = dict(kit.hub.engine.nodes)
+    kit.end()
+    kit.begin()
+    assert kit.hub.engine.nodes == before

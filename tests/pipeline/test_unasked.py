@@ -65,6 +65,31 @@ def test_nothing_waits_longer_than_allowed(tmp_path: Path) -> None:
     assert reader.latestOffset({"b": 4}, LIMIT) == {"b": 6}
 
 
+def test_a_log_that_falls_silent_is_waited_for_no_longer_than_any(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    now = 0.0
+    monkeypatch.setattr("time.monotonic", lambda: now)
+    reader = stream(tmp_path)
+    assert reader.latestOffset({}, LIMIT) == {}
+    now = 1_000.0
+    write_log(tmp_path, "b", [event(1, "news", 1.0)])
+    assert reader.latestOffset({}, LIMIT) == {}, "the row has only come"
+    now = 1_029.0
+    assert reader.latestOffset({}, LIMIT) == {}
+    now = 1_030.0
+    assert reader.latestOffset({}, LIMIT) == {"b": 2}
+    write_log(tmp_path, "b", [event(2, "news", 2.0)])
+    assert reader.latestOffset({"b": 2}, LIMIT) == {"b": 2}, "this one begins to wait"
+
+
+def test_a_broker_without_a_log_yet_changes_nothing(tmp_path: Path) -> None:
+    reader = stream(tmp_path)
+    write_log(tmp_path, "empty", [])
+    write_log(tmp_path, "b", [event(1, "news", 1.0)])
+    assert reader.latestOffset({}, LIMIT) == {}
+
+
 def test_a_batch_that_is_full_does_not_wait(tmp_path: Path) -> None:
     write_log(tmp_path, "b", [event(n, "news", 1.0) for n in range(1, 31)], per_segment=10)
     assert stream(tmp_path).latestOffset({}, ReadMaxRows(20)) == {"b": 21}

@@ -24,6 +24,8 @@ def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
         hub.arrivals.end(session, now)
     dropped = sum(session.drop_from(node, hub.state.journal) for session in hub.sessions.values())
     hub.state.ask(Forgot(node))
+    # Files of the log are about to be written anew.
+    hub.keep_moves()
     return {"sessions": len(sessions), "messages": dropped}
 
 

@@ -205,12 +205,16 @@ class Hub:
         self._recording.record(outcome, now)
         self.state.journal.note(Kept(RIGHTS, "rules", encoded_input(rules)))
 
-    def note_restart(self, now: float, moved: Iterable[NodeState] = ()) -> None:
-        """Record that the broker began anew with the sessions that it has.
+    def resume_moves(self, moved: Iterable[NodeState], marked: bool) -> None:
+        """Nodes have moved since the store was told of them; whether it says since when."""
+        self._recording.begin(moved, marked)
 
-        Some nodes have moved since the store was told of them.
-        """
-        self._recording.begin(moved)
+    def keep_moves(self) -> None:
+        """Let the store know of all moves soon, whatever becomes of the log."""
+        self._recording.hurry()
+
+    def note_restart(self, now: float) -> None:
+        """Record that the broker began anew with the sessions that it has."""
         record = self.engine.restarted(self.sessions, now)
         if record is not None and self.state.journal.keeps:
             self.state.journal.rows.append(record_row(record, self.state.name))
@@ -245,8 +249,7 @@ class Hub:
             releasing.go_on(now)
             self._step(now)
             self.look_ahead()
-        if self._recording.due <= now:
-            self._recording.catch_up()
+        self._recording.catch_up(now)
         self._delivering.flush()
         writes = []
         touched, state.touched = state.touched, []

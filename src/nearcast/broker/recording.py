@@ -33,7 +33,9 @@ NODES = "nodes"
 NODES_UNTIL = "nodes until"
 """Where it keeps up to which row of the log it was told of all of them."""
 BEHIND_S = 10.0
-"""So long the store may not know of a move that the log knows of."""
+"""About so long the store may not know of a move that the log knows of."""
+MOST_AT_ONCE = 1_000
+"""So many nodes it is told of in one tick."""
 
 
 class Recording:
@@ -44,26 +46,48 @@ class Recording:
         self._deliveries = deliveries
         self._behind: dict[str, NodeState] = {}
         """Nodes whose moves the store does not know of yet."""
-        self.due = inf
-        """When the store is to be told of them."""
+        self._round: list[str] = []
+        """Those of them that it is being told of, a few in each tick."""
+        self._until = 0
+        """What it knows once that is done: all up to this row of the log."""
+        self._marked = False
+        """Whether it knows up to which row it was told of all of them."""
+        self._told_at = -inf
 
-    def begin(self, moved: Iterable[NodeState]) -> None:
-        """Begin with a store that does not know of some moves yet."""
+    def begin(self, moved: Iterable[NodeState], marked: bool) -> None:
+        """Begin with a store that does not know of some moves yet, and whether it says so."""
         self._behind = {state.node: state for state in moved}
-        self.catch_up()
+        self._marked = marked
 
-    def catch_up(self) -> None:
-        """Tell the store where all nodes are that moved since it was told last."""
-        journal, seq = self._state.journal, self._state.engine.seq
-        for node, state in self._behind.items():
-            journal.note(Kept(NODES, node, encoded_node(state, seq)), sync=False)
-        journal.note(Kept(NODES_UNTIL, "", msgspec.msgpack.encode(seq)), sync=False)
-        self._behind.clear()
-        self.due = inf
+    def hurry(self) -> None:
+        """Let the store know of all moves soon."""
+        self._told_at = -inf
+
+    def catch_up(self, now: float) -> None:
+        """Tell the store now and then of nodes that moved, along with what else it is told."""
+        journal, behind = self._state.journal, self._behind
+        if not journal.rows or abs(now - self._told_at) < BEHIND_S:
+            return
+        seq = self._state.engine.seq
+        if not self._round:
+            self._round, self._until = list(behind), seq
+        names, self._round = self._round[:MOST_AT_ONCE], self._round[MOST_AT_ONCE:]
+        for node in names:
+            state = behind.pop(node, None)
+            if state is not None:
+                journal.note(Kept(NODES, node, encoded_node(state, seq)), sync=False)
+        if not self._round:
+            self._mark(self._until)
+            self._told_at = now
+
+    def _mark(self, seq: int) -> None:
+        until = Kept(NODES_UNTIL, "", msgspec.msgpack.encode(seq))
+        self._state.journal.note(until, sync=False)
+        self._marked = True
 
     def record(self, outcome: Outcome, now: float) -> None:
         """Note rows for the log and changes of what is live or known."""
-        self._note_changes(outcome, now)
+        self._note_changes(outcome)
         state, journal = self._state, self._state.journal
         if not journal.keeps:
             return
@@ -76,7 +100,7 @@ class Recording:
         if self._deliveries:
             self._note_deliveries(outcome, now)
 
-    def _note_changes(self, outcome: Outcome, now: float) -> None:
+    def _note_changes(self, outcome: Outcome) -> None:
         state, journal, behind = self._state, self._state.journal, self._behind
         # What was promised is kept twice, lest a file of the log be damaged.
         may_wait = journal.keeps and not journal.must_sync
@@ -101,8 +125,8 @@ class Recording:
             else:
                 behind.pop(key, None)
                 journal.note(Forgotten(NODES, key), sync=False)
-        if behind and self.due == inf:
-            self.due = now + BEHIND_S
+        if behind and not self._marked:
+            self._mark(outcome.records[0].seq - 1)
 
     def _note_deliveries(self, outcome: Outcome, now: float) -> None:
         """Note to whom events go."""

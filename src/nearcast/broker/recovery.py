@@ -48,8 +48,8 @@ def restore(hub: Hub, store: Store, now: float) -> None:
     subscriptions: list[Subscription] = []
     parcels: dict[int, Parcel] = {0: Parcel(PublishFrame("released"))}
     live: dict[str, tuple[Event, float | None, list[str]]] = {}
-    nodes: dict[str, tuple[NodeState, int]] = {}
-    until = store.seq
+    nodes: dict[str, tuple[NodeState, int | None]] = {}
+    until: int | None = None
     standing: list[Input] = []
     sessions = hub.sessions
     for change in store.load():
@@ -103,11 +103,12 @@ def restore(hub: Hub, store: Store, now: float) -> None:
         own = "" if session.client_id == session.node else session.client_id
         standing.append(Presence(session.node, False, own))
     kept_nodes = dict(nodes)
-    known = list(_read_on(store, until, nodes))
+    known = list(_read_on(store, store.seq if until is None else until, nodes))
     states = [state for state, _ in nodes.values()]
     hub.engine.resume(store.seq, subscriptions, live.values(), states, standing, known)
     moved_since = [nodes[node][0] for node in nodes if nodes[node] != kept_nodes.get(node)]
-    hub.note_restart(now, moved_since)
+    hub.resume_moves(moved_since, marked=until is not None)
+    hub.note_restart(now)
     for name, value in kept.items():
         hub.arrivals.restore(value, sessions[name], now)
     hub.releasing.staging.resume()
@@ -115,7 +116,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
 
 
 def _read_on(
-    store: Store, until: int, nodes: dict[str, tuple[NodeState, int]]
+    store: Store, until: int, nodes: dict[str, tuple[NodeState, int | None]]
 ) -> Iterator[tuple[str, str]]:
     """Yield publisher and id of the newest events in the log; move nodes as it says on the way.
 
@@ -130,6 +131,8 @@ def _read_on(
         for seq, kind, publisher, event, node, lat, lon, at in zip(*columns, strict=True):
             if seq > until and kind in ("position", "forgotten"):
                 before, known = nodes.get(node) or (NodeState(node), 0)
+                if known is None:
+                    continue
                 if seq > known and kind == "forgotten":
                     nodes.pop(node, None)
                 elif seq > known and lat is not None:

@@ -36,6 +36,9 @@ class ShortWay:
     def __init__(self, state: BrokerState, delivering: Delivering) -> None:
         self._state = state
         self._delivering = delivering
+        limits = state.limits
+        # So short that it has neither too many bytes nor too many levels.
+        self._long_topic = min(LONG_TOPIC, limits.topic_levels - 1, limits.topic_bytes // 4)
         self._long = min(LONG_PROPERTIES, SHORTEST_PAIR * state.limits.user_properties)
 
     def suits(self, connection: Connection, packet: Publish) -> bool:
@@ -132,7 +135,7 @@ class ShortWay:
     def _is_open(self, connection: Connection, topic: str) -> bool:
         """Whether messages of a client to a topic may go so."""
         return (
-            0 < len(topic) <= LONG_TOPIC
+            0 < len(topic) <= self._long_topic
             and not topic.startswith(SPECIAL)
             and connection.permissions.unrestricted
         )

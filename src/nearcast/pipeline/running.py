@@ -125,7 +125,8 @@ class Pipeline:
             found = aggregates(stream, settings.rules, places, lateness_s=settings.lateness_s)
             return found, self._write_aggregates
         chosen = settings.movement or MovementSettings()
-        moved = self._log("position", "context", "forgotten", "event")
+        # What was erased is asked for since somebody waits until it is dealt with.
+        moved = self._log("position", "context", "forgotten", "event", "erased")
         moved = moved.option("subject", chosen.traffic.hazards).option("idle_s", MOVEMENT_IDLE_S)
         return movement(moved.load(), chosen), self._write_movement
 

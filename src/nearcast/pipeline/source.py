@@ -171,8 +171,10 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         if target is not None:
             manifests = {broker: manifests[broker] for broker in target}
         end = advance(manifests, start, self._bound(limit), target)
-        waits = target is None and self._options.idle_s and end == ends(manifests)
-        return start if waits and self._unasked.may_wait(manifests, start, end) else end
+        if target is not None or not self._options.idle_s:
+            return end
+        is_all = all(end.get(name, last) >= last for name, last in ends(manifests).items())
+        return start if is_all and self._unasked.may_wait(manifests, start, end) else end
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
         """Return the offset behind everything that was there when it was last looked at."""

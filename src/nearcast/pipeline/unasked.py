@@ -5,6 +5,7 @@ Where a stream asks for some kinds of rows only, what is new is looked through f
 nothing is asked for, the batch waits, though not for ever: time may pass by it.
 """
 
+import time
 from collections.abc import Mapping
 from pathlib import Path
 
@@ -24,6 +25,8 @@ class Unasked:
         self._asked = asked
         self._idle_s = idle_s
         self._seen: dict[str, int] = {}
+        self._waits: tuple[Mapping[str, int], float] | None = None
+        """From where on a batch waits, and since when."""
 
     def may_wait(
         self,
@@ -31,8 +34,17 @@ class Unasked:
         start: Mapping[str, int],
         end: Mapping[str, int],
     ) -> bool:
-        """Tell whether a batch from `start` to `end` would be of nothing and span little time."""
-        return all(
+        """Tell whether a batch from `start` to `end` would be of nothing, and has not waited long.
+
+        By the clock of this machine, and by what the logs say.
+        """
+        if all(last <= start.get(broker, 1) for broker, last in end.items()):
+            self._waits = None
+            return True
+        now = time.monotonic()
+        if self._waits is None or self._waits[0] != start:
+            self._waits = start, now
+        return now - self._waits[1] < self._idle_s and all(
             self._is_nothing(manifests[broker], broker, start.get(broker, 1), last)
             for broker, last in end.items()
             if last > start.get(broker, 1)

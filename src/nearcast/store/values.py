@@ -148,10 +148,10 @@ class _NodeForm(Struct, array_like=True):
     previous_at: float | None
     attributes: msgspec.Raw
     changed_at: float | None
-    seq: int = 0
+    seq: int | None = None
 
 
-def encoded_node(state: NodeState, seq: int = 0) -> bytes:
+def encoded_node(state: NodeState, seq: int) -> bytes:
     """Return what is known of a node by the rows of the log up to `seq`."""
     # JSON inside: integers of any size are attributes, and msgpack ends at 64 bits.
     attributes = msgspec.Raw(msgspec.msgpack.encode(msgspec.json.encode(state.attributes)))
@@ -162,8 +162,11 @@ def encoded_node(state: NodeState, seq: int = 0) -> bytes:
     return encoded(form)
 
 
-def decoded_node(data: bytes) -> tuple[NodeState, int]:
-    """Return what `encoded_node` wrote, and up to which row of the log."""
+def decoded_node(data: bytes) -> tuple[NodeState, int | None]:
+    """Return what `encoded_node` wrote, and up to which row of the log.
+
+    None was written by a release that kept every state at once: it is true up to the last row.
+    """
     form = decoded(data, _NodeForm)
     attributes = msgspec.json.decode(msgspec.msgpack.decode(form.attributes, type=bytes))
     state = NodeState(
