@@ -296,3 +296,14 @@ def test_too_many_filters_in_one_unsubscribe_change_nothing() -> None:
     found = answers(Limits(filters_per_packet=2), encode(Connect("a")), unsubscribe)
     assert isinstance(found[-1], UnsubAck)
     assert all(reason.failed for reason in found[-1].reason_codes)
+
+
+def test_a_topic_beyond_the_limits_is_refused_whichever_way_it_takes() -> None:
+    limits = Limits(topic_levels=3, topic_bytes=16)
+    for topic, is_taken in (
+        ("a/b/c", True), ("a/b/c/d", False), ("/" * 3, False), ("x" * 16, True), ("x" * 17, False),
+        ("\u00e9" * 8, True), ("\u00e9" * 9, False),
+    ):  # fmt: skip
+        found = answers(limits, encode(Connect("a")), encode(Publish(topic, qos=1, packet_id=1)))
+        assert isinstance(found[-1], PubAck)
+        assert found[-1].reason_code.failed is not is_taken, topic

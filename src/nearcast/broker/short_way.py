@@ -39,7 +39,7 @@ class ShortWay:
         limits = state.limits
         # So short that it has neither too many bytes nor too many levels.
         self._long_topic = min(LONG_TOPIC, limits.topic_levels - 1, limits.topic_bytes // 4)
-        self._long = min(LONG_PROPERTIES, SHORTEST_PAIR * state.limits.user_properties)
+        self._long = min(LONG_PROPERTIES, SHORTEST_PAIR * limits.user_properties)
 
     def suits(self, connection: Connection, packet: Publish) -> bool:
         """Whether a message may go so if it has a route and overtakes nothing.

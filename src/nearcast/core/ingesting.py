@@ -44,6 +44,7 @@ class Ingesting:
         self._live = live
         self._policy = policy
         self._ahead_s = settings.ahead_s
+        # Of a plain dict the oldest is found only past all that were deleted before it.
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._known_most = settings.known_ids_most
 

@@ -49,8 +49,8 @@ KNOWN_EPOCHS = 256
 """In so many epochs before its own an event is looked for, to recognise a repeat."""
 
 GATHER_IDLE_S, MOVEMENT_IDLE_S = 1.0, 30.0
-"""Rows that are not for a query wait so long for one that is: what has waited its time goes out
-by timers, for which a batch is needed; of movement nobody waits for those."""
+"""So long a query makes no batch of rows that are not for it. In a batch its timers run too: those
+of what is gathered should not be late; those of movement end what is over anyway."""
 
 
 class PipelineSettings(Struct, frozen=True, kw_only=True):

@@ -1,5 +1,7 @@
 import math
+from types import MappingProxyType
 
+import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
@@ -148,3 +150,46 @@ def test_attributes_have_a_greatest_depth() -> None:
 
 def test_large_integers_are_kept_as_doubles() -> None:
     assert check_attributes({"a": 2**70, "b": 2**62}) == {"a": 2.0**70, "b": 2**62}
+
+
+anything = st.recursive(
+    st.one_of(
+        st.none(),
+        st.booleans(),
+        st.integers(),
+        st.sampled_from([2**63, 2**63 - 1, -(2**63), -(2**63) + 1]),
+        st.floats(),
+        st.text(st.characters(), max_size=5),
+        st.binary(max_size=2),
+    ),
+    lambda inner: st.one_of(st.lists(inner, max_size=2), st.dictionaries(st.text(), inner)),
+    max_leaves=3,
+)
+
+
+@given(
+    st.dictionaries(
+        st.one_of(st.text(max_size=3), st.just("\ud800"), st.integers()), anything, max_size=4
+    )
+)
+def test_attributes_of_the_usual_kinds_are_found_good_as_all_others_are(
+    given_: dict[object, object],
+) -> None:
+    def outcome(value: object) -> str | bytes:
+        try:
+            return msgspec.json.encode(check_attributes(value))
+        except ModelError as error:
+            return str(error)
+
+    # What is no plain dict is looked at closely.
+    assert outcome(given_) == outcome(MappingProxyType(given_))
+
+
+@pytest.mark.parametrize("letters", [60_000, 70_000])
+def test_many_attributes_are_measured(letters: int) -> None:
+    many = {str(number): "x" * (letters // 60) for number in range(60)}
+    if letters > 64 * 1024:
+        with pytest.raises(ModelError, match="of 65536 allowed"):
+            check_attributes(many)
+    else:
+        assert check_attributes(many) == many

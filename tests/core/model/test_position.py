@@ -1,10 +1,12 @@
 import math
+import re
 
 import pytest
 from hypothesis import given
+from hypothesis import strategies as st
 
 from nearcast.core.model import ModelError, Position, parse_position, position_from_json
-from nearcast.core.model.position import position
+from nearcast.core.model.position import checked, parse_number, position
 
 from .strategies import positions
 
@@ -51,3 +53,34 @@ def test_json_that_is_not_two_numbers_is_refused(value: object) -> None:
 
 def test_distances_between_positions_are_in_metres() -> None:
     assert Position(0, 0).distance_m(Position(0, 1)) == pytest.approx(111_319.49, rel=1e-5)
+
+
+@given(
+    st.one_of(
+        st.text("0123456789.-+eE_, \t\u0665naif", max_size=12),
+        st.builds("{!r},{!r}".format, st.floats(), st.floats()),
+    )
+)
+def test_text_is_read_as_its_two_numbers_are(text: str) -> None:
+    def slowly() -> Position:
+        lat, lon = text.split(",")
+        return position(parse_number(lat, "latitude"), parse_number(lon, "longitude"))
+
+    try:
+        wanted = slowly()
+    except (ModelError, ValueError):
+        with pytest.raises(ModelError):
+            parse_position(text)
+    else:
+        assert parse_position(text) == wanted
+
+
+@given(st.one_of(st.floats(), st.integers()), st.one_of(st.floats(), st.integers()))
+def test_a_position_that_somebody_made_is_checked(lat: float, lon: float) -> None:
+    try:
+        wanted = position(lat, lon)
+    except ModelError as error:
+        with pytest.raises(ModelError, match=re.escape(str(error))):
+            checked(Position(lat, lon))
+    else:
+        assert checked(Position(lat, lon)) == wanted
