@@ -41,10 +41,11 @@ suite: setup system
 		'$(PYTEST) "not spark and not slow" $(WITH_PROCESSES)' \
 		'$(PYTEST) "not spark and not slow" $(addprefix --ignore=,$(WITH_PROCESSES))'
 
-# The matcher once more, with every index checked.
+# The kernels of matching once more, with every index checked.
 checked: $(INSTALLED)
 	@$(CHECKED) $(PY) -m nearcast._warm_up
-	$(CHECKED) $(PYTEST) "not slow" --hypothesis-profile=checked tests/core/matching
+	$(CHECKED) $(PYTEST) "not slow" --hypothesis-profile=checked tests/core/matching \
+		tests/core/model/test_flat_json.py tests/core/test_copies.py tests/core/test_words.py
 
 slow: setup
 	$(PY) -m pytest -m slow

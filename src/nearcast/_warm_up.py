@@ -198,7 +198,25 @@ def use_everything() -> None:
     for _ in range(2):
         matcher.remove_many(matcher.add_many(many))
     packed(new_cells(4, 8, chained=True))
+    _go_as_columns()
     _let_nodes_meet()
+
+
+def _go_as_columns() -> None:
+    """Call every kernel of events that go through the engine as columns."""
+    import numpy as np
+
+    from nearcast.core.copies import drafted, gathered
+    from nearcast.core.model.flat_json import carried_by
+    from nearcast.core.words import WordPairs
+
+    payload = b'{"speed": 1.5, "kind": "car", "fast": true, "lane": null}'
+    carried_by(np.frombuffer(payload, np.uint8), np.array([0, len(payload)], np.int32))
+    some = np.array([0, 1], np.int32)
+    ends = np.frombuffer(np.array([0, len(payload)], np.int32).tobytes(), np.int32)
+    carried_by(np.frombuffer(payload, np.uint8), ends)
+    gathered(drafted(some, some, some), some)
+    WordPairs([("ann", "1"), ("ben", "2")]).taken(some, some)
 
 
 def _let_nodes_meet() -> None:

@@ -205,7 +205,8 @@ def test_in_many_lives_columns_are_decided_as_rows_are(
 def compare(seed: int, begun: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """Decide a life both ways, and its end by players that have begun in some of three ways."""
     monkeypatch.setattr(plain_events, "LEAST", 3)
-    monkeypatch.setattr(playing, "MOST_AT_ONCE", 20)
+    for name in ("LEAST", "FIRST_AT_ONCE", "MOST_AT_ONCE"):
+        monkeypatch.setattr(playing, name, 20)
     rows = Life(seed).live(120)
     draw = random.Random(f"cut {seed}")
     wanted = [told(decided_batches("broker", part)) for part in Player("broker").decide(rows)]
@@ -236,7 +237,7 @@ def compare(seed: int, begun: list[int], monkeypatch: pytest.MonkeyPatch) -> Non
 
 def _seen(rows: list[Row], part: int) -> int:
     """How many rows there are up to the end of a part."""
-    sizes = [each.num_rows for each in windows([batch_of(rows)], playing.MOST_AT_ONCE)]
+    sizes = [each.num_rows for each in windows([batch_of(rows)], lambda: playing.MOST_AT_ONCE)]
     return sum(sizes[: part + 1])
 
 
@@ -249,13 +250,40 @@ def test_columns_are_taken_where_they_can_be(monkeypatch: pytest.MonkeyPatch) ->
     assert pa.RecordBatch in kinds
 
 
+@pytest.mark.parametrize("seed", range(6))
+def test_the_more_copies_the_fewer_rows_at_once(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(plain_events, "LEAST", 3)
+    monkeypatch.setattr(playing, "LEAST", 4)
+    monkeypatch.setattr(playing, "FIRST_AT_ONCE", 8)
+    rows = Life(seed).live(200)
+
+    def decided() -> tuple[list[int], list[object]]:
+        sizes: list[int] = []
+        found: list[object] = []
+        player, before = Player("broker"), 0
+        for parts in player.decide_columns([batch_of(rows)]):
+            sizes.append(player.seq - before)
+            before = player.seq
+            # Of what is live there is a row only among those that are decided together.
+            found += [row | {"seq": None} for row in told(decided_batches("broker", *parts))]
+        return sizes, sorted(found, key=str)
+
+    sizes, wanted = decided()
+    assert sizes[0] <= 8
+    assert max(sizes) > 8
+    monkeypatch.setattr(playing, "MOST_COPIES", 1)
+    sizes, found = decided()
+    assert max(sizes) < sum(sizes) // 3
+    assert found == wanted
+
+
 def test_windows_do_not_depend_on_how_rows_came(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(plain_events, "LEAST", 3)
     rows = Life(3).live(200)
     whole = pa.Table.from_batches([batch_of(rows)])
-    once = [each.to_pylist() for each in windows([batch_of(rows)], 20)]
+    once = [each.to_pylist() for each in windows([batch_of(rows)], lambda: 20)]
     for seed in range(5):
-        cuts = list(windows(cut(random.Random(seed), rows), 20))
+        cuts = list(windows(cut(random.Random(seed), rows), lambda: 20))
         assert [each.to_pylist() for each in cuts] == once
         assert pa.Table.from_batches(cuts).equals(whole)
         parts = [part for window in cuts for part in stretches(window)]

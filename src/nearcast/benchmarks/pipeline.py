@@ -50,7 +50,8 @@ class Settings(Struct, frozen=True):
     events: int = 400_000
     join_matches: int = 1_000_000
     """The join gets no more events than have so many matches: then no start-up counts any more."""
-    runs: int = 2
+    runs: int = 3
+    """Of each stage; Java still compiles in the first ones."""
     seed: int = 1
     sample: int = 256
     memory: str = "6g"

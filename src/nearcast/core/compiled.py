@@ -2,7 +2,8 @@
 
 Every kernel is decorated with `compiled`: machine code cached on disk, no interpreter lock,
 IEEE division. Setting ``NUMBA_BOUNDSCHECK=1`` checks every index, which the test suite does
-once, in a process of its own. `prefetch` tells the processor what will be read soon.
+once, in a process of its own. `prefetch` tells the processor what will be read soon, `copy_16`
+copies bytes as fast as it can.
 """
 
 from collections.abc import Callable
@@ -47,3 +48,21 @@ def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:  # noqa: ANN401
 
 prefetch: Callable[[object, int], None] = intrinsic(_prefetch)
 """Ask for the cache line where a row of an array begins; harmless if it does not exist."""
+
+
+def _copy_16(typing_context: Any, to: Any, at: Any, data: Any, start: Any) -> Any:  # noqa: ANN401
+    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
+        many = ir.VectorType(ir.IntType(8), 16).as_pointer()
+
+        def place(array: int, offset: int) -> Any:  # noqa: ANN401
+            view = context.make_array(signature.args[array])(context, builder, args[array])
+            return builder.bitcast(builder.gep(view.data, [args[offset]]), many)
+
+        builder.store(builder.load(place(2, 3), align=1), place(0, 1), align=1)
+        return context.get_dummy_value()
+
+    return types.void(to, types.intp, data, types.intp), generate
+
+
+copy_16: Callable[[object, int, object, int], None] = intrinsic(_copy_16)
+"""Copy sixteen bytes to a place in an array of bytes from one in another; both must have them."""

@@ -10,12 +10,15 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.core.compiled import compiled
 from nearcast.core.live_book import Met
-from nearcast.core.matching.tables import I32
+from nearcast.core.matching.tables import I32, I64
 from nearcast.core.model.event import Delivery
 from nearcast.core.model.event_batch import EventBatch
 
 Flags = npt.NDArray[np.bool_]
+SPREAD = np.uint64(0x9E3779B1)
+"""A multiplier that scatters numbers that follow each other."""
 
 
 class Copies(NamedTuple):
@@ -75,8 +78,13 @@ class Draft(NamedTuple):
 
 
 def drafted(event: I32, number: I32, priority: I32) -> Draft:
-    """Fans of matches: a row for each event and priority, a recipient for each match."""
-    order = ((event.astype(np.int64) << 32) | priority).argsort(kind="stable")
+    """Fans of matches: a row for each event and priority, a recipient for each match.
+
+    The matches of an event lie together.
+    """
+    order: npt.NDArray[np.int64] = np.empty(len(event), np.int64)
+    if not order_runs(event, priority, int(event.max(initial=-1)) + 1, order):
+        order = ((event.astype(np.int64) << 32) | priority).argsort(kind="stable")
     event, number, priority = event[order], number[order], priority[order]
     begins = np.ones(len(order), np.bool_)
     begins[1:] = (event[1:] != event[:-1]) | (priority[1:] != priority[:-1])
@@ -89,18 +97,15 @@ def gathered(draft: Draft, owners: I32) -> Draft:
     `owners` are the sessions of the matches. A copy has the priority of its first wish, which is
     the best, and comes where that does.
     """
-    keys = (draft.event.astype(np.int64) << 32) | owners
-    places = keys.argsort(kind="stable")
-    again = places[1:][keys[places[1:]] == keys[places[:-1]]]
-    if not len(again):
+    crowded = np.zeros(int(draft.event.max(initial=-1)) + 1, np.bool_)
+    if not find_crowded(draft.event, owners, crowded):
         return draft
-    crowded = np.zeros(int(draft.event[-1]) + 1, np.bool_)
-    crowded[draft.event[again]] = True
     apart = np.flatnonzero(crowded[draft.event])
-    _, firsts, inverse = np.unique(keys[apart], return_index=True, return_inverse=True)
+    keys = (draft.event[apart].astype(np.int64) << 32) | owners[apart]
+    _, firsts, inverse = np.unique(keys, return_index=True, return_inverse=True)
     first = firsts[inverse]
     order = first.argsort(kind="stable")
-    moved = np.arange(len(keys))
+    moved = np.arange(len(draft.event))
     moved[apart] = apart[order]
     found = draft.of(moved)
     found.starts[apart] = found.begins[apart] = order == first[order]
@@ -134,3 +139,52 @@ def one_by_one(
 
 def _ended(starts: "npt.NDArray[np.int64]", end: int) -> I32:
     return np.append(starts, end).astype(np.int32)
+
+
+@compiled
+def order_runs(event: I32, priority: I32, events: int, order: I64) -> bool:
+    """Order matches by event, if those of each lie together and are ordered by priority."""
+    counts = np.zeros(events + 1, np.int64)
+    for k in range(len(event)):
+        e = event[k]
+        if k and event[k - 1] == e:
+            if priority[k] < priority[k - 1]:
+                return False
+        elif counts[e + 1]:
+            return False
+        counts[e + 1] += 1
+    for e in range(events):
+        counts[e + 1] += counts[e]
+    for k in range(len(event)):
+        e = event[k]
+        order[counts[e]] = k
+        counts[e] += 1
+    return True
+
+
+@compiled
+def find_crowded(event: I32, owners: I32, crowded: Flags) -> bool:
+    """Mark events that fit two wishes of one session; whether there are any.
+
+    The matches of an event lie together.
+    """
+    longest = run = 0
+    for k in range(len(event)):
+        run = run + 1 if k and event[k - 1] == event[k] else 1
+        longest = max(longest, run)
+    bits = 1
+    while 1 << bits < 2 * longest:
+        bits += 1
+    # What another event left in a slot is nothing to this one.
+    whose = np.zeros(1 << bits, np.int32)
+    left_by = np.full(1 << bits, -1, np.int32)
+    found = False
+    for k in range(len(event)):
+        e, owner = event[k], owners[k]
+        slot = ((np.uint32(owner) * SPREAD) & np.uint64(0xFFFFFFFF)) >> np.uint64(32 - bits)
+        while left_by[slot] == e and whose[slot] != owner:
+            slot = (slot + np.uint64(1)) & np.uint64((1 << bits) - 1)
+        if left_by[slot] == e:
+            crowded[e] = found = True
+        left_by[slot], whose[slot] = e, owner
+    return found

@@ -48,7 +48,7 @@ from nearcast.core.situating import Situating
 from nearcast.core.standing import Standing
 from nearcast.core.subject_policy import SubjectPolicy
 from nearcast.core.subscription_book import SubscriptionBook
-from nearcast.core.words import Words
+from nearcast.core.words import WordPairs
 
 __all__ = ["Changed", "Engine", "Outcome", "Record", "Refusal", "Settings"]
 
@@ -316,7 +316,7 @@ class Engine:
         return self._wishes.by_id
 
     @property
-    def words(self) -> tuple[Words, Words]:
+    def words(self) -> WordPairs:
         """The sessions and the ids of subscriptions, by the numbers that `Copies` have."""
         return self._wishes.words
 

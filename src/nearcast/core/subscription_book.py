@@ -20,7 +20,7 @@ from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
 from nearcast.core.moving_wishes import anchor_of, is_still
 from nearcast.core.routes import Routes
-from nearcast.core.words import Words
+from nearcast.core.words import WordPairs
 
 NODES = "$node/"
 Flags = npt.NDArray[np.bool_]
@@ -58,7 +58,7 @@ class SubscriptionBook:
         """Numbers of those to which a move of their node brings only what has a target."""
         self._following: dict[str, dict[str, None]] = {}
         """Subscriptions whose area moves with another node, by that node."""
-        self._words: tuple[Words, Words] | None = None
+        self._words: WordPairs | None = None
 
     def add(self, subscriptions: Sequence[Subscription]) -> list[int]:
         """File subscriptions in place of those with the same ids; their numbers."""
@@ -114,8 +114,7 @@ class SubscriptionBook:
         self._filed[number] = Filed(subscription)
         owner = subscription.owner
         if self._words is not None:
-            for words, word in zip(self._words, (owner, subscription.id), strict=True):
-                words.put(number, word)
+            self._words.put(number, (owner, subscription.id))
         row = self._owner_rows.get(owner)
         if row is None:
             self._owners_made += 1
@@ -133,13 +132,11 @@ class SubscriptionBook:
         return self._numbers[name]
 
     @property
-    def words(self) -> tuple[Words, Words]:
-        """The sessions and the ids of subscriptions by number; kept true from the first time on."""
+    def words(self) -> WordPairs:
+        """Session and id of subscriptions by number; kept true from the first time on."""
         if self._words is None:
-            filed = self._filed
-            self._words = (
-                Words(["" if each is None else each.owner for each in filed]),
-                Words(["" if each is None else each.id for each in filed]),
+            self._words = WordPairs(
+                [("", "") if each is None else (each.owner, each.id) for each in self._filed]
             )
         return self._words
 

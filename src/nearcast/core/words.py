@@ -1,59 +1,122 @@
-"""Words by number: text that lies together, for hosts that take thousands of them at once.
+"""Pairs of words by number: text that lies together, for hosts that take thousands at once.
 
-A word that is put in place of another is written behind all others; the old one stays until
-there are more old ones than others. Word k is `data[offsets[k]]` to `data[offsets[k + 1] - 1]`.
+A pair that is put in place of another is written behind all others; the old one stays until
+there is more of the old than of the others. The words of a pair lie beside each other, so that
+whoever takes both looks into memory twice: where they are, and there.
 """
 
 from collections.abc import Sequence
+from typing import NamedTuple
 
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.core.matching.tables import I32, Scalar, enough, resized
+from nearcast.core.compiled import compiled, copy_16, prefetch
+from nearcast.core.matching.tables import I32, U8, Scalar, enough, resized
+
+START, MIDDLE, END = 0, 1, 2
+AHEAD = 16
+"""Words that are asked for while others are copied."""
+ROOM = 16
+"""Bytes behind all others, for words are copied so many at once."""
 
 
-class Words:
-    """UTF-8 text by number."""
+class Texts(NamedTuple):
+    """Texts one behind the other: text k is `data[ends[k]]` to `data[ends[k + 1] - 1]`."""
 
-    def __init__(self, words: Sequence[str]) -> None:
-        """Number words from 0 on."""
-        self.count = 0
-        """How many there are, old ones too."""
-        self.offsets: I32 = np.zeros(len(words) + 1, np.int32)
-        self.data: npt.NDArray[np.uint8] = np.zeros(1, np.uint8)
-        self._where: I32 = np.zeros(0, np.int32)
-        self._write(range(len(words)), words)
+    ends: I32
+    data: U8
 
-    def where(self, numbers: I32) -> I32:
-        """Which word each number has."""
-        return self._where[numbers]
 
-    def put(self, number: int, word: str) -> None:
-        """Give a number this word."""
-        self._write((number,), (word,))
-        if self.count > 64 + 2 * len(self._where):
+class WordPairs:
+    """Two words in UTF-8 by number."""
+
+    def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
+        """Number pairs from 0 on."""
+        self.length = 0
+        """Bytes of all words, old ones too."""
+        self._old = 0
+        self._spans: I32 = np.zeros((0, 4), np.int32)
+        self._data: U8 = np.zeros(ROOM, np.uint8)
+        self._write(range(len(pairs)), pairs)
+
+    def put(self, number: int, pair: tuple[str, str]) -> None:
+        """Give a number this pair."""
+        if number < len(self._spans):
+            self._old += int(self._spans[number, END] - self._spans[number, START])
+        self._write((number,), (pair,))
+        if self._old > 4096 + self.length // 2:
             self._tidy()
 
-    def _write(self, numbers: Sequence[int], words: Sequence[str]) -> None:
-        texts = [word.encode() for word in words]
-        count, begin = self.count, int(self.offsets[self.count])
-        ends = begin + np.cumsum([len(text) for text in texts], dtype=np.int64)
-        most = int(ends[-1]) if len(ends) else begin
-        assert most < 1 << 31, "all words together take less than 2 GiB"
-        self.data = _grown(self.data, most)
-        self.offsets = _grown(self.offsets, count + len(texts) + 1)
-        self._where = _grown(self._where, max(numbers, default=-1) + 1)
-        self.data[begin:most] = np.frombuffer(b"".join(texts), np.uint8)
-        self.offsets[count + 1 : count + 1 + len(texts)] = ends
-        self._where[list(numbers)] = np.arange(count, count + len(texts), dtype=np.int32)
-        self.count += len(texts)
+    def taken(self, numbers: I32, firsts: I32) -> tuple[Texts, Texts]:
+        """The first words of some of these numbers, those at `firsts`, and the second of all."""
+        ends = np.empty(len(firsts) + 1, np.int32), np.empty(len(numbers) + 1, np.int32)
+        lengths = measure(self._spans, numbers, firsts, *ends)
+        assert max(lengths) < 1 << 31, "what is taken at once is less than 2 GiB"
+        first, second = (np.empty(length + ROOM, np.uint8) for length in lengths)
+        copy(self._spans, self._data, numbers, firsts, first, second)
+        return Texts(ends[0], first[: lengths[0]]), Texts(ends[1], second[: lengths[1]])
+
+    def _write(self, numbers: Sequence[int], pairs: Sequence[tuple[str, str]]) -> None:
+        texts = [word.encode() for pair in pairs for word in pair]
+        begin = self.length
+        ends = begin + np.cumsum([0, *map(len, texts)], dtype=np.int64)
+        self.length = int(ends[-1])
+        assert self.length < 1 << 31, "all words together take less than 2 GiB"
+        self._data = _grown(self._data, self.length + ROOM)
+        self._data[begin : self.length] = np.frombuffer(b"".join(texts), np.uint8)
+        self._spans = _grown(self._spans, max(numbers, default=-1) + 1)
+        places = list(numbers)
+        self._spans[places, START] = ends[:-1:2]
+        self._spans[places, MIDDLE] = ends[1::2]
+        self._spans[places, END] = ends[2::2]
 
     def _tidy(self) -> None:
         """Leave old words out."""
-        offsets, data = self.offsets.tolist(), self.data.tobytes()
-        words = [data[offsets[k] : offsets[k + 1]].decode() for k in self._where.tolist()]
-        self.count = 0
-        self._write(range(len(words)), words)
+        data = self._data.tobytes()
+        pairs = [
+            (data[start:middle].decode(), data[middle:end].decode())
+            for start, middle, end, _ in self._spans.tolist()
+        ]
+        self.length = self._old = 0
+        self._write(range(len(pairs)), pairs)
+
+
+@compiled
+def measure(
+    spans: I32, numbers: I32, firsts: I32, first_ends: I32, second_ends: I32
+) -> tuple[int, int]:
+    """Find where each text will end; the bytes of all first and of all second words."""
+    first = second = 0
+    second_ends[0] = first_ends[0] = 0
+    for k in range(len(numbers)):
+        number = numbers[k]
+        second += spans[number, END] - spans[number, MIDDLE]
+        second_ends[k + 1] = second
+    for k in range(len(firsts)):
+        number = numbers[firsts[k]]
+        first += spans[number, MIDDLE] - spans[number, START]
+        first_ends[k + 1] = first
+    return first, second
+
+
+@compiled
+def copy(spans: I32, data: U8, numbers: I32, firsts: I32, first: U8, second: U8) -> None:
+    """Copy words to where they are wanted; all arrays of bytes have ROOM behind them."""
+    at = to = turn = 0
+    for k in range(len(numbers)):
+        if k + AHEAD < len(numbers):
+            prefetch(data, spans[numbers[k + AHEAD], START])
+        number = numbers[k]
+        start, middle, end = spans[number, START], spans[number, MIDDLE], spans[number, END]
+        if turn < len(firsts) and firsts[turn] == k:
+            turn += 1
+            for i in range(0, middle - start, ROOM):
+                copy_16(first, at + i, data, start + i)
+            at += middle - start
+        for i in range(0, end - middle, ROOM):
+            copy_16(second, to + i, data, middle + i)
+        to += end - middle
 
 
 def _grown(array: npt.NDArray[Scalar], most: int) -> npt.NDArray[Scalar]:

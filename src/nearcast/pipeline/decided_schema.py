@@ -1,26 +1,21 @@
-"""The form of decided rows: what they are, and their columns in Spark's and in Arrow's words."""
+"""The form of decided rows: what they are, and their columns."""
 
 import pyarrow as pa
 
-from nearcast.pipeline.sink_rows import SINK_SCHEMA
-
 DELIVERY, CONTEXT, UNUSABLE, SUSPECT = "delivery", "context", "unusable", "suspect"
 """What a decided row is."""
-DECIDED_SCHEMA = (
-    f"{SINK_SCHEMA}, seq long, last_seq long, elsewhere boolean, recorded boolean, node string, "
-    "attributes string, previous_lat double, previous_lon double, previous_time double, "
-    "reason string"
-)
-"""Rows of `decided`: those of the sink, and beside them what contexts and refusals need."""
 PROPERTIES = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
+IDS = pa.list_(pa.field("element", pa.string(), nullable=False))
 RECIPIENT = pa.struct(
     [
-        ("session", pa.string()),
-        ("subscriptions", pa.list_(pa.string())),
-        ("priority", pa.int32()),
-        ("replayed", pa.bool_()),
+        pa.field("session", pa.string(), nullable=False),
+        pa.field("subscriptions", IDS, nullable=False),
+        pa.field("priority", pa.int32(), nullable=False),
+        pa.field("replayed", pa.bool_(), nullable=False),
     ]
 )
+RECIPIENTS = pa.list_(pa.field("element", RECIPIENT, nullable=False))
+"""Nothing in them is ever null: Spark would look for it in each of them, more than once."""
 ARROW_SCHEMA = pa.schema(
     [
         ("broker", pa.string()), ("kind", pa.string()), ("id", pa.string()),
@@ -29,14 +24,14 @@ ARROW_SCHEMA = pa.schema(
         ("at_given", pa.bool_()), ("payload", pa.binary()), ("properties", PROPERTIES),
         ("headers", pa.binary()), ("qos", pa.int32()), ("retain", pa.bool_()),
         ("valid_s", pa.float64()), ("expires", pa.float64()), ("object", pa.string()),
-        ("to", pa.string()), ("recipients", pa.list_(RECIPIENT)),
+        ("to", pa.string()), ("recipients", RECIPIENTS),
         ("about", pa.list_(pa.string())), ("seq", pa.int64()), ("last_seq", pa.int64()),
         ("elsewhere", pa.bool_()), ("recorded", pa.bool_()), ("node", pa.string()),
         ("attributes", pa.string()), ("previous_lat", pa.float64()),
         ("previous_lon", pa.float64()), ("previous_time", pa.float64()), ("reason", pa.string()),
     ]
 )  # fmt: skip
-"""`DECIDED_SCHEMA` in Arrow's words."""
+"""Columns of `decided`: those of the sink, and beside them what contexts and refusals need."""
 
 Columns = dict[str, object]
 

@@ -24,9 +24,10 @@ from nearcast.pipeline import snapshots
 from nearcast.pipeline.decided_schema import (
     ARROW_SCHEMA,
     CONTEXT,
-    DECIDED_SCHEMA,
     DELIVERY,
+    IDS,
     RECIPIENT,
+    RECIPIENTS,
     SUSPECT,
     UNUSABLE,
     Columns,
@@ -62,7 +63,9 @@ def decided(log: "DataFrame", data: str) -> "DataFrame":
 
     `data` is the data directory with the whole log, which every executor must see.
     """
-    return log.mapInArrow(partial(decide_batches, data), DECIDED_SCHEMA)
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return log.mapInArrow(partial(decide_batches, data), from_arrow_schema(ARROW_SCHEMA))
 
 
 def decide_batches(data: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -219,7 +222,7 @@ def _recipients(rows: Sequence[Sequence[Sent]]) -> pa.Array:
                 priorities.append(what.priority)
                 replayed.append(what.replayed)
         sizes.append(len(sessions) - before)
-    wanted = pa.ListArray.from_arrays(_offsets(counts), pa.array(names, pa.string()))
+    wanted = pa.ListArray.from_arrays(_offsets(counts), pa.array(names, pa.string()), type=IDS)
     recipients = pa.StructArray.from_arrays(
         [
             pa.array(sessions, pa.string()),
@@ -229,7 +232,7 @@ def _recipients(rows: Sequence[Sequence[Sent]]) -> pa.Array:
         ],
         fields=list(RECIPIENT),
     )
-    return pa.ListArray.from_arrays(_offsets(sizes), recipients)
+    return pa.ListArray.from_arrays(_offsets(sizes), recipients, type=RECIPIENTS)
 
 
 def _offsets(lengths: Sequence[int]) -> pa.Array:

@@ -19,13 +19,16 @@ from nearcast.core.matching.tables import F64, I32, I64
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_batch import EventBatch, carried
 from nearcast.core.model.event_columns import EventColumns
+from nearcast.core.model.flat_json import carried_by
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.position import Position
-from nearcast.core.words import Words
+from nearcast.core.words import Texts, WordPairs
 from nearcast.pipeline.decided_schema import (
     DELIVERY,
+    IDS,
     PROPERTIES,
     RECIPIENT,
+    RECIPIENTS,
     decided_batch,
 )
 from nearcast.store import Row, rows_of
@@ -86,10 +89,13 @@ def stretches(rows: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:
         yield False, rows.slice(mixed)
 
 
-def windows(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows, so many at once whatever came together; a restart begins anew."""
+def windows(batches: Iterable[pa.RecordBatch], most: Callable[[], int]) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows, so many at once whatever came together; a restart begins anew.
+
+    `most` says how many are to come next.
+    """
     waiting: list[pa.RecordBatch] = []
-    room = most
+    room = most()
     for batch in batches:
         starts = np.flatnonzero(pc.equal(batch["kind"], "restart").to_numpy(zero_copy_only=False))
         at = 0
@@ -101,10 +107,10 @@ def windows(batches: Iterable[pa.RecordBatch], most: int) -> Iterator[pa.RecordB
                 room -= piece.num_rows
                 if not room:
                     yield _joined(waiting)
-                    waiting, room = [], most
+                    waiting, room = [], most()
             if end < batch.num_rows and waiting:
                 yield _joined(waiting)
-                waiting, room = [], most
+                waiting, room = [], most()
     if waiting:
         yield _joined(waiting)
 
@@ -198,7 +204,7 @@ class PlainEvents(EventColumns):
         nowhere = np.isnan(lat) | np.isnan(lon)
         if nowhere.any():
             lat, lon = np.where(nowhere, np.nan, lat), np.where(nowhere, np.nan, lon)
-        payloads = rows["payload"].to_pylist() if attributes else ()
+        said = carried_by(*_texts(rows["payload"])) if attributes else carried([{}] * len(self))
         return EventBatch(
             subjects=subjects,
             subject=subject,
@@ -206,7 +212,7 @@ class PlainEvents(EventColumns):
             publisher=publisher,
             lat=lat,
             lon=lon,
-            **carried([attributes_of(each or b"") for each in payloads] or [{}] * len(self)),
+            **said,
             borrowed=(~nowhere).astype(np.uint8),
             events=self,
         )
@@ -216,11 +222,11 @@ def deliveries(
     broker: str,
     events: PlainEvents,
     copies: Copies,
-    words: tuple[Words, Words],
+    words: WordPairs,
     elsewhere: Callable[[str], bool],
     recorded: bool,
 ) -> pa.RecordBatch:
-    """Return the decided rows of plain events; `words` are sessions and ids by number."""
+    """Return the decided rows of plain events; `words` are sessions and ids of subscriptions."""
     # An event has a row here for each priority, and there one for all who get it.
     firsts = np.flatnonzero(np.diff(copies.event, prepend=-1))
     count = len(firsts)
@@ -264,27 +270,25 @@ _TAKEN = [
 ]  # fmt: skip
 
 
-def _recipients(copies: Copies, rows: I64, words: tuple[Words, Words]) -> pa.Array:
+def _recipients(copies: Copies, rows: I64, words: WordPairs) -> pa.Array:
     """Lists of recipients that begin where these rows do."""
-    sessions, ids = words
     firsts = copies.wishes[:-1]
-    wanted = pa.ListArray.from_arrays(copies.wishes, _taken(ids, copies.numbers))
+    sessions, ids = words.taken(copies.numbers, firsts)
     recipients = pa.StructArray.from_arrays(
         [
-            _taken(sessions, copies.numbers[firsts]),
-            wanted,
+            _strings(sessions),
+            pa.ListArray.from_arrays(copies.wishes, _strings(ids), type=IDS),
             pa.array(np.repeat(copies.priority, np.diff(copies.recipients))),
             pa.repeat(False, len(firsts)),
         ],
         fields=list(RECIPIENT),
     )
-    return pa.ListArray.from_arrays(copies.recipients[rows], recipients)
+    return pa.ListArray.from_arrays(copies.recipients[rows], recipients, type=RECIPIENTS)
 
 
-def _taken(words: Words, numbers: I32) -> pa.Array:
-    buffers = [None, pa.py_buffer(words.offsets), pa.py_buffer(words.data)]
-    whole = pa.Array.from_buffers(pa.string(), words.count, buffers)
-    return whole.take(pa.array(words.where(numbers)))
+def _strings(texts: Texts) -> pa.Array:
+    buffers = [None, pa.py_buffer(texts.ends), pa.py_buffer(texts.data)]
+    return pa.Array.from_buffers(pa.string(), len(texts.ends) - 1, buffers)
 
 
 def _properties(pairs: pa.Array) -> pa.Array:
@@ -293,6 +297,15 @@ def _properties(pairs: pa.Array) -> pa.Array:
         none = pa.scalar(None, pairs.type)
         pairs = pc.if_else(pc.equal(pc.list_value_length(pairs), 0), none, pairs)
     return pairs if pairs.type == PROPERTIES else pairs.cast(PROPERTIES)
+
+
+def _texts(values: pa.Array) -> tuple[npt.NDArray[np.uint8], I32]:
+    """The bytes of a column, and where each value begins and the last ends; none is empty."""
+    if values.null_count:
+        values = pc.fill_null(values, b"")
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    return np.frombuffer(data or b"", np.uint8), ends
 
 
 def _words(values: pa.Array) -> tuple[list[str], I32]:

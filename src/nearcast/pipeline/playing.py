@@ -17,7 +17,7 @@ from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.inputs import Restarted
 from nearcast.core.model.subject import SubjectRules
 from nearcast.core.relationships import TrackSettings
-from nearcast.pipeline.plain_events import PlainEvents, deliveries, stretches, windows
+from nearcast.pipeline.plain_events import LEAST, PlainEvents, deliveries, stretches, windows
 from nearcast.pipeline.row_inputs import (
     NOTHING_CARRIED,
     Carried,
@@ -31,8 +31,10 @@ from nearcast.pipeline.suspects import Suspect, doubt
 from nearcast.store import Recipient, Row, rows_of
 
 BELIEVED = TrackSettings()
-MOST_AT_ONCE = 4_096
-"""Rows that are one batch for the engine."""
+FIRST_AT_ONCE, MOST_AT_ONCE = 1_024, 4_096
+"""Rows that are one batch for the engine: at first, and if few get each event."""
+MOST_COPIES = 400_000
+"""Copies of events that are to be in memory together; how many come of rows shows only then."""
 
 
 class Sent(Struct, frozen=True):
@@ -107,7 +109,7 @@ class Player:
 
     def apply_columns(self, batches: Iterable[pa.RecordBatch]) -> None:
         """The same for rows that are columns."""
-        for window in windows(batches, MOST_AT_ONCE):
+        for window in windows(batches, lambda: MOST_AT_ONCE):
             for plain, rows in stretches(window):
                 if plain:
                     rows = self._apply_plain(PlainEvents(rows)).rows
@@ -122,7 +124,9 @@ class Player:
         self, batches: Iterable[pa.RecordBatch]
     ) -> Iterator[list[Played | pa.RecordBatch]]:
         """The same for rows that are columns, with decided rows of what went as columns."""
-        for window in windows(batches, MOST_AT_ONCE):
+        # For each call anew: a batch that is done again gives the same rows.
+        pace = _Pace()
+        for window in windows(batches, lambda: pace.rows):
             told: Told = {}
             parts: list[Played | pa.RecordBatch] = []
             for plain, rows in stretches(window):
@@ -130,6 +134,7 @@ class Player:
                     rows = self._decide_plain(PlainEvents(rows), told, parts).rows
                 if rows.num_rows:
                     parts.append(self._decide(list(rows_of(rows)), told))
+            pace.learn(window.num_rows, sum(map(_copies, parts)))
             yield parts
 
     def _decide(self, rows: Sequence[Row], told: Told) -> Played:
@@ -202,6 +207,25 @@ class Player:
             seq, carried = None, self._carried.get(key, NOTHING_CARRIED)
         elsewhere = self._elsewhere.fits(event.subject)
         return Sent(sent, carried.headers, seq, elsewhere, self._recorded, carried.expires)
+
+
+class _Pace:
+    """How many rows are decided at once."""
+
+    def __init__(self) -> None:
+        self.rows = FIRST_AT_ONCE
+
+    def learn(self, rows: int, copies: int) -> None:
+        """So many copies came of some rows; of the next there are not many more than before."""
+        fits = MOST_COPIES * rows // max(copies, 1)
+        self.rows = max(LEAST, min(MOST_AT_ONCE, fits, 4 * self.rows))
+
+
+def _copies(part: Played | pa.RecordBatch) -> int:
+    """How many get what is decided."""
+    if isinstance(part, Played):
+        return sum(len(each.recipients) for each in part.sent)
+    return len(part["recipients"].values)
 
 
 def _contexts(outcome: Outcome, inputs: Inputs) -> Iterator[ContextChange]:

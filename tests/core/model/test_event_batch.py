@@ -36,7 +36,7 @@ def told(of: event_batch.Carried, i: int) -> dict[str, tuple[int, float | str]]:
 def test_name_by_name_is_event_by_event(seed: int) -> None:
     draw = random.Random(seed)
     many = [attributes(draw, nested=seed % 2 == 0) for _ in range(MANY + draw.randrange(40))]
-    together, apart = carried(many), event_batch._event_by_event(many)
+    together, apart = carried(many), event_batch.event_by_event(many)
     for i, each in enumerate(many):
         assert told(together, i) == told(apart, i)
         assert told(apart, i).keys() == {n for n, value in flat(each) if value is not None}

@@ -158,12 +158,15 @@ def carried(attributes: Sequence[Attributes]) -> Carried:
             alike = _name_by_name(attributes, names)
             if alike is not None:
                 return alike
-    return _event_by_event(attributes)
+    return event_by_event(attributes)
 
 
-def _event_by_event(attributes: Sequence[Attributes]) -> Carried:
-    names: dict[str, int] = {}
-    strings: dict[str, int] = {}
+def event_by_event(
+    attributes: Sequence[Attributes], known: Sequence[str] = (), spelt: Sequence[str] = ()
+) -> Carried:
+    """The same; names and strings that are numbered already are `known` and `spelt`."""
+    names = {name: number for number, name in enumerate(known)}
+    strings = {string: number for number, string in enumerate(spelt)}
     first, name_of, kinds = [0], [], []
     values: list[float] = []
     for each in attributes:
