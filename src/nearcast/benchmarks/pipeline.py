@@ -29,7 +29,7 @@ from nearcast.benchmarks.pipeline_skew import TASKS, SkewFigures, measure_skew, 
 from nearcast.benchmarks.spark_cpu import SparkCpu
 from nearcast.benchmarks.spark_join import CELL_DEGREES, SparkJoin
 from nearcast.benchmarks.this_machine import machine
-from nearcast.benchmarks.timing import best_cpu_s
+from nearcast.benchmarks.timing import best_cpu_s, cpu_s
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model import Event, EventBatch
 
@@ -40,6 +40,8 @@ WANTED_RATIO, WANTED_COST = 4.0, 2.5
 """Our aims: so many times the join, and at most so many times the CPU of the broker's matcher."""
 MATCHER_BATCH = 4_096
 MADE_BATCH = 64
+MORE_RUNS = 3
+"""Of the matching stage: in the first ones Java still compiles, for as long as they take."""
 
 
 class Settings(Struct, frozen=True):
@@ -50,8 +52,7 @@ class Settings(Struct, frozen=True):
     events: int = 400_000
     join_matches: int = 1_000_000
     """The join gets no more events than have so many matches: then no start-up counts any more."""
-    runs: int = 3
-    """Of each stage; Java still compiles in the first ones."""
+    runs: int = 2
     seed: int = 1
     sample: int = 256
     memory: str = "6g"
@@ -197,37 +198,39 @@ def _size(
     tell("drawing the city")
     city = draw(size, settings.events, settings.seed)
     player = standing_player(city, tell)
-    tell("the broker's matcher")
     batches = [
         cities.nearcast_batch(city.events, first, min(settings.events, first + MATCHER_BATCH))
         for first in range(0, settings.events, MATCHER_BATCH)
     ]
     matcher = player.engine.matcher
     found = _match(matcher, batches)
-
-    matcher_us = best_cpu_s(partial(_match, matcher, batches), settings.runs)
     events = [batches[0].event(number) for number in range(len(batches[0]))]
-    made_s = best_cpu_s(partial(_make_and_match, matcher, events), settings.runs)
+    ready_s: list[float] = []
+    made_s: list[float] = []
+
+    def match_alone() -> None:
+        ready_s.append(cpu_s(partial(_match, matcher, batches)))
+        made_s.append(best_cpu_s(partial(_make_and_match, matcher, events), settings.runs))
+
     with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as directory:
         tell("writing its log")
-        write_city(Path(directory), city, player, 2 * settings.runs + 1)
+        write_city(Path(directory), city, player, 2 * settings.runs + MORE_RUNS + 1)
         first_seq = player.seq + 1
-        made_us = made_s / len(events) * 1e6
-        del player, matcher, batches, events
         ours = _Ours(spark, Path(directory), first_seq, settings.events, cores)
         tell("loading snapshots")
         pairs, load_s = ours.warm_up(settings.sample)
-        tell("matching")
-        matching = _best(spark, settings, lambda: ours.match())
+        # In turns: the machine is not equally fast at all times.
+        tell("matching, and the broker's matcher")
+        matching = _best(spark, settings.runs + MORE_RUNS, ours.match, settings.events, match_alone)
         tell("to Parquet")
-        parquet = _best(spark, settings, lambda: ours.to_parquet())
+        parquet = _best(spark, settings.runs, ours.to_parquet, settings.events)
         peak = _cpu(spark).memory()
     enough = max(settings.sample, round(settings.join_matches * settings.events / max(found, 1)))
     joined = min(settings.events, enough)
     join, cell = _joined(spark, city, pairs, joined, cores, settings, tell)
     return SizeFigures(
         size, cores, settings.events, found / settings.events, matching, parquet, join, cell,
-        matcher_us / settings.events * 1e6, made_us, load_s, peak,
+        min(ready_s) / settings.events * 1e6, min(made_s) / len(events) * 1e6, load_s, peak,
     )  # fmt: skip
 
 
@@ -311,7 +314,7 @@ def _joined(
             def match(join: SparkJoin = join, events: "DataFrame" = events) -> None:
                 join.matches(events).write.format("noop").mode("overwrite").save()
 
-            found = _best(spark, settings, match, count)
+            found = _best(spark, settings.runs, match, count)
             events.unpersist(blocking=True)
         finally:
             join.close()
@@ -322,11 +325,16 @@ def _joined(
 
 
 def _best(
-    spark: "SparkSession", settings: Settings, work: Callable[[], None], events: int = 0
+    spark: "SparkSession",
+    runs: int,
+    work: Callable[[], None],
+    events: int,
+    between: Callable[[], None] | None = None,
 ) -> Stage:
     rates, fastest = [], 0.0
-    events = events or settings.events
-    for _ in range(settings.runs):
+    for _ in range(runs):
+        if between is not None:
+            between()
         cpu, clock = _cpu(spark).seconds(), time.monotonic()
         work()
         fastest = max(fastest, events / (time.monotonic() - clock))

@@ -172,7 +172,7 @@ def pipeline(
         int | None, typer.Option(min=100, help="Events a run.  [default: 400000]")
     ] = None,
     runs: Annotated[
-        int | None, typer.Option(min=1, help="The best of so many runs counts.  [default: 3]")
+        int | None, typer.Option(min=1, help="The best of so many runs counts.  [default: 2]")
     ] = None,
     matching: Annotated[
         bool, typer.Option(help="Measure matching in Spark, and hot cells.")

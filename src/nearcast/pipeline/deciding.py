@@ -34,6 +34,7 @@ from nearcast.pipeline.decided_schema import (
     decided_batch,
 )
 from nearcast.pipeline.log_ranges import LogRange, Wanted, parts_of, read_range
+from nearcast.pipeline.plain_events import joined
 from nearcast.pipeline.playing import ContextChange, Played, Player, Sent
 from nearcast.pipeline.row_inputs import Unusable
 from nearcast.pipeline.suspects import Suspect
@@ -145,22 +146,25 @@ def _settle_memory() -> None:
 
 def decided_batches(broker: str, *parts: Played | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
     """Yield what came of some rows, in parts, a batch for each kind."""
-    sent, contexts, unusable, suspects = [], [], [], []
+    sent: list[pa.RecordBatch] = []
+    rest = Played()
     for part in parts:
-        if isinstance(part, Played):
-            sent.append(decided_batch(broker, *_deliveries(part.sent)))
-            contexts += part.contexts
-            unusable += part.unusable
-            suspects += part.suspects
-        else:
+        if not isinstance(part, Played):
             sent.append(part)
-    batches = [
-        *([pa.concat_batches(sent)] if sent else ()),
-        decided_batch(broker, *_contexts(contexts)),
-        decided_batch(broker, *_unusable(unusable)),
-        decided_batch(broker, *_suspects(suspects)),
-    ]
-    yield from (batch for batch in batches if batch.num_rows)
+            continue
+        if part.sent:
+            sent.append(decided_batch(broker, *_deliveries(part.sent)))
+        rest.contexts += part.contexts
+        rest.unusable += part.unusable
+        rest.suspects += part.suspects
+    if sent:
+        yield joined(sent)
+    if rest.contexts:
+        yield decided_batch(broker, *_contexts(rest.contexts))
+    if rest.unusable:
+        yield decided_batch(broker, *_unusable(rest.unusable))
+    if rest.suspects:
+        yield decided_batch(broker, *_suspects(rest.suspects))
 
 
 def _deliveries(sent: Sequence[Sent]) -> tuple[int, Columns]:

@@ -106,16 +106,17 @@ def windows(batches: Iterable[pa.RecordBatch], most: Callable[[], int]) -> Itera
                 at += piece.num_rows
                 room -= piece.num_rows
                 if not room:
-                    yield _joined(waiting)
+                    yield joined(waiting)
                     waiting, room = [], most()
             if end < batch.num_rows and waiting:
-                yield _joined(waiting)
+                yield joined(waiting)
                 waiting, room = [], most()
     if waiting:
-        yield _joined(waiting)
+        yield joined(waiting)
 
 
-def _joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of all batches in one."""
     return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
 
 

@@ -62,14 +62,14 @@ class Intake:
 
     def _publishers(self, batch: EventBatch) -> I32:
         nodes = self._enrolment.nodes
-        rows = [nodes.find(publisher) for publisher in batch.publishers]
+        rows = nodes.find_all(batch.publishers)
         asked = self._enrolment.vocabulary.paths.get(IDENTITY) is not None
         if NONE in rows and (asked or nodes.newcomer is not None):
             # Filters ask for names, or rules for rights: these need a row while they are matched.
             self._guests = [name for name in batch.publishers if nodes.find(name) == NONE]
-            rows = [nodes.acquire(name) for name in self._guests] and [
-                nodes.find(publisher) for publisher in batch.publishers
-            ]
+            for name in self._guests:
+                nodes.acquire(name)
+            rows = nodes.find_all(batch.publishers)
         return np.array([*rows, NONE], np.int32)[batch.publisher]
 
     def _targets(self, batch: EventBatch) -> Targets:

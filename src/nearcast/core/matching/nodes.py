@@ -5,7 +5,8 @@ belong to it or lie round it, or others name it. The centre of a fixed area is a
 name.
 """
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
+from itertools import repeat
 
 import numpy as np
 
@@ -52,6 +53,10 @@ class Nodes:
     def find(self, name: str) -> int:
         """The row of a node, NONE if nobody needs it."""
         return self._rows.get(name, NONE)
+
+    def find_all(self, names: Iterable[str]) -> list[int]:
+        """The rows of nodes, NONE for those that nobody needs."""
+        return list(map(self._rows.get, names, repeat(NONE)))
 
     def name(self, row: int) -> str:
         """The name of a row."""
