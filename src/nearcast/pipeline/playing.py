@@ -31,7 +31,7 @@ from nearcast.pipeline.suspects import Suspect, doubt
 from nearcast.store import Recipient, Row, rows_of
 
 BELIEVED = TrackSettings()
-FIRST_AT_ONCE, MOST_AT_ONCE = 1_024, 4_096
+FIRST_AT_ONCE, MOST_AT_ONCE = 2_048, 8_192
 """Rows that are one batch for the engine: at first, and if few get each event."""
 MOST_COPIES = 400_000
 """Copies of events that are to be in memory together; how many come of rows shows only then."""
