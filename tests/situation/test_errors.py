@@ -10,6 +10,7 @@ from nearcast.wire.mqtt import (
     MQTT_5,
     Connect,
     Properties,
+    Publish,
     ReasonCode,
     TopicFilter,
     Will,
@@ -249,6 +250,30 @@ def test_errors_are_private_and_come_only_to_those_who_asked(broker: RunningBrok
 
     assert len(clumsy.errors()) == 1
     assert other.gets() == []
+
+
+def test_events_that_are_refused_are_told_of_in_their_order(broker: RunningBroker) -> None:
+    # Together, so that one decision is on all of them; of QoS 0 nobody waits for an answer.
+    receiver, publisher = Talker(broker), Talker(broker)
+    subject = fresh("deep")
+    assert not receiver.wants(subject, where="x > 1").failed
+    publisher.subscribes("$me/errors")
+    deep, good = b'{"x":' + b'{"y":' * 40 + b"1" + b"}" * 41, b'{"x": 2}'
+    topics = [f"{subject}/{n}" for n in range(8)]
+    assert not receiver.wants(f"{subject}/#", where="x > 1").failed
+    packets = []
+    for n, topic in enumerate(topics):
+        payload = good if n in (2, 5) else deep
+        packet_id = publisher.client.next_id() if n % 3 == 0 else 0
+        packets.append(Publish(topic, payload, int(n % 3 == 0), packet_id=packet_id))
+    # A command that is refused at once comes after those that wait.
+    packets.append(Publish("$me/position", b"100,0"))
+    publisher.client.send(*packets)
+
+    told = [error["topic"] for error in publisher.errors()]
+
+    assert told == [t for n, t in enumerate(topics) if n not in (2, 5)] + ["$me/position"]
+    assert receiver.payloads() == [good, good]
 
 
 def test_a_bad_subscription_in_3_1_1_is_0x80_and_its_reason_comes_as_an_error(

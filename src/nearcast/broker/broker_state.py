@@ -73,6 +73,9 @@ class BrokerState:
         """Subjects of the events among them."""
         self.answers: list[tuple[int, Answer, RefusedError | None]] = []
         """Whom to tell what became of which input, in the order of their messages."""
+        self.unanswered: list[tuple[int, int, Connection, str]] = []
+        """Inputs that nobody is told of unless they are refused: which, how many answers come
+        before, whose, and on which topic."""
         self.parcels: dict[tuple[str, str], Parcel] = {}
         """What the events among them carry, by publisher and event id."""
         self.live: dict[str, Parcel] = {}

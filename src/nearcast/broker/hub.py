@@ -13,7 +13,7 @@ from msgspec import Struct
 from nearcast.broker.admission import Admission, OpenDoors
 from nearcast.broker.answering import Answering
 from nearcast.broker.arrivals import Arrivals
-from nearcast.broker.broker_state import DECIDED, BrokerState, RefusedError
+from nearcast.broker.broker_state import DECIDED, Answer, BrokerState, RefusedError
 from nearcast.broker.connection import Connection
 from nearcast.broker.delivering import Delivering
 from nearcast.broker.doors import Admitted, Check
@@ -24,7 +24,7 @@ from nearcast.broker.recording import Recording
 from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Session
 from nearcast.broker.settings import Settings
-from nearcast.broker.short_way import ShortWay
+from nearcast.broker.short_way import LEFT, ShortWay
 from nearcast.broker.situation.commands import RIGHTS
 from nearcast.broker.situation.errors import ERRORS, Errors
 from nearcast.broker.situation.node_topics import NodeTopics
@@ -159,6 +159,10 @@ class Hub:
                         at += 1
                         continue
                     run = self._short_way.send_run(connection, session, packets, at, now)
+                    if run == LEFT:
+                        self._publishing.leave(connection, session, packet, now)
+                        at += 1
+                        continue
                     if run:
                         at += run
                         continue
@@ -331,6 +335,7 @@ class Hub:
         state = self.state
         assert not state.inputs
         assert not state.answers
+        assert not state.unanswered
         assert sum(state.parts.values()) == len(state.sessions)
         wanted = {
             f"{name}\0{each}"
@@ -404,6 +409,7 @@ class Hub:
                 return
         inputs, state.inputs = state.inputs, []
         answers, state.answers = state.answers, []
+        unanswered, state.unanswered = state.unanswered, []
         state.controls = False
         state.subjects.clear()
         state.retaining.clear()
@@ -423,6 +429,10 @@ class Hub:
                 seen = LiveSeen(self.engine.live_key(event), session.lifetime)
                 state.journal.note(seen, sync=False)
         refusals = {refusal.index: refusal for refusal in outcome.refusals}
+        for index, before, connection, topic in reversed(unanswered):
+            connection.waits = False
+            if index in refusals:
+                answers.insert(before, (index, Answer(connection, 0, 0, topic), None))
         for index, answer, refused in answers:
             refusal = refusals.get(index)
             if index != DECIDED and refusal is not None:

@@ -82,12 +82,12 @@ class Link:
             server.hub.receive(connection, packets, server.begin())
             if len(packets) > MANY_PACKETS:
                 server.rest(self)
-            if server.settings.limits.messages_per_s:
+            if server.paces:
                 self._pace(len(packets))
         except ProtocolError as error:
             server.broken(self, error)
         server.heard()
-        if server.is_full:
+        if server.was_full:
             server.pause(self)
         if self.blocked_since is not None:
             self._stop_hearing()

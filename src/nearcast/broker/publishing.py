@@ -18,9 +18,8 @@ from nearcast.broker.situation import own_tracks
 from nearcast.broker.situation.words import BAD, NOTHING_SAID, PREFIX, said, said_in_json
 from nearcast.broker.subscribing import Subscribing
 from nearcast.broker.vetting import Vetting
-from nearcast.core.model.errors import ModelError
 from nearcast.core.model.inputs import Moved
-from nearcast.core.model.position import parse_position
+from nearcast.core.model.position import usual_position
 from nearcast.wire.mqtt import NO_PROPERTIES, Publish, ReasonCode, Will, stripped
 
 POSITION = "$me/position"
@@ -53,7 +52,7 @@ class Publishing:
         self, connection: Connection, session: Session, packet: Publish, now: float
     ) -> None:
         """Take a message from a client."""
-        qos, topic, raw = packet.qos, packet.topic, packet.raw_properties
+        qos, topic = packet.qos, packet.topic
         if qos and not self._answering.begin(connection, session, packet):
             return
         if not self._short_way.suits(connection, packet):
@@ -63,11 +62,16 @@ class Publishing:
         if not self._short_way.overtakes(connection, topic, qos):
             route = self._state.engine.route(session.node, topic)
         if route is None:
-            self._queueing.queue(connection, session, packet, raw, NO_PROPERTIES, NOTHING_SAID, now)
+            self.leave(connection, session, packet, now)
             return
         self._short_way.send(session, packet, route, now)
         if qos:
             self._answering.accept(connection, qos, packet.packet_id)
+
+    def leave(self, connection: Connection, session: Session, packet: Publish, now: float) -> None:
+        """Leave a message that suits the short way, but has no route, to the engine."""
+        raw = packet.raw_properties
+        self._queueing.queue(connection, session, packet, raw, NO_PROPERTIES, NOTHING_SAID, now)
 
     def move(self, session: Session, packet: Publish) -> bool:
         """Take what most messages of a moving client say; False if it is to be looked at closely.
@@ -76,9 +80,8 @@ class Publishing:
         """
         if packet.raw_properties:
             return False
-        try:
-            position = parse_position(packet.payload.decode("ascii"))
-        except (ModelError, UnicodeDecodeError):
+        position = usual_position(packet.payload)
+        if position is None:
             return False
         self._state.ask(Moved(session.node, position))
         return True

@@ -41,8 +41,12 @@ class Queueing:
         # The first of two with one id is the one that counts.
         state.parcels.setdefault((event.publisher, event.id), parcel)
         if connection is not None:
-            answer = Answer(connection, packet.qos, packet.packet_id, packet.topic)
-            state.answers.append((len(state.inputs), answer, None))
+            place = len(state.inputs)
+            if packet.qos:
+                answer = Answer(connection, packet.qos, packet.packet_id, packet.topic)
+                state.answers.append((place, answer, None))
+            else:
+                state.unanswered.append((place, len(state.answers), connection, packet.topic))
             connection.waits = True
         state.subjects.add(packet.topic)
         state.inputs.append(Published(event))

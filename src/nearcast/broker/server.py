@@ -90,6 +90,10 @@ class Server:
         self.stopping = False
         self.time = self.now()
         """When the running turn of the loop began."""
+        self.was_full = False
+        """Whether so much waited for the disk then."""
+        self.paces = bool(self.settings.limits.messages_per_s)
+        """Whether clients may send only so many messages a second."""
         self._ticked_at = self.time
 
     @property
@@ -271,6 +275,7 @@ class Server:
         """The time of the tick that is being gathered for."""
         if not self._due:
             self.time = self.now()
+            self.was_full = self.is_full
         return self.time
 
     def heard(self) -> None:

@@ -27,6 +27,8 @@ LONG_PROPERTIES = 500
 """Longer ones are looked at more closely."""
 SHORTEST_PAIR = 5
 """So many bytes a user property takes at least."""
+LEFT = -1
+"""Nothing is wrong with a message, but the engine is to decide on it."""
 NOTHING: Attributes = {}
 
 
@@ -46,10 +48,9 @@ class ShortWay:
 
         If not, it is to be looked at closely.
         """
-        raw = packet.raw_properties
-        if raw and (not packet.validate() or OURS in raw or len(raw) > self._long):
-            return False
-        return not packet.retain and self._is_open(connection, packet.topic)
+        return (
+            not packet.retain and self._is_plain(packet) and self._is_open(connection, packet.topic)
+        )
 
     def overtakes(self, connection: Connection, topic: str, qos: int) -> bool:
         """Whether a message would overtake what the engine is still to decide."""
@@ -92,18 +93,22 @@ class ShortWay:
         at: int,
         now: float,
     ) -> int:
-        """Send messages of QoS 0 on one topic that follow each other; how many went.
+        """Send messages of QoS 0 on one topic that follow each other; how many went, or LEFT.
 
         The same as `send` for each of them: what is looked up is looked up once.
         """
         state = self._state
-        topic = packets[at].topic  # type: ignore[union-attr]  # the first is a PUBLISH
-        if not self._is_open(connection, topic) or self.overtakes(connection, topic, 0):
+        packet = packets[at]
+        assert type(packet) is Publish
+        topic = packet.topic
+        if not self._is_open(connection, topic):
             return 0
         engine, node = state.engine, session.node
-        route = engine.route(node, topic)
+        route = None
+        if not self.overtakes(connection, topic, 0):
+            route = engine.route(node, topic)
         if route is None:
-            return 0
+            return 0 if packet.retain or not self._is_plain(packet) else LEFT
         position, event_id, client_id = engine.position(node), state.event_id, session.client_id
         own = client_id if client_id != node else ""
         run: list[Publish] = []
@@ -114,7 +119,7 @@ class ShortWay:
                 break
             raw = packet.raw_properties
             if raw != known:
-                if raw and (not packet.validate() or OURS in raw or len(raw) > self._long):
+                if not self._is_plain(packet):
                     break
                 known = raw
             run.append(packet)
@@ -131,6 +136,11 @@ class ShortWay:
         if route.copies:
             self._delivering.send_run(self._delivering.way(topic, route), session, run)
         return len(run)
+
+    def _is_plain(self, packet: Publish) -> bool:
+        """Whether nothing in the properties of a message is to be looked at closely."""
+        raw = packet.raw_properties
+        return not raw or (packet.validate() and OURS not in raw and len(raw) <= self._long)
 
     def _is_open(self, connection: Connection, topic: str) -> bool:
         """Whether messages of a client to a topic may go so."""

@@ -137,7 +137,8 @@ class Engine:
                     event = self._ingesting.ingest(each.event, now, again)
                     if event is None:
                         continue
-                    each = Published(event)
+                    if event is not each.event:
+                        each = Published(event)
                     if self._policy.is_elsewhere(event.subject) or (
                         quietly and self._leaves_no_trace(event)
                     ):

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.core.model import ModelError, Position, parse_position, position_from_json
-from nearcast.core.model.position import checked, parse_number, position
+from nearcast.core.model.position import checked, parse_number, position, usual_position
 
 from .strategies import positions
 
@@ -66,13 +66,22 @@ def test_text_is_read_as_its_two_numbers_are(text: str) -> None:
         lat, lon = text.split(",")
         return position(parse_number(lat, "latitude"), parse_number(lon, "longitude"))
 
+    usual = usual_position(text.encode())
     try:
         wanted = slowly()
     except (ModelError, ValueError):
         with pytest.raises(ModelError):
             parse_position(text)
+        assert usual is None
     else:
         assert parse_position(text) == wanted
+        assert usual in (wanted, None)
+
+
+@given(positions)
+def test_most_positions_are_usual(here: Position) -> None:
+    for written in (f"{here.lat},{here.lon}", f" {here.lat}, {here.lon}\n"):
+        assert usual_position(written.encode()) == parse_position(written)
 
 
 @given(st.one_of(st.floats(), st.integers()), st.one_of(st.floats(), st.integers()))

@@ -3,7 +3,8 @@
 import pytest
 
 from nearcast.core.model import ModelError
-from nearcast.wire.mqtt import Wanted, parse_filter
+from nearcast.wire.mqtt import MQTT_5, Decoder, ProtocolError, Publish, Wanted, encode, parse_filter
+from nearcast.wire.mqtt.decoder import LONGEST_KNOWN, MOST_KNOWN
 
 
 @pytest.mark.parametrize(
@@ -44,3 +45,25 @@ def test_filters(text: str, wanted: Wanted) -> None:
 def test_bad_filters(text: str, message: str) -> None:
     with pytest.raises(ModelError, match=message):
         parse_filter(text)
+
+
+def read(topic: bytes) -> str:
+    """The topic of a message, as somebody reads it who has read nothing before."""
+    frame = encode(Publish("x" * len(topic)), MQTT_5).replace(b"x" * len(topic), topic)
+    (packet,) = Decoder(version=MQTT_5).feed(frame)
+    assert isinstance(packet, Publish)
+    return packet.topic
+
+
+def test_topics_are_read_as_they_are_however_often_they_come() -> None:
+    topics = [f"a/{n}" for n in range(MOST_KNOWN + 10)]
+    topics += ["é", "x" * LONGEST_KNOWN, "x" * (LONGEST_KNOWN + 1), "$me/position"]
+    for _ in range(2):
+        assert [read(topic.encode()) for topic in topics] == topics
+
+
+@pytest.mark.parametrize("topic", [b"a/#", b"+", b"a\0", b"\xff", b"\xed\xa0\x80"])
+def test_what_is_no_topic_is_refused_however_often_it_comes(topic: bytes) -> None:
+    for _ in range(3):
+        with pytest.raises(ProtocolError):
+            read(topic)

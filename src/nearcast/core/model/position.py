@@ -71,6 +71,18 @@ def parse_position(text: str) -> Position:
     )
 
 
+def usual_position(text: bytes) -> Position | None:
+    """Return the position that `LAT,LON` names as most write it; None: see `parse_position`."""
+    before, _, after = text.partition(b",")
+    try:
+        latitude, longitude = float(before), float(after)
+    except ValueError:
+        return None
+    if b"_" in text or not _is_usual(latitude, longitude):
+        return None
+    return Position(latitude, longitude)
+
+
 def _is_usual(lat: object, lon: object) -> bool:
     """Whether these are plain numbers in their ranges: no NaN is."""
     if type(lat) is not float or type(lon) is not float:

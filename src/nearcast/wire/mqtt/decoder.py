@@ -23,6 +23,10 @@ _ACKNOWLEDGEMENTS: dict[int, type[PubAck] | type[PubRec] | type[PubRel] | type[P
 }
 _FLAGS = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
 
+MOST_KNOWN, LONGEST_KNOWN = 4_096, 128
+"""So many topics, not longer than that, are recognised when they come again."""
+_KNOWN_TOPICS: dict[bytes, str] = {}
+
 
 class Decoder:
     """Reads what one side of a connection sends.
@@ -176,16 +180,29 @@ class Decoder:
         return result
 
 
+def _topic(written: bytes) -> str:
+    """Read the topic of a PUBLISH; what is short is recognised from then on."""
+    topic = written.decode()
+    if "#" in topic or "+" in topic or "\0" in topic:
+        raise malformed(
+            "a topic name holds no wildcards + and # [MQTT-3.3.2-2] and no U+0000",
+            "PUBLISH topic",
+        )
+    if len(written) <= LONGEST_KNOWN:
+        if len(_KNOWN_TOPICS) >= MOST_KNOWN:
+            _KNOWN_TOPICS.clear()
+        _KNOWN_TOPICS[written] = topic
+    return topic
+
+
 def publish(data: bytes, first: int, at: int, end: int, version: int) -> Publish:
     """Read the body of a PUBLISH; its properties are left for `Publish.validate`."""
     try:
         topic_end = at + 2 + (data[at] << 8 | data[at + 1])
-        topic = data[at + 2 : topic_end].decode()
-        if "#" in topic or "+" in topic or "\0" in topic:
-            raise malformed(
-                "a topic name holds no wildcards + and # [MQTT-3.3.2-2] and no U+0000",
-                "PUBLISH topic",
-            )
+        written = data[at + 2 : topic_end]
+        topic = _KNOWN_TOPICS.get(written)
+        if topic is None:
+            topic = _topic(written)
         qos = first >> 1 & 3
         packet_id = 0
         at = topic_end
