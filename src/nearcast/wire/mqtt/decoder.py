@@ -200,9 +200,7 @@ def publish(data: bytes, first: int, at: int, end: int, version: int) -> Publish
     try:
         topic_end = at + 2 + (data[at] << 8 | data[at + 1])
         written = data[at + 2 : topic_end]
-        topic = _KNOWN_TOPICS.get(written)
-        if topic is None:
-            topic = _topic(written)
+        topic = _KNOWN_TOPICS.get(written) or _topic(written)
         qos = first >> 1 & 3
         packet_id = 0
         at = topic_end
