@@ -143,13 +143,27 @@ class Bridged:
         asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_S)  # type: ignore[arg-type]
 
 
+class Paho(paho.Client):  # type: ignore[misc]  # paho has no types
+    """A client that goes on with its messages of QoS 2 however often it tries to come back.
+
+    At the second attempt paho 2.1 forgets that a message was received there, and publishes it
+    again: after its end was lost with a broker that was killed, it would come twice.
+    """
+
+    def _messages_reconnect_reset_out(self) -> None:
+        released = [
+            each for each in self._out_messages.values() if each.state == paho.mqtt_ms_resend_pubrel
+        ]
+        super()._messages_reconnect_reset_out()
+        for message in released:
+            message.state = paho.mqtt_ms_resend_pubrel
+
+
 class Client:
     """A paho client whose messages can be waited for."""
 
     def __init__(self, port: int, name: str, *, keep: bool = False) -> None:
-        self.paho = paho.Client(
-            paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv5
-        )
+        self.paho = Paho(paho.CallbackAPIVersion.VERSION2, client_id=name, protocol=paho.MQTTv5)
         self.paho.reconnect_delay_set(0.05, 0.2)
         self.messages: queue.Queue[paho.MQTTMessage] = queue.Queue()
         self.granted: queue.Queue[object] = queue.Queue()
