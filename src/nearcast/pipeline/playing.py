@@ -224,7 +224,8 @@ class _Pace:
 def _copies(part: Played | pa.RecordBatch) -> int:
     """How many get what is decided."""
     if isinstance(part, Played):
-        return sum(len(each.recipients) for each in part.sent)
+        sent = [each.sent for each in part.sent]
+        return sum(len(each.filed) if isinstance(each, Fan) else 1 for each in sent)
     return len(part["recipients"].values)
 
 

@@ -5,10 +5,13 @@ a payload may be (nested, escaped, beyond ASCII, with more digits than a double 
 not JSON at all) it leaves to `attributes_of`, so that each payload says the same either way.
 """
 
+from collections.abc import Iterable
+
 import numpy as np
 import numpy.typing as npt
 
 from nearcast.core.compiled import compiled
+from nearcast.core.model.context import Value
 from nearcast.core.model.event_batch import (
     BOOLEAN,
     MISSING,
@@ -44,7 +47,7 @@ def carried_by(data: U8, ends: I32) -> Carried:
     lengths = np.diff(ends)
     read = int(lengths[lengths <= LARGEST_JSON_PAYLOAD].sum())
     if read > MOST_BYTES:
-        return carried([attributes_of(_text(data, *ends[i : i + 2])) for i in range(count)])
+        return carried(_one_by_one(data, ends, range(count)))
     most = read // SHORTEST_WORD + 1
     room = 1 << (2 * most).bit_length()
     words: I32 = np.empty((2, most, 2), np.int32)
@@ -58,7 +61,7 @@ def carried_by(data: U8, ends: I32) -> Carried:
     )
     left = np.flatnonzero(hard)
     if 2 * len(left) > count:
-        return carried([attributes_of(_text(data, *ends[i : i + 2])) for i in range(count)])
+        return carried(_one_by_one(data, ends, range(count)))
     length = int(first[-1])
     names, strings = (
         [_text(data, *span).decode() for span in spans[:many].tolist()]
@@ -74,8 +77,12 @@ def carried_by(data: U8, ends: I32) -> Carried:
     )
     if not len(left):
         return flat
-    others = [attributes_of(_text(data, *ends[i : i + 2])) for i in left.tolist()]
+    others = _one_by_one(data, ends, left.tolist())
     return _joined(flat, left, event_by_event(others, names, strings))
+
+
+def _one_by_one(data: U8, ends: I32, which: Iterable[int]) -> list[dict[str, Value]]:
+    return [attributes_of(_text(data, *ends[i : i + 2])) for i in which]
 
 
 def _text(data: U8, start: int, end: int) -> bytes:
@@ -134,19 +141,15 @@ def read_flat(
         going_on = not (i < end and data[i] == ord("}"))
         while going_on:
             # A name.
-            until = _end_of_word(data, i, end)
-            if until == HARD or place - written == MOST_MEMBERS:
-                i = HARD
-                break
-            name = _numbered(data, i + 1, until, name_table, name_words, names)
-            if name == HARD:
+            name, i = _word(data, i, end, name_table, name_words, names)
+            if i == HARD or place - written == MOST_MEMBERS:
                 i = HARD
                 break
             names = max(names, name + 1)
             for before in range(written, place):
                 if name_of[before] == name:
                     name = HARD
-            i = _past_space(data, until + 1, end)
+            i = _past_space(data, i, end)
             if name == HARD or i == end or data[i] != ord(":"):
                 i = HARD
                 break
@@ -155,16 +158,9 @@ def read_flat(
             kind, value = MISSING, 0.0
             begin = data[i] if i < end else 0
             if begin == ord('"'):
-                until = _end_of_word(data, i, end)
-                if until == HARD:
-                    i = HARD
-                    break
-                number = _numbered(data, i + 1, until, string_table, string_words, strings)
-                if number == HARD:
-                    i = HARD
-                    break
+                number, i = _word(data, i, end, string_table, string_words, strings)
                 strings = max(strings, number + 1)
-                kind, value, i = STRING, float(number), until + 1
+                kind, value = STRING, float(number)
             elif begin == ord("t"):
                 kind, value = BOOLEAN, 1.0
                 i = _past(data, i, end, b"true")
@@ -217,16 +213,20 @@ def _past(data: U8, i: int, end: int, word: bytes) -> int:
 
 
 @compiled
-def _end_of_word(data: U8, i: int, end: int) -> int:
-    """Where a string of plain characters ends whose quote is here."""
+def _word(data: U8, i: int, end: int, table: I32, words: I32, known: int) -> tuple[int, int]:
+    """The number of the word of plain characters whose quote is here, and where it is over."""
     if i >= end or data[i] != ord('"'):
-        return HARD
-    i += 1
+        return HARD, HARD
+    start = i + 1
+    i = start
     while i < end and data[i] != ord('"'):
         if data[i] < 0x20 or data[i] >= 0x80 or data[i] == ord("\\"):
-            return HARD
+            return HARD, HARD
         i += 1
-    return i if i < end else HARD
+    if i == end:
+        return HARD, HARD
+    number = _numbered(data, start, i, table, words, known)
+    return number, HARD if number == HARD else i + 1
 
 
 @compiled
