@@ -1,8 +1,8 @@
 """The server: sockets and a disk round the hub.
 
-Whatever is read in one turn of the loop is one tick; every connection gets at most one write a
-tick, and what promises something is written once it is on disk. Listens for MQTT on TCP, TLS and
-WebSocket.
+Whatever is read in one turn of the loop, or in a few where much comes, is one tick; every
+connection gets at most one write a tick, and what promises something is written once it is on
+disk. Listens for MQTT on TCP, TLS and WebSocket.
 """
 
 import asyncio
@@ -29,13 +29,12 @@ from nearcast.broker.listening import possible_connections, tls_context, upgrade
 from nearcast.broker.recovery import restore
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import say
+from nearcast.broker.ticking import Ticking
 from nearcast.core.model.errors import ModelError
 from nearcast.store import LogSettings, Store
 from nearcast.wire.mqtt import ProtocolError, ReasonCode
 
 SWEEP_S = 1.0
-QUIET_S = 0.000_02
-"""Reads of one turn of the loop follow each other faster than this."""
 KNOCK_S = 0.2
 """How long a connection waits before it knocks again, where too many come from one address."""
 HELD_MOST_BYTES = 64 << 20
@@ -81,20 +80,21 @@ class Server:
         self._paused: set[Link] = set()
         self._resting: list[Link] = []
         """Links that are heard again after this tick."""
-        self._due = False
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._sweeper: asyncio.TimerHandle | None = None
         self._checks = ThreadPoolExecutor(1, "nearcast-doors")
         self._feed_tick = feed_tick
         self.stopping = False
-        self.time = self.now()
-        """When the running turn of the loop began."""
+        self._ticking = Ticking(self._tick, self.now)
+        self.soon = self._ticking.soon
+        """Tick once everything that is there has been read."""
+        self.heard = self._ticking.heard
+        """Something was read."""
         self.was_full = False
-        """Whether so much waited for the disk then."""
+        """Whether so much waited for the disk when the first of it was."""
         self.paces = bool(self.settings.limits.messages_per_s)
         """Whether clients may send only so many messages a second."""
-        self._ticked_at = self.time
 
     @property
     def ports(self) -> dict[str, int]:
@@ -127,6 +127,7 @@ class Server:
     async def start(self) -> None:
         """Listen."""
         self._loop = asyncio.get_running_loop()
+        self._ticking.start(self._loop.call_soon)
         if self._store is not None:
             self._keeper = Keeper(
                 self._store, self.now, self._loop.call_soon_threadsafe, self.settings.log
@@ -248,7 +249,7 @@ class Server:
         connection = link.connection
         if error.packets:
             try:
-                self.hub.receive(connection, error.packets, self.time)
+                self.hub.receive(connection, error.packets, self._ticking.time)
             except ProtocolError as earlier:
                 error = earlier
         say(log, logging.INFO, "broken packet", client=_name(connection), why=str(error))
@@ -273,29 +274,15 @@ class Server:
 
     def begin(self) -> float:
         """The time of the tick that is being gathered for."""
-        if not self._due:
-            self.time = self.now()
+        ticking = self._ticking
+        if ticking.reading():
             self.was_full = self.is_full
-        return self.time
-
-    def heard(self) -> None:
-        """Something was read: tick, at once if all was quiet, else with what else is there."""
-        if not self._due and self.time - self._ticked_at > QUIET_S:
-            self._tick()
-        else:
-            self.soon()
-
-    def soon(self) -> None:
-        """Tick once everything that is there has been read."""
-        if not self._due and self._loop is not None:
-            self._due = True
-            self._loop.call_soon(self._tick)
+        return ticking.time
 
     # Ticks
 
     def _tick(self) -> None:
-        self._due = False
-        now = self.time = self.now()
+        now = self._ticking.began()
         batch = self.hub.tick(now)
         for connection, check in batch.slow:
             self._check(connection, check)
@@ -305,9 +292,9 @@ class Server:
             for link in resting:
                 link.let(Hold.REST)
         self._schedule(now)
-        self._ticked_at = self.now()
+        took_s = self._ticking.ended()
         if self._feed_tick is not None:
-            self._feed_tick(self._ticked_at - now)
+            self._feed_tick(took_s)
 
     def _hear_again(self) -> None:
         """Read from everyone again if the disk has caught up."""
