@@ -160,7 +160,7 @@ def use_everything() -> None:
     matcher.update("ben", {"role": "medic"})
     for node, position in (("ann", here), ("ben", near), ("ben", here)):
         matcher.move(node, position)
-    rows = np.array([matcher.row("ann"), matcher.row("ben")], np.int32)
+    rows = matcher.rows(("ann", "ben"))
     matcher.move_many(rows, np.array([53.35, 53.3501]), np.array([-6.26, -6.2601]))
 
     attributes: dict[str, Value] = {
@@ -206,7 +206,7 @@ def _go_as_columns() -> None:
     """Call every kernel of events that go through the engine as columns."""
     import numpy as np
 
-    from nearcast.core.copies import drafted, gathered
+    from nearcast.core.copies import drafted, gathered, order_by_owner
     from nearcast.core.model.flat_json import carried_by
     from nearcast.core.words import WordPairs
 
@@ -216,6 +216,7 @@ def _go_as_columns() -> None:
     ends = np.frombuffer(np.array([0, len(payload)], np.int32).tobytes(), np.int32)
     carried_by(np.frombuffer(payload, np.uint8), ends)
     gathered(drafted(some, some, some), some)
+    order_by_owner(some, np.empty(2, np.int64))
     WordPairs([("ann", "1"), ("ben", "2")]).taken(some, some)
 
 

@@ -6,7 +6,7 @@ from itertools import groupby
 import numpy as np
 import pytest
 
-from nearcast.core.copies import Draft, drafted, find_crowded, gathered
+from nearcast.core.copies import Draft, drafted, find_crowded, gathered, order_by_owner
 
 
 def drawn(draw: random.Random) -> tuple[list[tuple[int, int, int]], list[int]]:
@@ -65,6 +65,18 @@ def test_a_session_gets_one_copy(seed: int) -> None:
     assert find_crowded(draft.event, np.array(owners, np.int32)[draft.number], crowded) == any(
         crowded
     )
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_those_of_a_session_lie_together(seed: int) -> None:
+    draw = random.Random(seed)
+    most = draw.choice((1, 3, 50, 1 << 31))
+    owners = [draw.randrange(most) for _ in range(draw.choice((0, 1, 2, 30, 500)))]
+    first = {owner: place for place, owner in reversed(list(enumerate(owners)))}
+    wanted = sorted(range(len(owners)), key=lambda place: first[owners[place]])
+    order = np.empty(len(owners), np.int64)
+    order_by_owner(np.array(owners, np.int32), order)
+    assert order.tolist() == wanted
 
 
 def test_nothing_makes_no_copies() -> None:

@@ -6,11 +6,12 @@ import pytest
 from msgspec.structs import replace
 
 from nearcast.core.engine import Engine
-from nearcast.core.fan import Fan
+from nearcast.core.fan import Fan, Spread
 from nearcast.core.language import parse
 from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
 from nearcast.core.model.inputs import Published, Subscribed, Unsubscribed
+from nearcast.core.outcome import Outcome
 
 SUBJECTS = ("a/b", "a/c", "d")
 PATTERNS = (*SUBJECTS, "a/+", "#")
@@ -75,10 +76,48 @@ def test_together_is_the_same_as_one_by_one(seed: int) -> None:
         engine._wishes._turns = turns
         outcome = engine.step(list(map(Published, events)), round_)
         assert told(outcome.deliveries) == expected
-        places = [events.index(each.event) for each in outcome.sent]
+        sent = list(outcome.event_by_event())
+        places = [events.index(each.event) for each in sent]
         assert places == sorted(places)
-        fans += sum(isinstance(each, Fan) for each in outcome.sent)
+        fans += sum(isinstance(each, Fan) for each in sent)
     assert fans or seed % 10
+
+
+@pytest.mark.parametrize("seed", range(60))
+def test_session_by_session_is_the_same_as_event_by_event(seed: int) -> None:
+    draw = random.Random(seed)
+    engine = Engine()
+    # Two wishes of a session never fit one event.
+    wishes = [
+        Subscription(f"{node} {subject}", node, subject, no_local=draw.random() < 0.3)
+        for node in (f"n{i}" for i in range(8))
+        for subject in SUBJECTS
+        if draw.random() < 0.5
+    ]
+    engine.step(list(map(Subscribed, wishes)), 0.0)
+    events = [plainly(draw, i) for i in range(draw.randrange(4, 30))]
+    # What is dropped in the same step has got what came before.
+    outcome = engine.step([*map(Published, events), *(Unsubscribed(w.id) for w in wishes)], 1.0)
+    wanted = [
+        (event.id, wish.id)
+        for event in events
+        for wish in wishes
+        if wish.subject == event.subject and not (wish.no_local and wish.node == event.publisher)
+    ]
+    assert sorted((d.event.id, d.subscriptions[0]) for d in outcome.deliveries) == sorted(wanted)
+    spreads = [each for each in outcome.sent if isinstance(each, Spread)]
+    assert spreads or not wanted
+    for spread in spreads:
+        got: dict[str, list[tuple[int, str]]] = {}
+        for i, filed in enumerate(spread.filed):
+            for place in spread.places[spread.starts[i] : spread.starts[i + 1]]:
+                got.setdefault(filed.owner, []).append((place, filed.id))
+        assert all(copies == sorted(copies) for copies in got.values())
+        told_of = [
+            (spread.events[place].id, name) for copies in got.values() for place, name in copies
+        ]
+        assert sorted(told_of) == sorted(wanted)
+        assert len(spread.priorities) == len(spread.places)
 
 
 def plainly(draw: random.Random, number: int) -> Event:
@@ -103,6 +142,7 @@ def in_columns(engine: Engine, events: list[Event]) -> list[tuple[str, list[Row]
 
 def in_values(engine: Engine, events: list[Event]) -> list[tuple[str, list[Row]]]:
     sent = engine._wishes.sent(events, engine.matcher.match(EventBatch.of(events)))
+    outcome = Outcome(sent)
     return [
         (
             each.event.id,
@@ -110,7 +150,7 @@ def in_values(engine: Engine, events: list[Event]) -> list[tuple[str, list[Row]]
             if isinstance(each, Fan)
             else [(each.owner, each.subscriptions, each.priority)],
         )
-        for each in sent
+        for each in outcome.event_by_event()
     ]
 
 

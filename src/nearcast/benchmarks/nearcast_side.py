@@ -57,7 +57,7 @@ def measure(
     step("adding subscriptions")
     numbers, add_s = _filled(matcher, city)
     people = len(city.people.lat)
-    rows = np.array([matcher.row(f"p{i}") for i in range(people)], np.int32)
+    rows = matcher.rows(f"p{i}" for i in range(people))
     matcher.move_many(rows, city.people.lat, city.people.lon)
     after = _rss_bytes()
     step("matching")
@@ -102,7 +102,7 @@ def _warm_up(city: City) -> None:
     numbers = matcher.add_many(cities.nearcast_subscriptions(city.subscriptions, 0, count))
     at = Position(float(city.people.lat[0]), float(city.people.lon[0]))
     matcher.move("p0", at)
-    rows = np.array([matcher.row("p0")], np.int32)
+    rows = matcher.rows(("p0",))
     matcher.move_many(rows, city.people.lat[:1], city.people.lon[:1])
     for size in BATCHES:
         matcher.match(cities.nearcast_batch(city.events, 0, min(size, len(city.events.lat))))

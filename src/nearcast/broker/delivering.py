@@ -8,15 +8,25 @@ burst to a thousand subscribers costs a thousand appends, not a thousand for eac
 from collections.abc import Sequence
 
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.connection import Connection
 from nearcast.broker.session import Outgoing, Parcel, Session
 from nearcast.broker.situation.metadata import enveloped, metadata
-from nearcast.core.fan import Fan
+from nearcast.core.fan import Fan, Spread
 from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.core.model.visibility import SEE_ALL
 from nearcast.core.routes import Route
-from nearcast.wire.mqtt import MQTT_5, Publish, PublishFrame, user_properties
+from nearcast.wire.mqtt import (
+    MQTT_5,
+    Publish,
+    PublishFrame,
+    plain_publish,
+    topic_field,
+    user_properties,
+)
 
 MOST_WAYS = 65_536
+Frames = dict[tuple[int, str | None, int, int], bytes]
+"""Frames that tell of an event: by version, what it is called, what may be seen, and priority."""
 
 
 class Way:
@@ -47,6 +57,21 @@ class Receiver:
         self.simple = simple
         """A shared frame will do."""
 
+    @property
+    def connection(self) -> Connection | None:
+        """Where a shared frame of QoS 0 can be written as it is, if it can."""
+        session = self.session
+        connection = session.connection
+        if (
+            connection is None
+            or not connection.direct
+            or connection.closing
+            or not self.simple
+            or session.waiting_unconfirmed
+        ):
+            return None
+        return connection
+
 
 NOBODY = Session("", 0.0)
 """Has no connection, and never will."""
@@ -68,7 +93,7 @@ class Delivering:
             return way
         if len(self._ways) >= MOST_WAYS:
             self._ways.clear()
-        way = self._ways[topic] = Way(route, PublishFrame(topic).topic_field)
+        way = self._ways[topic] = Way(route, topic_field(topic))
         for own in route.copies:
             session = self._state.sessions.get(own[0].owner)
             if session is None:
@@ -121,7 +146,10 @@ class Delivering:
                 five = connection.version == MQTT_5
                 chunk = chunks[five]
                 if chunk is None:
-                    frames = [_frame(topic, each, five) for each in run]
+                    frames = [
+                        plain_publish(topic, each.raw_properties, each.payload, five)
+                        for each in run
+                    ]
                     chunk = chunks[five] = frames[0] if len(frames) == 1 else b"".join(frames)
                 connection.out.append(chunk)
                 if not connection.touched:
@@ -134,8 +162,11 @@ class Delivering:
                     self.put(session, Outgoing(parcel, 0))
         state.counters["sent"] += sent * len(run)
 
-    def deliver(self, sent: Fan | Delivery) -> None:
+    def deliver(self, sent: Spread | Fan | Delivery) -> None:
         """Deliver what the engine decided."""
+        if isinstance(sent, Spread):
+            self._deliver_spread(sent)
+            return
         parcel = self._parcel(sent.event)
         if parcel is None:
             return
@@ -144,62 +175,107 @@ class Delivering:
         else:
             self.deliver_parcel(sent, parcel)
 
+    def _deliver_spread(self, spread: Spread) -> None:
+        """Deliver events session by session, where their frames can be shared."""
+        events = spread.events
+        parcels = [
+            parcel
+            for event in events
+            if (parcel := self._parcel(event)) is not None
+            and parcel.expires_at is None
+            and not event.qos
+        ]
+        if len(parcels) != len(events):
+            for fan in spread.fans():
+                self.deliver(fan)
+            return
+        state = self._state
+        touched, sent = state.touched, 0
+        plain: list[list[bytes] | None] = [None] * (MQTT_5 + 1)
+        telling: list[Frames] = [{} for _ in events]
+        places, priorities, starts = spread.places, spread.priorities, spread.starts
+        for i, one in enumerate(spread.filed):
+            start, end = starts[i], starts[i + 1]
+            receiver = one.receiver
+            if receiver is None:
+                receiver = one.receiver = self._receiver(one.subscription)
+            assert isinstance(receiver, Receiver)
+            connection = receiver.connection
+            if connection is None:
+                for place, priority in zip(places[start:end], priorities[start:end], strict=True):
+                    delivery = Fan(events[place], (), priority).delivery(one)
+                    self.deliver_parcel(delivery, parcels[place])
+                continue
+            version = connection.version
+            if receiver.label is None:
+                frames = plain[version]
+                if frames is None:
+                    frames = [parcel.frame.at_most_once(version) for parcel in parcels]
+                    plain[version] = frames
+                connection.out += [frames[place] for place in places[start:end]]
+            else:
+                connection.out += [
+                    self._telling(
+                        events[place], priority, parcels[place], receiver, version, telling[place]
+                    )
+                    for place, priority in zip(
+                        places[start:end], priorities[start:end], strict=True
+                    )
+                ]
+            sent += end - start
+            if not connection.touched:
+                connection.touched = True
+                touched.append(connection)
+        state.counters["sent"] += sent
+
     def _deliver_fan(self, fan: Fan, parcel: Parcel) -> None:
         """Deliver at once what many get in the same form, and to the others one by one."""
         event, state = fan.event, self._state
         touched = state.touched
-        frames: dict[tuple[int, str | None, int], bytes] = {}
+        frames: Frames = {}
         plain: list[bytes | None] = [None] * (MQTT_5 + 1)
-        expires, qos, before = parcel.expires_at is not None, event.qos, state.counters["sent"]
-        sent = 0
+        expires, qos, sent = parcel.expires_at is not None, event.qos, 0
         for filed in fan.filed:
             receiver = filed.receiver
             if receiver is None:
                 receiver = filed.receiver = self._receiver(filed.subscription)
             assert isinstance(receiver, Receiver)
-            connection = receiver.session.connection
-            if (
-                connection is None
-                or not connection.direct
-                or connection.closing
-                or expires
-                or not receiver.simple
-                or (qos and receiver.qos)
-                or receiver.session.waiting_unconfirmed
-            ):
+            connection = receiver.connection
+            if connection is None or expires or (qos and receiver.qos):
                 self.deliver_parcel(fan.delivery(filed), parcel)
                 continue
-            version, label = connection.version, receiver.label
-            if label is None:
+            version = connection.version
+            if receiver.label is None:
                 frame = plain[version]
                 if frame is None:
                     frame = plain[version] = parcel.frame.at_most_once(version)
             else:
-                frame = self._telling(fan, parcel, receiver, version, frames)
+                frame = self._telling(event, fan.priority, parcel, receiver, version, frames)
             connection.out.append(frame)
             sent += 1
             if not connection.touched:
                 connection.touched = True
                 touched.append(connection)
-        state.counters["sent"] = before + sent
+        state.counters["sent"] += sent
 
     def _telling(
         self,
-        fan: Fan,
+        event: Event,
+        priority: int,
         parcel: Parcel,
         receiver: "Receiver",
         version: int,
-        frames: dict[tuple[int, str | None, int], bytes],
+        frames: Frames,
     ) -> bytes:
         """The frame for one who wants to be told of the event."""
         sees, matcher = SEE_ALL, self._state.engine.matcher
         if matcher.sight.restricted:
-            sees = matcher.world.may_see(receiver.session.node, fan.event.publisher)
-        form = (version, receiver.label, sees)
+            sees = matcher.world.may_see(receiver.session.node, event.publisher)
+        form = (version, receiver.label, sees, priority)
         frame = frames.get(form)
         if frame is None:
             assert receiver.label is not None
-            told = metadata(fan.event, fan.priority, (receiver.label,), sees)
+            told = metadata(event, priority, (receiver.label,), sees)
             frame = parcel.frame.at_most_once(version, False, user_properties(told))
             frames[form] = frame
         return frame
@@ -285,6 +361,7 @@ class Delivering:
             if message.qos or session.connection is not None:
                 state.counters["dropped"] += 1
             return
+        state.counters["sent"] += 1
         if session.connection is not None:
             state.touch(session.connection)
 
@@ -301,24 +378,6 @@ class Delivering:
         parcel = Parcel(kept.frame, kept.publisher, kept.expires_at)
         self._state.parcels.setdefault((event.publisher, event.id), parcel)
         return parcel
-
-
-def _frame(topic_field: bytes, packet: Publish, five: bool) -> bytes:
-    """A PUBLISH of QoS 0 with nothing added, which mostly is what came in."""
-    payload = packet.payload
-    if five:
-        raw = packet.raw_properties
-        count = len(raw)
-        if count > 0x7F:
-            return _frame_of(packet).at_most_once(MQTT_5)
-        length = len(topic_field) + 1 + count + len(payload)
-        if length <= 0x7F:
-            return b"".join((bytes((0x30, length)), topic_field, bytes((count,)), raw, payload))
-        if length <= 0x3FFF:
-            head = bytes((0x30, length & 0x7F | 0x80, length >> 7))
-            return b"".join((head, topic_field, bytes((count,)), raw, payload))
-        return _frame_of(packet).at_most_once(MQTT_5)
-    return _frame_of(packet).at_most_once(4)
 
 
 def _frame_of(packet: Publish) -> PublishFrame:

@@ -33,9 +33,10 @@ class Queueing:
             # It is a repeat, or withdraws the first: that is decided before.
             state.settle(now)
         event = self._event(session, packet, properties, spoken, now)
-        expiry = properties.message_expiry_interval
-        lasts = [each for each in (expiry, event.valid_s) if each]
-        expires_at = now + min(lasts) if lasts else None
+        expiry, valid_s = properties.message_expiry_interval, event.valid_s
+        expires_at = None
+        if expiry or valid_s:
+            expires_at = now + min(each for each in (expiry, valid_s) if each)
         frame = PublishFrame(packet.topic, packet.payload, raw)
         parcel = Parcel(frame, session.client_id, expires_at)
         # The first of two with one id is the one that counts.

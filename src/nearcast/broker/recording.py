@@ -131,7 +131,7 @@ class Recording:
     def _note_deliveries(self, outcome: Outcome, now: float) -> None:
         """Note to whom events go."""
         state = self._state
-        for sent in outcome.sent:
+        for sent in outcome.event_by_event():
             copies = sent.deliveries() if isinstance(sent, Fan) else (sent,)
             to = [(each.owner, each.subscriptions, each.priority, each.replayed) for each in copies]
             row = delivery_row(sent.event, to, state.name, state.engine.next_seq(), now)

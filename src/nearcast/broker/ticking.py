@@ -7,8 +7,8 @@ a tick that one client gets is one write.
 
 from collections.abc import Callable
 
-QUIET_S = 0.000_02
-"""Reads of one turn of the loop follow each other faster than this."""
+QUIET_S = 0.000_2
+"""What comes sooner than this after a tick does not come alone."""
 LONGEST_S = 0.005
 """So long what was read waits for more at most."""
 CallSoon = Callable[[Callable[[], None]], object]

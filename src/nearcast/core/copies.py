@@ -163,6 +163,36 @@ def order_runs(event: I32, priority: I32, events: int, order: I64) -> bool:
 
 
 @compiled
+def order_by_owner(owners: I32, order: I64) -> None:
+    """Order matches by session: those of each together, in the order in which they were."""
+    bits = 1
+    while 1 << bits < 2 * len(owners):
+        bits += 1
+    whose = np.full(1 << bits, -1, np.int32)
+    """By slot, the first match of the session that it is for."""
+    group_of = np.empty(len(owners), np.int32)
+    counts = np.zeros(len(owners) + 1, np.int64)
+    groups = 0
+    for k in range(len(owners)):
+        slot = ((np.uint32(owners[k]) * SPREAD) & np.uint64(0xFFFFFFFF)) >> np.uint64(32 - bits)
+        while whose[slot] >= 0 and owners[whose[slot]] != owners[k]:
+            slot = (slot + np.uint64(1)) & np.uint64((1 << bits) - 1)
+        if whose[slot] < 0:
+            whose[slot] = k
+            group_of[k] = groups
+            groups += 1
+        else:
+            group_of[k] = group_of[whose[slot]]
+        counts[group_of[k] + 1] += 1
+    for g in range(groups):
+        counts[g + 1] += counts[g]
+    for k in range(len(owners)):
+        g = group_of[k]
+        order[counts[g]] = k
+        counts[g] += 1
+
+
+@compiled
 def find_crowded(event: I32, owners: I32, crowded: Flags) -> bool:
     """Mark events that fit two wishes of one session; whether there are any.
 

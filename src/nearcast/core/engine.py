@@ -15,14 +15,13 @@ from nearcast.core.area_watch import AreaWatch
 from nearcast.core.attending import Attending
 from nearcast.core.copies import NO_COPIES, Copies
 from nearcast.core.delivering import Delivering
-from nearcast.core.fan import Fan
 from nearcast.core.ingesting import Ingesting
 from nearcast.core.live_book import LiveBook
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import Verdict, decide
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.event import Announcement, Event, Subscription
+from nearcast.core.model.event import Announcement, Delivery, Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
 from nearcast.core.model.event_columns import EventColumns
 from nearcast.core.model.inputs import (
@@ -118,20 +117,23 @@ class Engine:
         step = Step(now)
         outcome = step.outcome
         self._expire(step)
+        done = 0
         for index, (each, at) in enumerate(zip(inputs, times, strict=True)):
+            if index < done:
+                continue
             step.index = index
             if at != now:
                 step.now = now = at
                 self._pass_to_now(step)
-            try:
-                if (
-                    isinstance(each, Moved)
-                    and not step.events
-                    and self._situating.move_later(each, step)
-                ):
-                    self.seq += 1
-                    outcome.records.append(Record(self.seq, now, each))
+            if type(each) is Moved and not step.events:
+                done = self._situating.move_later(inputs, times, step)
+                if done > index:
+                    first, self.seq = self.seq + 1 - index, self.seq + done - index
+                    outcome.records += [
+                        Record(first + place, now, inputs[place]) for place in range(index, done)
+                    ]
                     continue
+            try:
                 self._situating.settle_moves()
                 if isinstance(each, Published):
                     event = self._ingesting.ingest(each.event, now, again)
@@ -221,6 +223,7 @@ class Engine:
         events, made = step.events, step.made
         if not events:
             return
+        step.events, step.made = [], []
         matches = self.matcher.match(EventBatch.of(events))
         for event, at in zip(events, made, strict=True):
             if self._live.keep(event, at):
@@ -229,15 +232,13 @@ class Engine:
         self._recent.expire(max(made) - self.settings.recent_s)
         sent = step.outcome.sent
         for each in self._wishes.sent(events, matches):
-            if isinstance(each, Fan):
-                sent.append(each)
-            else:
+            if isinstance(each, Delivery):
                 self._delivering.deliver(each, step.outcome)
+            else:
+                sent.append(each)
         for event in events:
             if event.valid_s == 0.0 and self._live.withdraw(event):
                 step.live_changed(self._live.key(event), None)
-        events.clear()
-        made.clear()
 
     def _forget(self, each: Forgot, step: Step) -> None:
         """Know nothing of a node any more, nor of what it said."""

@@ -1,11 +1,11 @@
 """Outcomes: what the engine decided, and the step that is deciding it."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 
 from nearcast.core.area_watch import Sighting
-from nearcast.core.fan import Fan
+from nearcast.core.fan import Fan, Spread
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.record import Record
@@ -34,7 +34,7 @@ class Changed(Struct, frozen=True):
 class Outcome(Struct):
     """What a step decided."""
 
-    sent: list[Fan | Delivery] = []
+    sent: list[Spread | Fan | Delivery] = []
     """What goes out, in order."""
     changes: list[Changed] = []
     records: list[Record] = []
@@ -45,11 +45,19 @@ class Outcome(Struct):
     timer: float | None = None
     """When to step again even if nothing arrives."""
 
+    def event_by_event(self) -> Iterator[Fan | Delivery]:
+        """What goes out, in order: an event, or a copy of one, after the other."""
+        for each in self.sent:
+            if isinstance(each, Spread):
+                yield from each.fans()
+            else:
+                yield each
+
     @property
     def deliveries(self) -> list[Delivery]:
         """What goes out, one by one."""
         found: list[Delivery] = []
-        for each in self.sent:
+        for each in self.event_by_event():
             if isinstance(each, Fan):
                 found += each.deliveries()
             else:

@@ -27,7 +27,7 @@ from nearcast.core.model.inputs import (
 )
 from nearcast.core.model.position import Position
 from nearcast.core.node_book import NodeBook
-from nearcast.core.outcome import Handlers, Outcome, Step
+from nearcast.core.outcome import Changed, Handlers, Outcome, Step
 from nearcast.core.rights import Rights
 from nearcast.core.subscription_book import SubscriptionBook
 
@@ -73,31 +73,41 @@ class Situating:
             at = positions.checked(each.position)
             self._set_state(moved(state, at, step.now), step, by_move=True)
 
-    def move_later(self, each: Moved, step: Step) -> bool:
-        """Note a move that brings nobody anything, to be made with others; False if it might."""
-        before = self._nodes.by_name.get(each.node)
-        if before is None or before.position is None or before.position_at == step.now:
-            return False
-        if each.position is None or each.node in self._moving:
-            return False
-        if not self._moving and not self._is_still():
-            return False
-        at = positions.checked(each.position)
-        state = moved(before, at, step.now)
-        self._nodes.by_name[each.node] = state
-        self._moving[each.node] = at
-        self._nodes.fixed(each.node, step.now)
-        step.node_changed(each.node, state, before, True)
-        return True
+    def move_later(self, inputs: Sequence[Input], times: Sequence[float], step: Step) -> int:
+        """Note moves that bring nobody anything, to be made together; up to which input.
+
+        From that of the step on, as long as they are such moves, at the time of the step.
+        """
+        moving, now, index = self._moving, step.now, step.index
+        if not moving and not self._is_still():
+            return index
+        nodes = self._nodes
+        by_name, changes = nodes.by_name, step.outcome.changes
+        for place in range(index, len(inputs)):
+            each = inputs[place]
+            if type(each) is not Moved or times[place] != now:
+                return place
+            node, at = each.node, each.position
+            before = by_name.get(node)
+            if before is None or before.position is None or before.position_at == now:
+                return place
+            if at is None or node in moving or not positions.is_usual(at):
+                return place
+            state = by_name[node] = moved(before, at, now)
+            moving[node] = at
+            nodes.fixed(node, now)
+            changes.append(Changed(node, state, before, place, True))
+        return len(inputs)
 
     def settle_moves(self) -> None:
         """Make the moves that were noted."""
         if not self._moving:
             return
         moving, self._moving = self._moving, {}
-        rows = np.array([self._matcher.row(node) for node in moving], np.int32)
-        at = np.array([(each.lat, each.lon) for each in moving.values()], np.float64)
-        self._matcher.move_many(rows, at[:, 0].copy(), at[:, 1].copy())
+        rows = self._matcher.rows(moving)
+        lat = np.array([each.lat for each in moving.values()])
+        lon = np.array([each.lon for each in moving.values()])
+        self._matcher.move_many(rows, lat, lon)
 
     def patch(self, each: ContextPatched, step: Step) -> None:
         """A node's context changed."""

@@ -5,14 +5,13 @@ them named. Of a shared group one member gets a copy of its own, in turn, those 
 before those that are away.
 """
 
-from collections.abc import Collection, Iterable, Sequence
+from collections.abc import Iterable, Sequence
 
 import numpy as np
-import numpy.typing as npt
 from msgspec.structs import replace
 
-from nearcast.core.copies import Copies, Draft, drafted, gathered, one_by_one
-from nearcast.core.fan import Fan, Filed
+from nearcast.core.copies import Copies, Draft, drafted, find_crowded, gathered, one_by_one
+from nearcast.core.fan import Fan, Filed, Spread, fans_of
 from nearcast.core.live_book import Met
 from nearcast.core.matching.matcher import Matcher, Matches
 from nearcast.core.matching.tables import I32
@@ -23,7 +22,8 @@ from nearcast.core.routes import Routes
 from nearcast.core.words import WordPairs
 
 NODES = "$node/"
-Flags = npt.NDArray[np.bool_]
+SEVERAL = 4
+"""So many events are worth going through them session by session."""
 
 
 class SubscriptionBook:
@@ -169,41 +169,38 @@ class SubscriptionBook:
         """The ids of a session's subscriptions."""
         return list(self._of_session.get(session, ()))
 
-    def sent(self, events: Sequence[Event], matches: Matches) -> list[Fan | Delivery]:
+    def sent(self, events: Sequence[Event], matches: Matches) -> list[Spread | Fan | Delivery]:
         """What goes out for the matches of a batch, in the order of the events."""
-        # Events in their order: that of the index tells where they are.
-        order = np.lexsort((matches.priority, matches.event))
         if self._no_local:
             origins = self._rows_of(event.origin for event in events)
-            order = order[self._are_for_others(origins, matches)[order]]
-        if not len(order):
+            matches = self._for_others(origins, matches)
+        if not len(matches.event):
             return []
-        which, numbers, priorities = (column[order] for column in matches)
-        apart = self._apart(which, numbers)
-        changes = (which[1:] != which[:-1]) | (priorities[1:] != priorities[:-1])
-        starts = [0, *(np.flatnonzero(changes) + 1).tolist(), len(which)]
-        places = which[starts[:-1]].tolist()
-        levels = priorities[starts[:-1]].tolist()
-        filed = list(map(self._filed.__getitem__, numbers.tolist()))
-        sent: list[Fan | Delivery] = []
+        draft = drafted(*matches)
+        owners = self._owners[draft.number]
+        apart = self._apart(draft, owners)
+        apart.update(place for place, event in enumerate(events) if event.stays)
+        if not apart and len(events) >= SEVERAL:
+            return [Spread(events, draft, self._filed, owners)]
+        odd = {id(events[place]) for place in apart}
+        sent: list[Spread | Fan | Delivery] = []
         waiting: list[Met] = []
-        for i, (place, level) in enumerate(zip(places, levels, strict=True)):
-            event, start, end = events[place], starts[i], starts[i + 1]
-            if place in apart or event.stays:
-                waiting += ((event, number, level) for number in numbers[start:end].tolist())
-                if end == len(which) or places[i + 1] != place:
-                    sent += self.copies(waiting)
-                    waiting = []
+        for fan in fans_of(events, draft, self._filed):
+            event = fan.event
+            if waiting and waiting[0][0] is not event:
+                sent += self.copies(waiting)
+                waiting = []
+            if id(event) in odd:
+                waiting += ((event, self._numbers[each.id], fan.priority) for each in fan.filed)
             else:
-                sent.append(Fan(event, filed[start:end], level))  # type: ignore[arg-type]
-        return sent
+                sent.append(fan)
+        return sent + self.copies(waiting)
 
     def sent_columns(self, batch: EventBatch, matches: Matches) -> Copies:
         """The same as columns, for events that do not stay and are of their nodes' own sessions."""
         if self._no_local:
             origins = self._rows_of(batch.publishers)[batch.publisher]
-            others = self._are_for_others(origins, matches)
-            matches = Matches(*(column[others] for column in matches))
+            matches = self._for_others(origins, matches)
         draft = drafted(*matches)
         shared = draft.event[self._owners[draft.number] < 0] if self._shared else ()
         if not len(shared):
@@ -221,30 +218,28 @@ class SubscriptionBook:
     def _rows_of(self, sessions: Iterable[str]) -> I32:
         return np.array([self._owner_rows.get(each, 0) for each in sessions], np.int32)
 
-    def _are_for_others(self, origins: I32, matches: Matches) -> Flags:
-        """Which matches are not of a session that does not want what it publishes itself.
+    def _for_others(self, origins: I32, matches: Matches) -> Matches:
+        """Matches but those of sessions that do not want what they publish themselves.
 
         `origins` are the sessions of the events.
         """
         own = self._owners[matches.subscription] == origins[matches.event]
-        others: Flags = ~(own & self._not_own[matches.subscription])
-        return others
+        others = ~(own & self._not_own[matches.subscription])
+        return Matches(*(column[others] for column in matches))
 
-    def _apart(self, which: I32, numbers: I32) -> Collection[int]:
+    def _apart(self, draft: Draft, owners: I32) -> set[int]:
         """The places of events that a fan does not do for.
 
         One goes to a shared group, or fits two wishes of one session.
         """
-        if not (self._shared or self._crowded):
-            return ()
-        owners = self._owners[numbers]
-        odd = owners < 0
+        found: set[int] = set()
+        if self._shared:
+            found.update(draft.event[owners < 0].tolist())
         if self._crowded:
-            keys = (which.astype(np.int64) << 32) | np.abs(owners)
-            places = keys.argsort(kind="stable")
-            again = np.flatnonzero(keys[places[1:]] == keys[places[:-1]])
-            odd[places[again]] = True
-        return set(which[odd].tolist())
+            crowded = np.zeros(int(draft.event[-1]) + 1, np.bool_)
+            if find_crowded(draft.event, np.abs(owners), crowded):
+                found.update(np.flatnonzero(crowded).tolist())
+        return found
 
     def copies(self, found: Iterable[Met], replayed: bool = False) -> list[Delivery]:
         """What goes out for these matches, in the order of the events.

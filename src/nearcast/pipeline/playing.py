@@ -180,7 +180,7 @@ class Player:
 
     def _played(self, outcome: Outcome, inputs: Inputs) -> Played:
         played = Played(
-            [self._sent(each, inputs) for each in outcome.sent],
+            [self._sent(each, inputs) for each in outcome.event_by_event()],
             list(_contexts(outcome, inputs)),
             [*inputs.unusable, *_refused(outcome, inputs)],
             list(_suspects(outcome, inputs)),

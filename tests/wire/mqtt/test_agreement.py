@@ -80,6 +80,17 @@ def test_both_read_mutated_bytes_alike(conversation: tuple[list[Packet], bytes],
         assert fast(data, cuts) == decode(data, LARGEST)
 
 
+@settings(max_examples=150)
+@given(st.sampled_from(("a", "a/b", "x" * 120)), st.binary(max_size=300), st.integers(0, 2**32))
+def test_both_read_a_publish_alike_that_comes_alone(topic: str, payload: bytes, seed: int) -> None:
+    chance = random.Random(seed)
+    connect = CONNECTS[0]
+    sent = encode(Publish(topic, payload), 5)
+    for data in (sent, sent, *(mutated(sent, chance) for _ in range(6)), sent + sent, sent[:-1]):
+        whole = connect + data
+        assert fast(whole, [len(connect)]) == decode(whole, LARGEST)
+
+
 CONNECTS = (
     b"\x10\x0d\x00\x04MQTT\x05\x02\x00\x3c\x00\x00\x00",
     b"\x10\x0e\x00\x04MQTT\x04\x02\x00\x3c\x00\x02me",

@@ -20,7 +20,7 @@ from nearcast.core.engine import Outcome
 from nearcast.core.matching.reference import decide
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Delivery, Event, Subscription
-from nearcast.core.model.inputs import Input, Presence, Subscribed
+from nearcast.core.model.inputs import Input, Moved, Presence, Published, Subscribed
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.subject import subject_matches
 from nearcast.core.model.visibility import (
@@ -56,6 +56,9 @@ class NodeTopics:
         for sighting in outcome.sightings:
             self._sighted(sighting)
         for value in inputs:
+            kind = type(value)
+            if kind is Moved or kind is Published:
+                continue
             if isinstance(value, Presence):
                 self._presence(value.node, value.here, now)
             elif isinstance(value, Subscribed) and value.replay:

@@ -6,7 +6,7 @@ decided by the reference evaluator, for just those subscriptions, with the same 
 """
 
 import math
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterable, Mapping, Sequence
 from operator import is_not
 from typing import NamedTuple
 
@@ -106,9 +106,9 @@ class Matcher:
 
     # Nodes
 
-    def row(self, node: str) -> int:
-        """The row of a node, for `move_many`; NONE if nothing is known of it."""
-        return self._nodes.find(node)
+    def rows(self, nodes: Iterable[str]) -> I32:
+        """The rows of nodes, for `move_many`; NONE for those that nothing is known of."""
+        return np.array(self._nodes.find_all(nodes), np.int32)
 
     def move(self, node: str, position: Position | None) -> None:
         """A node is somewhere else now, or nobody knows where."""

@@ -8,6 +8,7 @@ exists is trusted inside.
 import math
 from collections.abc import Sequence
 
+import msgspec
 from msgspec import Struct
 
 from nearcast.core.model.errors import ModelError
@@ -27,9 +28,12 @@ class Position(Struct, frozen=True):
 
 def checked(at: Position) -> Position:
     """Return a position that somebody made, or raise `ModelError` with what is wrong with it."""
-    if _is_usual(at.lat, at.lon):
-        return at
-    return position(at.lat, at.lon)
+    return at if is_usual(at) else position(at.lat, at.lon)
+
+
+def is_usual(at: Position) -> bool:
+    """Whether a position that somebody made has plain numbers in their ranges."""
+    return _is_usual(at.lat, at.lon)
 
 
 def position(lat: object, lon: object) -> Position:
@@ -73,14 +77,15 @@ def parse_position(text: str) -> Position:
 
 def usual_position(text: bytes) -> Position | None:
     """Return the position that `LAT,LON` names as most write it; None: see `parse_position`."""
-    before, _, after = text.partition(b",")
     try:
-        latitude, longitude = float(before), float(after)
-    except ValueError:
+        # Numbers as JSON has them are read the same everywhere, and by far the fastest.
+        latitude, longitude = _read_pair(b"[%b]" % text)
+    except msgspec.MsgspecError:
         return None
-    if b"_" in text or not _is_usual(latitude, longitude):
-        return None
-    return Position(latitude, longitude)
+    return Position(latitude, longitude) if _is_usual(latitude, longitude) else None
+
+
+_read_pair = msgspec.json.Decoder(tuple[float, float]).decode
 
 
 def _is_usual(lat: object, lon: object) -> bool:

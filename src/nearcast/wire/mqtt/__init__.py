@@ -26,7 +26,7 @@ from nearcast.wire.mqtt.packets import (
     Will,
 )
 from nearcast.wire.mqtt.properties import NO_PROPERTIES, Properties
-from nearcast.wire.mqtt.publish_frame import PublishFrame
+from nearcast.wire.mqtt.publish_frame import PublishFrame, plain_publish, topic_field
 from nearcast.wire.mqtt.publish_properties import (
     MESSAGE_EXPIRY_MARK,
     first_message_expiry,
@@ -79,10 +79,12 @@ __all__ = [
     "first_message_expiry",
     "message_expiry",
     "parse_filter",
+    "plain_publish",
     "short_user_properties",
     "stripped",
     "subscription_identifiers",
     "success",
     "topic_alias",
+    "topic_field",
     "user_properties",
 ]

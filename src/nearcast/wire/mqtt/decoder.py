@@ -72,6 +72,10 @@ class Decoder:
             self._pending = None
         elif type(data) is not bytes:
             data = bytes(data)
+        elif self.version == MQTT_5 and len(data) <= self.max_packet_size:
+            only = _only_publish(data)
+            if only is not None:
+                return [only]
         packets: list[Packet] = []
         try:
             at = self._read(data, packets)
@@ -193,6 +197,28 @@ def _topic(written: bytes) -> str:
             _KNOWN_TOPICS.clear()
         _KNOWN_TOPICS[written] = topic
     return topic
+
+
+def _only_publish(data: bytes) -> Publish | None:
+    """Read what is one PUBLISH of the usual kind and nothing else; None: it is to be read closely.
+
+    Of version 5 and QoS 0, without flags and properties, to a topic that is recognised.
+    """
+    size = len(data)
+    if size < 5 or data[0] != 0x30:
+        return None
+    length, at = data[1], 2
+    if length > 0x7F:
+        more = data[2]
+        if not 0 < more <= 0x7F:
+            return None
+        length, at = length - 0x80 + (more << 7), 3
+    start = at + 2
+    end = start + (data[at] << 8 | data[at + 1])
+    if at + length != size or end >= size or data[end]:
+        return None
+    topic = _KNOWN_TOPICS.get(data[start:end])
+    return Publish(topic, data[end + 1 :], 0, False, False, 0, b"") if topic else None
 
 
 def publish(data: bytes, first: int, at: int, end: int, version: int) -> Publish:

@@ -5,6 +5,8 @@ those with the same additions. For QoS 1 and 2 only two bytes differ between rec
 stands before and after the packet identifier is shared.
 """
 
+from functools import lru_cache
+
 from nearcast.wire.mqtt.errors import EncodeError
 from nearcast.wire.mqtt.fields import encode_text, encode_variable
 from nearcast.wire.mqtt.packet_types import MQTT_5
@@ -31,7 +33,7 @@ class PublishFrame:
         self.topic = topic
         self.payload = payload
         self.raw_properties = raw_properties
-        self.topic_field = encode_text(topic, "topic")
+        self.topic_field = topic_field(topic)
         self._whole: dict[tuple[bool, int, bytes, bool], bytes] = {}
         self._parts: dict[tuple[bool, int, bytes, bool], tuple[bytes, bytes]] = {}
 
@@ -63,7 +65,11 @@ class PublishFrame:
         key = (version == MQTT_5, _PUBLISH | retain, additions, alias_only)
         whole = self._whole.get(key)
         if whole is None:
-            whole = b"".join(self._split(key, 0))
+            if additions or retain or alias_only:
+                whole = b"".join(self._split(key, 0))
+            else:
+                five = version == MQTT_5
+                whole = plain_publish(self.topic_field, self.raw_properties, self.payload, five)
             if len(self._whole) < _MOST_SHARED:
                 self._whole[key] = whole
         return whole
@@ -117,3 +123,28 @@ class PublishFrame:
         topic = b"\0\0" if alias_only else self.topic_field
         length = encode_variable(len(topic) + identifier_size + len(after))
         return b"".join((first.to_bytes(1, "big"), length, topic)), after
+
+
+@lru_cache(4_096)
+def topic_field(topic: str) -> bytes:
+    """A topic as it stands in a PUBLISH."""
+    return encode_text(topic, "topic")
+
+
+def plain_publish(topic_field: bytes, properties: bytes, payload: bytes, five: bool) -> bytes:
+    """A PUBLISH of QoS 0 with no flags, of version 5 or before."""
+    if five:
+        count = len(properties)
+        size = bytes((count,)) if count <= 0x7F else encode_variable(count)
+        length = len(topic_field) + len(size) + count + len(payload)
+        head = bytes((_PUBLISH, length)) if length <= 0x7F else _long_head(length)
+        return b"".join((head, topic_field, size, properties, payload))
+    length = len(topic_field) + len(payload)
+    head = bytes((_PUBLISH, length)) if length <= 0x7F else _long_head(length)
+    return b"".join((head, topic_field, payload))
+
+
+def _long_head(length: int) -> bytes:
+    if length <= 0x3FFF:
+        return bytes((_PUBLISH, length & 0x7F | 0x80, length >> 7))
+    return bytes((_PUBLISH,)) + encode_variable(length)
