@@ -7,9 +7,11 @@ from pathlib import Path
 import pytest
 
 from nearcast.store import ERASED, Gap, LogReader, rows_of
-from nearcast.wire.mqtt import Connect, Properties
+from nearcast.wire.mqtt import Connect, Properties, SubAck, Subscribe, TopicFilter
 from tests.chaos.broker_process import BrokerProcess
 from tests.conformance.raw_client import RawClient
+
+SQUARE = b'{"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]]}'
 
 
 def files_with(text: bytes, directory: Path) -> list[str]:
@@ -48,6 +50,8 @@ def say_things(port: int) -> None:
         jane.publish("$me/context", b'{"kind": "walker"}', 1)
         jane.publish("news/1", b"about jane-doe", 1)
         jane.publish("news/2", b"jane-doe again", 1, retain=True)
+        jane.publish("$place/home/jane-doe", SQUARE, 1)
+        jane.publish("$place/home/hers", SQUARE, 1)
     finally:
         jane.close()
 
@@ -72,7 +76,18 @@ def test_nothing_of_a_person_is_left(running: bool, tmp_path: Path) -> None:
     assert ERASED in kinds
     assert len(kinds) == log.segments()[-1].last_seq
     again = BrokerProcess(data).wait_until_it_listens()
-    again.stop()
+    try:
+        ann = RawClient(again.port)
+        ann.connect(Connect("ann"))
+        ann.send(
+            Subscribe(
+                1, (TopicFilter("x"),), Properties(user_properties=(("nc-from", "place:hers"),))
+            )
+        )
+        assert ann.wait_for(SubAck).reason_codes[0].failed, "a place that is not shown is none"
+        ann.close()
+    finally:
+        again.stop()
 
 
 def test_forgetting_where_there_is_no_broker_is_one_message(tmp_path: Path) -> None:

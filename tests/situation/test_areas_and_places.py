@@ -69,6 +69,85 @@ def test_nobody_flaps_at_the_edge(broker: RunningBroker) -> None:
     assert seen(owner) == [(walker.node, "out")]
 
 
+@pytest.mark.parametrize(
+    "area",
+    [
+        f"circle:{LAT},{LON},3",
+        f"bbox:{LAT - 2 * METRES_NORTH},{LON - 0.01},{LAT + 2 * METRES_NORTH},{LON + 0.01}",
+    ],
+    ids=["small", "thin"],
+)
+def test_nobody_flaps_at_the_edge_of_what_is_narrow(broker: RunningBroker, area: str) -> None:
+    owner, walker = Talker(broker), Talker(broker)
+    name = fresh("gate")
+    owner.sends(f"$area/{name}", json.dumps({"area": area}).encode())
+    owner.subscribes(f"$area/{name}")
+    walker.moves(*at(500))
+
+    for metres in (1, 3.1, 1, 4, 8, 11, 2):
+        walker.moves(*at(metres))
+
+    assert seen(owner) == [(walker.node, "in")]
+    walker.moves(*at(14))
+    assert seen(owner) == [(walker.node, "out")]
+
+
+def test_who_is_out_of_sight_has_neither_come_nor_left(broker: RunningBroker) -> None:
+    owner, inside, outside = (Talker(broker) for _ in range(3))
+    name = fresh("gate")
+    inside.moves(*at(0))
+    outside.moves(*at(900))
+    owner.sends(f"$area/{name}", json.dumps({"area": AREA}).encode())
+    owner.subscribes(f"$area/{name}")
+    for node in (inside, outside):
+        node.sends("$me/position", b"")
+
+    inside.moves(*at(900))
+    outside.moves(*at(0))
+    assert seen(owner) == [(inside.node, "out"), (outside.node, "in")]
+    outside.sends("$me/position", b"")
+    outside.moves(*at(10))
+    assert seen(owner) == [], "it was in, and is"
+
+    # An area that is watched only from then on knows nothing of where it was.
+    outside.sends("$me/position", b"")
+    later = fresh("gate")
+    owner.sends(f"$area/{later}", json.dumps({"area": AREA}).encode())
+    owner.subscribes(f"$area/{later}")
+    outside.moves(*at(10))
+    assert seen(owner) == []
+
+
+def test_a_context_decides_who_is_told_of_at_once(broker: RunningBroker) -> None:
+    owner, walker = Talker(broker), Talker(broker)
+    name = fresh("gate")
+    definition = {"area": AREA, "nodes": "kind = 'bus'"}
+    owner.sends(f"$area/{name}", json.dumps(definition).encode())
+    owner.subscribes(f"$area/{name}")
+    walker.moves(*at(0))
+
+    walker.is_now(kind="bus")
+    walker.is_now(size=3)
+    walker.is_now(kind="tram")
+    walker.moves(*at(5))
+
+    assert seen(owner) == [(walker.node, "in"), (walker.node, "out")]
+
+
+def test_a_watched_place_that_is_drawn_anew_comes_over_people(broker: RunningBroker) -> None:
+    owner, walker = Talker(broker), Talker(broker)
+    name, far = fresh("park"), (-47.0, 12.0)
+    walker.moves(*far)
+    owner.sends(f"$place/park/{name}", json.dumps(square(0, 0)).encode())
+    owner.sends(f"$area/{name}", json.dumps({"area": f"place:{name}"}).encode())
+    owner.subscribes(f"$area/{name}")
+
+    owner.sends(f"$place/park/{name}", json.dumps(square(far[0] - 0.01, far[1] - 0.01)).encode())
+    owner.sends(f"$place/park/{name}", json.dumps(square(0, 0)).encode())
+
+    assert seen(owner) == [(walker.node, "in"), (walker.node, "out")]
+
+
 def test_only_nodes_that_the_filter_means_are_told_of(broker: RunningBroker) -> None:
     owner, bus, tram = (Talker(broker) for _ in range(3))
     name = fresh("gate")
@@ -128,6 +207,25 @@ def test_readers_with_a_filter_get_what_they_ask_for_and_others_all(broker: Runn
 
 
 # Places
+
+
+def test_a_place_is_there_once_however_its_name_is_spelt(broker: RunningBroker) -> None:
+    owner, reader = Talker(broker), Talker(broker)
+    name = fresh("Phoenix Park")
+    shape = json.dumps(square(LAT - 0.01, LON - 0.01)).encode()
+    spelt = name.replace(" ", "%20")
+    for topic in (name, spelt, name):
+        assert not owner.sends(f"$place/park/{topic}", shape).failed
+
+    def shown() -> list[str]:
+        reader.subscribes("$place/#")
+        topics = [m.topic for m in reader.gets() if m.retain and m.payload]
+        return [topic for topic in topics if topic.endswith((name, spelt))]
+
+    assert shown() == [f"$place/park/{name}"]
+    owner.sends(f"$place/park/{spelt}", b"")
+    assert shown() == []
+    assert owner.wants("x", from_=f"place:{spelt}").failed
 
 
 @pytest.mark.parametrize("form", ["geometry", "feature"])

@@ -1,5 +1,6 @@
 """What is wrong is refused with a code and a reason that helps, and nothing is half done."""
 
+import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -8,16 +9,19 @@ from nearcast.broker.settings import Limits, Settings
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
     MQTT_5,
+    NO_PROPERTIES,
     Connect,
     Properties,
     Publish,
     ReasonCode,
     TopicFilter,
+    UnsubAck,
+    Unsubscribe,
     Will,
 )
 from tests.conformance.raw_client import fresh
 from tests.conformance.running_broker import RunningBroker
-from tests.situation.talking import Talker, words
+from tests.situation.talking import VERSIONS, Talker, words
 
 BAD = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
 BAD_JSON = ReasonCode.PAYLOAD_FORMAT_INVALID
@@ -255,17 +259,18 @@ def test_errors_are_private_and_come_only_to_those_who_asked(broker: RunningBrok
 def test_events_that_are_refused_are_told_of_in_their_order(broker: RunningBroker) -> None:
     # Together, so that one decision is on all of them; of QoS 0 nobody waits for an answer.
     receiver, publisher = Talker(broker), Talker(broker)
-    subject = fresh("deep")
+    subject = fresh("bad")
     assert not receiver.wants(subject, where="x > 1").failed
     publisher.subscribes("$me/errors")
-    deep, good = b'{"x":' + b'{"y":' * 40 + b"1" + b"}" * 41, b'{"x": 2}'
+    good, bad = words(at="0,0"), words(to="place:nowhere")
     topics = [f"{subject}/{n}" for n in range(8)]
     assert not receiver.wants(f"{subject}/#", where="x > 1").failed
     packets = []
     for n, topic in enumerate(topics):
-        payload = good if n in (2, 5) else deep
+        said = good if n in (2, 5) else bad
         packet_id = publisher.client.next_id() if n % 3 == 0 else 0
-        packets.append(Publish(topic, payload, int(n % 3 == 0), packet_id=packet_id))
+        packet = Publish(topic, b'{"x": 2}', int(n % 3 == 0), packet_id=packet_id)
+        packets.append(packet.with_(said))
     # A command that is refused at once comes after those that wait.
     packets.append(Publish("$me/position", b"100,0"))
     publisher.client.send(*packets)
@@ -273,7 +278,7 @@ def test_events_that_are_refused_are_told_of_in_their_order(broker: RunningBroke
     told = [error["topic"] for error in publisher.errors()]
 
     assert told == [t for n, t in enumerate(topics) if n not in (2, 5)] + ["$me/position"]
-    assert receiver.payloads() == [good, good]
+    assert receiver.payloads() == [b'{"x": 2}'] * 2
 
 
 def test_a_bad_subscription_in_3_1_1_is_0x80_and_its_reason_comes_as_an_error(
@@ -422,6 +427,43 @@ def test_a_will_says_what_any_event_can(broker: RunningBroker) -> None:
     assert far.payloads() == []
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_a_will_can_say_it_in_json(broker: RunningBroker, version: int) -> None:
+    subject = fresh("will")
+    near, far = Talker(broker), Talker(broker)
+    for receiver, lat in ((near, 53.35), (far, 54.0)):
+        receiver.moves(lat, -6.26)
+        receiver.wants(subject)
+    told = json.dumps({"to": "circle:53.35,-6.26,500", "text": "gone"}).encode()
+    dying = Talker(broker, version=version, will=Will(f"$me/publish/{subject}", told, 1, False))
+
+    broker.lose(dying.client)
+
+    assert near.payloads() == [b"gone"]
+    assert far.payloads() == []
+
+
+@pytest.mark.parametrize(
+    ("topic", "told", "named"),
+    [
+        ("$me/publish/", b'{"text": "x"}', "no subject"),
+        ("$me/publish/$place/a/b", b"{}", "$ topic"),
+        ("$me/publish/a", b'{"to": "somewhere"}', "to"),
+        ("$me/publish/a", b"{", "the will"),
+        ("$me/position", b"1,1", "$ topic"),
+    ],
+)
+def test_a_will_in_json_that_cannot_be_is_refused_at_connect(
+    broker: RunningBroker, topic: str, told: bytes, named: str
+) -> None:
+    client = broker.open()
+
+    answer = client.connect(Connect(fresh("client"), MQTT_5, True, 0, Will(topic, told, 1, False)))
+
+    assert answer.reason_code.failed
+    assert named in (answer.properties.reason_string or "")
+
+
 @pytest.mark.parametrize(
     ("pairs", "named"),
     [*BAD_EVENTS[:6], *BAD_EVENTS[7:]],
@@ -467,3 +509,55 @@ def test_options_of_a_bad_packet_do_not_matter(broker: RunningBroker) -> None:
 
     assert talker.subscribes(wanted, properties=words(where="(")) == (BAD,)
     assert talker.subscribes(wanted) == (ReasonCode.GRANTED_QOS_2,)
+
+
+# Payloads
+
+
+@pytest.mark.parametrize(
+    "payload",
+    [
+        b'{"x": 2, "d": ' + b"[" * 40 + b"]" * 40 + b"}",
+        b'{"x": 2, "d": ' + b'{"e": ' * 40 + b"1" + b"}" * 41,
+        b'{"x": 2, "n": ' + b"9" * 400 + b"}",
+        b'{"x": 2, "n": 1e999}',
+        b"[" + b",".join([b"1e9"] * 15_000) + b"]",
+        b'"' + b"z" * 65_530 + b'"',
+        b"[" * 5_000 + b"]" * 5_000,
+        b"[" * 30_000,
+        b'{"": 1, "a\\u0000": "\\u0000"}',
+        b'{"a": "\\ud800"}',
+        b"\xff\xfe",
+    ],
+    ids=[
+        "lists", "objects", "digits", "infinite", "many", "long", "deep", "open", "names",
+        "surrogate", "bytes",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("version", VERSIONS)
+def test_no_payload_is_a_reason_to_refuse_an_event(
+    broker: RunningBroker, payload: bytes, version: int
+) -> None:
+    plain, filtering, publisher = Talker(broker), Talker(broker), Talker(broker, version=version)
+    subject = fresh("odd")
+    plain.subscribes(f"{subject}/#")
+    filtering.wants(f"{subject}/#", where="nothing IS NULL")
+
+    assert not publisher.sends(f"{subject}/1", payload).failed
+    assert not publisher.sends(f"{subject}/2", payload, qos=0).failed
+    assert not publisher.sends(f"{subject}/3", payload, retain=True).failed
+    assert not publisher.says(f"{subject}/4", payload, valid="60", at="1,1").failed
+
+    assert sorted(m.topic[-1] for m in plain.gets() if m.payload == payload) == [*"1234"]
+    assert sorted(m.topic[-1] for m in filtering.gets() if m.payload == payload) == [*"1234"]
+
+
+def test_words_of_ours_in_an_unsubscribe_are_refused(broker: RunningBroker) -> None:
+    talker = Talker(broker)
+    subject = fresh("news")
+    talker.subscribes(subject)
+    for properties, failed in ((words(where="x > 1"), True), (NO_PROPERTIES, False)):
+        talker.client.send(Unsubscribe(talker.client.next_id(), (subject,), properties))
+        answer = talker.client.wait_for(UnsubAck)
+        assert [code.failed for code in answer.reason_codes] == [failed]
+        assert ("nc-where" in (answer.properties.reason_string or "")) == failed

@@ -32,6 +32,23 @@ def test_a_delivery_tells_all_of_its_event(broker: RunningBroker) -> None:
     }
 
 
+@pytest.mark.parametrize(
+    ("said", "wanted"),
+    [
+        ("2020-02-03T04:05:06Z", "2020-02-03T04:05:06.000Z"),
+        ("2020-02-03T04:05:06.000001Z", "2020-02-03T04:05:06.000001Z"),
+        ("2020-02-03T06:05:06.7891+02:00", "2020-02-03T04:05:06.789100Z"),
+    ],
+)
+def test_nothing_of_a_time_is_lost(broker: RunningBroker, said: str, wanted: str) -> None:
+    publisher, reader = Talker(broker), Talker(broker)
+    reader.wants(subject := fresh("news"), meta="1")
+    publisher.says(subject, time=said)
+
+    (message,) = reader.gets()
+    assert told(message)["nc-time"] == [wanted]
+
+
 def test_what_the_event_does_not_say_the_broker_adds(broker: RunningBroker) -> None:
     publisher, reader = Talker(broker), Talker(broker)
     publisher.moves(53.35, -6.26)

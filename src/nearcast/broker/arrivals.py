@@ -19,11 +19,11 @@ from nearcast.broker.connection import Connection
 from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.permissions import Permissions
-from nearcast.broker.publishing import Publishing
+from nearcast.broker.publishing import Publishing, told_by
 from nearcast.broker.session import LARGEST_PACKET_ID, Session
 from nearcast.broker.settings import Limits
 from nearcast.broker.situation.commands import ANNOUNCEMENTS, announcement_key
-from nearcast.broker.situation.words import check_connect, said
+from nearcast.broker.situation.words import check_connect
 from nearcast.core.model.inputs import Left, Presence, Unsubscribed
 from nearcast.store import Forgotten, Message, SessionDropped, SessionPut, SubscriptionDropped
 from nearcast.store import Session as KeptSession
@@ -413,6 +413,10 @@ class Arrivals:
 
 def _problem_with(will: Will, allowed: Permissions, limits: Limits) -> Refusal | None:
     topic, pairs = will.topic, will.properties.user_properties
+    try:
+        topic = told_by(will)[0].topic
+    except RefusedError as error:
+        return Refusal(error.reason, f"the will: {error.why}")
     if topic.startswith("$"):
         return Refusal(ReasonCode.TOPIC_NAME_INVALID, "a will cannot go to a $ topic")
     if len(topic.encode()) > limits.topic_bytes or topic.count("/") >= limits.topic_levels:
@@ -421,12 +425,8 @@ def _problem_with(will: Will, allowed: Permissions, limits: Limits) -> Refusal |
     if len(pairs) > limits.user_properties:
         why = f"{len(pairs)} user properties; at most {limits.user_properties} are taken"
         return Refusal(ReasonCode.QUOTA_EXCEEDED, why)
-    if not allowed.may_publish(will.topic, will.qos, will.retain):
-        return Refusal(ReasonCode.NOT_AUTHORIZED, f"a rule forbids the will to {will.topic!r}")
-    try:
-        said(pairs)
-    except RefusedError as error:
-        return Refusal(error.reason, f"the will: {error.why}")
+    if not allowed.may_publish(topic, will.qos, will.retain):
+        return Refusal(ReasonCode.NOT_AUTHORIZED, f"a rule forbids the will to {topic!r}")
     return None
 
 

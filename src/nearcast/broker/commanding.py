@@ -8,7 +8,7 @@ from nearcast.broker.connection import Connection
 from nearcast.broker.queueing import Queueing
 from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Session
-from nearcast.broker.situation.commands import command
+from nearcast.broker.situation.commands import command, place_key, place_of
 from nearcast.broker.situation.words import NOTHING_SAID
 from nearcast.broker.subscribing import Subscribing
 from nearcast.broker.vetting import Vetting
@@ -36,6 +36,8 @@ class Commanding:
         self._answering = answering
         self._vetting = vetting
         self._queueing = queueing
+        self._shown: dict[str, str] | None = None
+        """The topic on which each place is there to be read."""
 
     def take(
         self, connection: Connection, session: Session, packet: Publish, raw: bytes, now: float
@@ -60,7 +62,7 @@ class Commanding:
         if not packet.topic.startswith(_OWN):
             self._vetting.check_rights(connection, packet)
         asked = command(session, packet, state.engine.rights.protected)
-        shown = replace(packet, retain=True) if asked.shows else None
+        shown = None if asked.shows is None else replace(packet, retain=True)
         if shown is not None:
             self._vetting.check_room(session, shown, NOTHING_SAID)
         answer = Answer(connection, packet.qos, packet.packet_id, packet.topic, asked.keep)
@@ -68,7 +70,20 @@ class Commanding:
         connection.waits = True
         for value in asked.inputs:
             state.ask(value)
-        if shown is not None:
+        if asked.shows is not None and shown is not None:
+            before = self._topics().get(asked.shows, packet.topic)
+            if before != packet.topic:
+                # The same, spelt otherwise.
+                gone = Publish(before, b"", packet.qos, True)
+                self._queueing.queue(None, session, gone, b"", NO_PROPERTIES, NOTHING_SAID, now)
+            self._topics()[asked.shows] = packet.topic
             self._queueing.queue(None, session, shown, raw, NO_PROPERTIES, NOTHING_SAID, now)
         if packet.qos:
             state.journal.must_sync = True
+
+    def _topics(self) -> dict[str, str]:
+        if self._shown is None:
+            topics = [parcel.frame.topic for parcel in self._state.live.values()]
+            found = [(place_of(topic), topic) for topic in topics]
+            self._shown = {place_key(*place): topic for place, topic in found if place is not None}
+        return self._shown

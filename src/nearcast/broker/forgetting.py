@@ -1,15 +1,17 @@
-"""Forgetting a person: out of sessions, queues, live events and contexts.
+"""Forgetting a person: out of sessions, queues, live events, contexts and the places it named.
 
 The log is the keeper's affair. What others received is theirs; what they said of the person in
 their own messages stays.
 """
 
+from nearcast.broker.doors.names import node_of
 from nearcast.broker.hub import Hub
 from nearcast.broker.journal import Journal
 from nearcast.broker.recovery import restore
 from nearcast.broker.settings import Settings
-from nearcast.core.model.inputs import Forgot
-from nearcast.store import Store
+from nearcast.broker.situation.commands import PLACES, place_key, place_of
+from nearcast.core.model.inputs import Forgot, PlaceDefined
+from nearcast.store import Forgotten, Store
 from nearcast.wire.mqtt import ReasonCode
 
 
@@ -23,6 +25,12 @@ def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
             connection.will = None
         hub.arrivals.end(session, now)
     dropped = sum(session.drop_from(node, hub.state.journal) for session in hub.sessions.values())
+    # What a place is called may tell of who named it; without being shown it must not hold either.
+    for parcel in list(hub.state.live.values()):
+        place = place_of(parcel.frame.topic)
+        if place is not None and node_of(parcel.publisher) == node:
+            hub.state.ask(PlaceDefined(*place, None))
+            hub.state.journal.note(Forgotten(PLACES, place_key(*place)))
     hub.state.ask(Forgot(node))
     # Files of the log are about to be written anew.
     hub.keep_moves()

@@ -16,6 +16,9 @@ class Permissions(Protocol):
     def may_subscribe(self, topic_filter: str) -> bool:
         """Whether it may subscribe."""
 
+    def may_be(self, node: str) -> bool:
+        """Whether rules let its user be a node, which need not be the one that it is."""
+
 
 class _Anything:
     unrestricted = True
@@ -25,6 +28,9 @@ class _Anything:
 
     def may_subscribe(self, topic_filter: str) -> bool:
         return True
+
+    def may_be(self, node: str) -> bool:
+        return False
 
 
 ANYTHING: Permissions = _Anything()

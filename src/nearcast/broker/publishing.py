@@ -4,6 +4,8 @@ The common case goes the short way at once. Everything else is looked at closely
 input for the engine; its sender is answered when that is decided.
 """
 
+from urllib.parse import unquote
+
 from msgspec.structs import replace
 
 from nearcast.broker.answering import Answering
@@ -15,7 +17,7 @@ from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Session
 from nearcast.broker.short_way import OURS, ShortWay
 from nearcast.broker.situation import own_tracks
-from nearcast.broker.situation.words import BAD, NOTHING_SAID, PREFIX, said, said_in_json
+from nearcast.broker.situation.words import BAD, NOTHING_SAID, PREFIX, Said, said, said_in_json
 from nearcast.broker.subscribing import Subscribing
 from nearcast.broker.vetting import Vetting
 from nearcast.core.model.inputs import Moved
@@ -89,11 +91,11 @@ class Publishing:
     def publish_will(self, session: Session, will: Will, now: float) -> None:
         """Publish what a client left behind, if it still may."""
         properties = replace(will.properties, will_delay_interval=None)
-        packet = Publish(will.topic, will.payload, will.qos, will.retain).with_(properties)
-        raw = stripped(packet.raw_properties, _DROPPED, PREFIX)
-        spoken = said(properties.user_properties)
         try:
-            if not session.permissions.may_publish(will.topic, will.qos, will.retain):
+            packet, spoken = told_by(will)
+            packet = packet.with_(properties)
+            raw = stripped(packet.raw_properties, _DROPPED, PREFIX)
+            if not session.permissions.may_publish(packet.topic, will.qos, will.retain):
                 raise RefusedError(ReasonCode.NOT_AUTHORIZED, "a rule forbids the will")
             self._vetting.check_room(session, packet, spoken)
         except RefusedError:
@@ -157,6 +159,21 @@ class Publishing:
         self._queueing.queue(connection, session, packet, raw, properties, spoken, now)
 
 
+def told_by(will: Will) -> tuple[Publish, Said]:
+    """The message that a will is, and what it says in words of ours, in JSON or in properties.
+
+    Raises `RefusedError` if it cannot be.
+    """
+    spoken = said(will.properties.user_properties)
+    packet = Publish(will.topic, will.payload, will.qos, will.retain)
+    if not will.topic.startswith(_PUBLISH):
+        return packet, spoken
+    if spoken is not NOTHING_SAID:
+        raise RefusedError(BAD, "say it in the JSON or in nc- properties, not in both")
+    spoken, body = said_in_json(will.payload)
+    return _instead(packet, will.topic[len(_PUBLISH) :], body), spoken
+
+
 def _instead(packet: Publish, topic: str, payload: bytes) -> Publish:
     """The message that a message to `$me/publish/` stands for."""
     if not topic or not {"+", "#"}.isdisjoint(topic):
@@ -169,5 +186,5 @@ def _may_act(connection: Connection, topic: str) -> bool:
     admitted = connection.admitted
     if admitted is None:
         return False
-    identity = admitted.identity
-    return identity.superuser or identity.user == topic.split("/")[1]
+    identity, user = admitted.identity, unquote(topic.split("/")[1])
+    return identity.superuser or identity.user == user or connection.permissions.may_be(user)

@@ -12,6 +12,7 @@ from nearcast.broker.situation.errors import ERRORS, Errors
 from nearcast.broker.situation.words import (
     BAD,
     LONGEST_NAME,
+    PREFIX,
     Wish,
     wished,
     wished_in_json,
@@ -80,9 +81,15 @@ class Subscribing:
     def unsubscribe(self, connection: Connection, session: Session, packet: Unsubscribe) -> None:
         """End subscriptions; those that are not there are named."""
         state = self._state
-        if len(packet.filters) > state.limits.filters_per_packet:
+        most = state.limits.filters_per_packet
+        ours = [name for name, _ in packet.properties.user_properties if name.startswith(PREFIX)]
+        why: list[str] = []
+        if len(packet.filters) > most:
+            why = [f"at most {most} filters are taken in one packet"]
+        elif ours:
+            why = [f"{ours[0]} says nothing here: an UNSUBSCRIBE has no words of ours"]
+        if why:
             refused = (ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,) * len(packet.filters)
-            why = [f"at most {state.limits.filters_per_packet} filters are taken in one packet"]
             self._write(connection, UnsubAck(packet.packet_id, refused, _reason(connection, why)))
             return
         reasons = []

@@ -1,13 +1,14 @@
 """Watched areas: who comes in and who goes out.
 
 A node that is first seen inside is there from the beginning, and nothing is said. It is in as
-soon as a fix lies inside, and out only when all within `MARGIN_M` of a fix lies outside, so that
-nobody flaps at the edge. A node whose position is unknown has not left. Cost is that of the areas
-near a move, not of all; an area that moves with a node is compared with everyone when that moves.
+soon as a fix lies inside and the filter is true of it; out when that is not so any more, or when
+all within `MARGIN_M` of a fix lies outside, so that nobody flaps at the edge. A node whose position
+is unknown has neither come nor left: what is said next is what became of what was known last. Cost
+is that of the areas near a move, not of all; an area that moves with a node, or is a place that is
+defined anew, is compared with everyone.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from math import cos, degrees, pi, radians, sin
 
 from msgspec import Struct
 
@@ -18,8 +19,8 @@ from nearcast.core.matching.reference import EventScope, area_for
 from nearcast.core.model.area import ME, Area, Around, PlaceArea, PlaceHere
 from nearcast.core.model.area_resolution import holds
 from nearcast.core.model.event import Event
-from nearcast.core.model.geodesy import MEAN_RADIUS_M
 from nearcast.core.model.inputs import AreaWatched
+from nearcast.core.model.margins import is_beyond
 from nearcast.core.model.position import Position
 from nearcast.core.model.visibility import SEE_ATTRIBUTES
 
@@ -39,6 +40,8 @@ class _Watch(Struct):
     event: Event
     """Stands for the area: its target, and who defined it."""
     where: Filter | None
+    number: int
+    """How many were watched before."""
     inside: set[str] = set()
 
 
@@ -53,6 +56,9 @@ class AreaWatch:
         self._inside: dict[str, set[str]] = {}
         """The areas that each node is in."""
         self._anchored: dict[str, set[str]] = {}
+        self._count = 0
+        self._lost: dict[str, int] = {}
+        """Nodes that were seen, and are not any more: how many had been watched by then."""
 
     def __len__(self) -> int:
         return len(self._watches)
@@ -62,7 +68,8 @@ class AreaWatch:
     ) -> None:
         """Watch an area for a node; who is inside now was always there."""
         self.remove(name)
-        watch = _Watch(Event(name, name, node, 0.0, to=area), where)
+        self._count += 1
+        watch = _Watch(Event(name, name, node, 0.0, to=area), where, self._count)
         self._watches[name] = watch
         self._areas.put(name, watch.event)
         if (anchor := _anchor(watch.event)) is not None:
@@ -90,7 +97,8 @@ class AreaWatch:
             self._anchored[anchor].discard(name)
 
     def moved(self, node: str, first: bool, now: float, everyone: Iterable[str]) -> list[Sighting]:
-        """A node has a new fix, its first or not; what that changes."""
+        """A node has a new fix, its first in a while or not; what that changes."""
+        known = self._lost.pop(node, 0) if first else self._count
         if not self._watches:
             return []
         found: list[Sighting] = []
@@ -103,13 +111,44 @@ class AreaWatch:
             return found
         names = {event.id for event in self._areas.aimed_at(at.lat, at.lon)}
         for name in sorted(names | self._inside.get(node, set())):
-            found += self._look(self._watches[name], node, first, now)
+            watch = self._watches[name]
+            found += self._look(watch, node, watch.number > known, now)
         return found
 
+    def changed(self, node: str, now: float) -> list[Sighting]:
+        """The context of a node is another one; what that changes."""
+        at = self._matcher.world.position(node)
+        if at is None or not self._watches:
+            return []
+        names = {event.id for event in self._areas.aimed_at(at.lat, at.lon)}
+        watches = [self._watches[name] for name in sorted(names | self._inside.get(node, set()))]
+        return [
+            seen
+            for watch in watches
+            if watch.where is not None
+            for seen in self._look(watch, node, False, now)
+        ]
+
     def lost(self, node: str) -> None:
-        """Nobody knows where a node is: when it is seen again, it is as at first."""
+        """Nobody knows where a node is."""
+        if self._watches:
+            self._lost[node] = self._count
+
+    def forget(self, node: str) -> None:
+        """Nothing is known of a node any more: when it is seen again, it is as at first."""
+        self._lost.pop(node, None)
         for name in self._inside.pop(node, ()):
             self._watches[name].inside.discard(node)
+
+    def places_changed(self, now: float, everyone: Iterable[str]) -> list[Sighting]:
+        """Places lie elsewhere; what that changes."""
+        self.refresh()
+        found: list[Sighting] = []
+        for watch in self._watches.values():
+            if isinstance(watch.event.to, PlaceArea | PlaceHere):
+                for node in everyone:
+                    found += self._look(watch, node, False, now)
+        return found
 
     def refresh(self) -> None:
         """Places have changed, or who may see round whom an area lies."""
@@ -148,7 +187,7 @@ class AreaWatch:
         meant = area_for(watch.event.to, watch.event.publisher, world)
         if at is None or meant is None:
             return False
-        return not any(holds(meant, near) for near in _round(at))
+        return is_beyond(meant, at, MARGIN_M) or not self._is_meant(watch, node, at)
 
     def _is_meant(self, watch: _Watch, node: str, at: Position) -> bool:
         """Whether the filter of a watch is true of a node, as far as its definer may see."""
@@ -159,19 +198,6 @@ class AreaWatch:
         attributes = self._attributes_of(node) if visible else {}
         event = Event("", watch.event.id, node, 0.0, attributes, at)  # type: ignore[arg-type]
         return watch.where.evaluate_in(EventScope(event, definer, world)) is True
-
-
-def _round(at: Position) -> list[Position]:
-    """A position, and points in all directions at the margin from it."""
-    step = degrees(MARGIN_M / MEAN_RADIUS_M)
-    wide = max(cos(radians(at.lat)), 1e-6)
-    points = [at]
-    for eighth in range(8):
-        angle = eighth * pi / 4
-        lat = min(90.0, max(-90.0, at.lat + step * cos(angle)))
-        lon = (at.lon + step * sin(angle) / wide + 540.0) % 360.0 - 180.0
-        points.append(Position(lat, lon))
-    return points
 
 
 def _anchor(event: Event) -> str | None:

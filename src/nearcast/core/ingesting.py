@@ -59,7 +59,9 @@ class Ingesting:
         check_subject(event.subject)
         if (event.publisher, event.id) in self._known and not self._withdraws(event):
             return None
-        check_attributes(event.attributes)
+        if not event.payload:
+            # What a payload says is bounded by what it is read with.
+            check_attributes(event.attributes)
         positions.number(event.time, "the event's time")
         if event.valid_s is not None and positions.number(event.valid_s, "valid") < 0.0:
             raise ModelError(f"valid is {event.valid_s} seconds; 0 withdraws, more keeps alive")

@@ -130,7 +130,7 @@ class Situating:
 
     def forget(self, node: str, step: Step) -> None:
         """Know nothing of a node any more."""
-        self._areas.lost(node)
+        self._areas.forget(node)
         self._matcher.forget(node)
         gone = self._nodes.by_name.pop(node, None)
         if gone is not None:
@@ -160,7 +160,7 @@ class Situating:
         else:
             places.add(each.place_kind, each.name, each.geometry, each.parent)
         self._matcher.refresh_places()
-        self._areas.refresh()
+        outcome.sightings.extend(self._areas.places_changed(step.now, self._nodes.by_name))
         deliver_live = self._delivering.deliver_live
         for node in self._rights.places_changed(self._nodes.by_name.values()):
             deliver_live(self._live.met_by(node), outcome)
@@ -229,6 +229,8 @@ class Situating:
                 self._areas.lost(node)
             deliver_live(self._live.overtaken_by(node), outcome)
             self._delivering.deliver_to_followers(node, outcome)
+        elif state.attributes != before.attributes:
+            outcome.sightings.extend(self._areas.changed(node, step.now))
         step.node_changed(node, state, before, by_move and not reclassed)
         aimed = () if reclassed else self._wishes.aimed
         deliver_live(self._live.met_by(node, aimed=aimed), outcome)

@@ -1,5 +1,7 @@
 """Rights: what one client may do, answered from memory when it asks again."""
 
+from msgspec.structs import replace
+
 from nearcast.broker.doors.rules import Clause, Rules, Visitor, filled_topics
 from nearcast.broker.doors.topic_patterns import levels_of, parse_topic_pattern
 from nearcast.broker.doors.visitors import Listed
@@ -81,6 +83,14 @@ class Rights:
             answer = self._decide(self._subscribe, pattern, 0, False)
             self._remember(topic_filter, topic_filter, answer)
         return answer
+
+    def may_be(self, node: str) -> bool:
+        """Decide whether rules let the client's user connect as a node; nobody does it for all."""
+        visitor = self._visitor
+        if visitor.user is None:
+            return False
+        other = replace(visitor, node=node, client=node)
+        return self._book.rules.may_connect(other) is True
 
     def _decide(self, part: "_Part", asked: str, qos: int, retain: bool) -> bool:
         levels = levels_of(asked)

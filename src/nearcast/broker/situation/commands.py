@@ -39,6 +39,7 @@ from nearcast.store import Change, Forgotten, Kept, encoded_input
 from nearcast.wire.mqtt import Publish, ReasonCode
 
 ANNOUNCEMENTS, PLACES, AREAS, RIGHTS = "announcements", "places", "areas", "rights"
+PLACE = "$place/"
 LATER = ("$relate/", "$me/feedback")
 SCRIPTS = "scripts"
 
@@ -48,8 +49,8 @@ class Asked(Struct, frozen=True):
 
     inputs: tuple[Input, ...]
     keep: tuple[Change, ...] = ()
-    shows: bool = False
-    """The message itself is there to be read, as a retained one."""
+    shows: str | None = None
+    """The message itself is there to be read, as a retained one: the only one for this."""
 
 
 def command(session: Session, packet: Publish, protected: Collection[str]) -> Asked:
@@ -85,6 +86,19 @@ def is_script(topic: str) -> bool:
     return levels[0] == "$node" and levels[2:3] == [SCRIPTS]
 
 
+def place_of(topic: str) -> tuple[str, str] | None:
+    """The kind and the name of the place that a topic defines, if it defines one."""
+    levels = topic.removeprefix(PLACE).split("/")
+    if not topic.startswith(PLACE) or len(levels) != 2 or not all(levels):
+        return None
+    return unquote(levels[0]), unquote(levels[1])
+
+
+def place_key(kind: str, name: str) -> str:
+    """Under what a place is kept."""
+    return f"{kind}\0{name}"
+
+
 def announcement_key(node: str, subject: str) -> str:
     """Under what an announcement is kept."""
     return f"{node}\0{subject}"
@@ -118,13 +132,13 @@ def _announcement(session: Session, rest: str, payload: bytes) -> Asked:
 
 
 def _place(session: Session, rest: str, payload: bytes) -> Asked:
-    kind, slash, name = rest.partition("/")
-    kind, name = unquote(kind), unquote(name)
-    if not slash or not kind or not name or "/" in rest[len(rest.partition("/")[0]) + 1 :]:
+    found = place_of(f"{PLACE}{rest}")
+    if found is None:
         raise RefusedError(BAD, "a place is $place/KIND/NAME, with / in names as %2F")
-    key = f"{kind}\0{name}"
+    kind, name = found
+    key = place_key(kind, name)
     if not payload:
-        return Asked((PlaceDefined(kind, name, None),), (Forgotten(PLACES, key),), True)
+        return Asked((PlaceDefined(kind, name, None),), (Forgotten(PLACES, key),), key)
     members: object = json_object(payload)
     if isinstance(members, dict) and members.get("type") == "Feature":
         members = members.get("geometry")
@@ -132,7 +146,7 @@ def _place(session: Session, rest: str, payload: bytes) -> Asked:
     # What would be refused is refused before anyone is shown it.
     Places().add(kind, name, geometry)
     value = PlaceDefined(kind, name, geometry)
-    return Asked((value,), (Kept(PLACES, key, encoded_input(value)),), True)
+    return Asked((value,), (Kept(PLACES, key, encoded_input(value)),), key)
 
 
 def _area(session: Session, rest: str, payload: bytes) -> Asked:
@@ -159,7 +173,7 @@ _COMMANDS: tuple[tuple[str, Callable[[Session, str, bytes], Asked]], ...] = (
     ("$me/position", _position),
     ("$me/context", _context),
     ("$me/announcements/", _announcement),
-    ("$place/", _place),
+    (PLACE, _place),
     ("$area/", _area),
 )
 

@@ -53,6 +53,7 @@ def position_text(position: Position) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return a time as RFC 3339 has it."""
-    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")
+    """Return a time as RFC 3339 has it: to the millisecond, or the microsecond if that differs."""
+    time = datetime.fromtimestamp(seconds, UTC)
+    form = "microseconds" if time.microsecond % 1_000 else "milliseconds"
+    return time.isoformat(timespec=form).replace("+00:00", "Z")

@@ -158,9 +158,10 @@ class NodeTopics:
         if what == POSITION:
             at = None if state is None else state.position
             return b"" if at is None else position_text(at).encode()
-        if state is None:
-            return b""
+        # Rules may say something of a node that has not said anything.
         members = self._state.engine.rights.context(node)
+        if state is None:
+            return msgspec.json.encode(members) if members else b""
         if state.position is not None and sees & SEE_POSITION:
             members["position"] = [state.position.lon, state.position.lat]
         return msgspec.json.encode(members)

@@ -1,0 +1,94 @@
+"""Whether anything of an area lies within a margin: the same as trying many points."""
+
+import random
+from math import cos, pi, radians, sin, sqrt
+
+import pytest
+
+from nearcast.core.model.area import (
+    Box,
+    Circle,
+    FixedArea,
+    MovingCircle,
+    MovingPolygons,
+    MultiPolygon,
+    Polygon,
+)
+from nearcast.core.model.area_resolution import Anchored, holds
+from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.margins import is_beyond
+from nearcast.core.model.position import Position
+
+METRE = 1 / 111_200
+MARGIN_M = 10.0
+TRIED = 3_000
+
+
+def off(at: Position, east_m: float, north_m: float) -> Position:
+    lon = at.lon + east_m * METRE / cos(radians(at.lat))
+    return Position(at.lat + north_m * METRE, (lon + 180.0) % 360.0 - 180.0)
+
+
+def some_area(draw: random.Random, near: Position) -> FixedArea | Anchored:
+    def point(reach_m: float = 30.0) -> Position:
+        return off(near, draw.uniform(-reach_m, reach_m), draw.uniform(-reach_m, reach_m))
+
+    def ring(size_m: float) -> list[tuple[float, float]]:
+        middle, count = point(), draw.randrange(3, 7)
+        turns = sorted(draw.random() for _ in range(count))
+        corners = [off(middle, size_m * cos(2 * pi * t), size_m * sin(2 * pi * t)) for t in turns]
+        return [(each.lon, each.lat) for each in (*corners, corners[0])]
+
+    kind = draw.randrange(6)
+    size_m = draw.choice((2.0, 5.0, 25.0))
+    if kind == 0:
+        return Circle(point(), size_m)
+    if kind == 1:
+        one, two = point(), point()
+        west, east = (one.lon, two.lon) if draw.random() < 0.5 else (two.lon, one.lon)
+        if abs(east - west) < 180.0 and west > east:
+            west, east = east, west
+        return Box(min(one.lat, two.lat), west, max(one.lat, two.lat), east)
+    if kind == 2:
+        return Polygon((tuple(ring(size_m)),))
+    if kind == 3:
+        return MultiPolygon(tuple(Polygon((tuple(ring(size_m)),)) for _ in range(2)))
+    anchor = off(near, draw.uniform(-50, 50), draw.uniform(-50, 50))
+    east_m, north_m = draw.uniform(-50, 50), draw.uniform(-50, 50)
+    if kind == 4:
+        return Anchored(anchor, MovingCircle(size_m, east_m, north_m))
+    corners = ((0.0, 0.0), (size_m, 0.0), (size_m, size_m / 3), (0.0, 0.0))
+    moved = tuple((east_m + x, north_m + y) for x, y in corners)
+    return Anchored(anchor, MovingPolygons(((moved,),)))
+
+
+@pytest.mark.parametrize("seed", range(120))
+def test_beyond_is_where_no_point_within_the_margin_is_held(seed: int) -> None:
+    draw = random.Random(seed)
+    lat, lon = draw.choice(((53.35, -6.26), (-33.9, 151.2), (0.0, 180.0), (64.1, -179.999_99)))
+    here = Position(lat, lon)
+    area = some_area(draw, here)
+
+    def held(margin_m: float) -> bool:
+        for _ in range(TRIED):
+            far_m, turn = margin_m * sqrt(draw.random()), 2 * pi * draw.random()
+            if holds(area, off(here, far_m * cos(turn), far_m * sin(turn))):
+                return True
+        return holds(area, here)
+
+    # What is just at the margin may be either.
+    if held(MARGIN_M * 0.97):
+        assert not is_beyond(area, here, MARGIN_M)
+    if is_beyond(area, here, MARGIN_M * 1.03):
+        assert not held(MARGIN_M)
+    if not held(MARGIN_M * 1.3):
+        assert is_beyond(area, here, MARGIN_M)
+
+
+def test_a_box_round_the_whole_earth_is_beyond_only_in_latitude() -> None:
+    band = Box(-10.0, -180.0, 10.0, 180.0)
+    assert not is_beyond(band, Position(10.0, 33.0), MARGIN_M)
+    above = Position(10.0 + 12 * METRE, 33.0)
+    assert distance_m(10.0, 33.0, above.lat, 33.0) > MARGIN_M
+    assert is_beyond(band, above, MARGIN_M)
+    assert not is_beyond(band, Position(10.0 + 8 * METRE, -180.0), MARGIN_M)
