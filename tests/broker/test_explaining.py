@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.wire.mqtt import Connect, Properties
+from nearcast.wire.mqtt import Connect, Properties, SubAck, Subscribe, TopicFilter
 from tests.chaos.broker_process import BrokerProcess
 from tests.conformance.raw_client import RawClient
 
@@ -93,3 +93,57 @@ def test_an_event_counts_once_although_the_broker_was_killed(tmp_path: Path) -> 
         bob.close()
     finally:
         broker.stop()
+
+
+def test_who_did_not_want_its_own_whose_turn_it_was_and_who_came_later(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    broker = BrokerProcess(data).wait_until_it_listens()
+    clients = {name: RawClient(broker.port) for name in ("ann", "ben", "cleo", "dan")}
+    try:
+        for name, client in clients.items():
+            client.connect(Connect(name))
+        ann, ben, cleo, dan = clients.values()
+        ann.send(Subscribe(1, (TopicFilter("own", 1, no_local=True),)))
+        ann.wait_for(SubAck)
+        for member in (ben, cleo):
+            member.subscribe("$share/g/turns", qos=1)
+        dan.subscribe("stays", qos=1)
+        dan.publish("$me/position", b"10,10", 1)
+
+        def said(name: str, **more: str) -> Properties:
+            pairs = (("nc-id", name), *((f"nc-{key}", value) for key, value in more.items()))
+            return Properties(user_properties=pairs)
+
+        ann.publish("own", b"", 1, properties=said("own"))
+        for name in ("first", "second"):
+            ann.publish("turns", b"", 1, properties=said(name))
+        ann.publish("stays", b"", 1, properties=said("stays", valid="60", to="circle:53,-6,500"))
+        ben.publish("stays", b"", 1, properties=said("own"))
+        dan.publish("$me/position", b"53,-6", 1)
+        for member in (ben, cleo):
+            assert member.take().topic == "turns"
+    finally:
+        for client in clients.values():
+            client.close()
+        broker.stop()
+
+    def answer(event: str, node: str, *more: str) -> dict[str, object]:
+        done = explain(data, event, node, "--json", *more)
+        assert done.returncode == 0, done.stderr
+        found: dict[str, object] = json.loads(done.stdout)
+        return found
+
+    assert answer("own", "ann")["delivered"] is False
+    assert "no   no local" in explain(data, "own", "ann").stdout
+    for event in ("first", "second"):
+        got = {answer(event, name)["delivered"] for name in ("ben", "cleo")}
+        assert got == {False, True}
+    assert answer("first", "ben")["delivered"] is answer("second", "cleo")["delivered"]
+    later = answer("stays", "dan")
+    assert later["delivered"] is True
+    assert later["later"] is not None
+    assert "dan got it later" in explain(data, "stays", "dan").stdout
+    assert answer("own", "dan", "--publisher", "ben")["subject"] == "stays"
+    nowhere = explain(tmp_path / "nothing", "x", "y")
+    assert nowhere.returncode == 1
+    assert "there is no log" in nowhere.stderr

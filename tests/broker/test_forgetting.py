@@ -1,5 +1,6 @@
 """A person is forgotten: in memory, in the state file and in every byte of the log."""
 
+import json
 import subprocess
 import sys
 from pathlib import Path
@@ -29,9 +30,9 @@ def files_with(text: bytes, directory: Path) -> list[str]:
     return found
 
 
-def forget(node: str, data: Path) -> subprocess.CompletedProcess[str]:
+def forget(node: str, data: Path, *more: str) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
-        [sys.executable, "-m", "nearcast", "forget", node, "--data", str(data), "--yes"],
+        [sys.executable, "-m", "nearcast", "forget", node, "--data", str(data), "--yes", *more],
         capture_output=True, text=True, timeout=60, check=False,
     )  # fmt: skip
 
@@ -67,6 +68,7 @@ def test_nothing_of_a_person_is_left(running: bool, tmp_path: Path) -> None:
         done = forget("jane-doe", data)
         assert done.returncode == 0, done.stderr
         assert "Forgot jane-doe: 1 sessions, " in done.stdout
+        assert json.loads(forget("jane-doe", data, "--json").stdout)["sessions"] == 0
     finally:
         if running:
             broker.stop()

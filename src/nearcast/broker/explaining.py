@@ -1,7 +1,8 @@
 """Why a node did or did not get an event: the log is played again up to it.
 
 A decision depends only on the inputs before it in its broker's log, so the engine that has seen
-just those says the same as the one that decided.
+just those says the same as the one that decided. What stays may reach a node later: then the log
+is played on.
 """
 
 from collections.abc import Callable, Iterator
@@ -9,17 +10,26 @@ from pathlib import Path
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nearcast.core.engine import Engine
 from nearcast.core.engine import Settings as EngineSettings
-from nearcast.core.matching.reference import Verdict
-from nearcast.core.model.event import Event
+from nearcast.core.matching.reference import Step, Verdict
+from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.inputs import Published
+from nearcast.core.outcome import Outcome
 from nearcast.store import NO_INPUTS, Gap, LogReader, Row, StoreError, input_of, rows_of
 
 
 class NotFoundError(StoreError):
     """There is no such event in the log."""
+
+
+class Later(Struct, frozen=True):
+    """What stays came to a node after it was published: by which input, and when."""
+
+    seq: int
+    time: float
 
 
 class Explanation(Struct, frozen=True):
@@ -31,11 +41,13 @@ class Explanation(Struct, frozen=True):
     verdicts: tuple[Verdict, ...]
     missing: tuple[str, ...] = ()
     """What of the log before it is missing, so that the answer may be another."""
+    later: Later | None = None
+    """When it came to the node, if not at once."""
 
     @property
     def delivered(self) -> bool:
-        """Whether it was to be delivered."""
-        return any(verdict.passed for verdict in self.verdicts)
+        """Whether it was to be delivered, at once or later."""
+        return self.later is not None or any(verdict.passed for verdict in self.verdicts)
 
 
 def explain(
@@ -44,30 +56,82 @@ def explain(
     node: str,
     settings: EngineSettings | None = None,
     progress: Callable[[int, int], None] | None = None,
+    publisher: str | None = None,
 ) -> Explanation:
-    """Say why a node did or did not get an event; raises `NotFoundError` if it is unknown."""
+    """Say why a node did or did not get an event; raises `NotFoundError` if it is unknown.
+
+    Ids are those of their publishers: where two have the same, `publisher` says whose is meant.
+    """
     reader = LogReader(log)
     segments = reader.segments()
     total = segments[-1].last_seq if segments else 0
     engine = Engine(settings)
     missing: list[str] = []
+    found: Explanation | None = None
     for row in _rows(reader, missing):
         if row.kind in NO_INPUTS:
             continue
-        value = input_of(row)
-        if row.event_id == event_id and isinstance(value, Published):
-            verdicts = tuple(engine.explain(value.event, node))
-            return Explanation(row.seq, value.event, node, verdicts, tuple(missing))
-        if isinstance(value, Published) and not value.event.stays:
-            # Who got it does not matter now: only that it counts.
-            engine.note([value.event], row.ingested)
-        else:
-            engine.step([value], row.ingested)
+        value, times = input_of(row), [row.ingested]
         if progress is not None and row.seq % 1_000 == 0:
             progress(row.seq, total)
+        if found is not None:
+            outcome = engine.play([value], times, again=True, quietly=True)
+            if _copies(outcome, found.event, node):
+                return replace(found, later=Later(row.seq, row.ingested))
+        elif (
+            isinstance(value, Published)
+            and value.event.id == event_id
+            and publisher in (None, value.event.publisher)
+        ):
+            event = value.event
+            verdicts = engine.explain(event, node)
+            copies = _copies(engine.play([value], times, again=True), event, node)
+            made = tuple(_with_what_came_of_it(each, event, engine, copies) for each in verdicts)
+            found = Explanation(row.seq, event, node, made, tuple(missing))
+            if found.delivered or not event.stays:
+                return found
+        else:
+            # Who got what does not matter, unless it does for what comes later.
+            engine.play([value], times, again=True, quietly=True)
+    if found is not None:
+        return found
+    if not segments:
+        raise NotFoundError(f"there is no log in {log}; name the broker's data directory")
+    whose = "" if publisher is None else f" of {publisher!r}"
     raise NotFoundError(
-        f"no event {event_id!r} in {log} (inputs 1 to {total}); an event is there a second after "
-        "it was published, until it is older than log.keep_s"
+        f"no event {event_id!r}{whose} in {log} (inputs 1 to {total}); an event is there a second "
+        "after it was published, until it is older than log.keep_s"
+    )
+
+
+def _copies(outcome: Outcome, event: Event, node: str) -> list[Delivery]:
+    """What a node gets of an event."""
+    return [
+        copy
+        for copy in outcome.deliveries
+        if copy.node == node
+        and copy.event.id == event.id
+        and copy.event.publisher == event.publisher
+    ]
+
+
+def _with_what_came_of_it(
+    verdict: Verdict, event: Event, engine: Engine, copies: list[Delivery]
+) -> Verdict:
+    """A verdict, and what else decided whether there was a copy: No Local, or a shared group."""
+    wanted = engine.subscriptions[verdict.subscription]
+    got = any(verdict.subscription in copy.subscriptions for copy in copies)
+    if not verdict.passed:
+        return verdict
+    if wanted.group is not None:
+        why = "it was this member's turn" if got else "another member of the group had its turn"
+        step = Step("shared", got, why)
+    elif wanted.no_local and wanted.owner == event.origin:
+        step = Step("no local", False, "its own session published it")
+    else:
+        return verdict
+    return replace(
+        verdict, priority=verdict.priority if got else None, steps=(*verdict.steps, step)
     )
 
 
@@ -86,7 +150,9 @@ def as_value(found: Explanation) -> dict[str, object]:
         "seq": found.seq,
         "subject": found.event.subject,
         "node": found.node,
+        "publisher": found.event.publisher,
         "delivered": found.delivered,
+        "later": None if found.later is None else msgspec.to_builtins(found.later),
         "subscriptions": [
             {
                 "subscription": label_of(verdict.subscription),

@@ -1,5 +1,6 @@
 """`nearcast backup`: a copy of what a broker keeps, while it runs or not."""
 
+import json
 import os
 from pathlib import Path
 from typing import Annotated
@@ -19,6 +20,7 @@ def backup(
         str | None, typer.Option(help="The broker's data directory [default: nearcast-data].")
     ] = None,
     broker: Annotated[str | None, typer.Option(help="Its name [default: local].")] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Copy sessions, queues, live events and the log into a new data directory.
 
@@ -32,4 +34,8 @@ def backup(
     except StoreError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
-    typer.echo(f"Backed up {name} to {target}, up to input {seq}.")
+    typer.echo(
+        json.dumps({"broker": name, "target": str(target), "seq": seq})
+        if as_json
+        else f"Backed up {name} to {target}, up to input {seq}."
+    )

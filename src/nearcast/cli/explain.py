@@ -13,6 +13,7 @@ from rich.progress import Progress
 from nearcast.broker.configuration import load
 from nearcast.broker.explaining import Explanation, as_value, label_of
 from nearcast.broker.explaining import explain as explained
+from nearcast.broker.situation.metadata import time_text
 from nearcast.store import StoreError, broker_directory
 
 
@@ -25,12 +26,15 @@ def explain(
     data: Annotated[
         str | None, typer.Option(help="The broker's data directory [default: nearcast-data].")
     ] = None,
+    publisher: Annotated[
+        str | None, typer.Option(help="Whose event it is, where two have the same id.")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
     """Say, step by step, why a node did or did not get an event.
 
-    The broker's log is played again up to the event, so the answer is that of then, not of now.
-    The broker may be running.
+    The broker's log is played again up to the event, so the answer is that of then, not of now;
+    for an event that stays it is played on until the node got it. The broker may be running.
     """
     settings = load(config, os.environ, {"broker.data": data})
     log = broker_directory(Path(settings.node.data), settings.node.name) / "log"
@@ -39,7 +43,12 @@ def explain(
         with Progress(console=Console(stderr=True), disable=quiet, transient=True) as bar:
             task = bar.add_task("Playing the log again", total=None)
             found = explained(
-                log, event, node, None, lambda at, of: bar.update(task, completed=at, total=of)
+                log,
+                event,
+                node,
+                None,
+                lambda at, of: bar.update(task, completed=at, total=of),
+                publisher,
             )
     except StoreError as error:
         typer.echo(str(error), err=True)
@@ -60,5 +69,8 @@ def _print(found: Explanation) -> None:
         typer.echo(f"  {label_of(verdict.subscription)}")
         for step in verdict.steps:
             typer.echo(f"    {'yes' if step.passed else 'no '}  {step.step}: {step.why}")
+    if found.later is not None:
+        when = time_text(found.later.time)
+        typer.echo(f"{found.node} got it later, by input {found.later.seq} at {when}.")
     for gap in found.missing:
         typer.echo(f"Part of the log is missing, so this may be wrong: {gap}", err=True)

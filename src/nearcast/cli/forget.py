@@ -1,5 +1,6 @@
 """`nearcast forget`: a person out of a broker's state and log, and out of the tables."""
 
+import json
 import os
 import time
 from pathlib import Path
@@ -27,6 +28,7 @@ def forget(
         str | None, typer.Option(help="The broker's data directory [default: nearcast-data].")
     ] = None,
     yes: Annotated[bool, typer.Option("--yes", help="Do not ask again.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the figures as JSON.")] = False,
 ) -> None:
     """Remove all that a broker knows of a person, while it runs or not.
 
@@ -60,8 +62,11 @@ def forget(
     assert isinstance(found, dict)
     ready = caught_up(where, {name: read_manifest(directory / "log").last_seq}, WAIT_S)
     rows = forget_in_tables(where, node)
+    figures = {"node": node, **found, "table_rows": rows, "pipeline_caught_up": ready}
     typer.echo(
-        f"Forgot {node}: {found['sessions']} sessions, {found['messages']} waiting messages, "
+        json.dumps(figures)
+        if as_json
+        else f"Forgot {node}: {found['sessions']} sessions, {found['messages']} waiting messages, "
         f"rows in {found['segments']} segments of the log, {rows} rows of tables."
     )
     if not ready:
