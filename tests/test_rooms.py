@@ -104,16 +104,20 @@ def problem_with(parts: tuple[str, ...], imported: Import) -> str | None:
     return f"{room} imports {other}, which {relation} it"
 
 
+GROUND = ("compiled", "excerpts")
+"""Parts of the core that all others may stand on."""
+
+
 def problem_in_core(parts: tuple[str, ...], target: list[str], imported: Import) -> str | None:
     """Return why a part of the core may not import another."""
     part, other = parts[1], target[2] if len(target) > 2 else "__init__"
     if other == "engine" and part != "engine":
         return f"core.{part} imports the engine, which is made of all parts"
-    if part in ("compiled", "model", "language") and other != part:
+    if part in (*GROUND, "model", "language") and other != part:
         allowed = {
-            "compiled": other == "__init__",
-            "model": other == "compiled" or (other == "language" and imported.for_types),
-            "language": other == "compiled"
+            **dict.fromkeys(GROUND, other == "__init__"),
+            "model": other in GROUND or (other == "language" and imported.for_types),
+            "language": other in GROUND
             or target[2:4] == ["model", "geodesy"]
             or (other == "model" and imported.for_types),
         }

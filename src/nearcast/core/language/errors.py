@@ -1,5 +1,7 @@
 """Refusals of the filter language: what is wrong, what would be right, and where."""
 
+from nearcast.core.excerpts import pointed
+
 
 class LanguageError(ValueError):
     """A filter that cannot be read.
@@ -25,21 +27,4 @@ class LanguageError(ValueError):
         return self.position - (self.text.rfind("\n", 0, self.position) + 1) + 1
 
     def __str__(self) -> str:
-        if not self.text:
-            return self.message
-        start = self.text.rfind("\n", 0, self.position) + 1
-        end = self.text.find("\n", self.position)
-        line = self.text[start : end if end >= 0 else len(self.text)]
-        return "\n".join((self.message, *excerpt(line, self.position - start)))
-
-
-WIDTH = 100
-
-
-def excerpt(line: str, column: int) -> tuple[str, str]:
-    """Return at most `WIDTH` printable characters of the line round the column, and a caret."""
-    first = max(0, min(column - WIDTH // 2, len(line) - WIDTH))
-    shown = line[first : first + WIDTH]
-    # A control character or a lone surrogate would break the terminal or the reason string.
-    shown = "".join(c if c.isprintable() else " " for c in shown)
-    return shown, " " * (column - first) + "^"
+        return pointed(self.message, self.text, self.position) if self.text else self.message

@@ -26,13 +26,14 @@ from nearcast.core.model.area import (
     Polygon,
 )
 from nearcast.core.model.area_json import area_from_json, area_json_text, parse_json
-from nearcast.core.model.errors import ModelError, did_you_mean
+from nearcast.core.model.errors import MisreadError, ModelError, did_you_mean
 from nearcast.core.model.names import parse_place, place_text, unescaped
 from nearcast.core.model.position import parse_number, plain, position, shown
 from nearcast.core.model.rings import Ring
 from nearcast.core.model.wkt import parse_wkt
 
 LONGEST_TEXT_BYTES = 256 * 1024
+LARGEST_LATITUDE = 90.0
 _FORMS = (
     "circle:LAT,LON,METRES, circle:me,METRES, circle:NODE,METRES, bbox:SOUTH,WEST,NORTH,EAST, "
     "place:NAME, place:KIND/NAME, place:here/KIND, WKT or GeoJSON"
@@ -48,8 +49,18 @@ def parse_area(source: str | bytes | Mapping[str, object]) -> Area:
         return area_from_json(parse_json(text))
     word, colon, rest = text.partition(":")
     reader = _READERS.get(word.strip().lower()) if colon else None
-    if reader is not None:
-        return reader(rest.strip())
+    fields = _Fields(text, len(text) - len(rest.lstrip()) if colon else 0)
+    try:
+        return _read(text, fields) if reader is None else reader(fields)
+    except MisreadError:
+        raise
+    except ModelError as error:
+        raise MisreadError(str(error), text, fields.at) from None
+
+
+def _read(text: str, fields: "_Fields") -> Area:
+    """Read what is none of the forms with a colon."""
+    fields.at = 0
     shape = re.match(r"[A-Za-z]*", text)
     keyword = shape.group() if shape else ""
     if keyword.upper() in ("POLYGON", "MULTIPOLYGON"):
@@ -57,10 +68,8 @@ def parse_area(source: str | bytes | Mapping[str, object]) -> Area:
     if keyword.upper() == "POINT":
         raise ModelError("a point has no area; write circle:LAT,LON,METRES")
     known = [*_READERS, "polygon", "multipolygon"]
-    raise ModelError(
-        f"{shown(text)} is not an area{did_you_mean(keyword.lower(), known)}; "
-        f"an area is one of {_FORMS}"
-    )
+    why = f"{shown(text)} is not an area{did_you_mean(keyword.lower(), known)}"
+    raise ModelError(f"{why}; an area is one of {_FORMS}")
 
 
 def area_text(area: Area) -> str:
@@ -106,48 +115,83 @@ def _checked_text(source: object) -> str:
     return text
 
 
-def _parse_circle(text: str) -> Circle | Around:
-    fields = text.split(",")
-    if len(fields) == 2 or (len(fields) == 3 and fields[2].strip().startswith("offset=")):
+class _Fields:
+    """What stands after the colon, between commas, and where that is which is being read."""
+
+    def __init__(self, text: str, start: int) -> None:
+        self.rest = text[start:]
+        self.all = self.rest.split(",")
+        self._start = start
+        self.at = start
+
+    def __len__(self) -> int:
+        return len(self.all)
+
+    def take(self, number: int) -> str:
+        """One of them, which is read now."""
+        before = sum(len(field) + 1 for field in self.all[:number])
+        field = self.all[number]
+        self.at = self._start + before + len(field) - len(field.lstrip())
+        return field.strip()
+
+    def number(self, number: int, what: str) -> float:
+        """One of them as a number."""
+        return parse_number(self.take(number), what)
+
+
+def _parse_circle(fields: _Fields) -> Circle | Around:
+    count = len(fields)
+    if count == 2 or (count == 3 and fields.all[2].strip().startswith("offset=")):
         return _parse_moving_circle(fields)
-    if len(fields) != 3:
+    if count != 3:
         raise ModelError(
-            f"circle:{text} has {len(fields)} fields; write circle:LAT,LON,METRES or "
+            f"circle:{fields.rest} has {count} fields; write circle:LAT,LON,METRES or "
             "circle:NODE,METRES"
         )
-    lat, lon = parse_number(fields[0], "latitude"), parse_number(fields[1], "longitude")
-    return Circle(position(lat, lon), parse_number(fields[2], "radius"))
+    lat, lon = fields.number(0, "latitude"), fields.number(1, "longitude")
+    radius_m = fields.number(2, "radius")
+    fields.take(int(abs(lat) <= LARGEST_LATITUDE))
+    center = position(lat, lon)
+    fields.take(2)
+    return Circle(center, radius_m)
 
 
-def _parse_moving_circle(fields: list[str]) -> Around:
-    anchor = unescaped(fields[0].strip())
+def _parse_moving_circle(fields: _Fields) -> Around:
+    anchor = unescaped(fields.take(0))
     if not anchor:
         raise ModelError("the centre before the comma is missing; write circle:NODE,METRES")
-    radius_m = parse_number(fields[1], "radius")
+    radius_m = fields.number(1, "radius")
     if len(fields) == 2:
         return Around(anchor, MovingCircle(radius_m))
-    metres = fields[2].strip().removeprefix("offset=").split(";")
+    offset = fields.take(2)
+    metres = offset.removeprefix("offset=").split(";")
     if len(metres) != 2:
-        raise ModelError(f"{shown(fields[2])} is not offset=EAST;NORTH, two numbers of metres")
+        raise ModelError(f"{shown(offset)} is not offset=EAST;NORTH, two numbers of metres")
     east_m = parse_number(metres[0], "offset east")
     north_m = parse_number(metres[1], "offset north")
+    fields.take(1)
     return Around(anchor, MovingCircle(radius_m, east_m, north_m))
 
 
-def _parse_box(text: str) -> Box:
-    fields = text.split(",")
+def _parse_box(fields: _Fields) -> Box:
     if len(fields) != 4:
         raise ModelError(
-            f"bbox:{text} has {len(fields)} numbers of 4; write bbox:SOUTH,WEST,NORTH,EAST"
+            f"bbox:{fields.rest} has {len(fields)} numbers of 4; write bbox:SOUTH,WEST,NORTH,EAST"
         )
     names = ("south", "west", "north", "east")
-    return Box(*(parse_number(field, name) for field, name in zip(fields, names, strict=True)))
+    sides = [fields.number(i, name) for i, name in enumerate(names)]
+    fields.take(0)
+    return Box(*sides)
 
 
-_READERS: dict[str, Callable[[str], Area]] = {
+def _parse_place(fields: _Fields) -> Area:
+    return parse_place(fields.rest)
+
+
+_READERS: dict[str, Callable[[_Fields], Area]] = {
     "circle": _parse_circle,
     "bbox": _parse_box,
-    "place": parse_place,
+    "place": _parse_place,
 }
 
 

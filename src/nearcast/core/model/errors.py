@@ -3,9 +3,24 @@
 from collections.abc import Iterable
 from difflib import get_close_matches
 
+from nearcast.core.excerpts import pointed
+
 
 class ModelError(ValueError):
     """A position, area, place, context or subject that is not valid."""
+
+
+class MisreadError(ModelError):
+    """A text that cannot be read; `position` is where, in characters from its start."""
+
+    def __init__(self, message: str, text: str, position: int) -> None:
+        super().__init__(message, text, position)
+        self.message = message
+        self.text = text
+        self.position = position
+
+    def __str__(self) -> str:
+        return pointed(self.message, self.text, self.position)
 
 
 class PlaceError(ModelError):

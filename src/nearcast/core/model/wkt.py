@@ -1,6 +1,6 @@
 """Well-known text: POLYGON and MULTIPOLYGON, in any case, read in one pass over the text.
 
-Every error says at which character it was found and what was expected there.
+Every error in the text says where it was found and what was expected there.
 """
 
 import re
@@ -8,7 +8,7 @@ from collections.abc import Callable
 from typing import TypeVar
 
 from nearcast.core.model.area import MultiPolygon, Polygon
-from nearcast.core.model.errors import ModelError
+from nearcast.core.model.errors import MisreadError, ModelError
 from nearcast.core.model.position import parse_number, shown
 from nearcast.core.model.rings import LARGEST_VERTEX_COUNT, Ring
 
@@ -70,9 +70,11 @@ class _Reader:
         return parts
 
     def expected(self, what: str) -> ModelError:
-        at = self._end - len(self.token) + 1
         found = shown(self.token) if self.token else "the end"
-        return ModelError(f"expected {what} at character {at}, found {found}")
+        return self._misread(f"expected {what}, found {found}")
+
+    def _misread(self, message: str) -> MisreadError:
+        return MisreadError(message, self._text, self._end - len(self.token))
 
     def _ring(self) -> Ring:
         return tuple(self.bracketed(self._point))
@@ -89,7 +91,12 @@ class _Reader:
     def _number(self, what: str) -> float:
         if self.token in ("", "(", ")", ","):
             raise self.expected(f"a {what} (a point is two numbers, LON LAT)")
-        return parse_number(self.take(), what)
+        try:
+            number = parse_number(self.token, what)
+        except ModelError as error:
+            raise self._misread(str(error)) from None
+        self.take()
+        return number
 
     def _take_exactly(self, bracket: str) -> None:
         if self.token != bracket:
