@@ -7,7 +7,7 @@ import pytest
 from nearcast.wire.mqtt import MQTT_5, Properties, Publish, ReasonCode, TopicFilter
 from tests.conformance.raw_client import fresh
 from tests.conformance.running_broker import RunningBroker
-from tests.situation.talking import METRES_NORTH, VERSIONS, Talker, words
+from tests.situation.talking import METRES_NORTH, VERSIONS, Talker, told, words
 
 LAT, LON = 53.35, -6.26
 NEAR = (LAT + 300 * METRES_NORTH, LON)
@@ -109,6 +109,22 @@ def test_subscribing_gets_what_matches_where_one_is(broker: RunningBroker) -> No
     walker.subscribes(f"{subject}/+")
 
     assert sorted(walker.payloads()) == [b"everywhere", b"here", b"kept"]
+
+
+def test_filters_of_one_packet_get_one_copy_that_names_them_all(broker: RunningBroker) -> None:
+    publisher, reader = Talker(broker), Talker(broker)
+    subject = fresh("alert")
+    publisher.says(f"{subject}/2", b"first", valid="60")
+    publisher.says(f"{subject}/1", b"second", valid="60")
+    publisher.says(f"{subject}/2", b"retained", retain=True)
+    filters = (f"{subject}/#", f"{subject}/2", f"{subject}/+", f"{subject}/2")
+
+    reader.subscribes(*filters, properties=words(meta="1"))
+
+    came = [(m.payload, m.retain, sorted(told(m)["nc-subscription"])) for m in reader.gets()]
+    both, all_three = sorted({filters[0], filters[2]}), sorted(set(filters))
+    assert came[:2] == [(b"first", False, all_three), (b"second", False, both)]
+    assert sorted(came[2:]) == [(b"retained", True, [each]) for each in all_three]
 
 
 def test_what_was_published_before_anyone_filtered_is_filtered_all_the_same(

@@ -4,6 +4,8 @@ A subscription is (session, topic filter), replaced when it is subscribed to aga
 refused says why and leaves the old one as it was.
 """
 
+from msgspec.structs import replace
+
 from nearcast.broker.broker_state import BrokerState, RefusedError
 from nearcast.broker.connection import Connection
 from nearcast.broker.session import Granted, Session
@@ -63,11 +65,12 @@ class Subscribing:
                 self._vet(session, wish)
             except RefusedError as refusal:
                 problem = refusal
+        granted: list[Subscribed] = []
         for wanted in packet.filters:
             try:
                 if problem is not None:
                     raise problem
-                self._grant(connection, session, wanted, identifier, wish)
+                granted += self._grant(connection, session, wanted, identifier, wish)
                 reasons.append(ReasonCode(wanted.qos))
             except RefusedError as refusal:
                 self._state.counters["refused"] += 1
@@ -75,6 +78,8 @@ class Subscribing:
                 if refusal.why not in why:
                     why.append(refusal.why)
                     self._errors.tell(session, wanted.filter, refusal.why)
+        for place, value in enumerate(granted, 1):
+            self._state.ask(replace(value, more=True) if place < len(granted) else value)
         answer = SubAck(packet.packet_id, tuple(reasons), _reason(connection, why))
         self._write(connection, answer)
 
@@ -136,7 +141,9 @@ class Subscribing:
         self._vet(session, asked.wish)
         options = TopicFilter(asked.subject, asked.qos, asked.no_local)
         try:
-            self._grant(connection, session, options, None, asked.wish, name, asked.envelope)
+            wish, envelope = asked.wish, asked.envelope
+            for value in self._grant(connection, session, options, None, wish, name, envelope):
+                state.ask(value)
         except RefusedError as refusal:
             if refusal.reason is ReasonCode.TOPIC_FILTER_INVALID:
                 # That is no code of a PUBACK.
@@ -160,7 +167,8 @@ class Subscribing:
         wish: Wish,
         name: str | None = None,
         envelope: bool = False,
-    ) -> None:
+    ) -> list[Subscribed]:
+        """Grant one filter; what is to be asked of the engine then."""
         state, limits = self._state, self._state.limits
         text = wanted.filter
         if len(text.encode()) > limits.topic_bytes or text.count("/") >= limits.topic_levels:
@@ -186,15 +194,15 @@ class Subscribing:
         granted = Granted(wanted, identifier, name, tells(wish, name), envelope)
         session.granted[key] = granted
         replay = wanted.retain_handling == 0 or (wanted.retain_handling == 1 and is_new)
-        if text != ERRORS:
-            value = subscription(session, granted, parsed, wish)
-            state.ask(Subscribed(value, replay))
         if session.durable:
             kept = SubscriptionState(
                 text, wanted.qos, name, wanted.no_local, wanted.retain_as_published,
                 wanted.retain_handling, identifier, wish.texts, b"envelope" if envelope else b"",
             )  # fmt: skip
             state.journal.note(SubscriptionPut(session.client_id, key, kept))
+        if text == ERRORS:
+            return []
+        return [Subscribed(subscription(session, granted, parsed, wish), replay)]
 
     def _write(self, connection: Connection, packet: SubAck | UnsubAck) -> None:
         limit = connection.largest_packet or NO_LIMIT

@@ -32,7 +32,7 @@ class Delivering:
 
     def met_by_one(self, name: str) -> Iterator[Met]:
         """Live events that concern one subscription now."""
-        return self._live.met_by(self._wishes.by_id[name].node, self._wishes.number(name))
+        return self._live.met_by(self._wishes.by_id[name].node, [self._wishes.number(name)])
 
     def deliver_to_followers(self, node: str, outcome: Outcome) -> None:
         """Let live events go out by subscriptions whose area moves with a node of another."""

@@ -6,7 +6,7 @@ version. A target that moves with a node takes the event along.
 """
 
 import heapq
-from collections.abc import Collection, Iterable, Iterator
+from collections.abc import Collection, Iterable, Iterator, Sequence
 
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.area import ME, Around, PlaceArea, PlaceHere
@@ -161,17 +161,18 @@ class LiveBook:
             self._seen[key].discard(session)
 
     def met_by(
-        self, node: str, number: int | None = None, aimed: Collection[int] = ()
+        self, node: str, numbers: Sequence[int] | None = None, aimed: Collection[int] = ()
     ) -> Iterator[Met]:
-        """Live events that concern a node now, or just one of its subscriptions, in their order.
+        """Live events that concern a node now, or some of its subscriptions, in their order.
 
         Of subscriptions that are `aimed` only what has a target is looked at. Where events lie
         in the index must not show in their order: that may be hidden.
         """
         if not len(self._matcher.live):
             return
-        if number is not None:
-            found = [(number, *each) for each in self._matcher.live_for(number)]
+        if numbers is not None:
+            matcher = self._matcher
+            found = [(number, *each) for number in numbers for each in matcher.live_for(number)]
         else:
             found = self._matcher.live_for_node(node, aimed)
         found.sort(key=lambda each: self._versions[self.key(each[1])])

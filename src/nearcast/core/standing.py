@@ -4,7 +4,7 @@ Subscriptions, announcements and watched areas. Whoever subscribes gets what is 
 it now.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 
 from nearcast.core.announcement_book import AnnouncementBook
 from nearcast.core.area_watch import AreaWatch
@@ -24,7 +24,7 @@ from nearcast.core.model.inputs import (
 from nearcast.core.model.places import Places
 from nearcast.core.model.subject import check_pattern, check_subject
 from nearcast.core.node_book import NodeBook
-from nearcast.core.outcome import Handlers, Step
+from nearcast.core.outcome import Handlers, Outcome, Step
 from nearcast.core.recent_book import RecentBook
 from nearcast.core.subscription_book import SubscriptionBook
 
@@ -51,6 +51,8 @@ class Standing:
         self._recent = recent
         self._delivering = delivering
         self._places = places
+        self._together: dict[str, Subscribed] = {}
+        """What somebody wants along with what comes next."""
         self.handlers: Handlers = {
             Subscribed: self.subscribe,
             Unsubscribed: self.unsubscribe,
@@ -75,21 +77,33 @@ class Standing:
 
     def subscribe(self, each: Subscribed, step: Step) -> None:
         """A node wants something."""
-        subscription, outcome = each.subscription, step.outcome
-        self.vet(subscription)
-        (number,) = self._wishes.add([subscription])
-        self._recent.refresh()
-        if subscription.group is not None:
+        try:
+            self.vet(each.subscription)
+            self._wishes.add([each.subscription])
+            self._recent.refresh()
+            self._together[each.subscription.id] = each
+        finally:
+            if not each.more:
+                together, self._together = self._together, {}
+                self._bring(list(together.values()), step.outcome)
+
+    def _bring(self, wanted: Sequence[Subscribed], outcome: Outcome) -> None:
+        """Let those who want something get what is live and concerns them."""
+        wanted = [each for each in wanted if each.subscription.group is None]
+        if not wanted:
             return
-        met = list(self._live.met_by(subscription.node, number))
+        numbers = {self._wishes.number(each.subscription.id): each for each in wanted}
+        met = list(self._live.met_by(wanted[0].subscription.node, list(numbers)))
         self._delivering.deliver_live((found for found in met if not found[0].retain), outcome)
-        retained = [found for found in met if found[0].retain]
-        for delivery in self._wishes.copies(retained, replayed=True):
-            self._live.seen(delivery.event, delivery.owner)
-            if each.replay:
-                outcome.sent.append(delivery)
-            else:
-                outcome.passed_over.append((delivery.event, delivery.owner))
+        # Of MQTT's own each filter brings its copy.
+        for number, each in numbers.items():
+            retained = [found for found in met if found[0].retain and found[1] == number]
+            for delivery in self._wishes.copies(retained, replayed=True):
+                self._live.seen(delivery.event, delivery.owner)
+                if each.replay:
+                    outcome.sent.append(delivery)
+                else:
+                    outcome.passed_over.append((delivery.event, delivery.owner))
 
     def unsubscribe(self, each: Unsubscribed, step: Step) -> None:
         """A node no longer wants something."""

@@ -43,11 +43,13 @@ class Subscribed(Struct, frozen=True, tag_field="kind", tag="subscription"):
     """A node wants something; instead of what it wanted under the same id.
 
     With `replay` it gets retained events that match even if it has seen them before; without,
-    it gets none of them now.
+    it gets none of them now. With `more` others follow that it wants along with this one: what is
+    live comes after the last of them, by all that it fits.
     """
 
     subscription: Subscription
     replay: bool = True
+    more: bool = False
 
 
 class Unsubscribed(Struct, frozen=True, tag_field="kind", tag="unsubscription"):
