@@ -59,7 +59,7 @@ class Box(Struct, frozen=True, gc=False):
 
 
 class Polygon(Struct, frozen=True, gc=False):
-    """What lies inside the first ring and in none of the others; edges are inside."""
+    """What lies inside the first ring and in none of its holes, the others; edges are inside."""
 
     rings: tuple[Ring, ...]
 
