@@ -3,7 +3,7 @@
 from nearcast.broker.broker_state import Answer, BrokerState
 from nearcast.broker.connection import Connection
 from nearcast.broker.session import Parcel, Session
-from nearcast.broker.situation.words import Said
+from nearcast.broker.situation.words import NOTHING_SAID, Said
 from nearcast.broker.vetting import valid_for_s
 from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Published
@@ -58,8 +58,10 @@ class Queueing:
         self, session: Session, packet: Publish, properties: Properties, spoken: Said, now: float
     ) -> Event:
         """The event that a message is, with what it says of it; the engine completes it."""
-        valid_s = valid_for_s(packet, properties, spoken)
-        stays = packet.retain or valid_s is not None or spoken.object is not None
+        valid_s, stays = None, False
+        if packet.retain or spoken is not NOTHING_SAID:
+            valid_s = valid_for_s(packet, properties, spoken)
+            stays = packet.retain or valid_s is not None or spoken.object is not None
         # Who comes later may look into what stays, even if nobody does now.
         looked_into = stays or self._state.engine.matcher.reads_attributes
         # In their order: names would take longer than all else.

@@ -76,18 +76,20 @@ class Ingesting:
 
     def complete(self, event: Event) -> Event:
         """The event with what it takes from its publisher: position and standing target."""
-        changes: dict[str, object] = {}
+        position, to = event.position, event.to
         if not event.at_given:
             # Where it is hidden now must not show in what stays when it has gone elsewhere.
             if event.stays and self._rights.conceals(event.publisher):
-                changes["position"] = None
-            elif event.position is None:
-                changes["position"] = self._nodes.position(event.publisher)
-        if event.to is None:
-            standing = self._announcements.by_subject.get((event.publisher, event.subject))
-            if standing is not None:
-                changes["to"] = standing.to
-        return replace(event, **changes) if changes else event
+                position = None
+            elif position is None:
+                position = self._nodes.position(event.publisher)
+        announced = self._announcements.by_subject
+        if to is None and announced:
+            standing = announced.get((event.publisher, event.subject))
+            to = None if standing is None else standing.to
+        if position is event.position and to is event.to:
+            return event
+        return replace(event, position=position, to=to)
 
     def known(self) -> list[tuple[str, str]]:
         """Publishers and ids of the events that are recognised, the oldest first."""
