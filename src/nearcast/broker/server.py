@@ -437,6 +437,8 @@ class Server:
                 self._listeners[name] = await upgrade(
                     lambda: WebSocketEar(WebSocketLink(self)), listen.host, port, context, within_s
                 )
+        if not self._listeners:
+            say(log, logging.WARNING, "nobody can connect", why="every port is -1")
         if not is_loopback(listen.host) and isinstance(self._doors, OpenDoors):
             say(log, logging.WARNING, "everyone may connect from anywhere", host=listen.host)
 

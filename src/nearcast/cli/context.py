@@ -17,7 +17,7 @@ from nearcast.wire.mqtt import MQTT_5
 
 
 def context(
-    node: Annotated[str, typer.Argument(help="The node.")],
+    node: Annotated[str, typer.Argument(help="The node; of a part, its node.")],
     *,
     at: Annotated[
         str | None, typer.Option(metavar="LAT,LON", help="Say where the node is.")
@@ -50,6 +50,8 @@ def context(
     position = None if at is None else position_of(at, "--at")
     patch = dict(_member(text) for text in attributes or ())
     says = position is not None or bool(patch)
+    # Parts share the context of their node.
+    node = node.partition("~")[0] or node
     if says and client_id is None:
         # A part of the node: its context is changed, its own session is not touched.
         client_id = f"{node}~{server.client_options(None, 'context').client_id}"

@@ -21,7 +21,7 @@ from nearcast.core.model.position import Position
 
 METRE = 1 / 111_200
 MARGIN_M = 10.0
-TRIED = 3_000
+TRIED = 800
 
 
 def off(at: Position, east_m: float, north_m: float) -> Position:
