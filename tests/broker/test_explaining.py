@@ -9,6 +9,9 @@ from pathlib import Path
 
 import pytest
 
+from nearcast.broker.explaining import as_value
+from nearcast.broker.explaining import explain as explained
+from nearcast.store import StoreError
 from nearcast.wire.mqtt import Connect, Properties, SubAck, Subscribe, TopicFilter
 from tests.chaos.broker_process import BrokerProcess
 from tests.conformance.raw_client import RawClient
@@ -127,11 +130,10 @@ def test_who_did_not_want_its_own_whose_turn_it_was_and_who_came_later(tmp_path:
             client.close()
         broker.stop()
 
-    def answer(event: str, node: str, *more: str) -> dict[str, object]:
-        done = explain(data, event, node, "--json", *more)
-        assert done.returncode == 0, done.stderr
-        found: dict[str, object] = json.loads(done.stdout)
-        return found
+    log = data / "brokers" / "local" / "log"
+
+    def answer(event: str, node: str, publisher: str | None = None) -> dict[str, object]:
+        return as_value(explained(log, event, node, publisher=publisher))
 
     assert answer("own", "ann")["delivered"] is False
     assert "no   no local" in explain(data, "own", "ann").stdout
@@ -143,7 +145,8 @@ def test_who_did_not_want_its_own_whose_turn_it_was_and_who_came_later(tmp_path:
     assert later["delivered"] is True
     assert later["later"] is not None
     assert "dan got it later" in explain(data, "stays", "dan").stdout
-    assert answer("own", "dan", "--publisher", "ben")["subject"] == "stays"
-    nowhere = explain(tmp_path / "nothing", "x", "y")
-    assert nowhere.returncode == 1
-    assert "there is no log" in nowhere.stderr
+    assert answer("own", "dan", "ben")["subject"] == "stays"
+    named = explain(data, "own", "dan", "--publisher", "ben", "--json")
+    assert json.loads(named.stdout)["publisher"] == "ben"
+    with pytest.raises(StoreError, match="there is no log"):
+        explained(tmp_path / "nothing", "x", "y")
