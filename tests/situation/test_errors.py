@@ -1,6 +1,5 @@
 """What is wrong is refused with a code and a reason that helps, and nothing is half done."""
 
-import json
 from collections.abc import Callable, Iterator
 
 import pytest
@@ -17,11 +16,10 @@ from nearcast.wire.mqtt import (
     TopicFilter,
     UnsubAck,
     Unsubscribe,
-    Will,
 )
 from tests.conformance.raw_client import fresh
 from tests.conformance.running_broker import RunningBroker
-from tests.situation.talking import VERSIONS, Talker, words
+from tests.situation.talking import Talker, words
 
 BAD = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
 BAD_JSON = ReasonCode.PAYLOAD_FORMAT_INVALID
@@ -409,77 +407,7 @@ def test_too_many_live_events_are_refused_of_every_kind(
         assert again == ReasonCode.SUCCESS
 
 
-# Wills
-
-
-def test_a_will_says_what_any_event_can(broker: RunningBroker) -> None:
-    subject = fresh("will")
-    near, far = Talker(broker), Talker(broker)
-    for receiver, lat in ((near, 53.35), (far, 54.0)):
-        receiver.moves(lat, -6.26)
-        receiver.wants(subject)
-    will = Will(subject, b"gone", 1, False, words(to="circle:53.35,-6.26,500", id=fresh("id")))
-    dying = Talker(broker, will=will)
-
-    broker.lose(dying.client)
-
-    assert near.payloads() == [b"gone"]
-    assert far.payloads() == []
-
-
-@pytest.mark.parametrize("version", VERSIONS)
-def test_a_will_can_say_it_in_json(broker: RunningBroker, version: int) -> None:
-    subject = fresh("will")
-    near, far = Talker(broker), Talker(broker)
-    for receiver, lat in ((near, 53.35), (far, 54.0)):
-        receiver.moves(lat, -6.26)
-        receiver.wants(subject)
-    told = json.dumps({"to": "circle:53.35,-6.26,500", "text": "gone"}).encode()
-    dying = Talker(broker, version=version, will=Will(f"$me/publish/{subject}", told, 1, False))
-
-    broker.lose(dying.client)
-
-    assert near.payloads() == [b"gone"]
-    assert far.payloads() == []
-
-
-@pytest.mark.parametrize(
-    ("topic", "told", "named"),
-    [
-        ("$me/publish/", b'{"text": "x"}', "no subject"),
-        ("$me/publish/$place/a/b", b"{}", "$ topic"),
-        ("$me/publish/a", b'{"to": "somewhere"}', "to"),
-        ("$me/publish/a", b"{", "the will"),
-        ("$me/position", b"1,1", "$ topic"),
-    ],
-)
-def test_a_will_in_json_that_cannot_be_is_refused_at_connect(
-    broker: RunningBroker, topic: str, told: bytes, named: str
-) -> None:
-    client = broker.open()
-
-    answer = client.connect(Connect(fresh("client"), MQTT_5, True, 0, Will(topic, told, 1, False)))
-
-    assert answer.reason_code.failed
-    assert named in (answer.properties.reason_string or "")
-
-
-@pytest.mark.parametrize(
-    ("pairs", "named"),
-    [*BAD_EVENTS[:6], *BAD_EVENTS[7:]],
-    ids=str,
-)
-def test_a_will_with_a_bad_word_is_refused_at_connect(
-    broker: RunningBroker, pairs: tuple[tuple[str, str], ...], named: str
-) -> None:
-    client = broker.open()
-    will = Will("will", b"gone", 1, False, Properties(user_properties=pairs))
-
-    answer = client.connect(Connect(fresh("client"), MQTT_5, True, 0, will))
-
-    assert answer.reason_code == BAD
-    assert answer.properties.reason_string is not None
-    assert named in answer.properties.reason_string
+# Other packets
 
 
 @pytest.mark.parametrize(
@@ -509,47 +437,6 @@ def test_options_of_a_bad_packet_do_not_matter(broker: RunningBroker) -> None:
 
     assert talker.subscribes(wanted, properties=words(where="(")) == (BAD,)
     assert talker.subscribes(wanted) == (ReasonCode.GRANTED_QOS_2,)
-
-
-# Payloads
-
-
-@pytest.mark.parametrize(
-    "payload",
-    [
-        b'{"x": 2, "d": ' + b"[" * 40 + b"]" * 40 + b"}",
-        b'{"x": 2, "d": ' + b'{"e": ' * 40 + b"1" + b"}" * 41,
-        b'{"x": 2, "n": ' + b"9" * 400 + b"}",
-        b'{"x": 2, "n": 1e999}',
-        b"[" + b",".join([b"1e9"] * 15_000) + b"]",
-        b'"' + b"z" * 65_530 + b'"',
-        b"[" * 5_000 + b"]" * 5_000,
-        b"[" * 30_000,
-        b'{"": 1, "a\\u0000": "\\u0000"}',
-        b'{"a": "\\ud800"}',
-        b"\xff\xfe",
-    ],
-    ids=[
-        "lists", "objects", "digits", "infinite", "many", "long", "deep", "open", "names",
-        "surrogate", "bytes",
-    ],
-)  # fmt: skip
-@pytest.mark.parametrize("version", VERSIONS)
-def test_no_payload_is_a_reason_to_refuse_an_event(
-    broker: RunningBroker, payload: bytes, version: int
-) -> None:
-    plain, filtering, publisher = Talker(broker), Talker(broker), Talker(broker, version=version)
-    subject = fresh("odd")
-    plain.subscribes(f"{subject}/#")
-    filtering.wants(f"{subject}/#", where="nothing IS NULL")
-
-    assert not publisher.sends(f"{subject}/1", payload).failed
-    assert not publisher.sends(f"{subject}/2", payload, qos=0).failed
-    assert not publisher.sends(f"{subject}/3", payload, retain=True).failed
-    assert not publisher.says(f"{subject}/4", payload, valid="60", at="1,1").failed
-
-    assert sorted(m.topic[-1] for m in plain.gets() if m.payload == payload) == [*"1234"]
-    assert sorted(m.topic[-1] for m in filtering.gets() if m.payload == payload) == [*"1234"]
 
 
 def test_words_of_ours_in_an_unsubscribe_are_refused(broker: RunningBroker) -> None:

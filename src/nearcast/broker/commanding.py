@@ -71,12 +71,14 @@ class Commanding:
         for value in asked.inputs:
             state.ask(value)
         if asked.shows is not None and shown is not None:
-            before = self._topics().get(asked.shows, packet.topic)
+            topics = self._topics()
+            before = topics.pop(asked.shows, packet.topic)
             if before != packet.topic:
                 # The same, spelt otherwise.
                 gone = Publish(before, b"", packet.qos, True)
                 self._queueing.queue(None, session, gone, b"", NO_PROPERTIES, NOTHING_SAID, now)
-            self._topics()[asked.shows] = packet.topic
+            if packet.payload:
+                topics[asked.shows] = packet.topic
             self._queueing.queue(None, session, shown, raw, NO_PROPERTIES, NOTHING_SAID, now)
         if packet.qos:
             state.journal.must_sync = True

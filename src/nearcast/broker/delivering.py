@@ -203,7 +203,7 @@ class Delivering:
             connection = receiver.connection
             if connection is None:
                 for place, priority in zip(places[start:end], priorities[start:end], strict=True):
-                    delivery = Fan(events[place], (), priority).delivery(one)
+                    delivery = one.delivery(events[place], priority)
                     self.deliver_parcel(delivery, parcels[place])
                 continue
             version = connection.version

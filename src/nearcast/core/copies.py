@@ -163,20 +163,40 @@ def order_runs(event: I32, priority: I32, events: int, order: I64) -> bool:
 
 
 @compiled
+def _bits_for(count: int) -> int:
+    """How many bits number the slots of a table in which so many sessions have room."""
+    bits = 1
+    while 1 << bits < 2 * count:
+        bits += 1
+    return bits
+
+
+@compiled
+def _slot_of(owner: int, bits: int) -> np.uint64:
+    """Where a session is looked for first."""
+    scattered = (np.uint32(owner) * SPREAD) & np.uint64(0xFFFFFFFF)
+    return scattered >> np.uint64(32 - bits)
+
+
+@compiled
+def _next_slot(slot: np.uint64, bits: int) -> np.uint64:
+    """Where it is looked for next."""
+    return (slot + np.uint64(1)) & np.uint64((1 << bits) - 1)
+
+
+@compiled
 def order_by_owner(owners: I32, order: I64) -> None:
     """Order matches by session: those of each together, in the order in which they were."""
-    bits = 1
-    while 1 << bits < 2 * len(owners):
-        bits += 1
+    bits = _bits_for(len(owners))
     whose = np.full(1 << bits, -1, np.int32)
     """By slot, the first match of the session that it is for."""
     group_of = np.empty(len(owners), np.int32)
     counts = np.zeros(len(owners) + 1, np.int64)
     groups = 0
     for k in range(len(owners)):
-        slot = ((np.uint32(owners[k]) * SPREAD) & np.uint64(0xFFFFFFFF)) >> np.uint64(32 - bits)
+        slot = _slot_of(owners[k], bits)
         while whose[slot] >= 0 and owners[whose[slot]] != owners[k]:
-            slot = (slot + np.uint64(1)) & np.uint64((1 << bits) - 1)
+            slot = _next_slot(slot, bits)
         if whose[slot] < 0:
             whose[slot] = k
             group_of[k] = groups
@@ -202,18 +222,16 @@ def find_crowded(event: I32, owners: I32, crowded: Flags) -> bool:
     for k in range(len(event)):
         run = run + 1 if k and event[k - 1] == event[k] else 1
         longest = max(longest, run)
-    bits = 1
-    while 1 << bits < 2 * longest:
-        bits += 1
+    bits = _bits_for(longest)
     # What another event left in a slot is nothing to this one.
     whose = np.zeros(1 << bits, np.int32)
     left_by = np.full(1 << bits, -1, np.int32)
     found = False
     for k in range(len(event)):
         e, owner = event[k], owners[k]
-        slot = ((np.uint32(owner) * SPREAD) & np.uint64(0xFFFFFFFF)) >> np.uint64(32 - bits)
+        slot = _slot_of(owner, bits)
         while left_by[slot] == e and whose[slot] != owner:
-            slot = (slot + np.uint64(1)) & np.uint64((1 << bits) - 1)
+            slot = _next_slot(slot, bits)
         if left_by[slot] == e:
             crowded[e] = found = True
         left_by[slot], whose[slot] = e, owner

@@ -26,6 +26,11 @@ class Filed:
         self.receiver: object | None = None
         """What a host wants to remember of it."""
 
+    def delivery(self, event: Event, priority: int) -> Delivery:
+        """The copy of an event that goes out by it alone."""
+        wanted = self.subscription
+        return Delivery(event, wanted.node, (wanted.id,), priority, wanted.session)
+
     def __reduce__(self) -> tuple[type["Filed"], tuple[Subscription]]:
         return Filed, (self.subscription,)
 
@@ -42,8 +47,7 @@ class Fan:
 
     def delivery(self, filed: Filed) -> Delivery:
         """One of its copies."""
-        wanted = filed.subscription
-        return Delivery(self.event, wanted.node, (wanted.id,), self.priority, wanted.session)
+        return filed.delivery(self.event, self.priority)
 
     def deliveries(self) -> Iterator[Delivery]:
         """All of its copies."""
