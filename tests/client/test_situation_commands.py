@@ -59,6 +59,12 @@ def test_what_is_said_of_a_node_is_printed(port: int, mqtt: str) -> None:
     assert json.loads(removed.stdout)["context"] == {"speed": 30, "tags": [1]}
 
 
+def test_a_part_has_the_context_of_its_node(port: int) -> None:
+    said = call(context, port, "tram~horn", "--at", DUBLIN, "--json")
+    assert json.loads(said.stdout)["node"] == "tram"
+    assert json.loads(said.stdout)["position"] == [-6.2603, 53.3498]
+
+
 def test_changes_of_a_node_are_followed(port: int) -> None:
     call(context, port, "tram", "--at", DUBLIN)
     shown = call(context, port, "tram", "--follow", "--count", "1", "--json")

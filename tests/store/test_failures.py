@@ -1,5 +1,6 @@
 """Full disks, read-only directories, other processes, damaged databases: said, and survived."""
 
+import json
 import os
 import subprocess
 import sys
@@ -221,3 +222,16 @@ def test_a_backup_opens_as_it_was_and_the_original_goes_on(tmp_path: Path) -> No
     copy.close()
     assert seqs(list(LogReader(log_directory(tmp_path / "copy")).read())) == list(range(1, 23))
     assert not list(tmp_path.glob("*.partial"))
+
+
+def test_what_was_backed_up_is_told_in_json(tmp_path: Path) -> None:
+    store = opened(tmp_path / "data")
+    store.commit([], rows(1, 3), now=0.0)
+    store.close()
+    done = subprocess.run(
+        [sys.executable, "-m", "nearcast", "backup", str(tmp_path / "copy"), "--json",
+         "--data", str(tmp_path / "data"), "--broker", BROKER],
+        capture_output=True, text=True, timeout=60, check=False,
+    )  # fmt: skip
+    told = {"broker": BROKER, "target": str(tmp_path / "copy"), "seq": 3}
+    assert json.loads(done.stdout) == told, done.stderr
