@@ -83,12 +83,13 @@ clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
 
-# hatchling is installed first and used from there, so that its version is pinned too and a
-# complete environment needs no network to notice a changed pyproject.toml.
+# Packages that come as sources (pyspark) are built apart, with a build system that the constraints
+# pin: older versions of pip read the one variable for that, newer ones the other. What the virtual
+# environment happens to contain does not matter.
+PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
+	$(PY) -m pip --disable-pip-version-check
 $(INSTALLED): pyproject.toml constraints.txt $(PY)
-	$(PY) -m pip install --quiet --disable-pip-version-check -c constraints.txt hatchling editables
-	$(PY) -m pip install --quiet --disable-pip-version-check --no-build-isolation \
-		-c constraints.txt -e '.[dev,bench,spark]'
+	$(PIP) install --quiet -e '.[dev,bench,spark]'
 	@touch $@
 
 $(PY):
