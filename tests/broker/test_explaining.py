@@ -135,8 +135,12 @@ def test_who_did_not_want_its_own_whose_turn_it_was_and_who_came_later(tmp_path:
     def answer(event: str, node: str, publisher: str | None = None) -> dict[str, object]:
         return as_value(explained(log, event, node, publisher=publisher))
 
-    assert answer("own", "ann")["delivered"] is False
-    assert "no   no local" in explain(data, "own", "ann").stdout
+    assert answer("own", "ann", "ann")["delivered"] is False
+    assert "no   no local" in explain(data, "own", "ann", "--publisher", "ann").stdout
+    for whose in (["--json"], []):
+        shared = explain(data, "own", "ann", *whose)
+        assert shared.returncode == 1
+        assert "2 publishers have an event 'own': 'ann', 'ben'" in shared.stderr
     for event in ("first", "second"):
         got = {answer(event, name)["delivered"] for name in ("ben", "cleo")}
         assert got == {False, True}

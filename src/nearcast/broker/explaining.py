@@ -5,10 +5,11 @@ just those says the same as the one that decided. What stays may reach a node la
 is played on.
 """
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import msgspec
+import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -23,6 +24,17 @@ from nearcast.store import NO_INPUTS, Gap, LogReader, Row, StoreError, input_of,
 
 class NotFoundError(StoreError):
     """There is no such event in the log."""
+
+
+class AmbiguousEventError(StoreError):
+    """Several publishers gave an event the same id, and nobody said whose is meant."""
+
+    def __init__(self, event_id: str, publishers: Sequence[str]) -> None:
+        super().__init__(
+            f"{len(publishers)} publishers have an event {event_id!r}: "
+            f"{', '.join(map(repr, publishers))}; say whose is meant (--publisher NAME)"
+        )
+        self.publishers = tuple(publishers)
 
 
 class Later(Struct, frozen=True):
@@ -60,9 +72,12 @@ def explain(
 ) -> Explanation:
     """Say why a node did or did not get an event; raises `NotFoundError` if it is unknown.
 
-    Ids are those of their publishers: where two have the same, `publisher` says whose is meant.
+    Ids are those of their publishers: where several have the same, `publisher` says whose is
+    meant, and without it `AmbiguousEventError` names them all.
     """
     reader = LogReader(log)
+    if publisher is None and len(named := publishers_of(reader, event_id)) > 1:
+        raise AmbiguousEventError(event_id, named)
     segments = reader.segments()
     total = segments[-1].last_seq if segments else 0
     engine = Engine(settings)
@@ -102,6 +117,18 @@ def explain(
         f"no event {event_id!r}{whose} in {log} (inputs 1 to {total}); an event is there a second "
         "after it was published, until it is older than log.keep_s"
     )
+
+
+def publishers_of(reader: LogReader, event_id: str) -> list[str]:
+    """Whose events have an id, the earliest first."""
+    found: dict[str, None] = {}
+    for part in reader.read():
+        if not isinstance(part, Gap):
+            same = pc.and_(
+                pc.equal(part.column("kind"), "event"), pc.equal(part.column("event_id"), event_id)
+            )
+            found.update(dict.fromkeys(part.filter(same).column("publisher").to_pylist()))
+    return list(found)
 
 
 def _copies(outcome: Outcome, event: Event, node: str) -> list[Delivery]:
