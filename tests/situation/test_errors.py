@@ -50,6 +50,7 @@ BAD_SUBSCRIPTIONS = [
     ((("nc-relevance", "1"),), "not available yet"),
     ((("nc-aggregate", "1"),), "not available yet"),
     ((("nc-detail", "1"),), "not available yet"),
+    ((("nc-where", "template:units"),), "templates (template:NAME) are not available yet"),
 ]
 # All that may be said in JSON of a subscription.
 NAMED_WORDS = (
@@ -81,6 +82,7 @@ BAD_EVENTS = [
     ((("nc-speed", "5"),), "nc-speed"),
     ((("nc-where", "speed > 5"),), "nc-where"),
     ((("nc-id", "a"), ("nc-id", "a")), "twice"),
+    ((("nc-people", "5"),), "nc-people is not available yet"),
 ]
 # Topic, payload, code, and what the reason names.
 BAD_COMMANDS = [
@@ -142,6 +144,10 @@ BAD_COMMANDS = [
     ("$relate/convoy", b'{"members": ["a", "b"], "within": 5}', NO_RIGHT, "not available yet"),
     ("$me/feedback", b'{"id": "x", "opened": true}', NO_RIGHT, "not available yet"),
     ("$node/a/scripts/s", b'{"action": "add"}', NO_RIGHT, "not available yet"),
+    ("$policy/role/medic", b"{}", NO_RIGHT, "not available yet"),
+    ("$me/scripts", b"{}", NO_RIGHT, "not available yet"),
+    ("$me/publish/news", b'{"people": 5}', BAD, "people is not available yet"),
+    ("$me/subscriptions/n", b'{"subject": "n", "where": "template:x"}', BAD, "not available yet"),
     ("$node/a/position", b"1,2", NO_RIGHT, "$node/a/position"),
     ("$me", b"x", NO_RIGHT, "$me"),
     ("$me/", b"x", NO_RIGHT, "$me/"),
@@ -319,6 +325,20 @@ def test_topics_of_the_broker_that_nobody_reads_are_refused_without_disconnectin
     assert talker.moves(1, 2) == ReasonCode.SUCCESS
 
 
+@pytest.mark.parametrize(
+    "topic_filter", ["$relate/x", "$relate/#", "$node/a/scripts/s", "$policy/#", "$me/scripts"]
+)
+def test_topics_of_what_does_not_exist_yet_are_refused_as_such(
+    broker: RunningBroker, topic_filter: str
+) -> None:
+    talker = Talker(broker)
+
+    (code,) = talker.subscribes(topic_filter)
+
+    assert code.failed
+    assert "not available yet" in (talker.reason or "")
+
+
 def test_wildcards_at_the_start_match_no_topic_of_the_broker(broker: RunningBroker) -> None:
     reader, mover = Talker(broker), Talker(broker)
     reader.subscribes("#", "+/#", f"+/{mover.node}/position")
@@ -415,6 +435,7 @@ def test_too_many_live_events_are_refused_of_every_kind(
     [
         ((("nc-where", "speed > 5"),), "nc-where"),
         ((("nc-accept-encoding", "zstd"),) * 2, "twice"),
+        ((("nc-p2p", "localhost:1"),), "nc-p2p is not available yet"),
         ((("nc-accept-encoding", "zstd"), ("colour", "red")), None),
     ],
     ids=str,

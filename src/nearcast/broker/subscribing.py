@@ -9,7 +9,7 @@ from msgspec.structs import replace
 from nearcast.broker.broker_state import BrokerState, RefusedError
 from nearcast.broker.connection import Connection
 from nearcast.broker.session import Granted, Session
-from nearcast.broker.situation.commands import is_script
+from nearcast.broker.situation.commands import is_planned
 from nearcast.broker.situation.errors import ERRORS, Errors
 from nearcast.broker.situation.words import (
     BAD,
@@ -218,10 +218,10 @@ class Subscribing:
 def _check_ours(pattern: str) -> None:
     """Refuse topics of ours that nobody can read."""
     head = pattern.partition("/")[0]
-    if head == "$me":
-        why = f"of $me only {ERRORS} can be subscribed to, by its own name"
-    elif head == "$relate" or is_script(pattern):
+    if is_planned(pattern):
         why = f"{pattern!r} is not available yet"
+    elif head == "$me":
+        why = f"of $me only {ERRORS} can be subscribed to, by its own name"
     elif head not in READABLE:
         why = f"there is no {head!r}; topics of the broker are {', '.join(READABLE)} and {ERRORS}"
     else:

@@ -37,6 +37,9 @@ VERBS = (
     Verb("doctor", "doctor", "Check what is installed, and say what to do."),
 )
 
+PLANNED = ("experiment", "policy", "relate", "script", "simulate")
+"""Verbs that do not exist yet: not in help, and whoever calls one is told so."""
+
 app = typer.Typer(
     name="nearcast",
     no_args_is_help=True,
@@ -115,6 +118,19 @@ def _mount(verb: Verb) -> None:
     )(call)
 
 
+def _mount_planned(name: str) -> None:
+    def call() -> None:
+        typer.echo(f"nearcast {name} is planned, and not available yet.", err=True)
+        raise typer.Exit(2)
+
+    app.command(
+        name,
+        hidden=True,
+        add_help_option=False,
+        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
+    )(call)
+
+
 def _is_ours(error: ValueError) -> bool:
     # Imported here because the core takes longer to load than help takes to print.
     from nearcast.broker.configuration import ConfigurationError
@@ -127,3 +143,5 @@ def _is_ours(error: ValueError) -> bool:
 for _verb in VERBS:
     if find_spec(f"{__name__}.{_verb.name}") is not None:
         _mount(_verb)
+for _name in PLANNED:
+    _mount_planned(_name)

@@ -61,9 +61,11 @@ def up(
     no_pipeline: Annotated[
         bool, typer.Option("--no-pipeline", help="Leave the data pipeline on Spark out.")
     ] = False,
-    workers: Annotated[int, typer.Option(help="Processes on this machine; one for now.")] = 1,
+    workers: Annotated[
+        int, typer.Option(help="Planned: several processes on this machine; only 1 works yet.")
+    ] = 1,
     join: Annotated[
-        str | None, typer.Option(help="Another broker to share the world with; not yet.")
+        str | None, typer.Option(help="Planned: another broker to join; not available yet.")
     ] = None,
 ) -> None:
     """Run an MQTT broker (3.1, 3.1.1 and 5) that keeps what it acknowledged.
@@ -72,10 +74,13 @@ def up(
     `nearcast config`. SIGHUP reads users and rules again; Ctrl-C stops.
     """
     if workers != 1:
-        raise typer.BadParameter("a broker is one process for now", param_hint="--workers")
+        raise typer.BadParameter(
+            "a broker is one process; more are not available yet", param_hint="--workers"
+        )
     if join is not None:
         raise typer.BadParameter(
-            "brokers cannot be joined yet; --bridge links any MQTT broker", param_hint="--join"
+            "joining brokers is not available yet; --bridge links any MQTT broker",
+            param_hint="--join",
         )
     options = {
         "broker.data": data,

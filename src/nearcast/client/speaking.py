@@ -84,7 +84,8 @@ class Speaking:
         filters see; text goes as it is, and so do bytes. `at` is where it happens, if that is not
         where the node is; `to` an area whose nodes it concerns; `valid` for how many seconds it
         can be met, 0 to withdraw it; `object` the key of the thing that it is a version of;
-        `deadline` the seconds within which it must arrive; `time` when it happened.
+        `deadline` the seconds within which it should arrive, which the broker does not act on yet;
+        `time` when it happened.
 
         An event gets an `id` that makes it idempotent: sent again after a loss, it is not
         delivered twice. With QoS 0, and with MQTT 3, it has one only if you give it, and None is
@@ -109,13 +110,16 @@ class Speaking:
         return id
 
     async def relate(self, name: str, members: Iterable[str | HasNode], *, within: float) -> None:
-        """Define a relationship: its members are near while all are `within` metres."""
+        """Define a relationship: its members are near while all are `within` metres.
+
+        Planned: brokers refuse it for now, with `RejectedError` ("not available yet").
+        """
         nodes = [each if isinstance(each, str) else each.node for each in members]
         document = msgspec.json.encode({"members": nodes, "within": within})
         await self._commands.say(f"$relate/{check_subject(name)}", document)
 
     async def unrelate(self, name: str) -> None:
-        """End a relationship."""
+        """End a relationship; planned, as `relate` is."""
         await self._commands.say(f"$relate/{check_subject(name)}", b"")
 
     async def define_place(self, kind: str, name: str, geometry: AreaLike) -> None:

@@ -40,7 +40,7 @@ from nearcast.wire.mqtt import Publish, ReasonCode
 
 ANNOUNCEMENTS, PLACES, AREAS, RIGHTS = "announcements", "places", "areas", "rights"
 PLACE = "$place/"
-LATER = ("$relate/", "$me/feedback")
+LATER = ("$relate/", "$policy/", "$me/feedback/", "$me/scripts/")
 SCRIPTS = "scripts"
 
 
@@ -67,7 +67,7 @@ def command(session: Session, packet: Publish, protected: Collection[str]) -> As
                 return asked
             except ModelError as error:
                 raise RefusedError(BAD, str(error)) from None
-    if topic.startswith(LATER) or is_script(topic):
+    if is_planned(topic):
         raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"{topic!r} is not available yet")
     raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"{topic!r} is not a topic to publish to")
 
@@ -80,10 +80,11 @@ def _check_rights(asked: Asked, protected: Collection[str]) -> None:
                 raise RefusedError(ReasonCode.NOT_AUTHORIZED, why)
 
 
-def is_script(topic: str) -> bool:
-    """Whether a topic is that of a script at a node."""
+def is_planned(topic: str) -> bool:
+    """Whether a topic, or a pattern of topics, is of something that does not exist yet."""
     levels = topic.split("/")
-    return levels[0] == "$node" and levels[2:3] == [SCRIPTS]
+    is_script = levels[0] == "$node" and levels[2:3] == [SCRIPTS]
+    return is_script or f"{topic}/".startswith(LATER)
 
 
 def place_of(topic: str) -> tuple[str, str] | None:

@@ -23,6 +23,8 @@ from nearcast.wire.mqtt import ReasonCode
 PREFIX = "nc-"
 AT_CONNECT = ("nc-accept-encoding",)
 """What a client may say of itself when it comes."""
+PLANNED_AT_CONNECT = ("nc-p2p",)
+"""What will be understood in CONNECT, and is refused until then."""
 LONGEST_NAME = 200
 T = TypeVar("T")
 Pairs = Sequence[tuple[str, str]]
@@ -82,6 +84,8 @@ def ours(pairs: Pairs) -> dict[str, str]:
 def check_connect(pairs: Pairs) -> None:
     """Refuse what a CONNECT says that we do not know."""
     for name in ours(pairs):
+        if name in PLANNED_AT_CONNECT:
+            raise RefusedError(BAD, f"{name} is not available yet")
         if name not in AT_CONNECT:
             raise RefusedError(BAD, f"{name} is not known in CONNECT; {AT_CONNECT[0]} is")
 
@@ -155,6 +159,8 @@ def filter_of(value: object, what: str) -> Filter:
     """Return the filter that a text or a JSON object describes."""
     if not isinstance(value, str | Mapping):
         raise RefusedError(BAD, f"{what} is a filter such as speed > 50, not {shown(value)}")
+    if isinstance(value, str) and value.lstrip().startswith(TEMPLATE):
+        raise RefusedError(BAD, f"{what}: templates ({TEMPLATE}NAME) are not available yet")
     return _meant(lambda: parse(value), what)
 
 
@@ -162,6 +168,8 @@ def _said(words: Mapping[str, object], prefix: str) -> Said:
     found: dict[str, object] = {}
     for name, value in words.items():
         reader = _EVENT_WORDS.get(name)
+        if name in PLANNED_FOR_EVENTS:
+            raise RefusedError(BAD, f"{prefix}{name} is not available yet")
         if reader is None:
             beside = () if prefix else _BODIES
             raise RefusedError(BAD, _unknown(prefix + name, (*_EVENT_WORDS, *beside), prefix))
@@ -195,6 +203,8 @@ def _wished(words: Mapping[str, object], prefix: str) -> Wish:
 
 
 LATER = ("relevance", "aggregate", "detail")
+PLANNED_FOR_EVENTS = ("people",)
+TEMPLATE = "template:"
 _NAMED_WORDS = ("subject", "where", "from", "qos", "no_local", "envelope", "meta")
 _BODIES = ("payload", "text", "base64")
 
