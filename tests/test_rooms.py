@@ -104,7 +104,7 @@ def problem_with(parts: tuple[str, ...], imported: Import) -> str | None:
     return f"{room} imports {other}, which {relation} it"
 
 
-GROUND = ("compiled", "excerpts")
+GROUND = ("compiled", "degrees", "excerpts")
 """Parts of the core that all others may stand on."""
 
 

@@ -201,3 +201,16 @@ def test_a_user_with_a_difficult_name_is_percent_encoded(broker: RunningBroker) 
 
     watcher.subscribes(f"$node/{encoded}/position")
     assert watcher.payloads() == [b"53.3498053,-6.2603097"]
+
+
+@pytest.mark.parametrize("qos", [0, 1])
+def test_a_fix_just_beyond_the_antimeridian_is_on_it(broker: RunningBroker, qos: int) -> None:
+    phone = Phone(broker)
+    phone.sends({**START, "lat": 66.0, "lon": 180.00000000000006})
+    assert phone.position() == b"66,180"
+
+    phone.talker.sends("$me/position", b"-90.0000000005,-180.00000000000006", qos)
+    assert phone.position() == b"-90,-180"
+
+    phone.talker.sends("$me/position", b"0,180.00000001", qos)
+    assert phone.position() == b"-90,-180"

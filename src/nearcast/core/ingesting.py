@@ -66,7 +66,9 @@ class Ingesting:
         if event.valid_s is not None and positions.number(event.valid_s, "valid") < 0.0:
             raise ModelError(f"valid is {event.valid_s} seconds; 0 withdraws, more keeps alive")
         if event.position is not None:
-            positions.position(event.position.lat, event.position.lon)
+            at = positions.checked(event.position)
+            if at is not event.position:
+                event = replace(event, position=at)
         if event.to is not None:
             check(event.to, self._matcher.places)
         self._know(event.publisher, event.id)

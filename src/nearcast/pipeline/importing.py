@@ -13,6 +13,12 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from nearcast.core.degrees import (
+    LARGEST_LATITUDE,
+    LARGEST_LONGITUDE,
+    TOLERANCE,
+    clamped,
+)
 from nearcast.store import Row, StoreError, broker_directory
 from nearcast.store.manifest import Manifest, Whole, read_manifest
 from nearcast.store.segments import write_segment
@@ -70,12 +76,13 @@ def import_tracks(
 
 
 def _rows(batch: pa.RecordBatch, broker: str, seq: int) -> Iterator[Row]:
-    columns = {name: batch.column(name) for name in _NEEDED}
     is_place = pc.and_(
-        pc.less_equal(pc.abs(columns["lat"]), 90.0), pc.less_equal(pc.abs(columns["lon"]), 180.0)
+        pc.less_equal(pc.abs(batch.column("lat")), LARGEST_LATITUDE + TOLERANCE),
+        pc.less_equal(pc.abs(batch.column("lon")), LARGEST_LONGITUDE + TOLERANCE),
     )
     batch = batch.filter(pc.fill_null(is_place, False))
     micros = batch.column("ts").cast(pa.timestamp("us", "UTC")).cast(pa.int64()).to_pylist()
     nodes, lats, lons = (batch.column(name).to_pylist() for name in ("entity_id", "lat", "lon"))
     for at, (micro, node, lat, lon) in enumerate(zip(micros, nodes, lats, lons, strict=True)):
+        lat, lon = clamped(lat, LARGEST_LATITUDE), clamped(lon, LARGEST_LONGITUDE)
         yield Row(broker, seq + at, "position", micro / 1_000_000, lat=lat, lon=lon, node=node)

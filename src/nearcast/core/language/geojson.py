@@ -8,6 +8,8 @@ from nearcast.core.language.errors import LanguageError
 from nearcast.core.language.geometry import (
     LEVELS,
     Point,
+    clamped_box,
+    clamped_point,
     problem_with_box,
     problem_with_point,
     problem_with_points,
@@ -55,7 +57,7 @@ def read_box(value: object, path: str) -> BBox:
         raise refused(path, "expected a list of numbers: west, south, east, north.")
     if len(value) > 6:
         raise refused(path, "A box has four or six numbers: west, south, east, north.")
-    values = tuple(coordinate(v, f"{path}[{i}]") for i, v in enumerate(value))
+    values = clamped_box(tuple(coordinate(v, f"{path}[{i}]") for i, v in enumerate(value)))
     problem = problem_with_box(values)
     if problem:
         raise refused(path, problem)
@@ -95,7 +97,7 @@ class Coordinate:
         """Return one point."""
         if len(value) > 3:
             raise refused(path, "A point has two or three numbers.")
-        point = tuple(coordinate(v, f"{path}[{i}]") for i, v in enumerate(value))
+        point = clamped_point(tuple(coordinate(v, f"{path}[{i}]") for i, v in enumerate(value)))
         problem = problem_with_point(point)
         if problem is None and self.count >= MAX_VERTICES:
             problem = f"The geometry has more than {MAX_VERTICES} points."

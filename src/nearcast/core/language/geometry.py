@@ -6,6 +6,8 @@ cross is not asked here: such a geometry is accepted, and its predicates are unk
 
 import math
 
+from nearcast.core.degrees import LARGEST_LATITUDE, LARGEST_LONGITUDE, clamped
+
 Point = tuple[float, ...]
 
 WKT_NAMES = {
@@ -28,6 +30,20 @@ LEVELS = {
 }
 
 
+def clamped_point(point: Point) -> Point:
+    """Return a point without the rounding errors that put it beyond the limits."""
+    if len(point) < 2:
+        return point
+    lon, lat, *height = point
+    return clamped(lon, LARGEST_LONGITUDE), clamped(lat, LARGEST_LATITUDE), *height
+
+
+def clamped_box(values: Point) -> Point:
+    """Return the corners of a box without such errors."""
+    half = len(values) // 2
+    return (*clamped_point(values[:half]), *clamped_point(values[half:]))
+
+
 def problem_with_point(point: Point) -> str | None:
     """Return what is wrong with one point."""
     if not 2 <= len(point) <= 3:
@@ -36,9 +52,9 @@ def problem_with_point(point: Point) -> str | None:
         return "A coordinate must be a finite number."
     lon, lat = point[0], point[1]
     if not -180 <= lon <= 180:
-        return f"Longitude {lon:g} is beyond 180; a point is longitude first, then latitude."
+        return f"Longitude {degrees(lon)} is beyond 180; a point is longitude first, then latitude."
     if not -90 <= lat <= 90:
-        return f"Latitude {lat:g} is beyond 90; a point is longitude first, then latitude."
+        return f"Latitude {degrees(lat)} is beyond 90; a point is longitude first, then latitude."
     return None
 
 
@@ -50,7 +66,7 @@ def problem_with_points(type_: str, points: tuple[Point, ...]) -> str | None:
         return "A line needs at least two points."
     if type_ in ("Polygon", "MultiPolygon"):
         if points[0] != points[-1]:
-            first = " ".join(f"{c:g}" for c in points[0])
+            first = " ".join(map(degrees, points[0]))
             return f"The ring is open: its last point must be its first, {first}."
         if len(points) < 4:
             return "A ring needs at least four points, the last being the first."
@@ -67,7 +83,13 @@ def problem_with_box(values: tuple[float, ...]) -> str | None:
     if problem:
         return problem
     if low[1] > high[1]:
-        return f"The south, {low[1]:g}, lies above the north, {high[1]:g}; swap them."
+        return f"The south, {degrees(low[1])}, lies above the north, {degrees(high[1])}; swap them."
     if half == 3 and low[2] > high[2]:
-        return f"The lowest height, {low[2]:g}, is above the highest, {high[2]:g}; swap them."
+        heights = f"{degrees(low[2])}, is above the highest, {degrees(high[2])}"
+        return f"The lowest height, {heights}; swap them."
     return None
+
+
+def degrees(value: float) -> str:
+    """Return a coordinate with all its digits and without a needless ``.0``."""
+    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)

@@ -4,7 +4,7 @@ from collections.abc import Mapping, Sequence
 from datetime import date, datetime
 from typing import TYPE_CHECKING, Protocol, TypeAlias
 
-from nearcast.core.language.geometry import problem_with_point
+from nearcast.core.language.geometry import clamped_point, problem_with_point
 
 if TYPE_CHECKING:
     from nearcast.core.language.filter import Filter
@@ -114,6 +114,5 @@ def lat_lon(value: Value) -> LatLon | None:
         if isinstance(number, bool) or not isinstance(number, int | float):
             return None
         numbers.append(float(number) if abs(number) < 1e300 else float("inf"))
-    if problem_with_point(tuple(numbers)):
-        return None
-    return numbers[1], numbers[0]
+    point = clamped_point(tuple(numbers))
+    return None if problem_with_point(point) else (point[1], point[0])

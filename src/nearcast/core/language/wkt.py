@@ -6,6 +6,9 @@ from nearcast.core.language.geometry import (
     LEVELS,
     WKT_NAMES,
     Point,
+    clamped_box,
+    clamped_point,
+    degrees,
     problem_with_box,
     problem_with_point,
     problem_with_points,
@@ -71,10 +74,11 @@ def read_box(reader: Reader, start: int) -> BBox:
     while reader.takes(","):
         values.append(reader.signed_number("53.35"))
     reader.close(opening)
-    problem = problem_with_box(tuple(values))
+    box = clamped_box(tuple(values))
+    problem = problem_with_box(box)
     if problem:
         raise reader.error(problem, start)
-    return BBox(tuple(values))
+    return BBox(box)
 
 
 class Coordinate:
@@ -122,7 +126,7 @@ class Coordinate:
         numbers = [self.reader.signed_number("-6.26")]
         while self.reader.next.kind == "number" or self.reader.next.text in ("-", "+"):
             numbers.append(self.reader.signed_number("53.35"))
-        point = tuple(numbers)
+        point = clamped_point(tuple(numbers))
         problem = problem_with_point(point)
         if problem is None and self.with_height and len(point) == 2:
             problem = "After Z every point has three numbers: longitude, latitude, height."
@@ -163,8 +167,3 @@ def has_height(coordinates: Coordinates) -> bool:
     while isinstance(coordinates[0], tuple):
         coordinates = coordinates[0]
     return len(coordinates) == 3
-
-
-def degrees(value: float) -> str:
-    """Return a coordinate without a needless ``.0``."""
-    return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)

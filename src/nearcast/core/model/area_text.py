@@ -14,6 +14,7 @@ import re
 from collections.abc import Callable, Mapping
 from urllib.parse import quote
 
+from nearcast.core.degrees import LARGEST_LATITUDE, clamped
 from nearcast.core.model.area import (
     Area,
     Around,
@@ -33,7 +34,6 @@ from nearcast.core.model.rings import Ring
 from nearcast.core.model.wkt import parse_wkt
 
 LONGEST_TEXT_BYTES = 256 * 1024
-LARGEST_LATITUDE = 90.0
 _FORMS = (
     "circle:LAT,LON,METRES, circle:me,METRES, circle:NODE,METRES, bbox:SOUTH,WEST,NORTH,EAST, "
     "place:NAME, place:KIND/NAME, place:here/KIND, WKT or GeoJSON"
@@ -150,7 +150,7 @@ def _parse_circle(fields: _Fields) -> Circle | Around:
         )
     lat, lon = fields.number(0, "latitude"), fields.number(1, "longitude")
     radius_m = fields.number(2, "radius")
-    fields.take(int(abs(lat) <= LARGEST_LATITUDE))
+    fields.take(int(abs(clamped(lat, LARGEST_LATITUDE)) <= LARGEST_LATITUDE))
     center = position(lat, lon)
     fields.take(2)
     return Circle(center, radius_m)

@@ -1,8 +1,8 @@
 """Positions: where a node or an event is, in degrees of WGS84.
 
 Everything that comes from outside passes `position`, `parse_position` or `position_from_json`,
-which refuse what cannot be a place on Earth and say what would be right; a `Position` that
-exists is trusted inside.
+which refuse what cannot be a place on Earth and say what would be right; a coordinate that a
+rounding error put beyond its limit is the limit. A `Position` that exists is trusted inside.
 """
 
 import math
@@ -11,6 +11,7 @@ from collections.abc import Sequence
 import msgspec
 from msgspec import Struct
 
+from nearcast.core.degrees import LARGEST_LATITUDE, LARGEST_LONGITUDE, clamped
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geodesy import distance_m
 
@@ -38,16 +39,16 @@ def is_usual(at: Position) -> bool:
 
 def position(lat: object, lon: object) -> Position:
     """Return the position, or raise `ModelError` with what is wrong with it."""
-    latitude = number(lat, "latitude")
-    longitude = number(lon, "longitude")
-    if abs(latitude) > 90.0:
+    latitude = clamped(number(lat, "latitude"), LARGEST_LATITUDE)
+    longitude = clamped(number(lon, "longitude"), LARGEST_LONGITUDE)
+    if abs(latitude) > LARGEST_LATITUDE:
         swapped = abs(latitude) <= 180.0 and abs(longitude) <= 90.0
         order = f"{plain(longitude)}, {plain(latitude)}"
         hint = f"; are latitude and longitude swapped? ({order})" if swapped else ""
         raise ModelError(
             f"latitude {plain(latitude)} is beyond 90; latitudes go from -90 to 90{hint}"
         )
-    if abs(longitude) > 180.0:
+    if abs(longitude) > LARGEST_LONGITUDE:
         raise ModelError(
             f"longitude {plain(longitude)} is beyond 180; longitudes go from -180 to 180"
         )
