@@ -31,7 +31,7 @@ class Kit:
 
     def begin(self) -> None:
         self.store = Store(self.data, "b", LogSettings(roll_s=0.0))
-        self.hub = Hub(Settings(), journal_for(self.store), started=self.now)
+        self.hub = Hub(Settings(), journal_for(self.store))
         restore(self.hub, self.store, self.now)
         self.tick()
         self.links = {name: self._joined(name) for name in NODE_NAMES}

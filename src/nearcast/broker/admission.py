@@ -22,7 +22,7 @@ class Admission(Protocol):
     def stays(self, admitted: Admitted, now: float) -> Refused | None:
         """Return why someone who is in may not stay."""
 
-    def client_id_for(self, identity: Identity, count: int) -> str:
+    def client_id_for(self, identity: Identity, unique: str) -> str:
         """Return a client id for one who brought none."""
 
     def rights(self, identity: Identity, client_id: str, address: str) -> Permissions:
@@ -40,9 +40,9 @@ class OpenDoors:
         """Let everyone stay."""
         return None
 
-    def client_id_for(self, identity: Identity, count: int) -> str:
+    def client_id_for(self, identity: Identity, unique: str) -> str:
         """Return a client id for one who brought none."""
-        return f"auto-{count}"
+        return f"auto-{unique}"
 
     def rights(self, identity: Identity, client_id: str, address: str) -> Permissions:
         """Allow everything."""

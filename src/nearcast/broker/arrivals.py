@@ -125,7 +125,7 @@ class Arrivals:
             return
         identity, assigned = answer.identity, None
         if not packet.client_id:
-            assigned = self._doors.client_id_for(identity, self._state.unique_number())
+            assigned = self._doors.client_id_for(identity, self._state.unique_id())
         client_id = assigned or packet.client_id
         if client_id.partition("~")[0] in RESERVED:
             why = f"{client_id!r} names no node: me and here are reserved, and a node needs a name"

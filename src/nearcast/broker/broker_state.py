@@ -2,12 +2,12 @@
 
 from collections import Counter, deque
 from collections.abc import Callable
-from itertools import count
 
 from msgspec import Struct
 
 from nearcast.broker.connection import Connection
 from nearcast.broker.journal import Journal
+from nearcast.broker.random_ids import RandomBytes, random_ids
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.settings import Limits
 from nearcast.core.engine import Engine
@@ -53,7 +53,7 @@ class BrokerState:
     """The state of one broker between and during ticks."""
 
     def __init__(
-        self, engine: Engine, limits: Limits, journal: Journal, name: str, started: float
+        self, engine: Engine, limits: Limits, journal: Journal, name: str, random_bytes: RandomBytes
     ) -> None:
         self.engine = engine
         self.limits = limits
@@ -89,17 +89,8 @@ class BrokerState:
         self.touched: list[Connection] = []
         self.arriving: deque[Connection] = deque()
         self.leaving: deque[tuple[Connection, Session]] = deque()
-        self._boot_ms = int(started * 1000)
-        self._boot = format(self._boot_ms, "x")
-        self._ids = count(1)
-
-    def event_id(self) -> str:
-        """An id that no other event has."""
-        return f"{self._boot}-{next(self._ids):x}"
-
-    def unique_number(self) -> int:
-        """A number that no other start of this broker gives either."""
-        return (self._boot_ms << 32) + next(self._ids)
+        self.unique_id: Callable[[], str] = random_ids(random_bytes).__next__
+        """Makes an id that no other event or client has, whenever this broker was started."""
 
     def ask(self, value: Input) -> None:
         """Ask something of the engine that later events must see."""

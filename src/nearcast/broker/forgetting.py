@@ -39,7 +39,7 @@ def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
 
 def forget_in_store(store: Store, settings: Settings, node: str, now: float) -> dict[str, int]:
     """Forget a node in what a broker keeps that does not run."""
-    hub = Hub(settings, Journal(True, store.message_ids, store.queue_numbers), started=now)
+    hub = Hub(settings, Journal(True, store.message_ids, store.queue_numbers))
     restore(hub, store, now)
     found = forget(hub, node, now)
     entries = hub.tick(now).entries

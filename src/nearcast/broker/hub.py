@@ -5,6 +5,7 @@ is to be written to whom once it is. Everything that arrived in one tick is one 
 engine, and every connection gets at most one write. The time is passed in.
 """
 
+import os
 from collections.abc import Iterable, Sequence
 from math import inf
 
@@ -20,6 +21,7 @@ from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.journal import Entries, Journal
 from nearcast.broker.publishing import POSITION, Publishing
+from nearcast.broker.random_ids import RandomBytes
 from nearcast.broker.recording import Recording
 from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Session
@@ -94,7 +96,7 @@ class Hub:
         journal: Journal | None = None,
         doors: Admission | None = None,
         *,
-        started: float = 0.0,
+        random_bytes: RandomBytes = os.urandom,
     ) -> None:
         self.settings = Settings() if settings is None else settings
         situation = self.settings.situation
@@ -115,7 +117,7 @@ class Hub:
             self.settings.limits,
             Journal() if journal is None else journal,
             self.settings.node.name,
-            started,
+            random_bytes,
         )
         self._due_at = inf
         self._delivering = Delivering(self.state)

@@ -66,7 +66,7 @@ class Queueing:
         looked_into = stays or self._state.engine.matcher.reads_attributes
         # In their order: names would take longer than all else.
         return Event(
-            self._state.event_id() if spoken.id is None else spoken.id,
+            self._state.unique_id() if spoken.id is None else spoken.id,
             packet.topic,
             session.node,
             now if spoken.time is None else spoken.time,

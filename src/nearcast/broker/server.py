@@ -59,7 +59,7 @@ class Server:
         self._store = store
         self._wall_s = time.time() - time.monotonic()
         journal = None if store is None else journal_for(store)
-        self.hub = Hub(self.settings, journal, self._doors, started=self.now())
+        self.hub = Hub(self.settings, journal, self._doors)
         if store is not None:
             restore(self.hub, store, self.now())
             self.hub.arrivals.pipeline_token = pipeline_door.read_token(store.directory)

@@ -109,7 +109,7 @@ class ShortWay:
             route = engine.route(node, topic)
         if route is None:
             return 0 if packet.retain or not self._is_plain(packet) else LEFT
-        position, event_id, client_id = engine.position(node), state.event_id, session.client_id
+        position, unique_id, client_id = engine.position(node), state.unique_id, session.client_id
         own = client_id if client_id != node else ""
         run: list[Publish] = []
         events: list[Event] = []
@@ -124,7 +124,7 @@ class ShortWay:
                 known = raw
             run.append(packet)
             event = Event(
-                event_id(), topic, node, now, NOTHING, position, False, None, None, None, False,
+                unique_id(), topic, node, now, NOTHING, position, False, None, None, None, False,
                 None, None, packet.payload, 0, own,
             )  # fmt: skip
             events.append(event)
@@ -154,7 +154,7 @@ class ShortWay:
         """The event that a message is which goes along its route."""
         node, client_id = session.node, session.client_id
         return Event(
-            self._state.event_id(), packet.topic, node, now, NOTHING,
+            self._state.unique_id(), packet.topic, node, now, NOTHING,
             self._state.engine.position(node), False, None, None, None, False, None, None,
             packet.payload, packet.qos, client_id if client_id != node else "",
         )  # fmt: skip

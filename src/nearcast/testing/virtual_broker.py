@@ -6,6 +6,7 @@ once a second. It may crash at any moment and be restarted from what its disk ke
 """
 
 from pathlib import Path
+from random import Random
 
 from msgspec.structs import replace
 
@@ -89,7 +90,7 @@ class VirtualBroker:
         disk = None
         if self._directory is not None:
             disk = VirtualDisk(self._clock, self._directory, self.name, self._disk_quality)
-        self._running = _Run(self._network, self.settings, disk)
+        self._running = _Run(self._network, self.settings, disk, self.starts)
         self._network.listen(self.name, self._running.accept)
         self._tell(self.name, "starts")
 
@@ -190,14 +191,16 @@ class _Run:
     """A broker from one start to the next end."""
 
     def __init__(
-        self, network: VirtualNetwork, settings: Settings, disk: VirtualDisk | None
+        self, network: VirtualNetwork, settings: Settings, disk: VirtualDisk | None, number: int
     ) -> None:
         self.clock = network.clock
         self.settings = settings
         self.disk = disk
         now = self.clock.now()
         journal = None if disk is None else journal_for(disk.store)
-        self.hub = Hub(settings, journal, started=now)
+        # The same ids when a seed is played again, and others after each start.
+        chance = Random(f"{settings.node.name} {number} {now!r}")
+        self.hub = Hub(settings, journal, random_bytes=chance.randbytes)
         if disk is not None:
             restore(self.hub, disk.store, now)
         self.hub.arrivals.pipeline_token = PIPELINE_TOKEN

@@ -194,8 +194,8 @@ def test_one_without_an_id_is_given_one_of_its_own_node(tmp_path: Path) -> None:
     doors = house(tmp_path)
     found = admitted(enter(doors, as_user("alice", "")))
     assert found.client_id == ""
-    assert doors.client_id_for(found.identity, 7) == "alice~auto-7"
-    assert doors.client_id_for(admitted(enter(doors, Connect(""))).identity, 7) == "auto-7"
+    assert doors.client_id_for(found.identity, "7") == "alice~auto-7"
+    assert doors.client_id_for(admitted(enter(doors, Connect(""))).identity, "7") == "auto-7"
 
 
 def test_too_many_wrong_passwords_shut_an_address_out_for_the_minute(tmp_path: Path) -> None:

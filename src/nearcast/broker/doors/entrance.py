@@ -129,9 +129,9 @@ class Doors:
         entered = self._enter(identity, admitted.client_id, admitted.peer)
         return entered if isinstance(entered, Refused) else None
 
-    def client_id_for(self, identity: Identity, count: int | str) -> str:
-        """Return a client id for someone who gave none; `count` is another every time."""
-        return automatic_id(identity.user, count)
+    def client_id_for(self, identity: Identity, unique: str) -> str:
+        """Return a client id for someone who gave none; `unique` is another every time."""
+        return automatic_id(identity.user, unique)
 
     def rights(self, identity: Identity, client_id: str, address: str) -> Rights:
         """Return what a client may do; it follows later changes of the rules."""
@@ -217,7 +217,7 @@ class Doors:
 
     def _enter(self, identity: Identity, client_id: str, peer: Peer) -> Admitted | Refused:
         # One who gave no id is judged by the kind of id that will be given.
-        visitor = _visitor(identity, client_id or automatic_id(identity.user, 0), peer.address)
+        visitor = _visitor(identity, client_id or automatic_id(identity.user, "0"), peer.address)
         node, user = visitor.node, identity.user
         if not node or node in RESERVED:
             return Refused(

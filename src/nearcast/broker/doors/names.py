@@ -18,9 +18,9 @@ def node_of(client_id: str) -> str:
     return client_id.partition("~")[0]
 
 
-def automatic_id(user: str | None, count: int | str) -> str:
+def automatic_id(user: str | None, unique: str) -> str:
     """Return a client id for one who gave none."""
-    return f"{AUTOMATIC}{count}" if user is None else f"{user}~{AUTOMATIC}{count}"
+    return f"{AUTOMATIC}{unique}" if user is None else f"{user}~{AUTOMATIC}{unique}"
 
 
 def check_user_name(name: str) -> str:

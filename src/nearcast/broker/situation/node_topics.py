@@ -189,7 +189,7 @@ class NodeTopics:
             each.id for each in wanted if each.plain or decide(event, each, world).passed
         )
         if fitting:
-            told = replace(event, id=self._state.event_id(), retain=True)
+            told = replace(event, id=self._state.unique_id(), retain=True)
             parcel = Parcel(PublishFrame(event.subject, event.payload))
             own = "" if session.client_id == session.node else session.client_id
             delivery = Delivery(told, session.node, fitting, 1, own, replayed)
