@@ -17,7 +17,13 @@ from nearcast.broker.broker_state import RefusedError
 from nearcast.core.language import Filter, LanguageError, parse
 from nearcast.core.language.instants import read_timestamp
 from nearcast.core.model import Area, ModelError, parse_area
-from nearcast.core.model.position import Position, parse_position, position_from_json, shown
+from nearcast.core.model.position import (
+    Position,
+    parse_number,
+    parse_position,
+    position_from_json,
+    shown,
+)
 from nearcast.wire.mqtt import ReasonCode
 
 PREFIX = "nc-"
@@ -120,7 +126,9 @@ def wished(pairs: Pairs) -> Wish:
 
 def wished_again(texts: Pairs) -> Wish:
     """Return what a kept subscription says."""
-    return _wished(dict(texts), "")
+    # Earlier releases kept a number as it was written: 1.0.
+    words = {name: text.removesuffix(".0") if name == "meta" else text for name, text in texts}
+    return _wished(words, "")
 
 
 def wished_in_json(payload: bytes) -> NamedWish:
@@ -130,11 +138,12 @@ def wished_in_json(payload: bytes) -> NamedWish:
     if not isinstance(subject, str) or not subject:
         raise RefusedError(BAD, 'a subscription needs a "subject", such as "traffic/#"')
     qos = members.pop("qos", 0)
-    if qos not in (0, 1, 2) or isinstance(qos, bool):
+    # In Python 1.0 and True are 1 too.
+    if type(qos) is not int or qos not in (0, 1, 2):
         raise RefusedError(BAD, f'"qos" is 0, 1 or 2, not {shown(qos)}')
     no_local = _flag(members, "no_local")
     envelope = _flag(members, "envelope")
-    return NamedWish(subject, _wished(members, ""), int(str(qos)), no_local, envelope)
+    return NamedWish(subject, _wished(members, ""), qos, no_local, envelope)
 
 
 def json_object(payload: bytes) -> dict[str, object]:
@@ -188,7 +197,7 @@ def _wished(words: Mapping[str, object], prefix: str) -> Wish:
         elif name == "from":
             from_ = area_of(value, label)
         elif name == "meta":
-            if value not in ("0", "1", True, False):
+            if type(value) not in (str, int, bool) or value not in ("0", "1", True, False):
                 raise RefusedError(BAD, f"{label} is 0 or 1, not {shown(value)}")
             quiet = value in ("0", False)
         elif name in LATER:
@@ -231,8 +240,8 @@ def _seconds(value: object, what: str) -> float:
 def _number(value: object, what: str) -> float:
     if isinstance(value, str):
         try:
-            value = float(value.strip())
-        except ValueError:
+            value = parse_number(value, what)
+        except ModelError:
             raise RefusedError(BAD, f"{what} is a number, not {shown(value)}") from None
     if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e15:
         raise RefusedError(BAD, f"{what} is a number, not {shown(value)}")
