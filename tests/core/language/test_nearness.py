@@ -103,9 +103,23 @@ def test_approaching_someone_who_moves_uses_both_previous_places() -> None:
     assert holds("approaching(publisher)", fleeing) is True
 
 
-def test_approaching_is_unknown_with_fewer_than_two_fixes() -> None:
-    assert holds("approaching(event)", Situation(now={"me": NORTH, "event": DUBLIN})) is None
-    assert holds("approaching(event)", Situation(now={"me": NORTH}, before={"me": NORTH})) is None
+def test_who_has_one_fix_only_stands_still() -> None:
+    """I wait at a stop, and the bus comes: it is what moves."""
+    coming = Situation(now={"me": DUBLIN, "publisher": NORTH}, before={"publisher": FAR_NORTH})
+    assert holds("approaching(publisher)", coming) is True
+    going = Situation(now={"me": DUBLIN, "publisher": FAR_NORTH}, before={"publisher": NORTH})
+    assert holds("approaching(publisher)", going) is False
+
+
+def test_approaching_is_unknown_where_neither_has_two_fixes_or_one_has_none() -> None:
+    still = Situation(now={"me": NORTH, "event": DUBLIN, "publisher": DUBLIN})
+    for text in ("event", "publisher", "me", "POINT(-6.2603 53.3698)"):
+        assert holds(f"approaching({text})", still) is None
+    alone = Situation(now={"me": NORTH}, before={"me": DUBLIN})
+    assert holds("approaching(event)", alone) is None
+    assert holds("approaching(publisher)", alone) is None
+    lost = Situation(now={"publisher": NORTH}, before={"publisher": DUBLIN})
+    assert holds("approaching(publisher)", lost) is None
 
 
 def test_count_asks_the_scope_with_the_filter_it_was_given() -> None:

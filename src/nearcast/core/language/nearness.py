@@ -33,12 +33,17 @@ def distance(node: Operation, scope: Scope) -> Value:
 
 
 def approaching(node: Operation, scope: Scope) -> Value:
-    """Evaluate ``approaching``: whether the distance to it shrank between the last two fixes."""
-    there = place_of(node.args[0], scope)
-    before = previous_place_of(node.args[0], scope) or there
-    now = metres_between(scope.position("me"), there)
-    then = metres_between(scope.previous_position("me"), before)
-    return None if now is None or then is None else now < then
+    """Evaluate ``approaching``: whether it is nearer to me than before the latest fix of either.
+
+    Who has one fix only stands still; where neither has two, nobody knows.
+    """
+    here, there = scope.position("me"), place_of(node.args[0], scope)
+    now = metres_between(here, there)
+    mine, its = scope.previous_position("me"), previous_place_of(node.args[0], scope)
+    then = metres_between(mine or here, its or there)
+    if now is None or then is None or mine is its is None:
+        return None
+    return now < then
 
 
 def counted(node: Operation, scope: Scope) -> Value:

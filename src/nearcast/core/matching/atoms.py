@@ -151,14 +151,19 @@ def evaluate_atom(
         return UNKNOWN
     distance = distance_m(lat1, lon1, lat2, lon2)
     if op == APPROACHING:
-        if math.isnan(nodes.at[me, LAT_BEFORE]):
-            return UNKNOWN
-        if left == ME:
-            lat1, lon1 = nodes.at[me, LAT_BEFORE], nodes.at[me, LON_BEFORE]
-        elif left == PUBLISHER and not math.isnan(nodes.at[publisher, LAT_BEFORE]):
+        # Who has one fix only stands still; where neither has two, nobody knows.
+        known = False
+        if left == PUBLISHER and not math.isnan(nodes.at[publisher, LAT_BEFORE]):
             lat1, lon1 = nodes.at[publisher, LAT_BEFORE], nodes.at[publisher, LON_BEFORE]
-        before = distance_m(lat1, lon1, nodes.at[me, LAT_BEFORE], nodes.at[me, LON_BEFORE])
-        return 1 if distance < before else 0
+            known = True
+        if not math.isnan(nodes.at[me, LAT_BEFORE]):
+            lat2, lon2 = nodes.at[me, LAT_BEFORE], nodes.at[me, LON_BEFORE]
+            known = True
+            if left == ME:
+                lat1, lon1 = lat2, lon2
+        if not known:
+            return UNKNOWN
+        return 1 if distance < distance_m(lat1, lon1, lat2, lon2) else 0
     limit = atoms.constant[atom]
     if op == DISTANCE_LESS:
         return 1 if distance < limit else 0
