@@ -77,7 +77,7 @@ experiments: setup
 	fi
 
 docs: setup
-	$(PY) -m pytest tests/test_docs.py
+	$(PY) -m pytest tests/test_docs.py tests/test_docs_pasted.py tests/test_tutorial.py
 
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist

@@ -2,9 +2,13 @@
 
 The ``python`` blocks of one file run in order in one namespace. What a block prints is compared
 with the ``text`` block right after it, or with its own ``# ->`` comments, one for each line.
+Blocks may use ``await`` as ``python -m asyncio`` lets one.
 """
 
+import ast
+import asyncio
 import contextlib
+import inspect
 import io
 import re
 from itertools import zip_longest
@@ -63,22 +67,29 @@ def run_blocks(document: str, name: str) -> list[str]:
     found = blocks(document)
     namespace: dict[str, object] = {"__name__": "__main__"}
     wrong: list[str] = []
-    for block, following in zip_longest(found, found[1:]):
-        if block.language != "python":
-            continue
-        # Empty lines before it give a traceback the lines of the file.
-        code = compile("\n" * (block.line - 1) + block.text, name, "exec", dont_inherit=True)
-        with contextlib.redirect_stdout(io.StringIO()) as printed:
-            exec(code, namespace)
-        said = [match.strip() for match in ARROW.findall(block.text)]
-        if following is not None and following.language == "text" and following.follows:
-            said = following.text.rstrip().splitlines()
-        elif not said:
-            continue
-        got = [line.rstrip() for line in printed.getvalue().rstrip().splitlines()]
-        if got != [line.rstrip() for line in said]:
-            wrong.append(f"{name}, line {block.line}: says {said}, prints {got}")
+    with asyncio.Runner() as runner:
+        for block, following in zip_longest(found, found[1:]):
+            if block.language != "python":
+                continue
+            # Empty lines before it give a traceback the lines of the file.
+            source, flags = "\n" * (block.line - 1) + block.text, ast.PyCF_ALLOW_TOP_LEVEL_AWAIT
+            code = compile(source, name, "exec", flags=flags, dont_inherit=True)
+            with contextlib.redirect_stdout(io.StringIO()) as printed:
+                outcome = eval(code, namespace)
+                if inspect.iscoroutine(outcome):
+                    runner.run(outcome)
+            said = expected_output(block, following)
+            got = [line.rstrip() for line in printed.getvalue().rstrip().splitlines()]
+            if said is not None and got != said:
+                wrong.append(f"{name}, line {block.line}: says {said}, prints {got}")
     return wrong
+
+
+def expected_output(block: Block, following: Block | None) -> list[str] | None:
+    """Return the lines that a page says a block prints; None if it does not say."""
+    if following is not None and following.language == "text" and following.follows:
+        return [line.rstrip() for line in following.text.rstrip().splitlines()]
+    return [match.strip() for match in ARROW.findall(block.text)] or None
 
 
 def broken_links(path: Path) -> list[str]:
@@ -156,6 +167,12 @@ def test_a_snippet_that_fails_is_found_with_its_line() -> None:
     with pytest.raises(ZeroDivisionError) as caught:
         run_blocks("Words.\n\n```python\n1 / 0\n```\n", "words.md")
     assert caught.traceback[-1].lineno == 3
+
+
+def test_a_snippet_may_wait_for_something() -> None:
+    one = "```python\nimport asyncio\nx = await asyncio.sleep(0, 1)\nprint(x)\n```\n"
+    assert run_blocks(one + "\n```text\n1\n```\n", "one") == []
+    assert run_blocks(one + "\n```text\n2\n```\n", "one") != []
 
 
 def test_a_link_that_leads_nowhere_is_found(tmp_path: Path) -> None:
