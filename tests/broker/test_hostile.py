@@ -355,7 +355,7 @@ def test_pings_of_a_websocket_that_reads_nothing_take_no_memory(
     with attack(broker, "ws") as found:
         key = base64.b64encode(bytes(16)).decode()
         found.sendall(
-            "GET /mqtt HTTP/1.1\r\nHost: x\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
+            "GET /mqtt HTTP/1.1\r\nHost: 127.0.0.1\r\nUpgrade: websocket\r\nConnection: Upgrade\r\n"
             f"Sec-WebSocket-Key: {key}\r\nSec-WebSocket-Version: 13\r\n"
             "Sec-WebSocket-Protocol: mqtt\r\n\r\n".encode()
         )

@@ -3,6 +3,7 @@
 import asyncio
 import urllib.error
 import urllib.request
+from collections.abc import Mapping
 from email.message import Message
 
 from msgspec import Struct
@@ -16,12 +17,20 @@ class Answer(Struct):
     body: bytes
 
 
-async def ask(port: int, path: str, method: str = "GET", accept: str = "*/*") -> Answer:
+async def ask(
+    port: int,
+    path: str,
+    method: str = "GET",
+    accept: str = "*/*",
+    headers: Mapping[str, str] | None = None,
+) -> Answer:
     """Make a request on loopback."""
 
     def call() -> Answer:
         request = urllib.request.Request(
-            f"http://127.0.0.1:{port}{path}", method=method, headers={"Accept": accept}
+            f"http://127.0.0.1:{port}{path}",
+            method=method,
+            headers={"Accept": accept, **(headers or {})},
         )
         # Without the proxies of the environment: loopback is meant.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))

@@ -145,7 +145,7 @@ def test_openapi_describes_every_route() -> None:
     answer = asked("/api/openapi.json")
     paths = json.loads(answer.body)["paths"]
     assert set(paths) == {
-        "/metrics", "/healthz", "/api/statistics", "/api/config", "/api/docs",
+        "/", "/metrics", "/healthz", "/api/statistics", "/api/config", "/api/docs", "/api/events",
         "/api/explain/{event}/{node}",
     }  # fmt: skip
 
@@ -188,6 +188,6 @@ def test_the_page_lists_every_route_and_loads_nothing() -> None:
     assert "//" not in page.replace("<!doctype html>", "")
 
 
-@pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/api/none", "/"])
+@pytest.mark.parametrize("path", ["/docs", "/redoc", "/openapi.json", "/api/none", "/none"])
 def test_other_paths_are_not_found(path: str) -> None:
     assert asked(path).status == 404

@@ -16,6 +16,10 @@ SOMEBODY = Peer("", True)
 class Admission(Protocol):
     """Whoever decides who may come in."""
 
+    @property
+    def asks_for_names(self) -> bool:
+        """Whether there are users, or tokens, to be asked for."""
+
     def admit(self, connect: Connect, peer: Peer, now: float) -> Admitted | Refused | Check:
         """Decide, or say that it takes long."""
 
@@ -31,6 +35,8 @@ class Admission(Protocol):
 
 class OpenDoors:
     """Everyone may come in, under any name, and do anything."""
+
+    asks_for_names = False
 
     def admit(self, connect: Connect, peer: Peer, now: float) -> Admitted | Refused | Check:
         """Let everyone in."""

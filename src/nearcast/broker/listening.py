@@ -13,6 +13,7 @@ from picows import (
 )
 
 from nearcast.broker.settings import Listen
+from nearcast.broker.web_names import WebNames
 
 SUBPROTOCOLS = ("mqtt", "mqttv3.1")
 LARGEST_FRAME = 4 << 20
@@ -56,17 +57,24 @@ async def upgrade(
     port: int,
     context: ssl.SSLContext | None,
     within_s: float,
+    names: WebNames,
 ) -> asyncio.Server:
-    """Listen for WebSockets; they name the subprotocol `mqtt` or none, and say so in time."""
+    """Listen for WebSockets; they name the subprotocol `mqtt` or none, and say so in time.
+
+    Those that pages of others open in a browser on this machine are refused.
+    """
 
     def answer(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
+        under, page = request.headers.get("Host"), request.headers.get("Origin")
+        if not names.takes_host(under):
+            return _refused(403, "this name is not in the setting listen.hosts")
+        if not names.takes_origin(page, under):
+            return _refused(403, "this page is not in the setting listen.origins")
         offered = request.headers.get("Sec-WebSocket-Protocol", "")
-        names = [name.strip() for name in offered.split(",") if name.strip()]
-        chosen = next((name for name in SUBPROTOCOLS if name in names), None)
-        if names and chosen is None:
-            body = b"this server speaks the WebSocket subprotocol mqtt\n"
-            refusal = WSUpgradeResponse.create_error_response(400, body)
-            return WSUpgradeResponseWithListener(refusal, None)
+        offers = [name.strip() for name in offered.split(",") if name.strip()]
+        chosen = next((name for name in SUBPROTOCOLS if name in offers), None)
+        if offers and chosen is None:
+            return _refused(400, "this server speaks the WebSocket subprotocol mqtt")
         headers = {"Sec-WebSocket-Protocol": chosen} if chosen else {}
         response = WSUpgradeResponse.create_101_response(extra_headers=headers)
         return WSUpgradeResponseWithListener(response, make())
@@ -82,3 +90,8 @@ async def upgrade(
         enable_auto_pong=False,
         use_aiofastnet=False,
     )
+
+
+def _refused(status: int, why: str) -> WSUpgradeResponseWithListener:
+    refusal = WSUpgradeResponse.create_error_response(status, f"{why}\n".encode())
+    return WSUpgradeResponseWithListener(refusal, None)

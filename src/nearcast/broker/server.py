@@ -17,7 +17,7 @@ from pathlib import Path
 from nearcast.broker import control, pipeline_door
 from nearcast.broker.admission import Admission, OpenDoors
 from nearcast.broker.connection import Connection
-from nearcast.broker.doors import Admitted, Check, Doors, DoorsError
+from nearcast.broker.doors import Admitted, Check, Doors, DoorsError, Peer
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.forgetting import forget
 from nearcast.broker.holding import Holding
@@ -30,9 +30,10 @@ from nearcast.broker.recovery import restore
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import say
 from nearcast.broker.ticking import Ticking
+from nearcast.broker.web_names import WebNames
 from nearcast.core.model.errors import ModelError
 from nearcast.store import LogSettings, Store
-from nearcast.wire.mqtt import ProtocolError, ReasonCode
+from nearcast.wire.mqtt import Connect, ProtocolError, ReasonCode
 
 SWEEP_S = 1.0
 KNOCK_S = 0.2
@@ -108,6 +109,11 @@ class Server:
     def port(self) -> int:
         """The port for MQTT on TCP."""
         return self.ports["mqtt"]
+
+    @property
+    def doors(self) -> Admission:
+        """Who decides on names and rights."""
+        return self._doors
 
     @property
     def is_full(self) -> bool:
@@ -194,6 +200,16 @@ class Server:
     def keeper_statistics(self) -> dict[str, float]:
         """How the store does."""
         return {} if self._keeper is None else self._keeper.statistics()
+
+    async def admit(self, connect: Connect, peer: Peer) -> Admitted | Refusal:
+        """Let someone in, or not, who does not come over MQTT."""
+        assert self._loop is not None
+        answer = self._doors.admit(connect, peer, self.now())
+        if isinstance(answer, Check):
+            answer = await self._loop.run_in_executor(self._checks, answer.run)
+        if isinstance(answer, Refusal):
+            say(log, logging.WARNING, "request refused", address=peer.address, why=answer.why)
+        return answer
 
     async def forget(self, node: str) -> dict[str, int]:
         """Forget a person: in memory, in the state and in the log."""
@@ -435,8 +451,9 @@ class Server:
         for name, port, context in sockets:
             if port != NO_LISTENER:
                 self._listeners[name] = await upgrade(
-                    lambda: WebSocketEar(WebSocketLink(self)), listen.host, port, context, within_s
-                )
+                    lambda: WebSocketEar(WebSocketLink(self)),
+                    listen.host, port, context, within_s, WebNames.of(listen),
+                )  # fmt: skip
         if not self._listeners:
             say(log, logging.WARNING, "nobody can connect", why="every port is -1")
         if not is_loopback(listen.host) and isinstance(self._doors, OpenDoors):

@@ -24,6 +24,17 @@ PerSecondOrNone = Annotated[float, Meta(ge=0)]
 FilePath = Annotated[str, Meta(extra={"path": True})]
 PrivatePath = Annotated[str, Meta(extra={"path": True, "private": True})]
 Host = Annotated[str, Meta(min_length=1, extra={"form": "an address or the name of a host"})]
+WebHost = Annotated[
+    str,
+    Meta(pattern=r"^(\*|[A-Za-z0-9._-]+)\Z", extra={"form": "the name of a host, without a port"}),
+]
+WebOrigin = Annotated[
+    str,
+    Meta(
+        pattern=r"^(\*|null|https?://[^/\s]+/?)\Z",
+        extra={"form": "http://HOST or https://HOST, with :PORT if it is another than usual, or *"},
+    ),
+]
 BrokerName = Annotated[
     str,
     Meta(
@@ -85,7 +96,11 @@ class Listen(Struct, frozen=True, forbid_unknown_fields=True):
     http_port: Port = 8080
     """The console, `/api`, `/metrics` and `/healthz`."""
     http_host: str = "127.0.0.1"
-    """Where it listens for these: they ask nobody for a password."""
+    """Where it listens for these; `/metrics` and `/healthz` ask nobody for a password."""
+    hosts: tuple[WebHost, ...] = ()
+    """Names under which browsers reach it, besides addresses and `localhost`; `*`: any."""
+    origins: tuple[WebOrigin, ...] = ()
+    """Pages that may connect, as in `https://app.example.org`, besides those of its own host."""
     mqtts_port: Port = -1
     """MQTT over TLS; needs `certificate` and `key`."""
     wss_port: Port = -1

@@ -156,7 +156,7 @@ async def _serve(settings: Settings, demo: bool, pipeline: PipelineBeside | None
             from nearcast.console.http import make_app
 
             directory = broker_directory(data, settings.node.name)
-            app = make_app(Metrics(sources, ticks), checks, settings, directory / "log")
+            app = make_app(Metrics(sources, ticks), checks, settings, directory / "log", server)
             http = HttpServer(app, settings.listen.http_host, settings.listen.http_port)
             await http.start()
         stopped = _stopped_by_signals(server)

@@ -70,6 +70,14 @@ class LogReader:
                     tries = 0
         yield from joined.end(self._manifest.last_seq)
 
+    def read_backwards(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all segments, the newest batch first; what is missing is left out."""
+        for segment in reversed(self.segments()):
+            try:
+                yield from reversed(list(read_segment(self._directory, segment)))
+            except CorruptError:
+                continue
+
     def _lose(self, segment: Segment, error: CorruptError, joined: "Joined") -> Gap:
         gap = Gap(joined.expected, segment.last_seq, str(error), segment.first, segment.last, None)
         self._damaged[segment.first] = gap

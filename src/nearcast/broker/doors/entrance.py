@@ -72,6 +72,11 @@ class Doors:
         """Who may see what of whom, by the rules in force."""
         return self._book.rules.sight
 
+    @property
+    def asks_for_names(self) -> bool:
+        """Whether there are users, or tokens, to be asked for."""
+        return bool(self._book.users) or self._book.key is not None
+
     def reload(self) -> list[str]:
         """Read the files again; return what is wrong, a line each, and then nothing changed."""
         self._seen = self._files.state()

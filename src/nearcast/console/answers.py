@@ -1,0 +1,21 @@
+"""Answers over HTTP: JSON, and nothing that a browser keeps or loads from elsewhere."""
+
+import msgspec
+from starlette.responses import Response
+
+HEADERS = {
+    "Cache-Control": "no-store",
+    "X-Content-Type-Options": "nosniff",
+    "Content-Security-Policy": "default-src 'none'; style-src 'unsafe-inline'",
+}
+
+
+def json_answer(answer: object, status: int = 200) -> Response:
+    """Return an answer as JSON."""
+    body = msgspec.json.encode(answer)
+    return Response(body, status, headers=HEADERS, media_type="application/json")
+
+
+def problem(status: int, why: str) -> Response:
+    """Return why there is no answer."""
+    return json_answer({"error": why}, status)

@@ -1,0 +1,161 @@
+"""What programs and people ask of a broker over HTTP, within the rights of whoever asks.
+
+What may not be seen is unknown here as everywhere: it is answered as if it were not there.
+"""
+
+import asyncio
+from pathlib import Path
+from typing import Annotated
+from urllib.parse import unquote
+
+from fastapi import APIRouter, Query, Request, Response
+
+from nearcast.broker.explaining import AmbiguousEventError, Explanation, as_value, explain
+from nearcast.broker.known_settings import public
+from nearcast.broker.metrics import Metrics
+from nearcast.broker.recent_events import recent_events
+from nearcast.broker.server import Server
+from nearcast.broker.settings import Settings
+from nearcast.broker.situation.metadata import time_text
+from nearcast.console.answers import json_answer, problem
+from nearcast.console.gate import ASKER
+from nearcast.console.view import View
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.event import Event
+from nearcast.core.model.subject import check_pattern
+from nearcast.core.model.visibility import SEE_ALL, SEE_IDENTITY
+from nearcast.store import StoreError
+
+MOST_EVENTS = 200
+LOOKED_THROUGH = 20
+"""So many times as many events as are asked for are looked through for those that may be shown."""
+PLAYED_AT_ONCE = 2
+"""Playing a log takes a core."""
+WAITING_MOST = 8
+SYSTEM = "$SYS/broker/#"
+NO_LOG = "this broker keeps no log"
+UNKNOWN_EVENT = (
+    "there is no such event that you may know of; an event is there a second after it was "
+    "published, until it is older than log.keep_s"
+)
+
+
+def make_api(
+    metrics: Metrics, settings: Settings, log_directory: Path | None, server: Server | None
+) -> APIRouter:
+    """Return everything under `/api`; who asks is in the scope of a request."""
+    api = APIRouter(prefix="/api")
+    players = asyncio.Semaphore(PLAYED_AT_ONCE)
+    waiting: set[object] = set()
+
+    def view_of(request: Request) -> View:
+        world = None if server is None else server.hub.engine.matcher.world
+        return View(request.scope[ASKER], world)
+
+    # Plain `async def` throughout: FastAPI runs other functions in threads, and the parts that
+    # are asked belong to the loop.
+    @api.get("/statistics", response_model=dict[str, dict[str, float] | None])
+    async def statistics(request: Request) -> Response:
+        """The figures of every part; null for a part that gives none."""
+        if not view_of(request).asker.permissions.may_subscribe(SYSTEM):
+            return problem(403, f"a rule forbids you to read {SYSTEM}")
+        return json_answer(metrics.statistics())
+
+    @api.get("/config", response_model=dict[str, dict[str, object]])
+    async def configuration(request: Request) -> Response:
+        """The settings in force, for superusers; where keys and passwords are kept is left out."""
+        if not view_of(request).asker.operates:
+            return problem(403, "only superusers may read the settings")
+        return json_answer(public(settings))
+
+    @api.get("/events", response_model=list[dict[str, object]])
+    async def events(
+        request: Request,
+        subject: Annotated[str, Query(description="A topic filter.")] = "#",
+        most: Annotated[int, Query(ge=1, le=MOST_EVENTS)] = 20,
+    ) -> Response:
+        """The newest events that you made or could have got: time, subject, publisher, id."""
+        if log_directory is None:
+            return problem(404, NO_LOG)
+        try:
+            check_pattern(subject)
+        except ModelError as error:
+            return problem(400, str(error))
+        view = view_of(request)
+        found = await asyncio.to_thread(
+            recent_events, log_directory, most * LOOKED_THROUGH, subject
+        )
+        shown = [_event(each, view) for each in found if view.could_get(each)]
+        return json_answer(shown[:most])
+
+    @api.get("/explain/{event:path}/{node}", response_model=dict[str, object])
+    async def explanation(
+        event: str,
+        node: str,
+        request: Request,
+        publisher: Annotated[
+            str | None, Query(description="Whose event it is, where several have the same id.")
+        ] = None,
+    ) -> Response:
+        """Why a node did or did not get an event; the log is played again, which takes a while.
+
+        Slashes in the id of an event may stay; in the name of a node they are %2F. For another
+        node than your own you need the right to its position, identity and attributes, and those
+        of the publisher.
+        """
+        if log_directory is None:
+            return problem(404, NO_LOG)
+        # The parameters are cut where a %2F was, too; as it was sent, the last level is the node.
+        sent = request.scope["raw_path"].decode("ascii").removeprefix("/api/explain/")
+        event, _, node = map(unquote, sent.rpartition("/"))
+        view = view_of(request)
+        if view.sees(node) != SEE_ALL:
+            return problem(403, f"you may not see all of {node!r}")
+        if len(waiting) >= PLAYED_AT_ONCE + WAITING_MOST:
+            return problem(503, "many explanations are being made; try again later")
+        mark = object()
+        waiting.add(mark)
+        try:
+            async with players:
+                found = await asyncio.to_thread(
+                    explain, log_directory, event, node, None, None, publisher
+                )
+        except AmbiguousEventError as error:
+            named = [each for each in error.publishers if view.sees(each) & SEE_IDENTITY]
+            return json_answer(
+                {"error": f"several have an event {event!r}; add ?publisher=", "publishers": named},
+                409,
+            )
+        except StoreError:
+            return problem(404, UNKNOWN_EVENT)
+        finally:
+            waiting.discard(mark)
+        return _explained(found, view)
+
+    return api
+
+
+def _explained(found: Explanation, view: View) -> Response:
+    if not view.may_read(found.event):
+        return problem(404, UNKNOWN_EVENT)
+    sees = view.sees(found.event.publisher)
+    if sees != SEE_ALL and found.node != view.asker.node:
+        # What was decided for another tells where the publisher is and what it is.
+        return problem(403, "you may not see all of the publisher")
+    told = as_value(found)
+    if not sees & SEE_IDENTITY:
+        told["publisher"] = None
+    if not view.asker.operates:
+        # It would tell how much others do.
+        del told["seq"]
+    return json_answer(told)
+
+
+def _event(event: Event, view: View) -> dict[str, object]:
+    named = view.sees(event.publisher) & SEE_IDENTITY
+    return {
+        "time": time_text(event.time),
+        "subject": event.subject,
+        "publisher": event.publisher if named else None,
+        "id": event.id,
+    }

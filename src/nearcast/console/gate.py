@@ -1,0 +1,141 @@
+"""The gate in front of every request: no page of another site, and in `/api` only who may come in.
+
+The names and passwords, tokens and limits are those of the broker's doors, asked in the same way.
+As soon as there are users, `/api` asks for one; before, for nobody, where the doors let anonymous
+clients in. `/metrics` and `/healthz` are for machines that have no name here, and stay open.
+"""
+
+import base64
+import binascii
+from collections.abc import Awaitable, Callable
+from typing import Protocol
+
+from msgspec import Struct
+from starlette.datastructures import Headers, QueryParams
+from starlette.responses import Response
+from starlette.types import ASGIApp, Receive, Scope, Send
+
+from nearcast.broker.admission import Admission
+from nearcast.broker.doors import Admitted, Identity, Peer, Refused, node_of
+from nearcast.broker.links import is_loopback
+from nearcast.broker.permissions import ANYTHING, Permissions
+from nearcast.broker.web_names import WebNames
+from nearcast.console.answers import problem
+from nearcast.wire.mqtt import Connect, ReasonCode
+
+ASKER = "nearcast.asker"
+"""Where in the scope of a request it stands who asks."""
+_STATUS = {
+    ReasonCode.BAD_USER_NAME_OR_PASSWORD: 401,
+    ReasonCode.CONNECTION_RATE_EXCEEDED: 429,
+    ReasonCode.SERVER_UNAVAILABLE: 503,
+    ReasonCode.SERVER_BUSY: 503,
+}
+
+
+class Asker(Struct, frozen=True):
+    """Who asks: a node, and what it may do."""
+
+    identity: Identity = Identity()
+    node: str = ""
+    permissions: Permissions = ANYTHING
+    operates: bool = True
+    """It may know of the broker itself: a superuser, or anyone where there are no users."""
+
+
+class Doorkeeper(Protocol):
+    """What is needed of a broker to know who asks."""
+
+    @property
+    def doors(self) -> Admission:
+        """Who decides on names and rights."""
+
+    async def admit(self, connect: Connect, peer: Peer) -> Admitted | Refused:
+        """Let someone in or not, within the limits for passwords."""
+
+
+class Gate:
+    """Lets requests through to an application, with who asks in their scope."""
+
+    def __init__(self, app: ASGIApp, names: WebNames, doorkeeper: Doorkeeper | None) -> None:
+        self._app = app
+        self._names = names
+        self._doorkeeper = doorkeeper
+
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer, or hand on."""
+        if scope["type"] != "http":
+            await self._app(scope, receive, send)
+            return
+        headers = Headers(scope=scope)
+        refusal = self._foreign(headers)
+        if refusal is None and (scope["path"] == "/api" or scope["path"].startswith("/api/")):
+            found = await self._asker(scope, headers)
+            if isinstance(found, Asker):
+                scope[ASKER] = found
+            else:
+                refusal = found
+        following: Callable[..., Awaitable[None]] = self._app if refusal is None else refusal
+        await following(scope, receive, send)
+
+    def _foreign(self, headers: Headers) -> Response | None:
+        """Refuse what a page of another site had a browser ask."""
+        host, origin = headers.get("host"), headers.get("origin")
+        if not self._names.takes_host(host):
+            return problem(403, "this name is not in the setting listen.hosts")
+        if not self._names.takes_origin(origin, host):
+            return problem(403, "this page is not in the setting listen.origins")
+        # What a page only shows, as an image, comes without its name. A link may be followed.
+        if (
+            origin is None
+            and headers.get("sec-fetch-site") == "cross-site"
+            and headers.get("sec-fetch-mode") != "navigate"
+        ):
+            return problem(403, "another site may not ask this")
+        return None
+
+    async def _asker(self, scope: Scope, headers: Headers) -> Asker | Response:
+        if self._doorkeeper is None:
+            return Asker()
+        doors = self._doorkeeper.doors
+        address = scope["client"][0] if scope.get("client") else ""
+        peer = Peer(address, is_loopback(address))
+        authorization = headers.get("authorization")
+        if authorization is None and doors.asks_for_names:
+            return _unknown(401, "a user name and a password, or a token, are needed here")
+        node = QueryParams(scope["query_string"]).get("as", "")
+        connect = _connect(node, authorization)
+        if connect is None:
+            return _unknown(401, "send Authorization: Basic, or Bearer with a token")
+        answer = await self._doorkeeper.admit(connect, peer)
+        if isinstance(answer, Refused):
+            return _unknown(_STATUS.get(answer.reason, 403), answer.why)
+        identity = answer.identity
+        client_id = node or doors.client_id_for(identity, "http")
+        operates = identity.superuser or not doors.asks_for_names
+        permissions = doors.rights(identity, client_id, address)
+        return Asker(identity, node_of(client_id), permissions, operates)
+
+
+def _connect(node: str, authorization: str | None) -> Connect | None:
+    """What a client would say to the doors; None if it cannot be read."""
+    if authorization is None:
+        return Connect(node)
+    scheme, _, text = authorization.partition(" ")
+    text = text.strip()
+    if scheme.lower() == "bearer" and text:
+        return Connect(node, password=text.encode())
+    if scheme.lower() != "basic":
+        return None
+    try:
+        user, colon, password = base64.b64decode(text, validate=True).decode().partition(":")
+    except (binascii.Error, UnicodeDecodeError, ValueError):
+        return None
+    return Connect(node, username=user, password=password.encode()) if colon else None
+
+
+def _unknown(status: int, why: str) -> Response:
+    answer = problem(status, why)
+    if status == 401:
+        answer.headers["WWW-Authenticate"] = 'Basic realm="nearcast", charset="UTF-8"'
+    return answer
