@@ -1,15 +1,21 @@
 # Every target sets up what it needs: a virtual environment in .venv with the versions of
 # constraints.txt, and kernels compiled to machine code. Needs Python 3.11 or newer and make.
+# `make VENV=DIR PYTHON=python3.13 …` chooses where the environment goes and what it is made with.
 
 VENV := .venv
+PYTHON :=
+EXTRAS := dev,bench,pipeline
 PY := $(VENV)/bin/python
 INSTALLED := $(VENV)/.installed
 # Kernels with every index checked must not share a cache with those that check none.
-CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(CURDIR)/.cache/checked-kernels'
+CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(abspath $(VENV))/checked-kernels'
 # The suite starts hundreds of programs: each would compile all of our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: setup system java run test suite checked slow chaos lint format bench experiments docs clean
+.PHONY: installed setup system java run test suite checked slow chaos lint format bench \
+	experiments docs wheel clean
+
+installed: $(INSTALLED)
 
 setup: $(INSTALLED)
 	@$(PY) -m nearcast._warm_up
@@ -79,6 +85,13 @@ experiments: setup
 docs: setup
 	$(PY) -m pytest tests/test_docs.py tests/test_docs_pasted.py tests/test_tutorial.py
 
+# dist/nearcast-VERSION-py3-none-any.whl: alone the Python client and the command line, with the
+# extras `broker`, `pipeline` and `bench` the rest.
+wheel: $(INSTALLED)
+	@rm -f dist/nearcast-*.whl
+	@$(PIP) wheel --quiet --no-deps --wheel-dir dist .
+	@ls dist/nearcast-*.whl
+
 clean:
 	rm -rf $(VENV) .cache .mypy_cache .ruff_cache .pytest_cache .hypothesis build dist
 	find src tests -name __pycache__ -type d -prune -exec rm -rf {} +
@@ -89,11 +102,16 @@ clean:
 PIP := PIP_CONSTRAINT=constraints.txt PIP_BUILD_CONSTRAINT=constraints.txt \
 	$(PY) -m pip --disable-pip-version-check
 $(INSTALLED): pyproject.toml constraints.txt $(PY)
-	$(PIP) install --quiet -e '.[dev,bench,spark]'
+	$(PIP) install --quiet -e '.[$(EXTRAS)]'
 	@touch $@
 
 $(PY):
-	@for python in python3 python3.13 python3.12 python3.11; do \
+	@mkdir -p '$(VENV)' 2>/dev/null && test -w '$(VENV)' || { \
+		echo "$(VENV) cannot be made here: copy this folder to one that you can write to, or say" \
+			"where the environment shall be: make VENV=DIRECTORY $(MAKECMDGOALS)" >&2; \
+		exit 1; \
+	}; \
+	for python in $(PYTHON) python3 python3.13 python3.12 python3.11; do \
 		if "$$python" -c 'import sys; sys.exit(sys.version_info < (3, 11))' 2>/dev/null; then \
 			if ! "$$python" -c 'import ensurepip, venv' 2>/dev/null; then \
 				echo "$$python cannot make virtual environments: install its venv module" \

@@ -101,5 +101,10 @@ _HOME = {
 def __getattr__(name: str) -> object:
     if name not in __all__:
         raise AttributeError(f"module 'nearcast' has no attribute {name!r}")
-    home = import_module(f"nearcast.{_HOME.get(name, 'core.model')}")
-    return getattr(home, "parse" if name == "parse_filter" else name)
+    try:
+        home = import_module(f"nearcast.{_HOME.get(name, 'core.model')}")
+        return getattr(home, "parse" if name == "parse_filter" else name)
+    except ModuleNotFoundError as error:
+        raise ImportError(
+            f"nearcast.{name} needs {error.name}: install Nearcast with its extra 'broker'"
+        ) from error

@@ -12,8 +12,11 @@ import os
 import sys
 import time
 from collections.abc import Iterator
+from contextlib import suppress
 from importlib.metadata import version
 from pathlib import Path
+
+from nearcast import _kernel_cache
 
 PACKAGE = Path(__file__).parent
 KERNEL_DECORATOR = "nearcast.core.compiled"
@@ -46,6 +49,9 @@ FILTERS = (
 
 def main() -> None:
     """Compile all kernels unless nothing changed since they were last compiled."""
+    advice = _kernel_cache.choose()
+    if advice is not None:
+        sys.stderr.write(f"{advice}\n")
     if is_warm():
         return
     from rich.console import Console
@@ -69,17 +75,16 @@ def warm_up() -> None:
     """Drop all that was compiled, and compile it again."""
     # A source that changes while kernels compile must count as changed afterwards.
     compiled_from = fingerprint()
-    _mark().unlink(missing_ok=True)
-    for pattern in ("*.nbi", "*.nbc"):
-        for file in _cache().rglob(pattern):
-            file.unlink(missing_ok=True)
+    # Where nothing can be kept there is nothing to drop.
+    with suppress(OSError):
+        _mark().unlink(missing_ok=True)
+        for pattern in ("*.nbi", "*.nbc"):
+            for file in _cache().rglob(pattern):
+                file.unlink(missing_ok=True)
     use_everything()
-    try:
+    with suppress(OSError):
         _mark().parent.mkdir(parents=True, exist_ok=True)
         _mark().write_text(compiled_from)
-    except OSError:
-        # A package that is not ours to write to: numba caches in the user's own directory.
-        return
 
 
 def fingerprint() -> str:

@@ -8,7 +8,7 @@ import pytest
 import typer
 from typer.testing import CliRunner
 
-from nearcast.cli import doctor
+from nearcast.cli import doctor, extras
 
 app = typer.Typer()
 app.command()(doctor.doctor)
@@ -38,9 +38,9 @@ def test_something_required_that_is_missing_is_exit_code_1(
 
 
 def test_a_package_is_missing_optional_or_not_as_tested() -> None:
-    assert doctor.check_package("no-such-thing", {}, required=True).state == "missing"
-    assert doctor.check_package("no-such-thing", {}, required=False).state == "optional"
-    other = doctor.check_package("numba", {"numba": "0.0.1"}, required=True)
+    assert doctor.check_package("no-such-thing", {}).state == "missing"
+    assert doctor.check_package("no-such-thing", {}, "broker").state == "optional"
+    other = doctor.check_package("numba", {"numba": "0.0.1"})
     assert (other.state, other.advice) == ("optional", "tested with 0.0.1: make setup")
 
 
@@ -63,8 +63,7 @@ def test_tested_versions_are_found_whatever_the_spelling(tmp_path: Path) -> None
 
 def test_every_requirement_is_pinned() -> None:
     pins = doctor.tested_versions(doctor.CONSTRAINTS)
-    required, optional = doctor.requirements()
-    assert set(required) | set(optional) <= pins.keys()
+    assert set().union(*extras.packages().values()) <= pins.keys()
 
 
 def states(*arguments: str) -> dict[str, dict[str, str]]:

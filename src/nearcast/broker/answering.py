@@ -4,8 +4,9 @@ A message of QoS 1 or 2 is begun when it arrives and acknowledged when it is dec
 order of the messages. One that is refused is answered too: MQTT 5 says why.
 """
 
-from nearcast.broker.broker_state import DECIDED, Answer, BrokerState, RefusedError
+from nearcast.broker.broker_state import DECIDED, Answer, BrokerState
 from nearcast.broker.connection import Connection
+from nearcast.broker.refusal import RefusedError
 from nearcast.broker.session import Session
 from nearcast.broker.situation.errors import Errors
 from nearcast.wire.mqtt import (

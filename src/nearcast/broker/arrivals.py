@@ -14,12 +14,13 @@ from msgspec.structs import replace
 
 from nearcast.broker import pipeline_door
 from nearcast.broker.admission import Admission
-from nearcast.broker.broker_state import LONGEST_REASON, BrokerState, RefusedError
+from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.connection import Connection
 from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.permissions import Permissions
 from nearcast.broker.publishing import Publishing, told_by
+from nearcast.broker.refusal import LONGEST_REASON, RefusedError
 from nearcast.broker.session import LARGEST_PACKET_ID, Session
 from nearcast.broker.settings import Limits
 from nearcast.broker.situation.commands import ANNOUNCEMENTS, announcement_key

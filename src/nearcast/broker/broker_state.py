@@ -8,6 +8,7 @@ from msgspec import Struct
 from nearcast.broker.connection import Connection
 from nearcast.broker.journal import Journal
 from nearcast.broker.random_ids import RandomBytes, random_ids
+from nearcast.broker.refusal import RefusedError
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.settings import Limits
 from nearcast.core.engine import Engine
@@ -23,19 +24,8 @@ from nearcast.wire.mqtt import (
     encode_within,
 )
 
-LONGEST_REASON = 1_000
-"""In characters: what a client wrote may be in it, and must not make it too long to be sent."""
 DECIDED = -1
 """Stands for the index of an input where there is none: the answer is known already."""
-
-
-class RefusedError(Exception):
-    """What a client asked for and does not get, and why; the connection stays."""
-
-    def __init__(self, reason: ReasonCode, why: str) -> None:
-        super().__init__(reason, why)
-        self.reason = reason
-        self.why = why[:LONGEST_REASON]
 
 
 class Answer(Struct, frozen=True, gc=False):

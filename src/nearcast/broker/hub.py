@@ -14,7 +14,7 @@ from msgspec import Struct
 from nearcast.broker.admission import Admission, OpenDoors
 from nearcast.broker.answering import Answering
 from nearcast.broker.arrivals import Arrivals
-from nearcast.broker.broker_state import DECIDED, Answer, BrokerState, RefusedError
+from nearcast.broker.broker_state import DECIDED, Answer, BrokerState
 from nearcast.broker.connection import Connection
 from nearcast.broker.delivering import Delivering
 from nearcast.broker.doors import Admitted, Check
@@ -23,6 +23,7 @@ from nearcast.broker.journal import Entries, Journal
 from nearcast.broker.publishing import POSITION, Publishing
 from nearcast.broker.random_ids import RandomBytes
 from nearcast.broker.recording import Recording
+from nearcast.broker.refusal import RefusedError
 from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Session
 from nearcast.broker.settings import Settings

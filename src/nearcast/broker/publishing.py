@@ -9,10 +9,11 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from nearcast.broker.answering import Answering
-from nearcast.broker.broker_state import Answer, BrokerState, RefusedError
+from nearcast.broker.broker_state import Answer, BrokerState
 from nearcast.broker.commanding import Commanding
 from nearcast.broker.connection import Connection
 from nearcast.broker.queueing import Queueing
+from nearcast.broker.refusal import RefusedError
 from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Session
 from nearcast.broker.short_way import OURS, ShortWay

@@ -10,10 +10,11 @@ half of what may wait for one does, the next chunk for it is held back, for some
 
 from collections.abc import Callable
 
-from nearcast.broker.broker_state import BrokerState, RefusedError
+from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.connection import Connection
 from nearcast.broker.delivering import Delivering
 from nearcast.broker.patience import Patience
+from nearcast.broker.refusal import RefusedError
 from nearcast.broker.session import Parcel
 from nearcast.broker.situation.words import BAD, area_of
 from nearcast.broker.staging import Chunk, Staging

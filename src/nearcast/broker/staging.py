@@ -12,8 +12,8 @@ from collections.abc import Iterator
 import msgspec
 from msgspec import Struct
 
-from nearcast.broker.broker_state import RefusedError
 from nearcast.broker.journal import Journal
+from nearcast.broker.refusal import RefusedError
 from nearcast.store import Forgotten, Kept
 from nearcast.wire.handover import PART, HandoverError, Manifest, Staged
 from nearcast.wire.mqtt import ReasonCode

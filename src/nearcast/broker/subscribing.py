@@ -6,8 +6,9 @@ refused says why and leaves the old one as it was.
 
 from msgspec.structs import replace
 
-from nearcast.broker.broker_state import BrokerState, RefusedError
+from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.connection import Connection
+from nearcast.broker.refusal import RefusedError
 from nearcast.broker.session import Granted, Session
 from nearcast.broker.situation.commands import is_planned
 from nearcast.broker.situation.errors import ERRORS, Errors

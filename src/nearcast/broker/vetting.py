@@ -3,8 +3,9 @@
 Topics and aliases, user properties, rights, and room for what is to stay.
 """
 
-from nearcast.broker.broker_state import BrokerState, RefusedError
+from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.connection import Connection
+from nearcast.broker.refusal import RefusedError
 from nearcast.broker.session import Session
 from nearcast.broker.situation.words import Said
 from nearcast.core.model.event import Event

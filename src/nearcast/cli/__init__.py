@@ -11,6 +11,8 @@ from typing import Annotated, Any, NamedTuple
 
 import typer
 
+from nearcast import _kernel_cache
+
 
 class Verb(NamedTuple):
     """A verb: `name` in the module of that name is a function or an app of its own."""
@@ -50,8 +52,20 @@ app = typer.Typer(
 
 def main() -> None:
     """Run the program."""
+    advice = _kernel_cache.choose()
+    if advice is not None:
+        typer.echo(advice, err=True)
     try:
         app(prog_name="nearcast")
+    except ModuleNotFoundError as error:
+        from nearcast.cli.extras import extra_of, how_to_install
+
+        extra = extra_of(error.name or "")
+        if extra is None:
+            raise
+        needs = f"This needs {error.name}, which comes with the extra '{extra}'"
+        typer.echo(f"{needs}: {how_to_install(extra)}.", err=True)
+        sys.exit(1)
     except ValueError as error:
         if not _is_ours(error):
             raise
@@ -133,11 +147,14 @@ def _mount_planned(name: str) -> None:
 
 def _is_ours(error: ValueError) -> bool:
     # Imported here because the core takes longer to load than help takes to print.
-    from nearcast.broker.configuration import ConfigurationError
     from nearcast.core.language.errors import LanguageError
     from nearcast.core.model.errors import ModelError
 
-    return isinstance(error, LanguageError | ModelError | ConfigurationError)
+    if isinstance(error, LanguageError | ModelError):
+        return True
+    from nearcast.broker.configuration import ConfigurationError
+
+    return isinstance(error, ConfigurationError)
 
 
 for _verb in VERBS:

@@ -12,6 +12,7 @@ from importlib.util import find_spec
 from types import TracebackType
 
 from nearcast.broker.speaking import say
+from nearcast.cli.extras import how_to_install
 
 log = logging.getLogger("nearcast.pipeline")
 
@@ -26,7 +27,7 @@ NICE = 5
 def obstacle() -> str | None:
     """Why no pipeline can run here; None if one can."""
     if find_spec("pyspark") is None:
-        return "PySpark is not installed (pip install 'nearcast[spark]')"
+        return f"PySpark is not installed ({how_to_install('pipeline')})"
     from nearcast.pipeline.java import JavaError, find_java
 
     try:

@@ -9,8 +9,8 @@ import platform
 import re
 import shutil
 import sys
-from collections.abc import Iterator
-from importlib.metadata import PackageNotFoundError, requires, version
+from collections.abc import Iterable, Iterator
+from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import Annotated, Literal
 
@@ -20,7 +20,7 @@ from rich.console import Console
 from rich.table import Table
 
 from nearcast import _warm_up
-from nearcast.cli.broker_checks import broker_checks
+from nearcast.cli.extras import EXTRAS, how_to_install, packages
 from nearcast.pipeline.java import JavaError, find_java
 
 OLDEST_PYTHON = (3, 11)
@@ -30,8 +30,6 @@ PEERS = {
     "redis-server": "its benchmarks are skipped; install Redis",
     "postgres": "its benchmarks are skipped; install PostgreSQL with PostGIS",
 }
-PIPELINE = ("pandas", "pyspark")
-NAME = re.compile(r"[A-Za-z0-9._-]+")
 
 State = Literal["ok", "optional", "missing"]
 
@@ -72,16 +70,25 @@ def examine() -> Iterator[Check]:
     """Yield every check, the required ones first."""
     yield check_python(sys.version_info[:2])
     tested = tested_versions(CONSTRAINTS)
-    required, optional = requirements()
-    yield from (check_package(name, tested, required=True) for name in required)
-    yield check_kernels()
-    yield from (check_package(name, tested, required=False) for name in optional)
+    known = packages()
+    yield from (check_package(name, tested) for name in sorted(known.pop("")))
+    if "numba" not in missing_packages(known["broker"]):
+        yield check_kernels()
+    seen: set[str] = set()
+    for extra in (*EXTRAS, *sorted(known.keys() - set(EXTRAS))):
+        yield from (check_package(name, tested, extra) for name in sorted(known[extra] - seen))
+        seen |= known[extra]
     yield check_java()
     yield from (check_peer(program, advice) for program, advice in PEERS.items())
 
 
 def examine_broker(config: Path | None, data: str | None) -> Iterator[Check]:
     """Yield what a broker would meet here."""
+    if missing_packages(packages()["broker"]):
+        return
+    # Not at the top: a plain client has no broker to check.
+    from nearcast.cli.broker_checks import broker_checks
+
     for finding in broker_checks(config, data):
         state: State = "missing" if finding.fatal else "optional" if finding.advice else "ok"
         yield Check(finding.what, state, finding.found, finding.advice)
@@ -94,16 +101,16 @@ def check_python(running: tuple[int, int]) -> Check:
     return Check("Python", "missing", platform.python_version(), "install Python 3.11 or newer")
 
 
-def check_package(name: str, tested: dict[str, str], *, required: bool) -> Check:
+def check_package(name: str, tested: dict[str, str], extra: str = "") -> Check:
     """Check that a package is there, and in the version that was tested."""
     try:
         found = version(name)
     except PackageNotFoundError:
-        if required:
+        if not extra:
             return Check(name, "missing", "not installed", "make setup")
-        advice = "only tests and benchmarks need it"
-        if name in PIPELINE:
-            advice = "the pipeline does not run without: pip install 'nearcast[spark]'"
+        advice = "only tests need it"
+        if extra in EXTRAS:
+            advice = f"the {extra} does not run without: {how_to_install(extra)}"
         return Check(name, "optional", "not installed", advice)
     wanted = tested.get(_normal(name), found)
     if found == wanted:
@@ -149,15 +156,15 @@ def tested_versions(constraints: Path) -> dict[str, str]:
     return {_normal(name): pinned.strip() for name, _, pinned in pins}
 
 
-def requirements() -> tuple[list[str], list[str]]:
-    """Return the packages that Nearcast requires, and those of its extras."""
-    required: set[str] = set()
-    optional: set[str] = set()
-    for line in requires("nearcast") or ():
-        found = NAME.match(line)
-        assert found is not None
-        (optional if "extra ==" in line else required).add(found.group())
-    return sorted(required), sorted(optional - required)
+def missing_packages(names: Iterable[str]) -> set[str]:
+    """Return those of some packages that are not installed."""
+    missing = set()
+    for name in names:
+        try:
+            version(name)
+        except PackageNotFoundError:
+            missing.add(name)
+    return missing
 
 
 def table(checks: list[Check]) -> Table:

@@ -19,7 +19,7 @@ def check_event(pairs: Pairs) -> None:
     if not pairs:
         return
     # Only where they are needed: they take longer to load than a plain message to send.
-    from nearcast.broker.broker_state import RefusedError
+    from nearcast.broker.refusal import RefusedError
     from nearcast.broker.situation.words import said
 
     try:
@@ -32,7 +32,7 @@ def check_subscription(pairs: Pairs) -> None:
     """Refuse properties that no subscription can have."""
     if not pairs:
         return
-    from nearcast.broker.broker_state import RefusedError
+    from nearcast.broker.refusal import RefusedError
     from nearcast.broker.situation.words import wished
 
     try:

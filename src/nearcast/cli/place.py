@@ -2,7 +2,7 @@
 
 import asyncio
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 from urllib.parse import unquote
 
 import msgspec
@@ -11,8 +11,10 @@ import typer
 from nearcast.cli import server_options as server
 from nearcast.cli.context import node_with
 from nearcast.client.node import Node
-from nearcast.core.model import Box, Circle, Place, Places, load_geojson
-from nearcast.core.model.place_loading import Loaded, load_table
+
+if TYPE_CHECKING:
+    from nearcast.core.model import Place, Places
+    from nearcast.core.model.place_loading import Loaded
 
 app = typer.Typer(
     help="Load, list and remove named places.",
@@ -55,6 +57,9 @@ def load(
 
     The exit code is 1 if there was one.
     """
+    # Not at the top: listing and removing do without shapely.
+    from nearcast.core.model import Places
+
     places = Places()
     loaded = _loaded(places, file, name_member, kind_member, kind)
     # The broker tells places apart by kind and name alone; the last of one name would win.
@@ -133,7 +138,9 @@ def remove(
     server.run(work)
 
 
-def _loaded(places: Places, file: Path, name: str, kind: str, default: str | None) -> Loaded:
+def _loaded(places: "Places", file: Path, name: str, kind: str, default: str | None) -> "Loaded":
+    from nearcast.core.model import load_geojson, load_table
+
     if file.suffix in (".parquet", ".pq"):
         import pyarrow.parquet as pq
 
@@ -142,12 +149,14 @@ def _loaded(places: Places, file: Path, name: str, kind: str, default: str | Non
     return load_geojson(places, file.read_bytes(), name=name, kind=kind, default_kind=default)
 
 
-async def _define(me: Node, places: list[Place]) -> None:
+async def _define(me: Node, places: "list[Place]") -> None:
     async with me:
         for at in range(0, len(places), AT_ONCE):
             await asyncio.gather(*(_define_one(me, place) for place in places[at : at + AT_ONCE]))
 
 
-async def _define_one(me: Node, place: Place) -> None:
+async def _define_one(me: Node, place: "Place") -> None:
+    from nearcast.core.model import Box, Circle
+
     assert not isinstance(place.geometry, Box | Circle), "files hold polygons"
     await me.define_place(place.kind, place.name, place.geometry)

@@ -2,67 +2,36 @@
 
 Every kernel is decorated with `compiled`: machine code cached on disk, no interpreter lock,
 IEEE division. Setting ``NUMBA_BOUNDSCHECK=1`` checks every index, which the test suite does
-once, in a process of its own. `prefetch` tells the processor what will be read soon, `copy_16`
-copies bytes as fast as it can.
+once, in a process of its own. A client without numba computes its few distances in plain Python;
+the matcher needs numba.
 """
 
 from collections.abc import Callable
-from typing import Any, TypeVar, cast
+from typing import TypeVar, cast
 
-import numba
-from llvmlite import ir
-from numba.core import cgutils, types
-from numba.extending import intrinsic
+try:
+    import numba
+except ModuleNotFoundError:
+    numba = None
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
 
 def compiled(function: Function) -> Function:
     """Compile a function of numbers and arrays to machine code, once per machine."""
-    return cast(Function, numba.njit(cache=True, nogil=True, error_model="numpy")(function))
+    return function if numba is None else _machine_code(function)
 
 
 def melted(function: Function) -> Function:
     """Compile a function into each of its callers: for parts of one kernel."""
-    return cast(
-        Function,
-        numba.njit(cache=True, nogil=True, error_model="numpy", inline="always")(function),
-    )
+    return function if numba is None else _machine_code(function, inline="always")
 
 
-def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:  # noqa: ANN401
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
-        of = signature.args[0]
-        view = context.make_array(of)(context, builder, args[0])
-        stride = cgutils.unpack_tuple(builder, view.strides, of.ndim)[0]
-        byte = ir.IntType(8).as_pointer()
-        at = builder.gep(builder.bitcast(view.data, byte), [builder.mul(args[1], stride)])
-        word = ir.IntType(32)
-        form = ir.FunctionType(ir.VoidType(), [byte, word, word, word])
-        call = cgutils.get_or_insert_function(builder.module, form, "llvm.prefetch.p0")
-        builder.call(call, [at, *(ir.Constant(word, n) for n in (0, 3, 1))])
-        return context.get_dummy_value()
-
-    return types.void(array, types.intp), generate
-
-
-prefetch: Callable[[object, int], None] = intrinsic(_prefetch)
-"""Ask for the cache line where a row of an array begins; harmless if it does not exist."""
-
-
-def _copy_16(typing_context: Any, to: Any, at: Any, data: Any, start: Any) -> Any:  # noqa: ANN401
-    def generate(context: Any, builder: Any, signature: Any, args: Any) -> Any:  # noqa: ANN401
-        many = ir.VectorType(ir.IntType(8), 16).as_pointer()
-
-        def place(array: int, offset: int) -> Any:  # noqa: ANN401
-            view = context.make_array(signature.args[array])(context, builder, args[array])
-            return builder.bitcast(builder.gep(view.data, [args[offset]]), many)
-
-        builder.store(builder.load(place(2, 3), align=1), place(0, 1), align=1)
-        return context.get_dummy_value()
-
-    return types.void(to, types.intp, data, types.intp), generate
-
-
-copy_16: Callable[[object, int, object, int], None] = intrinsic(_copy_16)
-"""Copy sixteen bytes to a place in an array of bytes from one in another; both must have them."""
+def _machine_code(function: Function, **options: str) -> Function:
+    try:
+        compiler = numba.njit(cache=True, nogil=True, error_model="numpy", **options)
+        return cast(Function, compiler(function))
+    except RuntimeError:
+        # No directory can be written to: compiled at every start, but it runs.
+        compiler = numba.njit(nogil=True, error_model="numpy", **options)
+        return cast(Function, compiler(function))

@@ -11,7 +11,8 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.core.compiled import compiled, copy_16, prefetch
+from nearcast.core.compiled import compiled
+from nearcast.core.intrinsics import copy_16, prefetch
 from nearcast.core.matching.tables import I32, U8, Scalar, enough, resized
 
 START, MIDDLE, END = 0, 1, 2

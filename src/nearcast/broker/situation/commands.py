@@ -9,7 +9,7 @@ from urllib.parse import unquote
 
 from msgspec import Struct
 
-from nearcast.broker.broker_state import RefusedError
+from nearcast.broker.refusal import RefusedError
 from nearcast.broker.session import Session
 from nearcast.broker.situation.words import (
     BAD,

@@ -13,7 +13,7 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
-from nearcast.broker.broker_state import RefusedError
+from nearcast.broker.refusal import RefusedError
 from nearcast.core.language import Filter, LanguageError, parse
 from nearcast.core.language.instants import read_timestamp
 from nearcast.core.model import Area, ModelError, parse_area

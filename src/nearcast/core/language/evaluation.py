@@ -10,9 +10,9 @@ filter (seed C's XML) an atom that is unknown is false.
 import math
 from collections.abc import Callable, Mapping
 from datetime import date
-from typing import TypeAlias
+from typing import TYPE_CHECKING, TypeAlias
 
-from nearcast.core.language import arrays, spatial, temporal
+from nearcast.core.language import arrays, temporal
 from nearcast.core.language.ast import (
     ARITHMETIC,
     ARRAYS,
@@ -36,6 +36,9 @@ from nearcast.core.language.like import compile_pattern, folded
 from nearcast.core.language.nearness import approaching, counted, distance, located
 from nearcast.core.language.scope import Scope, Value
 from nearcast.core.language.signatures import WHO
+
+if TYPE_CHECKING:
+    from nearcast.core.language import spatial
 
 Truth: TypeAlias = bool | None
 
@@ -195,12 +198,17 @@ def folding(node: Operation, scope: Scope) -> Value:
 
 def spatial_predicate(node: Operation, scope: Scope) -> Value:
     """Evaluate s_intersects and its like."""
+    # Not at the top: a client that only reads filters does without shapely.
+    from nearcast.core.language import spatial
+
     left, right = (shape_of(arg, scope) for arg in node.args)
     return spatial.spatially_related(node.op, left, right)
 
 
-def shape_of(node: Node, scope: Scope) -> spatial.Shape | None:
+def shape_of(node: Node, scope: Scope) -> "spatial.Shape | None":
     """Return the shape of a literal or of a property's value."""
+    from nearcast.core.language import spatial
+
     if isinstance(node, Geometry | BBox):
         return spatial.shape_of_literal(node)
     if isinstance(node, Property):

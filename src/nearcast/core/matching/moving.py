@@ -6,7 +6,8 @@ and into another. No subscription is touched.
 
 import math
 
-from nearcast.core.compiled import compiled, prefetch
+from nearcast.core.compiled import compiled
+from nearcast.core.intrinsics import prefetch
 from nearcast.core.matching.cells import CELL, CHAIN_NEXT, IN_CLASS, KEY, LENGTH, PLACE, CellArrays
 from nearcast.core.matching.filing import CROWD, FAR, FLAT, is_crowded, keep_order, refile
 from nearcast.core.matching.globe_grid import code_of

@@ -10,7 +10,8 @@ import math
 
 import numpy as np
 
-from nearcast.core.compiled import compiled, melted, prefetch
+from nearcast.core.compiled import compiled, melted
+from nearcast.core.intrinsics import prefetch
 from nearcast.core.matching.atoms import (
     INLINE,
     INLINE_ACCEPT,

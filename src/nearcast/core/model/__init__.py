@@ -1,4 +1,10 @@
-"""The nouns of Nearcast: positions, areas, places, contexts, events and subscriptions."""
+"""The nouns of Nearcast: positions, areas, places, contexts, events and subscriptions.
+
+What needs numpy or shapely is loaded when it is first used: a client does without them.
+"""
+
+from importlib import import_module
+from typing import TYPE_CHECKING
 
 from nearcast.core.model.area import (
     Area,
@@ -20,9 +26,7 @@ from nearcast.core.model.area import (
     polygon,
 )
 from nearcast.core.model.area_json import area_from_json, area_json
-from nearcast.core.model.area_resolution import Anchored, check, holds, resolve
 from nearcast.core.model.area_text import area_text, parse_area
-from nearcast.core.model.bounds import bounding_circle
 from nearcast.core.model.context import (
     Context,
     NodeState,
@@ -34,12 +38,8 @@ from nearcast.core.model.context import (
 )
 from nearcast.core.model.errors import ModelError, PlaceError
 from nearcast.core.model.event import Announcement, Delivery, Event, Subscription
-from nearcast.core.model.event_batch import EventBatch
 from nearcast.core.model.geodesy import distance_m
-from nearcast.core.model.place_loading import Loaded, Reject, load_geojson, load_table
-from nearcast.core.model.places import Place, Places
 from nearcast.core.model.position import Position, parse_position, position_from_json
-from nearcast.core.model.shapes import encode, shape_holds
 from nearcast.core.model.subject import check_pattern, check_subject, subject_matches
 from nearcast.core.model.visibility import (
     SEE_ALL,
@@ -48,6 +48,14 @@ from nearcast.core.model.visibility import (
     SEE_NOTHING,
     SEE_POSITION,
 )
+
+if TYPE_CHECKING:
+    from nearcast.core.model.area_resolution import Anchored, check, holds, resolve
+    from nearcast.core.model.bounds import bounding_circle
+    from nearcast.core.model.event_batch import EventBatch
+    from nearcast.core.model.place_loading import Loaded, Reject, load_geojson, load_table
+    from nearcast.core.model.places import Place, Places
+    from nearcast.core.model.shapes import encode, shape_holds
 
 __all__ = [
     "SEE_ALL",
@@ -111,3 +119,28 @@ __all__ = [
     "shape_holds",
     "subject_matches",
 ]
+
+_LOADED_LATER = {
+    "Anchored": "area_resolution",
+    "EventBatch": "event_batch",
+    "Loaded": "place_loading",
+    "Place": "places",
+    "Places": "places",
+    "Reject": "place_loading",
+    "bounding_circle": "bounds",
+    "check": "area_resolution",
+    "encode": "shapes",
+    "holds": "area_resolution",
+    "load_geojson": "place_loading",
+    "load_table": "place_loading",
+    "resolve": "area_resolution",
+    "shape_holds": "shapes",
+}
+
+
+def __getattr__(name: str) -> object:
+    if name not in _LOADED_LATER:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    found = getattr(import_module(f"{__name__}.{_LOADED_LATER[name]}"), name)
+    globals()[name] = found
+    return found

@@ -1,0 +1,35 @@
+"""Which extra of the package brings what is not installed."""
+
+import re
+from importlib.metadata import requires, version
+
+# Modules whose package has another name.
+PACKAGES = {"argon2": "argon2-cffi", "jwt": "pyjwt", "llvmlite": "numba"}
+# Extras of users, the smallest first; `spark` is another name of `pipeline`.
+EXTRAS = ("broker", "pipeline", "bench")
+REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+).*?(?:extra == ['\"]([a-z]+)['\"])?$")
+
+
+def packages() -> dict[str, set[str]]:
+    """Return the packages of each extra, and under "" those that are always needed."""
+    found: dict[str, set[str]] = {"": set()}
+    for line in requires("nearcast") or ():
+        match = REQUIREMENT.match(line)
+        assert match is not None
+        if match[1] != "nearcast":
+            found.setdefault(match[2] or "", set()).add(match[1])
+    return found
+
+
+def extra_of(module: str) -> str | None:
+    """Return the extra that brings a module; None if none does."""
+    name = module.partition(".")[0]
+    known = packages()
+    package = PACKAGES.get(name, name)
+    return next((extra for extra in EXTRAS if package in known.get(extra, ())), None)
+
+
+def how_to_install(extra: str) -> str:
+    """Return what to type to have an extra."""
+    wheel = f"nearcast-{version('nearcast')}-py3-none-any.whl"
+    return f"make setup in a checkout, or pip install '{wheel}[{extra}]'"
