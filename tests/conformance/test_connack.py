@@ -5,6 +5,8 @@ from pathlib import Path
 
 import pytest
 
+from nearcast.broker.doors.passwords import hashed
+from nearcast.broker.doors.users_file import Account, write_users
 from nearcast.broker.settings import Doors, Limits, Settings
 from nearcast.wire.mqtt import (
     ConnAck,
@@ -33,9 +35,10 @@ topics = ["forbidden"]
 
 @pytest.fixture(scope="module")
 def strict_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
-    """A broker with rules, a store, and small limits."""
+    """A broker with a user, rules, a store, and small limits."""
     data = tmp_path_factory.mktemp("data")
     Path(data, "rules.toml").write_text(RULES)
+    write_users(data / "users.toml", {"ann": Account("ann", hashed(b"secret"))})
     settings = Settings(
         doors=Doors(rules=str(data / "rules.toml")),
         limits=Limits(keep_alive_s=60, session_expiry_s=100, receive_maximum=5, topic_aliases=3),

@@ -4,6 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
+from nearcast.broker.doors.passwords import hashed
+from nearcast.broker.doors.users_file import Account, write_users
 from nearcast.broker.settings import Doors, Settings
 from nearcast.wire.mqtt import (
     MQTT_3_1,
@@ -38,6 +40,7 @@ MQTT = "0004 4d515454"
 def house_with_rules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     data = tmp_path_factory.mktemp("data")
     (data / "rules.toml").write_text(RULES)
+    write_users(data / "users.toml", {"ann": Account("ann", hashed(b"secret"))})
     running = RunningBroker(Settings(doors=Doors(rules=str(data / "rules.toml"))), data)
     yield running
     running.stop()

@@ -3,6 +3,10 @@
 A link hands in bytes and takes bytes to write. A client that does not read is bounded: beyond
 `unsent_bytes` what can wait waits in its session's queue, at a few times that much nothing more
 is read from it, and one that reads nothing for `stalled_s` is disconnected.
+
+A link that the broker ends lingers: a socket that is closed while its client still writes is reset,
+and the client loses what it has not read, the reason among it. So writing ends first, and what
+comes is discarded until the client is done, for `LINGER_S` or `LINGER_BYTES` at most.
 """
 
 import asyncio
@@ -22,6 +26,10 @@ if TYPE_CHECKING:
 
 MANY_PACKETS = 2_000
 """A client that sends more in one read lets the others come first."""
+LINGER_S = 2.0
+LINGER_BYTES = 1 << 20
+QUIET_S = 0.2
+"""A broker that stops does not wait for a client that wrote nothing for so long."""
 DEAF_AT = 2
 """At so many times `unsent_bytes` a client that does not read is not heard either."""
 
@@ -47,8 +55,8 @@ class Link:
     """What TCP and WebSocket have in common."""
 
     __slots__ = (
-        "_allowance", "_decoder", "_holds", "_refilled_at", "blocked_since", "connection", "server",
-        "transport", "unsent",
+        "_allowance", "_decoder", "_discarded", "_holds", "_lingers_until", "_refilled_at",
+        "blocked_since", "connection", "is_ending", "server", "transport", "unsent",
     )  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
@@ -61,6 +69,10 @@ class Link:
         self._refilled_at = 0.0
         self.unsent = 0
         """How much was unsent when this was last looked at."""
+        self.is_ending = False
+        """Nothing more is written, and what comes is discarded."""
+        self._lingers_until = 0.0
+        self._discarded = 0
 
     def open(self, transport: asyncio.Transport) -> None:
         """A connection has come."""
@@ -76,6 +88,7 @@ class Link:
         """Bytes have come."""
         server, connection = self.server, self.connection
         if connection.closing:
+            self._discard(len(data))
             return
         try:
             packets = self._decoder.feed(data)
@@ -92,10 +105,56 @@ class Link:
         if self.blocked_since is not None:
             self._stop_hearing()
 
-    def close(self) -> None:
+    def end(self, spoke: bool) -> None:
+        """Close once the client had time to read what was written; `spoke` if there was a reason.
+
+        For the broker the client is gone from now on.
+        """
+        if self.is_ending or self.transport is None:
+            return
+        self.is_ending = True
+        if not self._end_writing() and not spoke:
+            self._close()
+            return
+        if self._holds:
+            self._holds = 0
+            with suppress(RuntimeError):  # it is closing
+                self.transport.resume_reading()
+        self._lingers_until = self.server.now() + LINGER_S
+        self.server.parted(self)
+        self.server.later(QUIET_S, self._linger, self._discarded)
+
+    def _end_writing(self) -> bool:
+        """Say that nothing more will be written; False if the transport has no way to."""
+        assert self.transport is not None
+        if not self.transport.can_write_eof():
+            return False
+        with suppress(OSError):  # the client is gone already
+            self.transport.write_eof()
+        return True
+
+    def _linger(self, discarded: int) -> None:
+        """Look whether the client is done."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        is_quiet = self.server.stopping and discarded == self._discarded and not self._unsent()
+        if is_quiet or self.server.now() >= self._lingers_until:
+            self._close()
+        else:
+            self.server.later(QUIET_S, self._linger, self._discarded)
+
+    def _discard(self, size: int) -> None:
+        self._discarded += size
+        if self._discarded > LINGER_BYTES and self.is_ending:
+            self.abort()
+
+    def _close(self) -> None:
         """Close once everything is written."""
-        if self.transport is not None:
-            self.transport.close()
+        assert self.transport is not None
+        if self.blocked_since is None:
+            self.blocked_since = self.server.now()
+        self.transport.close()
 
     def abort(self) -> None:
         """Close at once, whatever is still to be written."""
@@ -109,6 +168,8 @@ class Link:
 
     def hold(self, reason: Hold) -> None:
         """Let what the client sends wait in the system."""
+        if self.is_ending:
+            return
         before, self._holds = self._holds, self._holds | reason
         if not before and self.transport is not None and not self.transport.is_closing():
             self.transport.pause_reading()
@@ -187,11 +248,12 @@ class TcpLink(Link, asyncio.Protocol):
 class WebSocketLink(Link):
     """A client's WebSocket: MQTT packets in binary frames, however they are cut."""
 
-    __slots__ = ("_socket",)
+    __slots__ = ("_code", "_socket")
 
     def join(self, socket: WSTransport) -> None:
         """A connection has come."""
         self._socket = socket
+        self._code = WSCloseCode.OK
         self.open(socket.underlying_transport)
 
     def frame(self, frame: WSFrame) -> None:
@@ -204,20 +266,25 @@ class WebSocketLink(Link):
             if self.blocked_since is None:
                 self._socket.send_pong(frame.get_payload_as_bytes())
         elif kind == WSMsgType.CLOSE:
-            self.close()
-        elif kind == WSMsgType.TEXT:
-            # MQTT-6.0.0-1: anything but binary ends the connection.
-            self._socket.send_close(WSCloseCode.UNSUPPORTED_DATA)
+            # The client begins to close, or answers: it has read everything.
+            if not self.is_ending:
+                self._socket.send_close(WSCloseCode.OK)
             self._socket.disconnect()
+        elif kind == WSMsgType.TEXT and not self.connection.closing:
+            # MQTT-6.0.0-1: anything but binary ends the connection.
+            self._code = WSCloseCode.UNSUPPORTED_DATA
+            self.connection.closing = True
+            self.end(True)
 
     def write(self, data: bytes) -> None:
         """Write bytes as one frame."""
         self._socket.send(WSMsgType.BINARY, data)
 
-    def close(self) -> None:
-        """Close once everything is written."""
-        self._socket.send_close(WSCloseCode.OK)
-        self._socket.disconnect()
+    def _end_writing(self) -> bool:
+        self._socket.send_close(self._code)
+        super()._end_writing()
+        # The client answers a close frame, over TLS too.
+        return True
 
 
 class WebSocketEar(WSListener):

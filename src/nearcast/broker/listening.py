@@ -12,6 +12,7 @@ from picows import (
     ws_create_server,
 )
 
+from nearcast.broker.links import LINGER_S
 from nearcast.broker.settings import Listen
 from nearcast.broker.web_names import WebNames
 
@@ -85,6 +86,7 @@ async def upgrade(
         port,
         ssl=context,
         ssl_handshake_timeout=None if context is None else within_s,
+        ssl_shutdown_timeout=None if context is None else LINGER_S,
         websocket_handshake_timeout=within_s,
         max_frame_size=LARGEST_FRAME,
         enable_auto_pong=False,

@@ -65,6 +65,15 @@ class LocalLink(Link):
         self.connection.keep_alive_s = 0.0
         self.participant.heard(data)
 
+    def end(self, spoke: bool) -> None:
+        """Close: there is no network that could lose what was written."""
+        self.close()
+
+    def close(self) -> None:
+        """Close, from either side."""
+        assert self.transport is not None
+        self.transport.close()
+
 
 class _Inside(asyncio.Transport):
     """What a server asks of a transport, where there is none."""

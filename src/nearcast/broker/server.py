@@ -24,7 +24,15 @@ from nearcast.broker.holding import Holding
 from nearcast.broker.hub import Batch, Hub
 from nearcast.broker.journal import Entries
 from nearcast.broker.keeping import Keeper, journal_for
-from nearcast.broker.links import Hold, Link, TcpLink, WebSocketEar, WebSocketLink, is_loopback
+from nearcast.broker.links import (
+    LINGER_S,
+    Hold,
+    Link,
+    TcpLink,
+    WebSocketEar,
+    WebSocketLink,
+    is_loopback,
+)
 from nearcast.broker.listening import possible_connections, tls_context, upgrade
 from nearcast.broker.recovery import restore
 from nearcast.broker.settings import Settings
@@ -255,6 +263,10 @@ class Server:
     def left(self, link: Link) -> None:
         """A connection is gone."""
         self._links.discard(link)
+        self.parted(link)
+
+    def parted(self, link: Link) -> None:
+        """A connection is gone, or will be as soon as its client has read everything."""
         self._paused.discard(link)
         if link.transport is not None:
             self.hub.lost(link.connection)
@@ -330,11 +342,11 @@ class Server:
         for write in batch.writes:
             link: Link = write.connection.host  # type: ignore[assignment]  # made by a link
             transport = link.transport
-            if transport is not None and not transport.is_closing():
+            if transport is not None and not transport.is_closing() and not link.is_ending:
                 if write.data:
                     link.write(write.data)
                 if write.closes:
-                    link.close()
+                    link.end(bool(write.data))
             if write.acknowledgements:
                 self.hub.written(write)
 
@@ -389,7 +401,10 @@ class Server:
             self.hub.close(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing was heard")
         for link in list(self._links):
             connection = link.connection
-            if connection.session is None:
+            if link.is_ending:
+                if link.stalled_s(now) > limits.stalled_s:
+                    link.abort()
+            elif connection.session is None:
                 late = now - connection.since > limits.connect_within_s
                 if late and not link.is_held(Hold.KNOCK):
                     address = connection.peer.address
@@ -443,6 +458,7 @@ class Server:
                 self._listeners[name] = await self._loop.create_server(
                     tcp, listen.host, port, ssl=context, backlog=1_024,
                     ssl_handshake_timeout=None if context is None else within_s,
+                    ssl_shutdown_timeout=None if context is None else LINGER_S,
                 )  # fmt: skip
         sockets: list[tuple[str, int, ssl.SSLContext | None]] = [
             ("ws", listen.ws_port, None),

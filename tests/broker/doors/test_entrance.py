@@ -101,9 +101,23 @@ def test_an_unknown_user_is_hashed_like_a_known_one(
     assert costs[0] == costs[1] == costs[2]
 
 
-def test_without_users_a_name_is_refused_with_advice(tmp_path: Path) -> None:
-    found = refused(enter(house(tmp_path), Connect("x", username="x", password=b"x")))
-    assert "nearcast user add" in found.why
+def test_without_users_a_name_from_elsewhere_is_refused_with_advice(tmp_path: Path) -> None:
+    named = Connect("x", username="x", password=b"x")
+    for anonymous in ("loopback", "everywhere", "nowhere"):
+        found = refused(enter(house(tmp_path, anonymous=anonymous), named, THERE))
+        assert found.reason is ReasonCode.BAD_USER_NAME_OR_PASSWORD
+        assert "nearcast user add" in found.why
+
+
+def test_without_users_a_name_and_a_password_are_ignored_on_loopback(tmp_path: Path) -> None:
+    for connect in (
+        Connect("x", username="x", password=b"x"),
+        Connect("x", username="x"),
+        Connect("x", password=b"x"),
+    ):
+        assert admitted(enter(house(tmp_path), connect, HERE)) == Admitted(Identity(), "x", HERE)
+    nowhere = enter(house(tmp_path, anonymous="nowhere"), connect, HERE)
+    assert refused(nowhere).reason is ReasonCode.NOT_AUTHORIZED
 
 
 def test_enhanced_authentication_is_refused(tmp_path: Path) -> None:
