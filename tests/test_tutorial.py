@@ -131,7 +131,7 @@ def same(got: list[str], said: list[str]) -> bool:
     return plain == [line.partition(", input ")[0] for line in said]
 
 
-@pytest.mark.parametrize("name", ["docs/tutorial.md"])
+@pytest.mark.parametrize("name", ["README.md", "docs/tutorial.md"])
 def test_a_page_for_newcomers_says_first_how_to_call_the_program(name: str) -> None:
     page = (ROOT / name).read_text(encoding="utf-8")
     first_use = page.index("nearcast up")
