@@ -415,7 +415,8 @@ class Arrivals:
 def _problem_with(will: Will, allowed: Permissions, limits: Limits) -> Refusal | None:
     topic, pairs = will.topic, will.properties.user_properties
     try:
-        topic = told_by(will)[0].topic
+        packet, spoken = told_by(will)
+        topic = packet.topic
     except RefusedError as error:
         return Refusal(error.reason, f"the will: {error.why}")
     if topic.startswith("$"):
@@ -426,7 +427,7 @@ def _problem_with(will: Will, allowed: Permissions, limits: Limits) -> Refusal |
     if len(pairs) > limits.user_properties:
         why = f"{len(pairs)} user properties; at most {limits.user_properties} are taken"
         return Refusal(ReasonCode.QUOTA_EXCEEDED, why)
-    if not allowed.may_publish(topic, will.qos, will.retain):
+    if not allowed.may_publish(topic, will.qos, will.retain or spoken.stays):
         return Refusal(ReasonCode.NOT_AUTHORIZED, f"a rule forbids the will to {topic!r}")
     return None
 

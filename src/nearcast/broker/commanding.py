@@ -8,14 +8,16 @@ from nearcast.broker.connection import Connection
 from nearcast.broker.queueing import Queueing
 from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Session
-from nearcast.broker.situation.commands import command, place_key, place_of
+from nearcast.broker.situation.commands import PLACE, command, place_of
 from nearcast.broker.situation.words import NOTHING_SAID
 from nearcast.broker.subscribing import Subscribing
+from nearcast.broker.topic_names import normalize_topic
 from nearcast.broker.vetting import Vetting
 from nearcast.wire.handover import PREFIX as HANDOVER
 from nearcast.wire.mqtt import NO_PROPERTIES, Publish
 
 _OWN, _SUBSCRIPTIONS = "$me/", "$me/subscriptions/"
+AREAS = "$area/"
 
 
 class Commanding:
@@ -36,8 +38,10 @@ class Commanding:
         self._answering = answering
         self._vetting = vetting
         self._queueing = queueing
+        self._watched: dict[str, str] | None = None
+        """Topics of watched areas in the spelling that they were first given, by their one."""
         self._shown: dict[str, str] | None = None
-        """The topic on which each place is there to be read."""
+        """Of places, and in which spelling: the subjects of the messages that show them."""
 
     def take(
         self, connection: Connection, session: Session, packet: Publish, raw: bytes, now: float
@@ -59,33 +63,56 @@ class Commanding:
     ) -> None:
         """Ask of the engine what a message means."""
         state = self._state
-        if not packet.topic.startswith(_OWN):
+        if packet.topic.startswith(PLACE):
+            # The message that defines a place is retained, whatever it says.
+            self._vetting.check_rights(connection, replace(packet, retain=True))
+            if (place := place_of(packet.topic)) is not None:
+                self._vetting.check_place(connection, *place)
+        elif not packet.topic.startswith(_OWN):
             self._vetting.check_rights(connection, packet)
-        asked = command(session, packet, state.engine.rights.protected)
-        shown = None if asked.shows is None else replace(packet, retain=True)
-        if shown is not None:
+        meant = self._as_watched(packet)
+        asked = command(session, meant, state.engine.rights.protected)
+        subject = normalize_topic(packet.topic)
+        if asked.shows:
+            shown = replace(packet, topic=subject, retain=True)
             self._vetting.check_room(session, shown, NOTHING_SAID)
         answer = Answer(connection, packet.qos, packet.packet_id, packet.topic, asked.keep)
         state.answers.append((len(state.inputs), answer, None))
         connection.waits = True
         for value in asked.inputs:
             state.ask(value)
-        if asked.shows is not None and shown is not None:
-            topics = self._topics()
-            before = topics.pop(asked.shows, packet.topic)
-            if before != packet.topic:
-                # The same, spelt otherwise.
-                gone = Publish(before, b"", packet.qos, True)
-                self._queueing.queue(None, session, gone, b"", NO_PROPERTIES, NOTHING_SAID, now)
-            if packet.payload:
-                topics[asked.shows] = packet.topic
-            self._queueing.queue(None, session, shown, raw, NO_PROPERTIES, NOTHING_SAID, now)
+        if asked.shows:
+            self._show(session, packet, raw, subject, now)
         if packet.qos:
             state.journal.must_sync = True
 
-    def _topics(self) -> dict[str, str]:
+    def _as_watched(self, packet: Publish) -> Publish:
+        """The message, to the topic in whose spelling the area that it means is watched."""
+        if not packet.topic.startswith(AREAS):
+            return packet
+        if self._watched is None:
+            topics = (AREAS + name for name in self._state.engine.watched_areas)
+            self._watched = {normalize_topic(topic): topic for topic in topics}
+        meant = normalize_topic(packet.topic)
+        watched = self._watched.pop(meant, packet.topic)
+        if packet.payload:
+            self._watched[meant] = watched
+        return packet if watched == packet.topic else replace(packet, topic=watched)
+
+    def _show(
+        self, session: Session, packet: Publish, raw: bytes, subject: str, now: float
+    ) -> None:
+        """Let a message that defines a place be read, as it was sent; an empty one ends that."""
+        queue = self._queueing.queue
         if self._shown is None:
-            topics = [parcel.frame.topic for parcel in self._state.live.values()]
-            found = [(place_of(topic), topic) for topic in topics]
-            self._shown = {place_key(*place): topic for place, topic in found if place is not None}
-        return self._shown
+            subjects = (key.partition("\0")[2] for key in self._state.live)
+            self._shown = {normalize_topic(s): s for s in subjects if s.startswith(PLACE)}
+        before = self._shown.pop(subject, subject)
+        if before != subject:
+            # Earlier releases kept it as it was spelt.
+            gone = Publish(before, b"", packet.qos, True)
+            queue(None, session, gone, b"", NO_PROPERTIES, NOTHING_SAID, now)
+        if packet.payload:
+            self._shown[subject] = subject
+        shown = replace(packet, retain=True)
+        queue(None, session, shown, raw, NO_PROPERTIES, NOTHING_SAID, now, subject)

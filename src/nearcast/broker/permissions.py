@@ -16,6 +16,9 @@ class Permissions(Protocol):
     def may_subscribe(self, topic_filter: str) -> bool:
         """Whether it may subscribe."""
 
+    def may_change_place(self, kind: str, name: str) -> bool:
+        """Whether it may change a place, if it may publish to its topic."""
+
     def may_be(self, node: str) -> bool:
         """Whether rules let its user be a node, which need not be the one that it is."""
 
@@ -27,6 +30,9 @@ class _Anything:
         return True
 
     def may_subscribe(self, topic_filter: str) -> bool:
+        return True
+
+    def may_change_place(self, kind: str, name: str) -> bool:
         return True
 
     def may_be(self, node: str) -> bool:

@@ -4,8 +4,6 @@ The common case goes the short way at once. Everything else is looked at closely
 input for the engine; its sender is answered when that is decided.
 """
 
-from urllib.parse import unquote
-
 from msgspec.structs import replace
 
 from nearcast.broker.answering import Answering
@@ -96,7 +94,8 @@ class Publishing:
             packet, spoken = told_by(will)
             packet = packet.with_(properties)
             raw = stripped(packet.raw_properties, _DROPPED, PREFIX)
-            if not session.permissions.may_publish(packet.topic, will.qos, will.retain):
+            retain = will.retain or spoken.stays
+            if not session.permissions.may_publish(packet.topic, will.qos, retain):
                 raise RefusedError(ReasonCode.NOT_AUTHORIZED, "a rule forbids the will")
             self._vetting.check_room(session, packet, spoken)
         except RefusedError:
@@ -135,7 +134,7 @@ class Publishing:
                     raise RefusedError(BAD, "say it in the JSON or in nc- properties, not in both")
                 spoken, body = said_in_json(packet.payload)
                 packet = _instead(packet, topic[len(_PUBLISH) :], body)
-            vetting.check_topic(connection, packet)
+            vetting.check_topic(connection, packet, spoken)
             vetting.check_room(session, packet, spoken)
         except RefusedError as refusal:
             answer = Answer(connection, packet.qos, packet_id, topic)
@@ -185,7 +184,8 @@ def _instead(packet: Publish, topic: str, payload: bytes) -> Publish:
 def _may_act(connection: Connection, topic: str) -> bool:
     """Whether a client may speak for the user in an OwnTracks topic who is not its own node."""
     admitted = connection.admitted
-    if admitted is None:
+    user = own_tracks.user_of(topic)
+    if admitted is None or user is None:
         return False
-    identity, user = admitted.identity, unquote(topic.split("/")[1])
+    identity = admitted.identity
     return identity.superuser or identity.user == user or connection.permissions.may_be(user)

@@ -26,13 +26,18 @@ class Queueing:
         properties: Properties,
         spoken: Said,
         now: float,
+        subject: str | None = None,
     ) -> None:
-        """Let the engine decide on a message; a connection gets the answer."""
+        """Let the engine decide on a message; a connection gets the answer.
+
+        Its topic is the subject, unless that is another.
+        """
         state = self._state
         if spoken.id is not None and (session.node, spoken.id) in state.parcels:
             # It is a repeat, or withdraws the first: that is decided before.
             state.settle(now)
-        event = self._event(session, packet, properties, spoken, now)
+        subject = packet.topic if subject is None else subject
+        event = self._event(session, packet, properties, spoken, now, subject)
         expiry, valid_s = properties.message_expiry_interval, event.valid_s
         expires_at = None
         if expiry or valid_s:
@@ -49,13 +54,19 @@ class Queueing:
             else:
                 state.unanswered.append((place, len(state.answers), connection, packet.topic))
             connection.waits = True
-        state.subjects.add(packet.topic)
+        state.subjects.add(subject)
         state.inputs.append(Published(event))
         if packet.qos:
             state.journal.must_sync = True
 
     def _event(
-        self, session: Session, packet: Publish, properties: Properties, spoken: Said, now: float
+        self,
+        session: Session,
+        packet: Publish,
+        properties: Properties,
+        spoken: Said,
+        now: float,
+        subject: str,
     ) -> Event:
         """The event that a message is, with what it says of it; the engine completes it."""
         valid_s, stays = None, False
@@ -67,7 +78,7 @@ class Queueing:
         # In their order: names would take longer than all else.
         return Event(
             self._state.unique_id() if spoken.id is None else spoken.id,
-            packet.topic,
+            subject,
             session.node,
             now if spoken.time is None else spoken.time,
             attributes_of(packet.payload) if looked_into else {},

@@ -20,6 +20,7 @@ from nearcast.broker.situation.words import (
     wished,
     wished_in_json,
 )
+from nearcast.broker.topic_names import BROKER_TOPICS, normalize_topic
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.inputs import Subscribed, Unsubscribed
@@ -244,10 +245,13 @@ def subscription(session: Session, granted: Granted, parsed: Wanted, wish: Wish)
     """A subscription as the engine knows it."""
     wanted = granted.wanted
     key = wanted.filter if granted.name is None else f"\0{granted.name}"
+    pattern = parsed.pattern
+    if pattern.startswith(BROKER_TOPICS):
+        pattern = normalize_topic(pattern)
     return Subscription(
         subscription_id(session, key),
         session.node,
-        parsed.pattern,
+        pattern,
         wish.where,
         wish.from_,
         qos=wanted.qos,

@@ -7,7 +7,7 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.connection import Connection
 from nearcast.broker.refusal import RefusedError
 from nearcast.broker.session import Session
-from nearcast.broker.situation.words import Said
+from nearcast.broker.situation.words import NOTHING_SAID, Said
 from nearcast.core.model.event import Event
 from nearcast.wire.mqtt import NO_PROPERTIES, Properties, Publish, ReasonCode
 
@@ -57,7 +57,7 @@ class Vetting:
                     f"the payload is said to be text, but byte {error.start} is no UTF-8",
                 ) from None
 
-    def check_topic(self, connection: Connection, packet: Publish) -> None:
+    def check_topic(self, connection: Connection, packet: Publish, spoken: Said) -> None:
         """Refuse topics that a client may not publish to, or that nobody may."""
         topic, limits = packet.topic, self._state.limits
         if topic[0] == "$":
@@ -69,13 +69,26 @@ class Vetting:
                 ReasonCode.TOPIC_NAME_INVALID,
                 f"a topic has at most {limits.topic_bytes} bytes and {limits.topic_levels} levels",
             )
-        self.check_rights(connection, packet)
+        self.check_rights(connection, packet, spoken)
 
-    def check_rights(self, connection: Connection, packet: Publish) -> None:
-        """Refuse what a rule forbids."""
+    def check_rights(
+        self, connection: Connection, packet: Publish, spoken: Said = NOTHING_SAID
+    ) -> None:
+        """Refuse what a rule forbids; to rules, all that stays is retained."""
         allowed, topic = connection.permissions, packet.topic
-        if not allowed.unrestricted and not allowed.may_publish(topic, packet.qos, packet.retain):
+        if allowed.unrestricted:
+            return
+        if not allowed.may_publish(topic, packet.qos, packet.retain or spoken.stays):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids publishing to {topic!r}")
+
+    def check_place(self, connection: Connection, kind: str, name: str) -> None:
+        """Refuse to change a place that a rule names to one who may not."""
+        if not connection.permissions.may_change_place(kind, name):
+            raise RefusedError(
+                ReasonCode.NOT_AUTHORIZED,
+                f"a rule names the place {kind}/{name}: it is changed by superusers, and by whom "
+                "a rule allows that by name",
+            )
 
     def check_room(self, session: Session, packet: Publish, spoken: Said) -> None:
         """Refuse what is to stay where too much stays already."""

@@ -6,7 +6,7 @@ as one batch. What was refused changes nothing and says why. Adaptation and gath
 everything through until they are built.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
@@ -326,6 +326,11 @@ class Engine:
     def announcements(self) -> Mapping[tuple[str, str], Announcement]:
         """All announcements, by node and subject."""
         return self._announcements.by_subject
+
+    @property
+    def watched_areas(self) -> Iterator[str]:
+        """The names of all watched areas."""
+        return (each.name for each in self._areas.watched())
 
     @property
     def has_readers(self) -> bool:

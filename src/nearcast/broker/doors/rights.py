@@ -1,7 +1,10 @@
 """Rights: what one client may do, answered from memory when it asks again."""
 
+from urllib.parse import quote
+
 from msgspec.structs import replace
 
+from nearcast.broker.doors.named_places import PLACE, NamedPlaces
 from nearcast.broker.doors.rules import Clause, Rules, Visitor, filled_topics
 from nearcast.broker.doors.topic_patterns import levels_of, parse_topic_pattern
 from nearcast.broker.doors.visitors import Listed
@@ -16,11 +19,13 @@ class RuleBook:
 
     def __init__(self, rules: Rules) -> None:
         self.rules = rules
+        self.places = NamedPlaces(rules)
         self.version = 1
 
     def replace(self, rules: Rules) -> None:
         """Put other rules in force, for everyone who is in as well."""
         self.rules = rules
+        self.places = NamedPlaces(rules)
         self.version += 1
 
 
@@ -92,12 +97,23 @@ class Rights:
         other = replace(visitor, node=node, client=node)
         return self._book.rules.may_connect(other) is True
 
+    def may_change_place(self, kind: str, name: str) -> bool:
+        """Decide whether a place may be changed, by one who may publish to its topic.
+
+        One that a rule names is for superusers, and for those whom a rule allows it by name.
+        """
+        visitor, book = self._visitor, self._book
+        if visitor.superuser or not book.places.has(kind, name):
+            return True
+        levels = (PLACE, quote(kind, safe=""), quote(name, safe=""))
+        return any(clause.grants(levels) for clause in book.rules.clauses(visitor, "publish"))
+
     def _decide(self, part: "_Part", asked: str, qos: int, retain: bool) -> bool:
         levels = levels_of(asked)
-        if part.listed and not any(one.bears_on(asked, levels) for one in part.listed):
+        if part.listed and not any(one.bears_on(levels) for one in part.listed):
             return False
         for one in part.clauses:
-            if one.holds_for(qos, retain) and one.bears_on(asked, levels):
+            if one.holds_for(qos, retain) and one.bears_on(levels):
                 return one.allow
         return part.default_allow
 

@@ -74,13 +74,13 @@ class Clause(Struct, frozen=True):
 
     allow: bool
     patterns: tuple[Levels, ...] | None = None
-    literals: frozenset[str] = frozenset()
+    literals: frozenset[Levels] = frozenset()
     qos: frozenset[int] | None = None
     retain: bool | None = None
 
-    def bears_on(self, asked: str, levels: Levels) -> bool:
-        """Decide whether it answers for a topic or filter."""
-        if self.patterns is None or asked in self.literals:
+    def bears_on(self, levels: Levels) -> bool:
+        """Decide whether it answers for a topic or filter of these levels."""
+        if self.patterns is None or levels in self.literals:
             return True
         test = covers if self.allow else overlaps
         head = levels[0]
@@ -91,6 +91,13 @@ class Clause(Struct, frozen=True):
             if test(pattern, levels):
                 return True
         return False
+
+    def grants(self, levels: Levels) -> bool:
+        """Decide whether it allows a topic by a pattern that spells out its first two levels."""
+        if not self.allow:
+            return False
+        named = (pattern for pattern in self.patterns or () if pattern[:2] == levels[:2])
+        return levels in self.literals or any(covers(pattern, levels) for pattern in named)
 
     def holds_for(self, qos: int, retain: bool) -> bool:
         """Decide whether its conditions on a message are met."""
@@ -137,12 +144,12 @@ class Rule(Struct, frozen=True):
 
 def filled_topics(
     topics: Iterable[TopicPattern], values: Values
-) -> tuple[tuple[Levels, ...], frozenset[str]]:
+) -> tuple[tuple[Levels, ...], frozenset[Levels]]:
     """Return the patterns and the literals for someone, without those that their names spoil."""
     found = [(topic.literal, topic.filled(values)) for topic in topics]
     return (
         tuple(levels_of(text) for literal, text in found if text is not None and not literal),
-        frozenset(text for literal, text in found if text is not None and literal),
+        frozenset(levels_of(text) for literal, text in found if text is not None and literal),
     )
 
 

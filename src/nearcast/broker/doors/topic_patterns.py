@@ -2,6 +2,7 @@
 
 A topic is a pattern without wildcards, so one pair of questions serves publishing and
 subscribing: does a rule's pattern cover all that is asked for, and does it overlap any of it.
+Names in them are decoded before they are compared.
 """
 
 import re
@@ -9,6 +10,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
+from nearcast.broker.topic_names import normalize_topic
 from nearcast.core.model.errors import ModelError, did_you_mean
 from nearcast.core.model.position import shown
 from nearcast.core.model.subject import check_pattern
@@ -86,8 +88,8 @@ def is_plain(name: str) -> bool:
 
 
 def levels_of(pattern: str) -> Levels:
-    """Return the levels of a checked pattern or topic."""
-    return tuple(pattern.split("/"))
+    """Return the levels of a checked pattern or topic, names in their one spelling."""
+    return tuple(normalize_topic(pattern).split("/"))
 
 
 def covers(pattern: Levels, asked: Levels) -> bool:

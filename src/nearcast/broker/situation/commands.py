@@ -5,7 +5,6 @@ acknowledgement means that it holds. `$me/publish/…` says in JSON what MQTT 5 
 """
 
 from collections.abc import Callable, Collection
-from urllib.parse import unquote
 
 from msgspec import Struct
 
@@ -19,6 +18,7 @@ from nearcast.broker.situation.words import (
     filter_of,
     json_object,
 )
+from nearcast.broker.topic_names import decode_name, normalize_topic
 from nearcast.core.model import Announcement, ModelError
 from nearcast.core.model.area_json import geometry_from_json
 from nearcast.core.model.inputs import (
@@ -49,13 +49,14 @@ class Asked(Struct, frozen=True):
 
     inputs: tuple[Input, ...]
     keep: tuple[Change, ...] = ()
-    shows: str | None = None
+    shows: bool = False
     """The message itself is there to be read, as a retained one: the only one for this."""
 
 
 def command(session: Session, packet: Publish, protected: Collection[str]) -> Asked:
     """Return what a message to a `$` topic asks for, or raise `RefusedError`.
 
+    Of an area that is watched the topic is the one under which it is.
     Attributes that are protected carry rights: only rules set them.
     """
     topic = packet.topic
@@ -82,7 +83,7 @@ def _check_rights(asked: Asked, protected: Collection[str]) -> None:
 
 def is_planned(topic: str) -> bool:
     """Whether a topic, or a pattern of topics, is of something that does not exist yet."""
-    levels = topic.split("/")
+    levels = normalize_topic(topic).split("/")
     is_script = levels[0] == "$node" and levels[2:3] == [SCRIPTS]
     return is_script or f"{topic}/".startswith(LATER)
 
@@ -90,9 +91,10 @@ def is_planned(topic: str) -> bool:
 def place_of(topic: str) -> tuple[str, str] | None:
     """The kind and the name of the place that a topic defines, if it defines one."""
     levels = topic.removeprefix(PLACE).split("/")
-    if not topic.startswith(PLACE) or len(levels) != 2 or not all(levels):
+    if not topic.startswith(PLACE) or len(levels) != 2:
         return None
-    return unquote(levels[0]), unquote(levels[1])
+    kind, name = map(decode_name, levels)
+    return None if kind is None or name is None else (kind, name)
 
 
 def place_key(kind: str, name: str) -> str:
@@ -135,11 +137,11 @@ def _announcement(session: Session, rest: str, payload: bytes) -> Asked:
 def _place(session: Session, rest: str, payload: bytes) -> Asked:
     found = place_of(f"{PLACE}{rest}")
     if found is None:
-        raise RefusedError(BAD, "a place is $place/KIND/NAME, with / in names as %2F")
+        raise RefusedError(BAD, "a place is $place/KIND/NAME, names in UTF-8 with / as %2F")
     kind, name = found
     key = place_key(kind, name)
     if not payload:
-        return Asked((PlaceDefined(kind, name, None),), (Forgotten(PLACES, key),), key)
+        return Asked((PlaceDefined(kind, name, None),), (Forgotten(PLACES, key),), True)
     members: object = json_object(payload)
     if isinstance(members, dict) and members.get("type") == "Feature":
         members = members.get("geometry")
@@ -147,7 +149,7 @@ def _place(session: Session, rest: str, payload: bytes) -> Asked:
     # What would be refused is refused before anyone is shown it.
     Places().add(kind, name, geometry)
     value = PlaceDefined(kind, name, geometry)
-    return Asked((value,), (Kept(PLACES, key, encoded_input(value)),), key)
+    return Asked((value,), (Kept(PLACES, key, encoded_input(value)),), True)
 
 
 def _area(session: Session, rest: str, payload: bytes) -> Asked:

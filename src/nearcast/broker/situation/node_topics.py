@@ -6,7 +6,7 @@ of readers it is an event of the node that it is about.
 """
 
 from collections.abc import Sequence
-from urllib.parse import quote, unquote
+from urllib.parse import quote
 
 import msgspec
 from msgspec.structs import replace
@@ -15,6 +15,7 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivering import Delivering
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.situation.metadata import position_text, time_text
+from nearcast.broker.topic_names import decode_name, normalize_topic
 from nearcast.core.area_watch import Sighting
 from nearcast.core.engine import Outcome
 from nearcast.core.matching.reference import decide
@@ -95,7 +96,8 @@ class NodeTopics:
         """Tell a new reader what is known now."""
         names = wanted.subject.split("/")
         if len(names) > 1 and names[1] not in ("+", "#"):
-            nodes = [unquote(names[1])]
+            name = decode_name(names[1])
+            nodes = [] if name is None else [name]
         else:
             known = dict.fromkeys((*self._state.engine.nodes, *self._state.parts))
             nodes = list(known)[:MOST_REPLAYED]
@@ -111,7 +113,9 @@ class NodeTopics:
 
     def _sighted(self, sighting: Sighting) -> None:
         """Tell who came into a watched area, or went, to those who may see it."""
-        topic, node = f"{AREAS}{sighting.area}", sighting.node
+        # Told where whoever defined it wrote, read by those who mean the same.
+        written, node = f"{AREAS}{sighting.area}", sighting.node
+        topic = normalize_topic(written)
         rights = self._state.engine.rights
         payload = msgspec.json.encode(
             {
@@ -124,7 +128,7 @@ class NodeTopics:
         event = self._event(topic, node, payload, state, sighting.time)
         for session, wanted in self._readers(topic):
             if rights.may_witness(session.node, node):
-                self._put(session, wanted, event)
+                self._put(session, wanted, event, topic=written)
 
     def _tell(self, node: str, what: str, state: NodeState | None, now: float) -> None:
         topic = _topic(node, what)
@@ -182,15 +186,19 @@ class NodeTopics:
         wanted: list[Subscription],
         event: Event,
         replayed: bool = False,
+        topic: str | None = None,
     ) -> None:
-        """Let a session have what those of its subscriptions ask for that it fits."""
+        """Let a session have what those of its subscriptions ask for that it fits.
+
+        On `topic` if that is spelt otherwise than the event's subject.
+        """
         world = self._state.engine.matcher.world
         fitting = tuple(
             each.id for each in wanted if each.plain or decide(event, each, world).passed
         )
         if fitting:
             told = replace(event, id=self._state.unique_id(), retain=True)
-            parcel = Parcel(PublishFrame(event.subject, event.payload))
+            parcel = Parcel(PublishFrame(topic or event.subject, event.payload))
             own = "" if session.client_id == session.node else session.client_id
             delivery = Delivery(told, session.node, fitting, 1, own, replayed)
             self._delivering.deliver_parcel(delivery, parcel)

@@ -5,11 +5,11 @@ are attributes under their own names. Anything else changes nothing, and is an o
 """
 
 from collections.abc import Collection
-from urllib.parse import unquote
 
 import msgspec
 
 from nearcast.broker.session import Session
+from nearcast.broker.topic_names import decode_name
 from nearcast.core.model.context import check_attributes
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.inputs import ContextPatched
@@ -23,11 +23,8 @@ def fix_of(
     session: Session, packet: Publish, may_act: bool, protected: Collection[str]
 ) -> ContextPatched | None:
     """Return what a phone's message says of its user, None if nothing."""
-    parts = packet.topic.split("/")
-    if len(parts) != 3 or not parts[1]:
-        return None
-    user = unquote(parts[1])
-    if user != session.node and not may_act:
+    user = user_of(packet.topic)
+    if user is None or (user != session.node and not may_act):
         return None
     try:
         members = msgspec.json.decode(packet.payload)
@@ -42,3 +39,9 @@ def fix_of(
         return ContextPatched(user, {**check_attributes(fields), "position": [at.lon, at.lat]})
     except (msgspec.DecodeError, ModelError, UnicodeDecodeError, RecursionError):
         return None
+
+
+def user_of(topic: str) -> str | None:
+    """Return the user whom an OwnTracks topic is about, None if it is about nobody."""
+    parts = topic.split("/")
+    return decode_name(parts[1]) if len(parts) == 3 else None

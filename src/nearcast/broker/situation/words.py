@@ -50,6 +50,11 @@ class Said(Struct, frozen=True):
     time: float | None = None
     id: str | None = None
 
+    @property
+    def stays(self) -> bool:
+        """Whether it makes an event stay, or ends one that does."""
+        return self.valid_s is not None or self.object is not None
+
 
 class Wish(Struct, frozen=True):
     """What a subscription says beside its topic filter."""
