@@ -32,8 +32,8 @@ def main() -> None:
     """Walk past a flood."""
     engine = Engine()
     for node, metres in {"ann": 50, "ben": 500, "cleo": 500}.items():
-        wish = Subscription(node, node, "hazard/#")
-        engine.step([Moved(node, east(metres)), Subscribed(wish)], now=0)
+        subscription = Subscription(node, node, "hazard/#")
+        engine.step([Moved(node, east(metres)), Subscribed(subscription)], now=0)
     flood = Event(
         "1", "hazard/flood", "city", 0, position=FLOOD, at_given=True,
         to=circle(FLOOD, 200), valid_s=600,

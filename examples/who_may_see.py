@@ -28,7 +28,7 @@ def main() -> None:
     """Ask on behalf of both."""
     engine = Engine()
     for node in ("ann", "ben"):
-        engine.step([Moved(node, HERE), *(Subscribed(each) for each in wishes(node))], now=0)
+        engine.step([Moved(node, HERE), *(Subscribed(each) for each in subscriptions(node))], now=0)
     engine.step([Moved("taxi", NEARBY)], now=0)
     # Ben may know who it is and what it does, but not where.
     engine.step([SightSet("ben", "taxi", SEE_IDENTITY | SEE_ATTRIBUTES)], now=0)
@@ -49,8 +49,8 @@ def main() -> None:
             print(f"with its position given, ben: {named(delivery.subscriptions)}")
 
 
-def wishes(node: str) -> list[Subscription]:
-    """Return the same wish in three ways, the last turned round."""
+def subscriptions(node: str) -> list[Subscription]:
+    """Return the same condition in two ways, and its opposite."""
     near = parse("distance(me, event) < 1000")
     far = parse("NOT distance(me, event) < 1000")
     return [
@@ -60,9 +60,9 @@ def wishes(node: str) -> list[Subscription]:
     ]
 
 
-def named(subscriptions: tuple[str, ...]) -> str:
+def named(ids: tuple[str, ...]) -> str:
     """Return the names of subscriptions without their owner."""
-    return ", ".join(sorted(name.partition(": ")[2] for name in subscriptions)) or "nothing"
+    return ", ".join(sorted(name.partition(": ")[2] for name in ids)) or "nothing"
 
 
 if __name__ == "__main__":

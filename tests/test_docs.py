@@ -22,7 +22,7 @@ from tests.conformance.running_broker import RunningBroker
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(
     path
-    for path in (*ROOT.glob("*.md"), *(ROOT / "docs").rglob("*.md"))
+    for path in (*ROOT.glob("*.md"), *ROOT.glob("examples/*.md"), *ROOT.glob("docs/**/*.md"))
     if path.name != "CHANGELOG.md"
 )
 FENCE = re.compile(r"^ {0,3}(`{3,}|~{3,})[ \t]*(\w*)[^\n`]*$")

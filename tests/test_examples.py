@@ -28,3 +28,8 @@ def test_an_example_prints_what_it_says(path: Path) -> None:
 
 def test_there_are_examples() -> None:
     assert EXAMPLES
+
+
+def test_the_list_of_examples_links_each_of_them() -> None:
+    page = (EXAMPLES[0].parent / "README.md").read_text(encoding="utf-8")
+    assert [path.name for path in EXAMPLES if f"]({path.name})" not in page] == []
