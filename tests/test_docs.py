@@ -151,6 +151,13 @@ def test_links_lead_somewhere(path: Path) -> None:
     assert broken_links(path) == []
 
 
+def test_the_index_links_every_page() -> None:
+    index = ROOT / "docs" / "index.md"
+    linked = {(index.parent / link).resolve() for link in LINK.findall(index.read_text("utf-8"))}
+    pages = {path for path in index.parent.rglob("*.md") if path.parent.name != "adr"}
+    assert pages - linked - {index} == set()
+
+
 def test_a_snippet_that_prints_something_else_is_found() -> None:
     one = "```python\nx = 1\n```\n\n```python\nprint(x)  # -> 1\n```\n"
     assert run_blocks(one, "one") == []
