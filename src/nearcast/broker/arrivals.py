@@ -153,7 +153,7 @@ class Arrivals:
         limit = connection.largest_packet or 1 << 28
         data = encode_within(ConnAck(False, reason, properties), connection.version, limit)
         if data is not None:
-            connection.out.append(data)
+            self._state.write(connection, data)
         connection.closing = True
         self._state.touch(connection)
 
@@ -196,8 +196,8 @@ class Arrivals:
             connection.closing = True
             state.touch(connection)
             return
-        connection.out.append(data)
-        state.touch(connection)
+        state.write(connection, data)
+        state.traffic.joined()
         state.online[session.node] += 1
         self._ask(session, Presence(session.node, True, _part(session)))
         state.counters["connects"] += 1
@@ -305,6 +305,7 @@ class Arrivals:
         session.connection = connection.session = None
         client_id = session.client_id
         online = self._state.online
+        self._state.traffic.left()
         online[session.node] -= 1
         if not online[session.node]:
             del online[session.node]

@@ -11,6 +11,7 @@ from nearcast.broker.random_ids import RandomBytes, random_ids
 from nearcast.broker.refusal import RefusedError
 from nearcast.broker.session import Parcel, Session
 from nearcast.broker.settings import Limits
+from nearcast.broker.traffic import Traffic
 from nearcast.core.engine import Engine
 from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Input
@@ -50,6 +51,7 @@ class BrokerState:
         self.journal = journal
         self.name = name
         self.counters: Counter[str] = Counter()
+        self.traffic = Traffic()
         self.sessions: dict[str, Session] = {}
         self.parts: Counter[str] = Counter()
         """How many sessions each node has."""
@@ -108,7 +110,12 @@ class BrokerState:
 
     def acknowledge(self, connection: Connection, packet: PacketType, data: bytes) -> None:
         """Write an acknowledgement that ends a message from the client, or begins to."""
-        connection.out.append(data)
         if packet is not PacketType.PUBREC:
             connection.acknowledgements += 1
+        self.write(connection, data)
+
+    def write(self, connection: Connection, data: bytes) -> None:
+        """Write a packet that is no message."""
+        connection.out.append(data)
+        self.traffic.answers_sent += 1
         self.touch(connection)

@@ -31,6 +31,8 @@ from nearcast.broker.short_way import LEFT, ShortWay
 from nearcast.broker.situation.commands import RIGHTS
 from nearcast.broker.situation.errors import ERRORS, Errors
 from nearcast.broker.situation.node_topics import NodeTopics
+from nearcast.broker.situation.system_topics import SystemTopics
+from nearcast.broker.situation.topic_readers import TopicReaders
 from nearcast.broker.subscribing import Subscribing
 from nearcast.core.engine import Engine
 from nearcast.core.engine import Settings as EngineSettings
@@ -131,7 +133,9 @@ class Hub:
             self.state, self._short_way, self._answering, self._subscribing, self.releasing
         )
         self.state.settle = self._step
-        self._node_topics = NodeTopics(self.state, self._delivering)
+        readers = TopicReaders(self.state, self._delivering)
+        self._node_topics = NodeTopics(self.state, readers)
+        self._system_topics = SystemTopics(self.state, readers)
         self._recording = Recording(self.state, self.settings.record.deliveries)
         self.arrivals = Arrivals(
             self.state, self._publishing, OpenDoors() if doors is None else doors
@@ -220,6 +224,11 @@ class Hub:
         """Let the store know of all moves soon, whatever becomes of the log."""
         self._recording.hurry()
 
+    def begin(self, now: float) -> None:
+        """The broker runs from now on, with what was restored."""
+        self._system_topics.begin(now)
+        self.look_ahead()
+
     def note_restart(self, now: float) -> None:
         """Record that the broker began anew with the sessions that it has."""
         record = self.engine.restarted(self.sessions, now)
@@ -255,6 +264,7 @@ class Hub:
             self.arrivals.expire(now)
             releasing.go_on(now)
             self._step(now)
+            self._system_topics.tell(now)
             self.look_ahead()
         self._recording.catch_up(now)
         self._delivering.flush()
@@ -268,6 +278,7 @@ class Hub:
                 session.pump(now, limits, journal)
             if connection.out or connection.closing:
                 data = connection.take()
+                state.traffic.bytes_sent += len(data)
                 writes.append(
                     Write(connection, data, connection.acknowledgements, connection.closing)
                 )
@@ -289,7 +300,7 @@ class Hub:
 
     def look_ahead(self) -> None:
         """See when something is due next."""
-        timers = (self.arrivals.next_timer(), self.engine.next_timer())
+        timers = (self.arrivals.next_timer(), self.engine.next_timer(), self._system_topics.due)
         self._due_at = min((at for at in timers if at is not None), default=inf)
 
     def silent(self, now: float) -> list[Connection]:
@@ -324,14 +335,18 @@ class Hub:
         """How many of everything."""
         state = self.state
         counters = {f"{name}_total": float(count) for name, count in state.counters.items()}
-        return counters | {
-            "connections": sum(s.connection is not None for s in state.sessions.values()),
-            "sessions": len(state.sessions),
-            "subscriptions": len(self.engine.subscriptions),
-            "live": len(state.live),
-            "waiting_bytes": sum(s.waiting_bytes for s in state.sessions.values()),
-            **self.releasing.staging.statistics(),
-        }
+        return (
+            counters
+            | state.traffic.statistics()
+            | {
+                "connections": sum(s.connection is not None for s in state.sessions.values()),
+                "sessions": len(state.sessions),
+                "subscriptions": len(self.engine.subscriptions),
+                "live": len(state.live),
+                "waiting_bytes": sum(s.waiting_bytes for s in state.sessions.values()),
+                **self.releasing.staging.statistics(),
+            }
+        )
 
     def validate_state(self) -> None:
         """Assert what always holds between ticks."""
@@ -363,6 +378,7 @@ class Hub:
                 self.broken(connection, error)
 
     def _receive(self, connection: Connection, packet: Packet) -> None:
+        self.state.traffic.other_packets += 1
         if isinstance(packet, Connect):
             self.arrivals.arrive(connection, packet)
             return
@@ -382,7 +398,8 @@ class Hub:
                 session.refused_by_client(packet.packet_id, state.journal)
             else:
                 reason = session.received_by_client(packet.packet_id, state.journal)
-                connection.out.append(encode(PubRel(packet.packet_id, reason), connection.version))
+                data = encode(PubRel(packet.packet_id, reason), connection.version)
+                state.write(connection, data)
             state.touch(connection)
         elif isinstance(packet, PubRel):
             self._answering.release(connection, session, packet)
@@ -396,8 +413,7 @@ class Hub:
             self._step(connection.heard_at)
             self._subscribing.unsubscribe(connection, session, packet)
         elif isinstance(packet, PingReq):
-            connection.out.append(_PINGRESP)
-            state.touch(connection)
+            state.write(connection, _PINGRESP)
         elif isinstance(packet, Disconnect):
             self.arrivals.disconnect(connection, session, packet)
         elif isinstance(packet, Auth):
@@ -447,6 +463,7 @@ class Hub:
                 self._errors.tell(answer.connection.session, answer.topic, refused.why)
             self._answering.answer(answer, refused)
         self._node_topics.follow(inputs, outcome, now)
+        self._system_topics.follow(inputs, now)
         state.seen.clear()
         state.parcels.clear()
 

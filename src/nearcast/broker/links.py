@@ -92,6 +92,7 @@ class Link:
             return
         try:
             packets = self._decoder.feed(data)
+            server.hub.state.traffic.received(len(data), len(packets))
             server.hub.receive(connection, packets, server.begin())
             if len(packets) > MANY_PACKETS:
                 server.rest(self)

@@ -73,6 +73,7 @@ class Server:
             restore(self.hub, store, self.now())
             self.hub.arrivals.pipeline_token = pipeline_door.read_token(store.directory)
             self.hub.releasing.may_go_on = lambda: not self.is_full
+        self.hub.begin(self.now())
         if isinstance(self._doors, Doors):
             # Before anyone can connect: with rules that cannot be, everything would be visible.
             try:

@@ -43,7 +43,7 @@ from nearcast.wire.mqtt import (
 
 NO_LIMIT = 1 << 28
 NAMED = "$me/subscriptions/"
-READABLE = ("$node", "$area", "$place")
+READABLE = ("$node", "$area", "$place", "$SYS")
 """Topics that begin with a `$` and can be subscribed to."""
 
 
@@ -213,8 +213,7 @@ class Subscribing:
             why = "the answer would be larger than the client takes"
             self._state.close(connection, ReasonCode.PACKET_TOO_LARGE, why)
             return
-        connection.out.append(data)
-        self._state.touch(connection)
+        self._state.write(connection, data)
 
 
 def _check_ours(pattern: str) -> None:

@@ -141,7 +141,9 @@ class _Link:
             return
         now = run.clock.now()
         try:
-            run.hub.receive(connection, self._decoder.feed(data), now)
+            packets = self._decoder.feed(data)
+            run.hub.state.traffic.received(len(data), len(packets))
+            run.hub.receive(connection, packets, now)
         except ProtocolError as error:
             self._broken(error, now)
         run.soon()
@@ -203,6 +205,7 @@ class _Run:
         self.hub = Hub(settings, journal, random_bytes=chance.randbytes)
         if disk is not None:
             restore(self.hub, disk.store, now)
+        self.hub.begin(now)
         self.hub.arrivals.pipeline_token = PIPELINE_TOKEN
         self._links: dict[_Link, None] = {}
         self._holding = Holding(self._write, None if disk is None else self._keep)

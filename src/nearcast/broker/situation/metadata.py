@@ -21,7 +21,7 @@ def metadata(event: Event, priority: int, labels: tuple[str, ...], sees: int) ->
     found = [("nc-id", event.id)]
     if event.position is not None and (event.at_given or sees & SEE_POSITION):
         found.append(("nc-at", position_text(event.position)))
-    if sees & SEE_IDENTITY:
+    if sees & SEE_IDENTITY and event.publisher:
         found.append(("nc-publisher", event.publisher))
     found += [("nc-time", time_text(event.time)), ("nc-priority", str(priority))]
     return (*found, *(("nc-subscription", label) for label in labels))

@@ -9,18 +9,16 @@ from collections.abc import Sequence
 from urllib.parse import quote
 
 import msgspec
-from msgspec.structs import replace
 
 from nearcast.broker.broker_state import BrokerState
-from nearcast.broker.delivering import Delivering
-from nearcast.broker.session import Parcel, Session
+from nearcast.broker.session import Session
 from nearcast.broker.situation.metadata import position_text, time_text
+from nearcast.broker.situation.topic_readers import TopicReaders
 from nearcast.broker.topic_names import decode_name, normalize_topic
 from nearcast.core.area_watch import Sighting
 from nearcast.core.engine import Outcome
-from nearcast.core.matching.reference import decide
 from nearcast.core.model.context import NodeState
-from nearcast.core.model.event import Delivery, Event, Subscription
+from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.inputs import Input, Moved, Presence, Published, Subscribed
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.subject import subject_matches
@@ -30,7 +28,6 @@ from nearcast.core.model.visibility import (
     SEE_POSITION,
     SEE_WHERE_NAMED,
 )
-from nearcast.wire.mqtt import PublishFrame
 
 PREFIX = "$node/"
 AREAS = "$area/"
@@ -42,9 +39,9 @@ _NEEDS = {POSITION: SEE_WHERE_NAMED, CONTEXT: SEE_ATTRIBUTES, ONLINE: SEE_IDENTI
 class NodeTopics:
     """Tells of nodes to those who read of them."""
 
-    def __init__(self, state: BrokerState, delivering: Delivering) -> None:
+    def __init__(self, state: BrokerState, readers: TopicReaders) -> None:
         self._state = state
-        self._delivering = delivering
+        self._readers = readers
 
     def follow(self, inputs: Sequence[Input], outcome: Outcome, now: float) -> None:
         """Tell those who read of nodes and areas what is new after a step."""
@@ -109,7 +106,7 @@ class NodeTopics:
                     payload = self._payload(session.node, node, what, state)
                     if payload:
                         event = self._event(topic, node, payload, state, now)
-                        self._put(session, [wanted], event, True)
+                        self._readers.put(session, [wanted], event, True)
 
     def _sighted(self, sighting: Sighting) -> None:
         """Tell who came into a watched area, or went, to those who may see it."""
@@ -126,31 +123,16 @@ class NodeTopics:
         )
         state = self._state.engine.nodes.get(node)
         event = self._event(topic, node, payload, state, sighting.time)
-        for session, wanted in self._readers(topic):
+        for session, wanted in self._readers.of(topic):
             if rights.may_witness(session.node, node):
-                self._put(session, wanted, event, topic=written)
+                self._readers.put(session, wanted, event, topic=written)
 
     def _tell(self, node: str, what: str, state: NodeState | None, now: float) -> None:
         topic = _topic(node, what)
-        for session, wanted in self._readers(topic):
+        for session, wanted in self._readers.of(topic):
             payload = self._payload(session.node, node, what, state)
             if payload is not None:
-                self._put(session, wanted, self._event(topic, node, payload, state, now))
-
-    def _readers(self, topic: str) -> list[tuple[Session, list[Subscription]]]:
-        """Who reads a topic: each session once, and of each shared group one that is there."""
-        found: dict[tuple[str, str], list[Subscription]] = {}
-        for wanted in self._state.engine.fitting(topic):
-            found.setdefault((wanted.group or "", wanted.owner), []).append(wanted)
-        readers: list[tuple[Session, list[Subscription]]] = []
-        groups: set[str] = set()
-        for (group, owner), own in sorted(found.items()):
-            session = self._state.sessions.get(owner)
-            if session is None or (group and (group in groups or session.connection is None)):
-                continue
-            groups.add(group)
-            readers.append((session, own))
-        return readers
+                self._readers.put(session, wanted, self._event(topic, node, payload, state, now))
 
     def _payload(self, viewer: str, node: str, what: str, state: NodeState | None) -> bytes | None:
         """What a viewer reads: empty where there is nothing, None where it may not see."""
@@ -179,29 +161,6 @@ class NodeTopics:
 
     def _sees(self, viewer: str, node: str) -> int:
         return self._state.engine.matcher.world.may_see(viewer, node)
-
-    def _put(
-        self,
-        session: Session,
-        wanted: list[Subscription],
-        event: Event,
-        replayed: bool = False,
-        topic: str | None = None,
-    ) -> None:
-        """Let a session have what those of its subscriptions ask for that it fits.
-
-        On `topic` if that is spelt otherwise than the event's subject.
-        """
-        world = self._state.engine.matcher.world
-        fitting = tuple(
-            each.id for each in wanted if each.plain or decide(event, each, world).passed
-        )
-        if fitting:
-            told = replace(event, id=self._state.unique_id(), retain=True)
-            parcel = Parcel(PublishFrame(topic or event.subject, event.payload))
-            own = "" if session.client_id == session.node else session.client_id
-            delivery = Delivery(told, session.node, fitting, 1, own, replayed)
-            self._delivering.deliver_parcel(delivery, parcel)
 
 
 def _topic(node: str, what: str) -> str:

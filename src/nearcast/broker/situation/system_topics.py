@@ -1,0 +1,96 @@
+"""`$SYS/broker/…`: figures of the broker under the names that monitoring tools know.
+
+They behave like retained messages, and are told anew every ten seconds to those who read them and
+may; they are no events, and no log has them.
+"""
+
+from collections.abc import Callable, Sequence
+from importlib.metadata import version
+from math import inf
+
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.situation.topic_readers import TopicReaders
+from nearcast.core.model.event import Event
+from nearcast.core.model.inputs import Input, Subscribed
+from nearcast.core.model.payload import attributes_of
+from nearcast.core.model.subject import subject_matches
+
+PREFIX = "$SYS/"
+EVERY_S = 10.0
+
+
+class SystemTopics:
+    """Tells how the broker does."""
+
+    def __init__(self, state: BrokerState, readers: TopicReaders) -> None:
+        self._state = state
+        self._readers = readers
+        self._since: float | None = None
+        self.due = inf
+        """When to tell again; never, while nobody reads."""
+
+    def begin(self, now: float) -> None:
+        """The broker runs since now, maybe with subscriptions from before."""
+        self._since = now
+        wanted = self._state.engine.subscriptions.values()
+        if any(each.subject.startswith(PREFIX) for each in wanted):
+            self.due = now + EVERY_S
+
+    def follow(self, inputs: Sequence[Input], now: float) -> None:
+        """Tell new readers how things are now."""
+        for value in inputs:
+            if not isinstance(value, Subscribed):
+                continue
+            wanted = value.subscription
+            if not wanted.subject.startswith(PREFIX):
+                continue
+            self.due = min(self.due, now + EVERY_S)
+            session = self._state.sessions.get(wanted.owner)
+            if session is None or wanted.group is not None or not value.replay:
+                continue
+            for topic, text in self.figures(now).items():
+                if subject_matches(wanted.subject, topic):
+                    self._readers.put(session, [wanted], _event(topic, text, now), True)
+
+    def tell(self, now: float) -> None:
+        """Tell those who read, if it is time."""
+        if now < self.due:
+            return
+        read = False
+        for topic, text in self.figures(now).items():
+            for session, wanted in self._readers.of(topic):
+                read = True
+                self._readers.put(session, wanted, _event(topic, text, now))
+        self.due = now + EVERY_S if read else inf
+
+    def figures(self, now: float) -> dict[str, str]:
+        """All figures by topic, as text."""
+        since = now if self._since is None else self._since
+        told = {
+            "version": f"nearcast version {version('nearcast')}",
+            "uptime": f"{int(now - since)} seconds",
+        }
+        told |= {name: str(figure(self._state)) for name, figure in _FIGURES.items()}
+        return {f"{PREFIX}broker/{name}": text for name, text in told.items()}
+
+
+_FIGURES: dict[str, Callable[[BrokerState], int]] = {
+    "clients/total": lambda state: len(state.sessions),
+    "clients/connected": lambda state: state.traffic.clients,
+    "clients/disconnected": lambda state: len(state.sessions) - state.traffic.clients,
+    "clients/maximum": lambda state: state.traffic.most_clients,
+    "subscriptions/count": lambda state: len(state.engine.subscriptions),
+    "messages/received": lambda state: state.traffic.packets_received,
+    "messages/sent": lambda state: state.traffic.answers_sent + state.counters["sent"],
+    "publish/messages/received": lambda state: state.traffic.messages_received,
+    "publish/messages/sent": lambda state: state.counters["sent"],
+    "publish/messages/dropped": lambda state: state.counters["dropped"],
+    "bytes/received": lambda state: state.traffic.bytes_received,
+    "bytes/sent": lambda state: state.traffic.bytes_sent,
+    "retained messages/count": lambda state: len(state.live),
+}
+
+
+def _event(topic: str, text: str, now: float) -> Event:
+    payload = text.encode()
+    return Event("", topic, "", now, attributes_of(payload), payload=payload, qos=1)

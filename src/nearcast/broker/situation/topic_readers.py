@@ -1,0 +1,60 @@
+"""Who reads a topic that the broker itself speaks on, and letting them have what it says.
+
+What is said so is no event of the log: readers get it as far as their filters and areas fit, as
+retained messages if it is there to be read.
+"""
+
+from msgspec.structs import replace
+
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.delivering import Delivering
+from nearcast.broker.session import Parcel, Session
+from nearcast.core.matching.reference import decide
+from nearcast.core.model.event import Delivery, Event, Subscription
+from nearcast.wire.mqtt import PublishFrame
+
+
+class TopicReaders:
+    """Finds readers, and tells them."""
+
+    def __init__(self, state: BrokerState, delivering: Delivering) -> None:
+        self._state = state
+        self._delivering = delivering
+
+    def of(self, topic: str) -> list[tuple[Session, list[Subscription]]]:
+        """Who reads a topic: each session once, and of each shared group one that is there."""
+        found: dict[tuple[str, str], list[Subscription]] = {}
+        for wanted in self._state.engine.fitting(topic):
+            found.setdefault((wanted.group or "", wanted.owner), []).append(wanted)
+        readers: list[tuple[Session, list[Subscription]]] = []
+        groups: set[str] = set()
+        for (group, owner), own in sorted(found.items()):
+            session = self._state.sessions.get(owner)
+            if session is None or (group and (group in groups or session.connection is None)):
+                continue
+            groups.add(group)
+            readers.append((session, own))
+        return readers
+
+    def put(
+        self,
+        session: Session,
+        wanted: list[Subscription],
+        event: Event,
+        replayed: bool = False,
+        topic: str | None = None,
+    ) -> None:
+        """Let a session have what those of its subscriptions ask for that it fits.
+
+        On `topic` if that is spelt otherwise than the event's subject.
+        """
+        world = self._state.engine.matcher.world
+        fitting = tuple(
+            each.id for each in wanted if each.plain or decide(event, each, world).passed
+        )
+        if fitting:
+            told = replace(event, id=self._state.unique_id(), retain=True)
+            parcel = Parcel(PublishFrame(topic or event.subject, event.payload))
+            own = "" if session.client_id == session.node else session.client_id
+            delivery = Delivery(told, session.node, fitting, 1, own, replayed)
+            self._delivering.deliver_parcel(delivery, parcel)
