@@ -22,6 +22,7 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
+from nearcast.broker.metric_help import help_of
 from nearcast.broker.speaking import say
 
 log = logging.getLogger("nearcast.broker.metrics")
@@ -32,25 +33,6 @@ Figures = Mapping[str, float] | Struct
 TICK_BOUNDS_S = (
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
 )  # fmt: skip
-
-HELP = {
-    "hub_connections": "Clients that are connected.",
-    "hub_sessions": "Sessions, connected or not.",
-    "hub_subscriptions": "Subscriptions of all sessions.",
-    "hub_dropped": "Messages dropped because a queue was full, of the sessions there are.",
-    "store_state_ticks": "Ticks that are on disk.",
-    "store_state_seq": "The last input that is on disk.",
-    "store_state_queued": "Messages on disk that wait for a session.",
-    "store_state_live": "Retained messages and live events on disk.",
-    "store_state_file_bytes": "Size of the state's file.",
-    "store_state_free_bytes": "Room in the state's file that later commits will use.",
-    "store_state_wal_bytes": "Size of the state's write-ahead log.",
-    "store_log_segments": "Segments of the event log.",
-    "store_log_rows": "Rows in the segments of the event log.",
-    "store_log_bytes": "Size of the segments of the event log.",
-    "store_log_lost_rows": "Rows of the event log that were damaged and are lost.",
-    "store_log_open_rows": "Rows that are not yet in a segment.",
-}
 
 _UNFIT = re.compile(r"[^a-zA-Z0-9_]")
 
@@ -152,7 +134,7 @@ def flat(figures: Figures) -> dict[str, float]:
 
 
 def _family(name: str, value: float) -> Metric:
-    help_text = HELP.get(name, f"{name.replace('_', ' ').capitalize()}.")
+    help_text = help_of(name) or f"{name.replace('_', ' ').capitalize()}."
     if name.endswith("_total"):
         return CounterMetricFamily(f"nearcast_{name}", help_text, value=value)
     return GaugeMetricFamily(f"nearcast_{name}", help_text, value=value)
