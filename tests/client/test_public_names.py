@@ -22,3 +22,10 @@ def test_importing_the_package_loads_nothing_else() -> None:
     code = "import sys, nearcast; print([m for m in sys.modules if m.startswith('nearcast.')])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "[]\n"
+
+
+def test_connecting_loads_no_compiler_and_no_geometry_library() -> None:
+    code = "import sys, nearcast; nearcast.connect; print(*sys.modules)"
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    loaded = {name.partition(".")[0] for name in done.stdout.split()}
+    assert loaded.isdisjoint({"numba", "numpy", "picows", "pyarrow", "pyspark", "shapely"})

@@ -15,7 +15,7 @@ from nearcast.benchmarks.situation_cells import Cell, Cells, arrivals
 from nearcast.benchmarks.situation_city import KINDS, Journey, Round
 from nearcast.benchmarks.situation_clients import frame_head, publish_frame, text_field
 from nearcast.benchmarks.situation_ways import TEXT, Keep, MqttWay, Told
-from nearcast.core.model import geodesy
+from nearcast.core.model import ellipsoid
 
 _SUBSCRIBE, _UNSUBSCRIBE = 0x82, 0xA2
 _NO_LOCAL = b"\x04"
@@ -142,7 +142,7 @@ class ReceiverFilters:
 def _degree_m(lat: float) -> tuple[float, float]:
     """How long a degree of latitude and one of longitude are."""
     sine = math.sin(math.radians(lat))
-    curve = 1.0 - geodesy.ECCENTRICITY_SQUARED * sine * sine
-    normal = geodesy.EQUATORIAL_RADIUS_M / math.sqrt(curve)
-    meridian = normal * (1.0 - geodesy.ECCENTRICITY_SQUARED) / curve
+    curve = 1.0 - ellipsoid.ECCENTRICITY_SQUARED * sine * sine
+    normal = ellipsoid.EQUATORIAL_RADIUS_M / math.sqrt(curve)
+    meridian = normal * (1.0 - ellipsoid.ECCENTRICITY_SQUARED) / curve
     return math.radians(meridian), math.radians(normal * math.cos(math.radians(lat)))

@@ -5,8 +5,8 @@ from geographiclib.geodesic import Geodesic
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
+from nearcast.core.model.ellipsoid import SHORT_M
 from nearcast.core.model.geodesy import (
-    SHORT_M,
     chord_limit_m,
     distance_m,
     ecef,

@@ -10,7 +10,7 @@ import numpy as np
 
 from nearcast.benchmarks import city
 from nearcast.benchmarks.city import F64, I32, Events, People, Subscriptions
-from nearcast.core.model import geodesy
+from nearcast.core.model import ellipsoid
 
 
 class Where(NamedTuple):
@@ -32,15 +32,15 @@ def where(subscriptions: Subscriptions, people: People) -> Where:
 def points(lat: F64, lon: F64) -> tuple[F64, F64, F64]:
     """Points in space on the ellipsoid."""
     phi, lam = np.radians(lat), np.radians(lon)
-    squared = geodesy.ECCENTRICITY_SQUARED
-    normal = geodesy.EQUATORIAL_RADIUS_M / np.sqrt(1.0 - squared * np.sin(phi) ** 2)
+    squared = ellipsoid.ECCENTRICITY_SQUARED
+    normal = ellipsoid.EQUATORIAL_RADIUS_M / np.sqrt(1.0 - squared * np.sin(phi) ** 2)
     across = normal * np.cos(phi)
     return across * np.cos(lam), across * np.sin(lam), normal * (1.0 - squared) * np.sin(phi)
 
 
 def chord_m(radius_m: F64) -> F64:
     """The chord under an arc of so many metres."""
-    diameter: F64 = np.array(2.0 * geodesy.MEAN_RADIUS_M)
+    diameter: F64 = np.array(2.0 * ellipsoid.MEAN_RADIUS_M)
     return diameter * np.sin(radius_m / diameter)
 
 

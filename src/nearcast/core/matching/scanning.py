@@ -63,8 +63,9 @@ from nearcast.core.matching.tables import (
     KeyTable,
     PatternTable,
 )
+from nearcast.core.model.ellipsoid import SHORT_M
 from nearcast.core.model.event_batch import MISSING, STRING
-from nearcast.core.model.geodesy import SHORT_M, ecef
+from nearcast.core.model.geodesy import ecef
 from nearcast.core.model.visibility import SEE_ALL
 
 # Columns of an entry's body, after SUBSCRIPTION: the rule with its flags in the low bits, and the

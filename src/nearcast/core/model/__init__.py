@@ -1,6 +1,6 @@
 """The nouns of Nearcast: positions, areas, places, contexts, events and subscriptions.
 
-What needs numpy or shapely is loaded when it is first used: a client does without them.
+What needs numba, numpy or shapely is loaded when it is first used: a client does without them.
 """
 
 from importlib import import_module
@@ -38,7 +38,6 @@ from nearcast.core.model.context import (
 )
 from nearcast.core.model.errors import ModelError, PlaceError
 from nearcast.core.model.event import Announcement, Delivery, Event, Subscription
-from nearcast.core.model.geodesy import distance_m
 from nearcast.core.model.position import Position, parse_position, position_from_json
 from nearcast.core.model.subject import check_pattern, check_subject, subject_matches
 from nearcast.core.model.visibility import (
@@ -53,6 +52,7 @@ if TYPE_CHECKING:
     from nearcast.core.model.area_resolution import Anchored, check, holds, resolve
     from nearcast.core.model.bounds import bounding_circle
     from nearcast.core.model.event_batch import EventBatch
+    from nearcast.core.model.geodesy import distance_m
     from nearcast.core.model.place_loading import Loaded, Reject, load_geojson, load_table
     from nearcast.core.model.places import Place, Places
     from nearcast.core.model.shapes import encode, shape_holds
@@ -129,6 +129,7 @@ _LOADED_LATER = {
     "Reject": "place_loading",
     "bounding_circle": "bounds",
     "check": "area_resolution",
+    "distance_m": "geodesy",
     "encode": "shapes",
     "holds": "area_resolution",
     "load_geojson": "place_loading",

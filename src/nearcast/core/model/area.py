@@ -11,8 +11,8 @@ from collections.abc import Sequence
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
+from nearcast.core.model.ellipsoid import HALF_EARTH_M
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.geodesy import HALF_EARTH_M
 from nearcast.core.model.position import Position, number, plain, position, shown
 from nearcast.core.model.rings import (
     Ring,

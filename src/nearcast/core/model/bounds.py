@@ -23,11 +23,8 @@ from nearcast.core.model.area import (
     MovingShape,
     Polygon,
 )
-from nearcast.core.model.geodesy import (
-    HALF_EARTH_M,
-    distance_m,
-    ecef,
-)
+from nearcast.core.model.ellipsoid import HALF_EARTH_M
+from nearcast.core.model.geodesy import distance_m, ecef
 from nearcast.core.model.rings import Ring, longitude_step
 from nearcast.core.model.shapes import encode, shape_holds
 

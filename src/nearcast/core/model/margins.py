@@ -15,7 +15,8 @@ from nearcast.core.model.area import (
     MultiPolygon,
 )
 from nearcast.core.model.area_resolution import Anchored, holds
-from nearcast.core.model.geodesy import MEAN_RADIUS_M, distance_m, local_metres
+from nearcast.core.model.ellipsoid import MEAN_RADIUS_M
+from nearcast.core.model.geodesy import distance_m, local_metres
 from nearcast.core.model.position import Position
 from nearcast.core.model.rings import Ring, longitude_step
 

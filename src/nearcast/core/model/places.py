@@ -14,8 +14,9 @@ from msgspec import Struct
 
 from nearcast.core.model.area import HERE, ME, Box, Circle, FixedArea, MultiPolygon, Polygon
 from nearcast.core.model.bounds import bounding_circle
+from nearcast.core.model.ellipsoid import MEAN_RADIUS_M
 from nearcast.core.model.errors import ModelError, PlaceError, did_you_mean
-from nearcast.core.model.geodesy import MEAN_RADIUS_M, ecef
+from nearcast.core.model.geodesy import ecef
 from nearcast.core.model.place_index import PlaceIndex
 from nearcast.core.model.position import Position, shown
 from nearcast.core.model.rings import enclosed_m2, longitude_step

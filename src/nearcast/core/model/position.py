@@ -13,7 +13,6 @@ from msgspec import Struct
 
 from nearcast.core.degrees import LARGEST_LATITUDE, LARGEST_LONGITUDE, clamped
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.geodesy import distance_m
 
 
 class Position(Struct, frozen=True):
@@ -24,6 +23,9 @@ class Position(Struct, frozen=True):
 
     def distance_m(self, other: "Position") -> float:
         """Return the distance to another position in metres."""
+        # Not at the top: whoever only sends positions need not load a compiler.
+        from nearcast.core.model.geodesy import distance_m
+
         return distance_m(float(self.lat), float(self.lon), float(other.lat), float(other.lon))
 
 

@@ -9,8 +9,8 @@ import math
 from collections.abc import Iterable, Sequence
 from itertools import pairwise
 
+from nearcast.core.model.ellipsoid import HALF_EARTH_M, MEAN_RADIUS_M
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.geodesy import HALF_EARTH_M, MEAN_RADIUS_M
 from nearcast.core.model.position import number, plain, position, shown
 
 # What a client may give; places that an operator loads may be larger.
