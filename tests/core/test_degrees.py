@@ -71,7 +71,7 @@ def test_areas_just_beyond_end_at_the_limit() -> None:
         assert area.rings == (meant,)
     assert parse_area(f"circle:90.0000000001,{OVER},5") == Circle(Position(90.0, 180.0), 5.0)
     assert parse_area(f"bbox:0,170,10,{OVER}") == Box(0.0, 170.0, 10.0, 180.0)
-    assert parse_area({"bbox": [0, 170, 10, OVER]}) == Box(0.0, 170.0, 10.0, 180.0)
+    assert parse_area({"bbox": [170, 0, OVER, 10]}) == Box(0.0, 170.0, 10.0, 180.0)
     with pytest.raises(ModelError, match=r"longitude 180\.00000001 is beyond 180"):
         parse_area(f"circle:0,{FAR},5")
 

@@ -1,5 +1,6 @@
 """What a broker keeps: durable state in SQLite, and the event log in Parquet segments."""
 
+from nearcast.store.area_form import area_from_store
 from nearcast.store.backup import back_up
 from nearcast.store.changes import (
     Change,
@@ -111,6 +112,7 @@ __all__ = [
     "SubscriptionPut",
     "SubscriptionState",
     "Will",
+    "area_from_store",
     "back_up",
     "batch_of",
     "broker_directory",

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from nearcast.core.language import LanguageError
 from nearcast.core.model.area import Area, FixedArea
-from nearcast.core.model.area_json import area_from_json, area_json, geometry_from_json
+from nearcast.core.model.area_json import geometry_from_json
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.inputs import (
@@ -43,6 +43,7 @@ from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.place_loading import LARGEST_PLACE
 from nearcast.core.model.position import Position
 from nearcast.core.model.record import Record
+from nearcast.store.area_form import area_from_store, stored_area
 from nearcast.store.errors import CorruptError, StoreError, newer
 from nearcast.store.row_json import Json, filter_from_json, filter_json, plain, text
 from nearcast.store.rules_json import rules_from_json, rules_json
@@ -218,7 +219,7 @@ def _event_data(event: Event) -> Json:
     if event.deadline_s is not None and not math.isfinite(event.deadline_s):
         raise StoreError(f"the deadline of event {event.id!r} is {event.deadline_s}")
     if event.to is not None:
-        data["to"] = area_json(event.to)
+        data["to"] = stored_area(event.to)
     # Without any nobody looked into the payload, which says them still.
     if event.attributes:
         written = msgspec.json.encode(event.attributes)
@@ -243,7 +244,7 @@ def _read_event(row: Row, data: Json) -> Input:
             _needed(row.time),
             attributes,  # type: ignore[arg-type]  # written from an event
             _position(row),
-            to=None if to is None else area_from_json(to),
+            to=None if to is None else area_from_store(to),
             payload=payload,
             about=tuple(about),  # type: ignore[arg-type]  # likewise
             **data,  # type: ignore[arg-type]  # likewise
@@ -270,7 +271,7 @@ def _subscribed(value: Subscribed) -> Columns:
     if wanted.where is not None:
         data["where"] = filter_json(wanted.where)
     if wanted.from_ is not None:
-        data["from"] = area_json(wanted.from_)
+        data["from"] = stored_area(wanted.from_)
     if wanted.levels:
         data["levels"] = [filter_json(level) for level in wanted.levels]
     for name, default in _SUBSCRIPTION_DATA:
@@ -293,7 +294,7 @@ def _read_subscribed(row: Row, data: Json) -> Input:
             _needed(row.node),
             _needed(row.subject),
             None if where is None else filter_from_json(where),
-            None if area is None else area_from_json(area),
+            None if area is None else area_from_store(area),
             tuple(filter_from_json(level) for level in levels),  # type: ignore[attr-defined]
             **data,  # type: ignore[arg-type]  # written from a subscription
         )
@@ -306,14 +307,14 @@ def _unsubscribed(value: Unsubscribed) -> Columns:
 
 def _announced(value: Announced) -> Columns:
     told = value.announcement
-    data: Json = {"to": area_json(told.to)}
+    data: Json = {"to": stored_area(told.to)}
     if told.session:
         data["session"] = told.session
     return "announcement", told.node, told.subject, None, data
 
 
 def _read_announced(row: Row, data: Json) -> Input:
-    to, session = area_from_json(data["to"]), str(data.get("session", ""))
+    to, session = area_from_store(data["to"]), str(data.get("session", ""))
     return Announced(Announcement(_needed(row.node), _needed(row.subject), to, session))
 
 
@@ -322,7 +323,7 @@ def _unannounced(value: Unannounced) -> Columns:
 
 
 def _place(value: PlaceDefined) -> Columns:
-    geometry = None if value.geometry is None else area_json(value.geometry)
+    geometry = None if value.geometry is None else stored_area(value.geometry)
     data: Json = {"kind": value.place_kind, "name": value.name, "geometry": geometry}
     if value.parent is not None:
         data["parent"] = value.parent
@@ -343,7 +344,7 @@ def _fixed(value: object) -> FixedArea:
     assert isinstance(value, dict)
     area: Area = (
         # A place may have more points than an area that a client draws.
-        geometry_from_json(value, LARGEST_PLACE) if "type" in value else area_from_json(value)
+        geometry_from_json(value, LARGEST_PLACE) if "type" in value else area_from_store(value)
     )
     return area  # type: ignore[return-value]  # it was written from one
 
@@ -369,7 +370,7 @@ def _forgot(value: Forgot) -> Columns:
 
 
 def _watched(value: AreaWatched) -> Columns:
-    data: Json = {"name": value.name, "area": area_json(value.area)}
+    data: Json = {"name": value.name, "area": stored_area(value.area)}
     if value.where is not None:
         data["where"] = filter_json(value.where)
     return "area", value.node, None, None, data
@@ -380,7 +381,7 @@ def _read_watched(row: Row, data: Json) -> Input:
     return AreaWatched(
         str(data["name"]),
         _needed(row.node),
-        area_from_json(data["area"]),
+        area_from_store(data["area"]),
         None if where is None else filter_from_json(where),
     )
 

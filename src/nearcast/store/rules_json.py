@@ -3,9 +3,9 @@
 import msgspec
 from msgspec import Struct
 
-from nearcast.core.model.area_json import area_from_json, area_json
 from nearcast.core.model.inputs import RulesSet
 from nearcast.core.model.sight_rule import SightRule, Who
+from nearcast.store.area_form import area_from_store, stored_area
 from nearcast.store.row_json import Json, filter_from_json, filter_json
 
 
@@ -67,10 +67,10 @@ def _who_json(who: Who) -> Json:
     return {
         "nodes": who.nodes,
         "where": None if who.where is None else filter_json(who.where),
-        "inside": None if who.inside is None else area_json(who.inside),
+        "inside": None if who.inside is None else stored_area(who.inside),
     }
 
 
 def _who(form: _WhoForm) -> Who:
     where = None if form.where is None else filter_from_json(form.where)
-    return Who(form.nodes, where, None if form.inside is None else area_from_json(form.inside))
+    return Who(form.nodes, where, None if form.inside is None else area_from_store(form.inside))

@@ -16,7 +16,7 @@ from msgspec import Struct
 from nearcast.broker.refusal import RefusedError
 from nearcast.core.language import Filter, LanguageError, parse
 from nearcast.core.language.instants import read_timestamp
-from nearcast.core.model import Area, ModelError, parse_area
+from nearcast.core.model import Area, Box, ModelError, area_text, parse_area
 from nearcast.core.model.position import (
     Position,
     parse_number,
@@ -24,6 +24,7 @@ from nearcast.core.model.position import (
     position_from_json,
     shown,
 )
+from nearcast.store import area_from_store
 from nearcast.wire.mqtt import ReasonCode
 
 PREFIX = "nc-"
@@ -133,6 +134,9 @@ def wished_again(texts: Pairs) -> Wish:
     """Return what a kept subscription says."""
     # Earlier releases kept a number as it was written: 1.0.
     words = {name: text.removesuffix(".0") if name == "meta" else text for name, text in texts}
+    if words.get("from", "").lstrip().startswith("{"):
+        # And a box as JSON, with its latitudes first.
+        words["from"] = area_text(area_from_store(msgspec.json.decode(words["from"])))
     return _wished(words, "")
 
 
@@ -212,7 +216,11 @@ def _wished(words: Mapping[str, object], prefix: str) -> Wish:
             later = ", ".join(prefix + each for each in LATER)
             why = f"{_unknown(label, known, prefix)}; {later} are not available yet"
             raise RefusedError(BAD, why)
-    texts = tuple((name, _text(value)) for name, value in words.items())
+    kept = dict(words)
+    if isinstance(from_, Box):
+        # As text, which has had one order of its numbers in all releases.
+        kept["from"] = area_text(from_)
+    texts = tuple((name, _text(value)) for name, value in kept.items())
     return Wish(where, from_, bool(words) and not quiet, quiet, texts)
 
 

@@ -2,7 +2,7 @@
 
     a Polygon or MultiPolygon geometry, or a Feature of one
     {"circle": {"center": [lon, lat] or "me" or NODE, "radius": m, "offset": [east_m, north_m]}}
-    {"bbox": [south, west, north, east]}
+    {"bbox": [west, south, east, north]}
     {"place": "NAME" or "KIND/NAME" or "here/KIND"}
     {"moving": {"with": "me" or NODE, "polygon": [[[east_m, north_m], ...], ...]}}
     {"moving": {"with": ..., "multipolygon": [[[[east_m, north_m], ...], ...], ...]}}
@@ -56,7 +56,7 @@ def area_from_json(value: object) -> Area:
     if word == "circle":
         return _circle(_members(inner, "circle"))
     if word == "bbox":
-        south, west, north, east = _items(inner, "bbox", "[south, west, north, east]", 4)
+        west, south, east, north = _items(inner, "bbox", "[west, south, east, north]", 4)
         return Box(south, west, north, east)  # type: ignore[arg-type]  # Box checks them
     if word == "place":
         if not isinstance(inner, str):
@@ -103,7 +103,7 @@ def area_json(area: Area) -> Json:
         center = [area.center.lon, area.center.lat]
         return {"circle": {"center": center, "radius": area.radius_m}}
     if isinstance(area, Box):
-        return {"bbox": [area.south, area.west, area.north, area.east]}
+        return {"bbox": [area.west, area.south, area.east, area.north]}
     if isinstance(area, PlaceArea | PlaceHere):
         return {"place": place_text(area)}
     anchor = quote(area.anchor, safe="")
