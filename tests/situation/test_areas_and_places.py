@@ -389,3 +389,31 @@ def test_announcements_in_one_piece_apply_in_order(broker: RunningBroker) -> Non
     publisher.gets()
 
     assert reader.payloads() == [b"1", b"3"]
+
+
+def test_a_second_place_of_a_name_silences_nobody(broker: RunningBroker) -> None:
+    owner, other, walker, reader, late = (Talker(broker) for _ in range(5))
+    name, subject = fresh("market"), fresh("news")
+    owner.sends(f"$place/square/{name}", json.dumps(square(LAT - 0.01, LON - 0.01)).encode())
+    walker.moves(LAT, LON)
+    reader.wants(subject, from_=f"place:{name}")
+    walker.subscribes(f"{subject}/aimed")
+    owner.announces(f"{subject}/said", f"place:{name}")
+    walker.subscribes(f"{subject}/said")
+    owner.sends(f"$area/{name}", json.dumps({"area": f"place:{name}"}).encode())
+    reader.subscribes(f"$area/{name}")
+
+    # Of a kind that comes before the other in every order but that of time.
+    elsewhere = json.dumps(square(10.0, 10.0)).encode()
+    assert other.sends(f"$place/bar/{name}", elsewhere) == ReasonCode.SUCCESS
+
+    walker.says(subject, b"from")
+    assert owner.says(f"{subject}/aimed", b"to", to=f"place:{name}") == ReasonCode.SUCCESS
+    owner.says(f"{subject}/said", b"announced")
+    assert not late.wants(subject, from_=f"place:{name}").failed
+    walker.says(subject, b"from again")
+    walker.moves(20.0, 20.0)
+    assert reader.payloads()[:2] == [b"from", b"from again"]
+    assert walker.payloads() == [b"to", b"announced"]
+    assert late.payloads() == [b"from again"]
+    assert not late.wants(subject, from_=f"place:bar/{name}").failed

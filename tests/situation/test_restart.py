@@ -263,3 +263,22 @@ def test_what_waits_for_a_session_keeps_what_it_tells(restart: Restart) -> None:
     assert told(message)["nc-id"] == ["i"]
     assert told(message)["nc-at"] == ["1,2"]
     assert told(message)["nc-subscription"] == ["news"]
+
+
+def test_a_name_goes_on_meaning_the_place_that_was_first(restart: Restart) -> None:
+    broker = restart()
+    owner, reader = Talker(broker, "owner"), lasting(broker, "reader")
+    owner.sends("$place/square/market", SQUARE)
+    reader.wants("news", from_="place:market")
+    elsewhere = SQUARE.replace(b"-6.2", b"-7.2")
+    for kind in ("bar", "zoo"):
+        owner.sends(f"$place/{kind}/market", elsewhere)
+    owner.sends("$place/square/market", SQUARE)
+
+    for number in range(2):
+        broker = restart()
+        reader, walker = lasting(broker, "reader"), Talker(broker, "walker")
+        walker.moves(LAT, LON)
+        walker.says("news", b"%d" % number)
+        assert reader.payloads() == [b"%d" % number]
+        walker.sends("$place/alley/market", elsewhere)

@@ -8,16 +8,19 @@ from nearcast.broker.connection import Connection
 from nearcast.broker.queueing import Queueing
 from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Session
-from nearcast.broker.situation.commands import PLACE, command, place_of
+from nearcast.broker.situation.commands import PLACE, Asked, command, defining, place_key, place_of
 from nearcast.broker.situation.words import NOTHING_SAID
 from nearcast.broker.subscribing import Subscribing
 from nearcast.broker.topic_names import normalize_topic
 from nearcast.broker.vetting import Vetting
+from nearcast.core.model.inputs import PlaceDefined
 from nearcast.wire.handover import PREFIX as HANDOVER
 from nearcast.wire.mqtt import NO_PROPERTIES, Publish
 
 _OWN, _SUBSCRIPTIONS = "$me/", "$me/subscriptions/"
 AREAS = "$area/"
+FIRST_ORDER = 1 << 32
+"""Places that an earlier release kept without an order come before all others."""
 
 
 class Commanding:
@@ -40,6 +43,9 @@ class Commanding:
         self._queueing = queueing
         self._watched: dict[str, str] | None = None
         """Topics of watched areas in the spelling that they were first given, by their one."""
+        self._orders: dict[str, int] | None = None
+        """The order of places, by their keys."""
+        self._last_order = 0
         self._shown: dict[str, str] | None = None
         """Of places, and in which spelling: the subjects of the messages that show them."""
 
@@ -74,6 +80,7 @@ class Commanding:
         asked = command(session, meant, state.engine.rights.protected)
         subject = normalize_topic(packet.topic)
         if asked.shows:
+            asked = self._in_order(asked)
             shown = replace(packet, topic=subject, retain=True)
             self._vetting.check_room(session, shown, NOTHING_SAID)
         answer = Answer(connection, packet.qos, packet.packet_id, packet.topic, asked.keep)
@@ -98,6 +105,23 @@ class Commanding:
         if packet.payload:
             self._watched[meant] = watched
         return packet if watched == packet.topic else replace(packet, topic=watched)
+
+    def _in_order(self, asked: Asked) -> Asked:
+        """What a command asks, where places have their order: that in which they first came."""
+        (value,) = asked.inputs
+        assert isinstance(value, PlaceDefined)
+        if self._orders is None:
+            places = self._state.engine.matcher.places
+            self._orders = {place_key(each.kind, each.name): each.order for each in places}
+            self._last_order = max((FIRST_ORDER, *self._orders.values()))
+        key = place_key(value.place_kind, value.name)
+        if value.geometry is None:
+            self._orders.pop(key, None)
+            return asked
+        if key not in self._orders:
+            self._last_order += 1
+            self._orders[key] = self._last_order
+        return defining(replace(value, order=self._orders[key]))
 
     def _show(
         self, session: Session, packet: Publish, raw: bytes, subject: str, now: float

@@ -158,7 +158,7 @@ class Situating:
         if each.geometry is None:
             places.remove(each.place_kind, each.name, each.parent)
         else:
-            places.add(each.place_kind, each.name, each.geometry, each.parent)
+            places.add(each.place_kind, each.name, each.geometry, each.parent, each.order)
         self._matcher.refresh_places()
         outcome.sightings.extend(self._areas.places_changed(step.now, self._nodes.by_name))
         deliver_live = self._delivering.deliver_live
@@ -186,7 +186,10 @@ class Situating:
     def resume_places_and_rights(self, standing: Sequence[Input]) -> None:
         """Put up the places and rights of another, telling nobody: first where, then who."""
         untold = Step(0.0)
-        for first in (PlaceDefined, RulesSet, SightSet):
+        defined = [value for value in standing if isinstance(value, PlaceDefined)]
+        for place in sorted(defined, key=lambda each: each.order):
+            self.define_place(place, untold)
+        for first in (RulesSet, SightSet):
             for value in standing:
                 if isinstance(value, RulesSet) and first is RulesSet:
                     # A place that they name may be gone since then.

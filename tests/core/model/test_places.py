@@ -157,3 +157,27 @@ def test_an_inner_point_is_inside_across_the_antimeridian_too() -> None:
     )
     for shape in shapes:
         assert holds(shape, inner_point(shape))
+
+
+def test_a_name_that_several_have_means_the_first_and_goes_on_meaning_it() -> None:
+    places = Places()
+    shape = Box(0, 0, 1, 1)
+    for kind in ("town", "city", "airport"):
+        places.add(kind, "Cork", shape)
+    assert places.find_first("Cork").kind == "town"
+    places.add("town", "Cork", Box(0, 0, 2, 2))
+    assert places.find_first("Cork").geometry == Box(0, 0, 2, 2)
+    places.remove("town", "Cork")
+    assert places.find_first("Cork").kind == "city"
+    places.add("town", "Cork", shape)
+    assert places.find_first("Cork").kind == "city"
+    with pytest.raises(PlaceError, match="no place is called 'Kork'"):
+        places.find_first("Kork")
+
+
+def test_a_place_with_an_order_comes_where_that_says() -> None:
+    places = Places()
+    places.add("town", "Cork", Box(0, 0, 1, 1), order=7)
+    places.add("city", "Cork", Box(0, 0, 1, 1), order=3)
+    places.add("airport", "Cork", Box(0, 0, 1, 1))
+    assert [places.find_first("Cork").kind, places.find("Cork", "airport").order] == ["city", 8]

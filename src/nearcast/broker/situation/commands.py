@@ -148,7 +148,12 @@ def _place(session: Session, rest: str, payload: bytes) -> Asked:
     geometry = geometry_from_json(members, LARGEST_PLACE)
     # What would be refused is refused before anyone is shown it.
     Places().add(kind, name, geometry)
-    value = PlaceDefined(kind, name, geometry)
+    return defining(PlaceDefined(kind, name, geometry))
+
+
+def defining(value: PlaceDefined) -> Asked:
+    """What defines a place."""
+    key = place_key(value.place_kind, value.name)
     return Asked((value,), (Kept(PLACES, key, encoded_input(value)),), True)
 
 

@@ -117,7 +117,7 @@ class Anchors:
                 geometry = None if here is None else here.geometry
         else:
             try:
-                geometry = self.places.find(area.name, area.kind).geometry
+                geometry = self.places.find_first(area.name, area.kind).geometry
             except PlaceError:
                 geometry = None
         if geometry is None:

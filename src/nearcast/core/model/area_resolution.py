@@ -2,8 +2,8 @@
 
 Pure: where the nodes are and which places exist is passed in. An area that cannot mean anything
 now (a node without a position, no such place here) holds nobody and resolves to None; it comes
-to life with the next position or place. Only a name that means nothing, or more than one thing,
-when it is defined is an error: `check` raises it.
+to life with the next position or place. Only a name that means nothing when the area is defined
+is an error: `check` raises it.
 """
 
 from collections.abc import Callable
@@ -34,9 +34,9 @@ class Anchored(Struct, frozen=True):
 
 
 def check(area: Area, places: Places) -> None:
-    """Raise `PlaceError` if the area names a place that is unknown or ambiguous now."""
+    """Raise `PlaceError` if the area names a place that is unknown now."""
     if isinstance(area, PlaceArea):
-        places.find(area.name, area.kind)
+        places.find_first(area.name, area.kind)
 
 
 def resolve(
@@ -55,7 +55,7 @@ def resolve(
         return None if here is None else here.geometry
     if isinstance(area, PlaceArea):
         try:
-            return places.find(area.name, area.kind).geometry
+            return places.find_first(area.name, area.kind).geometry
         except PlaceError:
             return None
     return area

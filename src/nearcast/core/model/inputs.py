@@ -72,12 +72,17 @@ class Unannounced(Struct, frozen=True, tag_field="kind", tag="unannouncement"):
 
 
 class PlaceDefined(Struct, frozen=True, tag_field="kind", tag="place"):
-    """A place has a name, or another geometry than before; None: it has none any more."""
+    """A place has a name, or another geometry than before; None: it has none any more.
+
+    Of places that have a name in common it means the one with the lowest `order`; 0: one that is
+    new comes after all others.
+    """
 
     place_kind: str
     name: str
     geometry: FixedArea | None
     parent: str | None = None
+    order: int = 0
 
 
 class SightSet(Struct, frozen=True, tag_field="kind", tag="rule"):

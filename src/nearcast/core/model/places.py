@@ -2,11 +2,14 @@
 
 A registry that answers which place a name means and which places hold a position, smallest
 first. A place is (kind, name, parent); a name that several places have is made clear by its kind
-(`city/Dublin`) or by a place above it after a comma (`Dublin, Ireland`, `city/Dublin, Ireland`).
-Names are compared exactly. The version grows with every change, so that answers can be kept.
+(`city/Dublin`) or by a place above it after a comma (`Dublin, Ireland`, `city/Dublin, Ireland`),
+and otherwise means the one that was there first: a new place takes nothing from those who use an
+older one. Names are compared exactly. The version grows with every change, so that answers can
+be kept.
 """
 
 import math
+from bisect import insort
 from collections.abc import Iterator
 
 import shapely
@@ -33,6 +36,8 @@ class Place(Struct, frozen=True):
     geometry: FixedArea
     parent: str | None
     area_m2: float
+    order: int = 0
+    """A name that several places have means the one of the lowest."""
 
     @property
     def key(self) -> tuple[str, str, str | None]:
@@ -54,6 +59,7 @@ class Places:
         self._slots: dict[tuple[str, str, str | None], int] = {}
         self._at_slot: dict[int, tuple[Place, Code]] = {}
         self._index = PlaceIndex()
+        self._last_order = 0
         self.version = 0
 
     def __len__(self) -> int:
@@ -62,21 +68,33 @@ class Places:
     def __iter__(self) -> Iterator[Place]:
         return iter([place for place, _ in self._at_slot.values()])
 
-    def add(self, kind: str, name: str, geometry: FixedArea, parent: str | None = None) -> Place:
-        """Define a place, or redefine the one with the same kind, name and parent."""
+    def add(
+        self,
+        kind: str,
+        name: str,
+        geometry: FixedArea,
+        parent: str | None = None,
+        order: int = 0,
+    ) -> Place:
+        """Define a place, or redefine the one with the same kind, name and parent.
+
+        Without an order it keeps the one it has, or comes after all others.
+        """
         _check_name(kind, "kind")
         _check_name(name, "name")
         if parent is not None:
             _check_name(parent, "parent")
         if not isinstance(geometry, Circle | Box | Polygon | MultiPolygon):
             raise ModelError(f"a place is a circle, box or polygon, not {shown(geometry)}")
-        place = Place(kind, name, geometry, parent, area_m2(geometry))
-        bound = bounding_circle(geometry)
+        size_m2, bound = area_m2(geometry), bounding_circle(geometry)
         for old in self._named(name, kind):
             if old.parent == parent:
+                order = order or old.order
                 self._forget(old)
+        place = Place(kind, name, geometry, parent, size_m2, order or self._last_order + 1)
+        self._last_order = max(self._last_order, place.order)
         slot = self._index.add(*bound)
-        self._by_name.setdefault(name, []).append(place)
+        insort(self._by_name.setdefault(name, []), place, key=lambda each: each.order)
         self._slots[place.key] = slot
         self._at_slot[slot] = (place, encode(geometry))
         self.version += 1
@@ -96,21 +114,30 @@ class Places:
         return True
 
     def find(self, name: str, kind: str | None = None) -> Place:
-        """Return the place a name means; an unknown or ambiguous name raises `PlaceError`."""
+        """Return the only place of a name; an unknown or ambiguous name raises `PlaceError`."""
+        found = self._meant(name, kind)
+        if len(found) > 1:
+            raise PlaceError(_ambiguous(name if kind is None else f"{kind}/{name}", found))
+        return found[0]
+
+    def find_first(self, name: str, kind: str | None = None) -> Place:
+        """Return the place a name means, of several the first; none raises `PlaceError`."""
+        return self._meant(name, kind)[0]
+
+    def _meant(self, name: str, kind: str | None) -> list[Place]:
+        """Return the places that a name may mean, in their order; none raises `PlaceError`."""
         found = self._named(name, kind)
         if not found and ", " in name:
             head, _, above = name.rpartition(", ")
             found = [place for place in self._named(head, kind) if self._is_below(place, above)]
-        asked = name if kind is None else f"{kind}/{name}"
-        if len(found) > 1:
-            raise PlaceError(_ambiguous(asked, found))
         if found:
-            return found[0]
+            return found
         others = self._named(name, None)
         if others:
             kinds = ", ".join(sorted({place.kind for place in others}))
             raise PlaceError(f"no {kind} is called {shown(name)}, but there is a {kinds}")
         hint = did_you_mean(name, self._by_name)
+        asked = name if kind is None else f"{kind}/{name}"
         raise PlaceError(f"no place is called {shown(asked)}{hint}")
 
     def here(self, kind: str, position: Position) -> Place | None:

@@ -34,7 +34,7 @@ class Law:
     """The sets of nodes that rules speak of, and what the rules say of them."""
 
     def __init__(self, rules: RulesSet, places: Places, strictly: bool = True) -> None:
-        """Prepare rules; strictly, all places that they name must be there."""
+        """Prepare rules; strictly, of all places that they name there must be one, and only one."""
         self._rules = rules
         self._protected = carrying_rights(rules)
         sets: dict[Who, int] = {}
@@ -71,12 +71,13 @@ class Law:
         self.names_places = any(isinstance(each.inside, PlaceArea) for each in sets)
 
     def look_up(self, places: Places, strictly: bool = False) -> None:
-        """Look areas up; a place that is gone or no longer clear stays where it last was."""
+        """Look areas up; a place that is gone stays where it last was."""
+        find = places.find if strictly else places.find_first
         for number, each in enumerate(self._sets):
             area = each.inside
             if isinstance(area, PlaceArea):
                 try:
-                    self._areas[number] = encode(places.find(area.name, area.kind).geometry)
+                    self._areas[number] = encode(find(area.name, area.kind).geometry)
                 except PlaceError:
                     if strictly:
                         raise
