@@ -93,6 +93,14 @@ class RunningBroker:
         client.close()
         self._run(noticed())
 
+    def reload(self) -> None:
+        """Let the server read users and rules again."""
+
+        async def read() -> None:
+            self.server.reload_doors()
+
+        self._run(read())
+
     def hang_up(self) -> None:
         """Close all clients of a test."""
         for client in self._clients:

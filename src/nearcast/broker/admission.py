@@ -8,9 +8,11 @@ from typing import Protocol
 
 from nearcast.broker.doors import Admitted, Check, Identity, Peer, Refused
 from nearcast.broker.permissions import ANYTHING, Permissions
+from nearcast.store import SessionOwner
 from nearcast.wire.mqtt import Connect
 
 SOMEBODY = Peer("", True)
+ANYBODY = SessionOwner(address="", loopback=True)
 
 
 class Admission(Protocol):
@@ -25,6 +27,12 @@ class Admission(Protocol):
 
     def stays(self, admitted: Admitted, now: float) -> Refused | None:
         """Return why someone who is in may not stay."""
+
+    def owner(self, admitted: Admitted) -> SessionOwner:
+        """Return what is kept of someone with their session."""
+
+    def recall(self, owner: SessionOwner, client_id: str) -> Permissions | Refused:
+        """Return what the owner of a session may do now, or why they may no longer have it."""
 
     def client_id_for(self, identity: Identity, unique: str) -> str:
         """Return a client id for one who brought none."""
@@ -45,6 +53,14 @@ class OpenDoors:
     def stays(self, admitted: Admitted, now: float) -> Refused | None:
         """Let everyone stay."""
         return None
+
+    def owner(self, admitted: Admitted) -> SessionOwner:
+        """All are one: names that nobody checks tell nobody apart."""
+        return ANYBODY
+
+    def recall(self, owner: SessionOwner, client_id: str) -> Permissions | Refused:
+        """Allow everything."""
+        return ANYTHING
 
     def client_id_for(self, identity: Identity, unique: str) -> str:
         """Return a client id for one who brought none."""

@@ -8,9 +8,7 @@ taken a few at a time, so that nobody else waits for them.
 import heapq
 from collections.abc import Callable
 from itertools import count
-from math import inf
-
-from msgspec.structs import replace
+from math import inf, isnan
 
 from nearcast.broker import pipeline_door
 from nearcast.broker.admission import Admission
@@ -18,17 +16,18 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.connection import Connection
 from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
-from nearcast.broker.permissions import Permissions
-from nearcast.broker.publishing import Publishing, told_by
+from nearcast.broker.permissions import NOTHING
+from nearcast.broker.publishing import Publishing
 from nearcast.broker.refusal import LONGEST_REASON, RefusedError
+from nearcast.broker.rights_review import RightsReview
 from nearcast.broker.session import LARGEST_PACKET_ID, Session
-from nearcast.broker.settings import Limits
 from nearcast.broker.situation.commands import ANNOUNCEMENTS, announcement_key
 from nearcast.broker.situation.words import check_connect
-from nearcast.core.model.inputs import Left, Presence, Unsubscribed
-from nearcast.store import Forgotten, Message, SessionDropped, SessionPut, SubscriptionDropped
+from nearcast.broker.wills import kept_will, problem_with, restored_will
+from nearcast.core.model.inputs import Left, Presence
+from nearcast.core.model.position import shown
+from nearcast.store import Forgotten, SessionDropped, SessionOwner, SessionPut
 from nearcast.store import Session as KeptSession
-from nearcast.store import Will as KeptWill
 from nearcast.wire.handover import PUBLISHER
 from nearcast.wire.mqtt import (
     MQTT_5,
@@ -36,7 +35,6 @@ from nearcast.wire.mqtt import (
     Connect,
     Disconnect,
     Properties,
-    Publish,
     ReasonCode,
     Will,
     encode_within,
@@ -52,10 +50,17 @@ MOST_AT_ONCE = 200
 class Arrivals:
     """Lets clients in and out."""
 
-    def __init__(self, state: BrokerState, publishing: Publishing, doors: Admission) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        publishing: Publishing,
+        doors: Admission,
+        rights_review: RightsReview,
+    ) -> None:
         self._state = state
         self._publishing = publishing
         self._doors = doors
+        self._rights_review = rights_review
         self._waiting: dict[Connection, Connect] = {}
         self._due: list[tuple[float, int, str, bool]] = []
         """When a will (True) or the end of a session (False) is due, by client."""
@@ -139,12 +144,23 @@ class Arrivals:
                 self.refuse(connection, ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, why)
                 return
             connection.permissions = self._doors.rights(identity, client_id, answer.peer.address)
+        owner = self._owner(connection, answer)
+        existing = self._state.sessions.get(client_id)
+        if existing is not None and not _is_owner(existing.owner, owner):
+            why = f"the session of client id {shown(client_id)} belongs to another user"
+            self.refuse(connection, ReasonCode.NOT_AUTHORIZED, why)
+            return
         if packet.will is not None:
-            problem = _problem_with(packet.will, connection.permissions, self._state.limits)
+            problem = problem_with(packet.will, connection.permissions, self._state.limits)
             if problem is not None:
                 self.refuse(connection, problem.reason, problem.why)
                 return
-        self._connect(connection, packet, client_id, assigned, now)
+        self._connect(connection, packet, client_id, assigned, owner, now)
+
+    def _owner(self, connection: Connection, admitted: Admitted) -> SessionOwner:
+        if connection.trusted is not None:
+            return SessionOwner(admitted.identity.user, is_broker=True)
+        return self._doors.owner(admitted)
 
     def refuse(self, connection: Connection, reason: ReasonCode, why: str) -> None:
         """Say why a client may not come in."""
@@ -163,6 +179,7 @@ class Arrivals:
         packet: Connect,
         client_id: str,
         assigned: str | None,
+        owner: SessionOwner,
         now: float,
     ) -> None:
         state, limits = self._state, self._state.limits
@@ -176,7 +193,7 @@ class Arrivals:
             session = state.sessions[client_id] = Session(client_id, now)
             state.parts[session.node] += 1
         properties = packet.properties
-        session.user = connection.admitted.identity.user if connection.admitted else None
+        session.owner, session.left_at = owner, None
         session.permissions = connection.permissions
         session.receive_maximum = properties.receive_maximum or LARGEST_PACKET_ID
         expiry = self._expiry(packet)
@@ -201,22 +218,10 @@ class Arrivals:
         state.online[session.node] += 1
         self._ask(session, Presence(session.node, True, _part(session)))
         state.counters["connects"] += 1
-        self._keep(session, connection.will, None)
-        self._recheck(session)
+        self._rights_review.review(session, [])
+        self._rights_review.tell_waiting(session)
+        self._keep(session, connection.will)
         session.resume(now, state.journal)
-
-    def _recheck(self, session: Session) -> None:
-        """End those of a session's subscriptions that its client may no longer have."""
-        allowed = session.permissions
-        if allowed.unrestricted:
-            return
-        for key, granted in list(session.granted.items()):
-            if allowed.may_subscribe(granted.wanted.filter):
-                continue
-            del session.granted[key]
-            self._state.ask(Unsubscribed(f"{session.client_id}\0{key}"))
-            if session.durable:
-                self._state.journal.note(SubscriptionDropped(session.client_id, key))
 
     def _session(self, client_id: str, clean_start: bool, now: float) -> Session | None:
         """The session that a client comes back to, taken from whoever has it now."""
@@ -327,7 +332,8 @@ class Arrivals:
             self._ends[client_id] = now + session.expiry_s
             if session.expiry_s != inf:
                 self._schedule(now + session.expiry_s, client_id, False)
-            self._keep(session, self._wills.get(client_id, (0.0, None))[1], now)
+            session.left_at = now
+            self._keep(session, self._wills.get(client_id, (0.0, None))[1])
 
     def end(self, session: Session, now: float) -> None:
         """End a session, whoever is connected to it."""
@@ -335,6 +341,67 @@ class Arrivals:
             self._part_with(session.connection, session, now)
         if session.client_id in self._state.sessions:
             self._end(session, now)
+
+    # Changed rights
+
+    def review(self, session: Session, now: float) -> None:
+        """Judge a session by the rules and users of now: what its owner may not have ends."""
+        owner = session.owner
+        if owner is None:
+            # Nobody knows yet by whose rights to judge; it is done when somebody comes.
+            return
+        refusal = self._recall(session)
+        if refusal is not None:
+            self._revoke(session, refusal, now)
+            return
+        notices: list[tuple[str, str]] = []
+        will = self.will_of(session)
+        if will is not None:
+            problem = problem_with(will, session.permissions, self._state.limits)
+            if problem is not None:
+                self._drop_will(session)
+                notices.append((will.topic, problem.why))
+        before = session.notices
+        self._rights_review.review(session, notices)
+        if session.notices != before or notices:
+            self.keep(session)
+
+    def keep(self, session: Session) -> None:
+        """Let the store know of a session as it is now."""
+        self._keep(session, self.will_of(session))
+
+    def will_of(self, session: Session) -> Will | None:
+        """The will that a session has, whether its client is connected or not."""
+        if session.connection is not None:
+            return session.connection.will
+        return self._wills.get(session.client_id, (0.0, None))[1]
+
+    def _drop_will(self, session: Session) -> None:
+        if session.connection is not None:
+            session.connection.will = None
+        self._wills.pop(session.client_id, None)
+
+    def _recall(self, session: Session) -> Refusal | None:
+        """Give a session the permissions that its owner has now, or return why there are none."""
+        owner = session.owner
+        if owner is not None and owner.is_broker:
+            return None
+        answer = self._doors.recall(owner or SessionOwner(), session.client_id)
+        if isinstance(answer, Refusal):
+            session.permissions = NOTHING
+            return answer
+        session.permissions = answer
+        if session.connection is not None:
+            session.connection.permissions = answer
+        return None
+
+    def _revoke(self, session: Session, refusal: Refusal, now: float) -> None:
+        """End a session whose owner may no longer have it, and let its will be unsaid."""
+        self._drop_will(session)
+        if session.connection is not None:
+            self._state.close(session.connection, refusal.reason, refusal.why)
+        self._state.counters["revoked_sessions"] += 1
+        self.end(session, now)
 
     # Time
 
@@ -353,7 +420,7 @@ class Arrivals:
                 if will is not None and will[0] == at:
                     del self._wills[client_id]
                     self._publishing.publish_will(session, will[1], now)
-                    self._keep(session, None, self._ends.get(client_id, now) - session.expiry_s)
+                    self._keep(session, None)
             elif self._ends.get(client_id) == at:
                 self._end(session, now)
 
@@ -364,9 +431,16 @@ class Arrivals:
     def restore(self, kept: KeptSession, session: Session, now: float) -> None:
         """A session from before a restart: nobody is connected to it now."""
         since = now if kept.disconnected is None else kept.disconnected
+        # Earlier releases kept no number where a session without end had published its will.
+        session.left_at = since = now if isnan(since) else since
+        session.owner = kept.owner
+        if kept.owner is None and kept.user is not None:
+            session.owner = SessionOwner(kept.user, is_broker=kept.user == PUBLISHER)
+        session.notices = kept.notices
+        self._recall(session)
         if kept.will is not None:
             due = since + min(kept.will.delay_s, session.expiry_s)
-            self._wills[session.client_id] = (due, _will(kept.will))
+            self._wills[session.client_id] = (due, restored_will(kept.will))
             self._schedule(due, session.client_id, True)
         ends = since + session.expiry_s
         self._ends[session.client_id] = ends
@@ -400,55 +474,25 @@ class Arrivals:
         if session.node != PUBLISHER:
             self._state.ask(value)
 
-    def _keep(self, session: Session, will: Will | None, disconnected: float | None) -> None:
+    def _keep(self, session: Session, will: Will | None) -> None:
         """Let the store know of a session, if it must."""
         if not (session.durable or will is not None or session.is_kept):
             return
         session.is_kept = True
         expiry = None if session.expiry_s == inf else session.expiry_s
         kept = KeptSession(
-            session.client_id, session.created, session.user, expiry, disconnected,
-            None if will is None else _kept_will(will),
+            session.client_id, session.created,
+            None if session.owner is None else session.owner.user,
+            expiry, session.left_at, None if will is None else kept_will(will),
+            owner=session.owner, notices=session.notices,
         )  # fmt: skip
         self._state.journal.note(SessionPut(kept))
 
 
-def _problem_with(will: Will, allowed: Permissions, limits: Limits) -> Refusal | None:
-    topic, pairs = will.topic, will.properties.user_properties
-    try:
-        packet, spoken = told_by(will)
-        topic = packet.topic
-    except RefusedError as error:
-        return Refusal(error.reason, f"the will: {error.why}")
-    if topic.startswith("$"):
-        return Refusal(ReasonCode.TOPIC_NAME_INVALID, "a will cannot go to a $ topic")
-    if len(topic.encode()) > limits.topic_bytes or topic.count("/") >= limits.topic_levels:
-        why = f"a topic has at most {limits.topic_bytes} bytes and {limits.topic_levels} levels"
-        return Refusal(ReasonCode.TOPIC_NAME_INVALID, why)
-    if len(pairs) > limits.user_properties:
-        why = f"{len(pairs)} user properties; at most {limits.user_properties} are taken"
-        return Refusal(ReasonCode.QUOTA_EXCEEDED, why)
-    if not allowed.may_publish(topic, will.qos, will.retain or spoken.stays):
-        return Refusal(ReasonCode.NOT_AUTHORIZED, f"a rule forbids the will to {topic!r}")
-    return None
+def _is_owner(owner: SessionOwner | None, other: SessionOwner) -> bool:
+    """Decide whether a session is of the user who asks for it."""
+    return owner is None or (owner.user, owner.is_broker) == (other.user, other.is_broker)
 
 
 def _part(session: Session) -> str:
     return "" if session.client_id == session.node else session.client_id
-
-
-def _kept_will(will: Will) -> KeptWill:
-    raw = Publish(will.topic).with_(_without_delay(will.properties)).raw_properties
-    message = Message(will.topic, will.payload, extra=raw)
-    delay = float(will.properties.will_delay_interval or 0)
-    return KeptWill(message, will.qos, will.retain, delay)
-
-
-def _will(kept: KeptWill) -> Will:
-    message = kept.message
-    properties = Publish(message.topic, raw_properties=message.extra).properties
-    return Will(message.topic, message.payload, kept.qos, kept.retain, properties)
-
-
-def _without_delay(properties: Properties) -> Properties:
-    return replace(properties, will_delay_interval=None)

@@ -25,6 +25,7 @@ from nearcast.broker.random_ids import RandomBytes
 from nearcast.broker.recording import Recording
 from nearcast.broker.refusal import RefusedError
 from nearcast.broker.releasing import Releasing
+from nearcast.broker.rights_review import RightsReview
 from nearcast.broker.session import Session
 from nearcast.broker.settings import Settings
 from nearcast.broker.short_way import LEFT, ShortWay
@@ -137,8 +138,12 @@ class Hub:
         self._node_topics = NodeTopics(self.state, readers)
         self._system_topics = SystemTopics(self.state, readers)
         self._recording = Recording(self.state, self.settings.record.deliveries)
+        self._rights_review = RightsReview(self.state, self._errors)
         self.arrivals = Arrivals(
-            self.state, self._publishing, OpenDoors() if doors is None else doors
+            self.state,
+            self._publishing,
+            OpenDoors() if doors is None else doors,
+            self._rights_review,
         )
 
     @property
@@ -215,6 +220,18 @@ class Hub:
             self._delivering.deliver(sent)
         self._recording.record(outcome, now)
         self.state.journal.note(Kept(RIGHTS, "rules", encoded_input(rules)))
+
+    def review_rights(self, now: float) -> None:
+        """Judge all sessions by the rules and users that the doors have now.
+
+        What came before was decided by those of then; what lost its right has ended when this
+        returns, and the next tick keeps that.
+        """
+        self._step(now)
+        for session in list(self.sessions.values()):
+            self.arrivals.review(session, now)
+        self._step(now)
+        self.look_ahead()
 
     def resume_moves(self, moved: Iterable[NodeState], marked: bool) -> None:
         """Nodes have moved since the store was told of them; whether it says since when."""
@@ -409,6 +426,8 @@ class Hub:
                 # What came before goes by the subscriptions of then.
                 self._step(connection.heard_at)
             self._subscribing.subscribe(connection, session, packet)
+            if self._rights_review.tell_waiting(session):
+                self.arrivals.keep(session)
         elif isinstance(packet, Unsubscribe):
             self._step(connection.heard_at)
             self._subscribing.unsubscribe(connection, session, packet)

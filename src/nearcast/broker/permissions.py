@@ -40,3 +40,22 @@ class _Anything:
 
 
 ANYTHING: Permissions = _Anything()
+
+
+class _Nothing:
+    unrestricted = False
+
+    def may_publish(self, topic: str, qos: int = 0, retain: bool = False) -> bool:
+        return False
+
+    def may_subscribe(self, topic_filter: str) -> bool:
+        return False
+
+    def may_change_place(self, kind: str, name: str) -> bool:
+        return False
+
+    def may_be(self, node: str) -> bool:
+        return False
+
+
+NOTHING: Permissions = _Nothing()

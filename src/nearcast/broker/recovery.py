@@ -146,7 +146,6 @@ _READ = ("seq", "kind", "publisher", "event_id", "node", "lat", "lon", "ingested
 
 def _session(value: KeptSession) -> Session:
     session = Session(value.id, value.created)
-    session.user = value.user
     session.expiry_s = inf if value.expiry_s is None else value.expiry_s
     session.durable = session.expiry_s > 0.0
     session.is_kept = True

@@ -80,6 +80,7 @@ class Server:
                 self.hub.set_rules(self._doors.sight, self.now())
             except ModelError as error:
                 raise DoorsError(f"the rules of sight cannot be put in force: {error}") from None
+            self.hub.review_rights(self.now())
         self._keeper: Keeper | None = None
         self._control: control.Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -415,10 +416,8 @@ class Server:
                 say(log, logging.WARNING, "client does not read", client=_name(connection))
                 self.hub.state.counters["stalled"] += 1
                 link.abort()
-            elif connection.admitted is not None and connection.trusted is None:
-                refusal = self._doors.stays(connection.admitted, now)
-                if refusal is not None:
-                    self.hub.close(connection, refusal.reason, refusal.why)
+            else:
+                self._dismiss(connection, now)
         if isinstance(self._doors, Doors) and self._doors.changed():
             self.reload_doors()
         self.soon()
@@ -432,17 +431,29 @@ class Server:
             for problem in problems:
                 say(log, logging.ERROR, "rules stay as they were", why=problem)
             if not problems:
-                self._apply_sight()
+                self._apply_rules()
                 say(log, logging.INFO, "users and rules were read again")
 
-    def _apply_sight(self) -> None:
-        """Put the rules of sight in force that were read; those in force stay if that cannot be."""
+    def _apply_rules(self) -> None:
+        """Put in force what the doors read; rules of sight that cannot be stay as they were."""
         assert isinstance(self._doors, Doors)
+        now = self.now()
         try:
-            self.hub.set_rules(self._doors.sight, self.now())
+            self.hub.set_rules(self._doors.sight, now)
         except ModelError as error:
             say(log, logging.ERROR, "rules of sight stay as they were", why=str(error))
+        self.hub.review_rights(now)
+        for link in list(self._links):
+            self._dismiss(link.connection, now)
         self.soon()
+
+    def _dismiss(self, connection: Connection, now: float) -> None:
+        """Say goodbye to a client that may not stay."""
+        if connection.admitted is None or connection.trusted is not None:
+            return
+        refusal = self._doors.stays(connection.admitted, now)
+        if refusal is not None:
+            self.hub.close(connection, refusal.reason, refusal.why)
 
     async def _listen(self) -> None:
         assert self._loop is not None

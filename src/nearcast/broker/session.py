@@ -7,7 +7,7 @@ outlives its connection every step is noted in the journal.
 """
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
 from math import ceil
 
 from msgspec import Struct
@@ -26,6 +26,7 @@ from nearcast.store import (
     ReceivedPut,
     Released,
     Sent,
+    SessionOwner,
     Stage,
 )
 from nearcast.wire.mqtt import (
@@ -134,11 +135,13 @@ class Session:
         "expiry_s",
         "granted",
         "is_kept",
+        "left_at",
         "node",
+        "notices",
+        "owner",
         "permissions",
         "receive_maximum",
         "received",
-        "user",
         "waiting_bytes",
         "waiting_unconfirmed",
     )  # fmt: skip
@@ -147,8 +150,13 @@ class Session:
         self.client_id = client_id
         self.node = _node_of(client_id)
         self.created = created
-        self.user: str | None = None
+        self.owner: SessionOwner | None = None
+        """Whose it is; None: of whoever may connect to it first."""
         self.permissions: Permissions = ANYTHING
+        self.left_at: float | None = None
+        """Since when nobody is connected."""
+        self.notices: tuple[tuple[str, str], ...] = ()
+        """What its client is to be told when it returns: topics and texts."""
         self.expiry_s = 0.0
         self.durable = False
         """It outlives its connection, so the store has it all."""
@@ -171,6 +179,11 @@ class Session:
     def lifetime(self) -> str:
         """Its name, unlike that of an earlier or later session of the same client."""
         return f"{self.client_id}\0{self.created!r}"
+
+    @property
+    def has_messages(self) -> bool:
+        """Whether anything waits or is in flight."""
+        return bool(self._waiting or self._in_flight)
 
     # To the client
 
@@ -289,18 +302,21 @@ class Session:
 
     def drop_from(self, node: str, journal: Journal) -> int:
         """Drop what waits or is in flight of a publisher's messages; how many."""
+        return self.drop(lambda each: _node_of(each.parcel.publisher) == node, journal)
+
+    def drop(self, unwanted: Callable[[Outgoing], bool], journal: Journal) -> int:
+        """Drop what waits or is in flight and not released, as far as it is unwanted; how many."""
         waiting = self._waiting or deque()
-        gone = [each for each in waiting if _node_of(each.parcel.publisher) == node]
+        gone = [each for each in waiting if unwanted(each)]
+        if gone:
+            dropped = set(map(id, gone))
+            self._waiting = deque(each for each in waiting if id(each) not in dropped)
         for message in gone:
-            waiting.remove(message)
             self.waiting_bytes -= message.parcel.size
             self.waiting_unconfirmed -= not message.qos
             self._done(message, journal)
-        sent = [
-            each
-            for each in (self._in_flight or {}).values()
-            if not each.released and _node_of(each.parcel.publisher) == node
-        ]
+        in_flight = (self._in_flight or {}).values()
+        sent = [each for each in in_flight if not each.released and unwanted(each)]
         for message in sent:
             self._finish(message, journal)
         return len(gone) + len(sent)

@@ -191,7 +191,8 @@ class Subscribing:
                 ReasonCode.QUOTA_EXCEEDED, f"a session has at most {limits.subscriptions} of them"
             )
         allowed = connection.permissions
-        if not allowed.unrestricted and not allowed.may_subscribe(text):
+        # What the broker tells a client of its own doings is private, as all of $me is.
+        if text != ERRORS and not allowed.unrestricted and not allowed.may_subscribe(text):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids subscribing to {text!r}")
         granted = Granted(wanted, identifier, name, tells(wish, name), envelope)
         session.granted[key] = granted

@@ -51,6 +51,24 @@ class Will(Struct, frozen=True):
     delay_s: float = 0.0
 
 
+class SessionOwner(Struct, frozen=True):
+    """Whose a session is, and what rules looked at when its client last connected."""
+
+    user: str | None = None
+    """None: the anonymous, who are one user together."""
+    address: str | None = None
+    """None: not known, as it was kept by a release that did not say."""
+    loopback: bool = False
+    publish: tuple[str, ...] | None = None
+    """The topics that a token lists for publishing; None: it lists none, or there was none."""
+    subscribe: tuple[str, ...] | None = None
+    superuser: bool = False
+    """A token said so; the users file is asked anew each time."""
+    in_users_file: bool = False
+    is_broker: bool = False
+    """A part of the broker itself: no rule bears on it."""
+
+
 class Session(Struct, frozen=True):
     """What outlives a connection."""
 
@@ -63,6 +81,10 @@ class Session(Struct, frozen=True):
     """Since when nobody is connected; None: somebody is."""
     will: Will | None = None
     extra: bytes = b""
+    owner: SessionOwner | None = None
+    """None: a release kept it that did not say; `user` is known all the same."""
+    notices: tuple[tuple[str, str], ...] = ()
+    """What its client is to be told when it returns: topics and texts."""
 
 
 class SubscriptionState(Struct, frozen=True):

@@ -21,6 +21,7 @@ from nearcast.broker.doors.visitors import (
     Admitted,
     Check,
     Identity,
+    Listed,
     Peer,
     Refused,
     counted_as,
@@ -29,6 +30,7 @@ from nearcast.broker.doors.visitors import (
 from nearcast.broker.settings import Settings
 from nearcast.core.model.inputs import RulesSet
 from nearcast.core.model.position import shown
+from nearcast.store import SessionOwner
 from nearcast.wire.mqtt import Connect, ReasonCode
 
 _WRONG = Refused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "the user name or the password is wrong")
@@ -106,7 +108,7 @@ class Doors:
         if peer.certificate_name is not None:
             return self._by_certificate(peer.certificate_name, connect, peer)
         if not connect.username and not connect.password:
-            return self._anonymous(connect, peer)
+            return self._enter_unnamed(NOBODY, connect.client_id, peer)
         wait_s = self._failures.wait_s(counted_as(peer.address), now)
         if wait_s > 0:
             return _too_many(wait_s)
@@ -116,7 +118,7 @@ class Doors:
         if not book.users:
             if peer.loopback:
                 # Nobody has a name here: what a client is set up to say by habit changes nothing.
-                return self._anonymous(connect, peer)
+                return self._enter_unnamed(NOBODY, connect.client_id, peer)
             return Refused(
                 ReasonCode.BAD_USER_NAME_OR_PASSWORD,
                 "this broker has no users: connect without a name, or add one by nearcast user add",
@@ -137,6 +139,39 @@ class Doors:
         entered = self._enter(identity, admitted.client_id, admitted.peer)
         return entered if isinstance(entered, Refused) else None
 
+    def owner(self, admitted: Admitted) -> SessionOwner:
+        """Return what is kept of someone who is in, to judge their session by when they are out."""
+        identity, peer = admitted.identity, admitted.peer
+        listed = identity.listed
+        return SessionOwner(
+            identity.user,
+            peer.address,
+            peer.loopback,
+            None if listed is None else (*listed.pub, *listed.all),
+            None if listed is None else (*listed.sub, *listed.all),
+            identity.superuser_by_token,
+            identity.account != 0,
+        )
+
+    def recall(self, owner: SessionOwner, client_id: str) -> Rights | Refused:
+        """Return what the owner of a session may do now, or why they may no longer have it."""
+        user, listed = owner.user, None
+        if owner.in_users_file and user not in self._book.users:
+            return Refused(ReasonCode.NOT_AUTHORIZED, f"user {user} was removed")
+        if owner.publish is not None or owner.subscribe is not None:
+            listed = Listed(owner.publish or (), owner.subscribe or ())
+        known = NOBODY if user is None else _identity(self._book, user)
+        identity = Identity(
+            user, known.superuser or owner.superuser, None, listed, known.account, owner.superuser
+        )
+        if owner.address is not None:
+            peer = Peer(owner.address, owner.loopback)
+            enter = self._enter_unnamed if user is None else self._enter
+            entered = enter(identity, client_id, peer)
+            if isinstance(entered, Refused):
+                return entered
+        return self.rights(identity, client_id, owner.address or "")
+
     def client_id_for(self, identity: Identity, unique: str) -> str:
         """Return a client id for someone who gave none; `unique` is another every time."""
         return automatic_id(identity.user, unique)
@@ -156,10 +191,10 @@ class Doors:
             len(self._failures),
         )
 
-    def _anonymous(self, connect: Connect, peer: Peer) -> Admitted | Refused:
+    def _enter_unnamed(self, identity: Identity, client_id: str, peer: Peer) -> Admitted | Refused:
         where = self._settings.anonymous
         if where == "everywhere" or (where == "loopback" and peer.loopback):
-            return self._enter(NOBODY, connect.client_id, peer)
+            return self._enter(identity, client_id, peer)
         return Refused(
             ReasonCode.NOT_AUTHORIZED,
             "a user name and a password are needed here"
@@ -201,6 +236,7 @@ class Doors:
             claims.exp,
             claims.acl,
             known.account,
+            claims.superuser,
         )
         return self._enter(identity, connect.client_id, peer)
 

@@ -37,6 +37,7 @@ class Identity(Struct, frozen=True, gc=False):
     """If there is one, nothing that it does not list is allowed."""
     account: int = 0
     """Changes when the user's entry in the users file does; 0 without one."""
+    superuser_by_token: bool = False
 
 
 class Admitted(Struct, frozen=True, gc=False):

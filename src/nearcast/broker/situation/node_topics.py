@@ -33,7 +33,7 @@ PREFIX = "$node/"
 AREAS = "$area/"
 MOST_REPLAYED = 10_000
 POSITION, CONTEXT, ONLINE = "position", "context", "online"
-_NEEDS = {POSITION: SEE_WHERE_NAMED, CONTEXT: SEE_ATTRIBUTES, ONLINE: SEE_IDENTITY}
+NEEDED_SIGHT = {POSITION: SEE_WHERE_NAMED, CONTEXT: SEE_ATTRIBUTES, ONLINE: SEE_IDENTITY}
 
 
 class NodeTopics:
@@ -137,7 +137,7 @@ class NodeTopics:
     def _payload(self, viewer: str, node: str, what: str, state: NodeState | None) -> bytes | None:
         """What a viewer reads: empty where there is nothing, None where it may not see."""
         sees = self._sees(viewer, node)
-        if sees & _NEEDS[what] != _NEEDS[what]:
+        if sees & NEEDED_SIGHT[what] != NEEDED_SIGHT[what]:
             return None
         if what == ONLINE:
             return b"true" if node in self._state.online else b"false"
