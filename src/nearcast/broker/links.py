@@ -10,6 +10,7 @@ comes is discarded until the client is done, for `LINGER_S` or `LINGER_BYTES` at
 """
 
 import asyncio
+import select
 from contextlib import suppress
 from enum import IntFlag, auto
 from functools import lru_cache
@@ -32,6 +33,9 @@ QUIET_S = 0.2
 """A broker that stops does not wait for a client that wrote nothing for so long."""
 DEAF_AT = 2
 """At so many times `unsent_bytes` a client that does not read is not heard either."""
+
+_HANGING_UP = getattr(select, "POLLRDHUP", 0)
+"""Besides errors, which are told in any case; a system without it notices resets only."""
 
 
 class Hold(IntFlag):
@@ -181,6 +185,17 @@ class Link:
         if before and not self._holds and self.transport is not None:
             with suppress(RuntimeError):  # it is closing
                 self.transport.resume_reading()
+
+    def has_hung_up(self) -> bool:
+        """Whether the client is gone, which nobody notices while nothing is read from it."""
+        if self.transport is None or self.transport.is_closing():
+            return True
+        found = self.transport.get_extra_info("socket")
+        if found is None or found.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(found.fileno(), _HANGING_UP)
+        return bool(poll.poll(0))
 
     def is_held(self, reason: Hold) -> bool:
         """Whether nothing is read from the client for this reason."""

@@ -10,14 +10,13 @@ import logging
 import ssl
 import time
 from collections.abc import Callable, Mapping
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from pathlib import Path
 
 from nearcast.broker import control, pipeline_door
 from nearcast.broker.admission import Admission, OpenDoors
 from nearcast.broker.connection import Connection
-from nearcast.broker.doors import Admitted, Check, Doors, DoorsError, Peer
+from nearcast.broker.doors import Admitted, Doors, Peer
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.forgetting import forget
 from nearcast.broker.holding import Holding
@@ -35,11 +34,11 @@ from nearcast.broker.links import (
 )
 from nearcast.broker.listening import possible_connections, tls_context, upgrade
 from nearcast.broker.recovery import restore
+from nearcast.broker.server_access import ServerAccess
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import say
 from nearcast.broker.ticking import Ticking
 from nearcast.broker.web_names import WebNames
-from nearcast.core.model.errors import ModelError
 from nearcast.store import LogSettings, Store
 from nearcast.wire.mqtt import Connect, ProtocolError, ReasonCode
 
@@ -73,14 +72,8 @@ class Server:
             restore(self.hub, store, self.now())
             self.hub.arrivals.pipeline_token = pipeline_door.read_token(store.directory)
             self.hub.releasing.may_go_on = lambda: not self.is_full
+        self._access = ServerAccess(self.hub, self._doors, self.now, lambda: self.soon())
         self.hub.begin(self.now())
-        if isinstance(self._doors, Doors):
-            # Before anyone can connect: with rules that cannot be, everything would be visible.
-            try:
-                self.hub.set_rules(self._doors.sight, self.now())
-            except ModelError as error:
-                raise DoorsError(f"the rules of sight cannot be put in force: {error}") from None
-            self.hub.review_rights(self.now())
         self._keeper: Keeper | None = None
         self._control: control.Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -94,7 +87,6 @@ class Server:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._sweeper: asyncio.TimerHandle | None = None
-        self._checks = ThreadPoolExecutor(1, "nearcast-doors")
         self._feed_tick = feed_tick
         self.stopping = False
         self._ticking = Ticking(self._tick, self.now)
@@ -195,17 +187,21 @@ class Server:
         self._tick()
         if self._keeper is not None:
             await self._loop.run_in_executor(None, self._keeper.stop)
-        self._checks.shutdown(wait=False)
+        self._access.passwords.stop()
 
     def statistics(self) -> dict[str, float]:
         """How many of everything."""
-        return self.hub.statistics() | {
-            "links": len(self._links),
-            "held_batches": len(self._holding),
-            "held_bytes": self._holding.bytes,
-            "paced_links": sum(link.is_held(Hold.PACE) for link in self._links),
-            "paused_links": len(self._paused),
-        }
+        return (
+            self.hub.statistics()
+            | {
+                "links": len(self._links),
+                "held_batches": len(self._holding),
+                "held_bytes": self._holding.bytes,
+                "paced_links": sum(link.is_held(Hold.PACE) for link in self._links),
+                "paused_links": len(self._paused),
+            }
+            | self._access.statistics()
+        )
 
     def keeper_statistics(self) -> dict[str, float]:
         """How the store does."""
@@ -213,13 +209,7 @@ class Server:
 
     async def admit(self, connect: Connect, peer: Peer) -> Admitted | Refusal:
         """Let someone in, or not, who does not come over MQTT."""
-        assert self._loop is not None
-        answer = self._doors.admit(connect, peer, self.now())
-        if isinstance(answer, Check):
-            answer = await self._loop.run_in_executor(self._checks, answer.run)
-        if isinstance(answer, Refusal):
-            say(log, logging.WARNING, "request refused", address=peer.address, why=answer.why)
-        return answer
+        return await self._access.admit(connect, peer)
 
     async def forget(self, node: str) -> dict[str, int]:
         """Forget a person: in memory, in the state and in the log."""
@@ -270,6 +260,7 @@ class Server:
     def parted(self, link: Link) -> None:
         """A connection is gone, or will be as soon as its client has read everything."""
         self._paused.discard(link)
+        self._access.passwords.leave(link.connection)
         if link.transport is not None:
             self.hub.lost(link.connection)
             self.soon()
@@ -315,7 +306,7 @@ class Server:
         now = self._ticking.began()
         batch = self.hub.tick(now)
         for connection, check in batch.slow:
-            self._check(connection, check)
+            self._access.check(connection, check)
         self._holding.take(batch)
         if self._resting:
             resting, self._resting = self._resting, []
@@ -366,35 +357,6 @@ class Server:
             self._timer_at = due
             self._timer = self._loop.call_later(due - now, self.soon)
 
-    def _check(self, connection: Connection, check: Check) -> None:
-        """Check a password where it holds nobody up."""
-        assert self._loop is not None
-        link = connection.host
-        assert isinstance(link, Link)
-        link.hold(Hold.DOORS)
-        future = self._loop.run_in_executor(self._checks, check.run)
-        future.add_done_callback(partial(self._checked, connection, link))
-
-    def _checked(
-        self, connection: Connection, link: Link, future: "asyncio.Future[Admitted | Refusal]"
-    ) -> None:
-        if future.cancelled():
-            return
-        error = future.exception()
-        if error is not None:
-            say(log, logging.ERROR, "a password cannot be checked", why=repr(error))
-            answer: Admitted | Refusal = Refusal(ReasonCode.SERVER_UNAVAILABLE, "try again later")
-        else:
-            answer = future.result()
-        if isinstance(answer, Refusal):
-            say(
-                log, logging.WARNING, "client refused",
-                address=connection.peer.address, why=answer.why,
-            )  # fmt: skip
-        self.hub.admit(connection, answer, self.now())
-        link.let(Hold.DOORS)
-        self.soon()
-
     def _sweep(self) -> None:
         """Once a second: who is silent, who never said who they are, who does not read."""
         now, limits = self.now(), self.settings.limits
@@ -408,7 +370,7 @@ class Server:
                     link.abort()
             elif connection.session is None:
                 late = now - connection.since > limits.connect_within_s
-                if late and not link.is_held(Hold.KNOCK):
+                if late and not link.is_held(Hold.KNOCK) and not link.is_held(Hold.DOORS):
                     address = connection.peer.address
                     say(log, logging.INFO, "no CONNECT came", address=address)
                     link.abort()
@@ -417,8 +379,8 @@ class Server:
                 self.hub.state.counters["stalled"] += 1
                 link.abort()
             else:
-                self._dismiss(connection, now)
-        if isinstance(self._doors, Doors) and self._doors.changed():
+                self._access.dismiss(connection, now)
+        if self._access.sweep():
             self.reload_doors()
         self.soon()
         assert self._loop is not None
@@ -426,34 +388,7 @@ class Server:
 
     def reload_doors(self) -> None:
         """Read users and rules again."""
-        if isinstance(self._doors, Doors):
-            problems = self._doors.reload()
-            for problem in problems:
-                say(log, logging.ERROR, "rules stay as they were", why=problem)
-            if not problems:
-                self._apply_rules()
-                say(log, logging.INFO, "users and rules were read again")
-
-    def _apply_rules(self) -> None:
-        """Put in force what the doors read; rules of sight that cannot be stay as they were."""
-        assert isinstance(self._doors, Doors)
-        now = self.now()
-        try:
-            self.hub.set_rules(self._doors.sight, now)
-        except ModelError as error:
-            say(log, logging.ERROR, "rules of sight stay as they were", why=str(error))
-        self.hub.review_rights(now)
-        for link in list(self._links):
-            self._dismiss(link.connection, now)
-        self.soon()
-
-    def _dismiss(self, connection: Connection, now: float) -> None:
-        """Say goodbye to a client that may not stay."""
-        if connection.admitted is None or connection.trusted is not None:
-            return
-        refusal = self._doors.stays(connection.admitted, now)
-        if refusal is not None:
-            self.hub.close(connection, refusal.reason, refusal.why)
+        self._access.reload([link.connection for link in self._links])
 
     async def _listen(self) -> None:
         assert self._loop is not None

@@ -125,7 +125,11 @@ class Doors:
             )
         if not connect.username or not password:
             return _WRONG
-        return Check(lambda: self._by_password(book, connect, peer, now))
+        return Check(
+            lambda: self._by_password(book, connect, peer, now),
+            connect.username,
+            counted_as(peer.address),
+        )
 
     def stays(self, admitted: Admitted, now: float) -> Refused | None:
         """Return why someone who is in may not stay: a token's end, or what a reload changed."""

@@ -59,6 +59,10 @@ class Check(Struct, frozen=True):
     """Work that takes tens of milliseconds and megabytes: run it once, in a worker thread."""
 
     run: Callable[[], Admitted | Refused]
+    user: str = ""
+    """Who they say they are."""
+    address: str = ""
+    """Where from, as attempts are counted."""
 
 
 @lru_cache(1_024)

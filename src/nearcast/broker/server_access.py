@@ -1,0 +1,126 @@
+"""Access to a server: its doors at work, with threads, files and the log.
+
+Passwords are checked in turn, files that changed are read again and put in force, and whoever may
+not stay is sent away.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from nearcast.broker.admission import Admission
+from nearcast.broker.connection import Connection
+from nearcast.broker.doors import Admitted, Check, Doors, DoorsError, Peer, Refused
+from nearcast.broker.doors.visitors import counted_as
+from nearcast.broker.hub import Hub
+from nearcast.broker.links import Hold, Link
+from nearcast.broker.password_queue import PasswordQueue
+from nearcast.broker.speaking import say
+from nearcast.core.model.errors import ModelError
+from nearcast.wire.mqtt import Connect
+
+log = logging.getLogger("nearcast.broker")
+
+
+class ServerAccess:
+    """Lets clients of a server in, and out when they may not stay.
+
+    Raises `DoorsError` if the rules cannot be put in force: without them everything would be
+    visible. What a restored session may no longer have has ended when this is made.
+    """
+
+    def __init__(
+        self, hub: Hub, doors: Admission, now: Callable[[], float], soon: Callable[[], None]
+    ) -> None:
+        self._hub = hub
+        self._doors = doors
+        self._now = now
+        self._soon = soon
+        self.passwords = PasswordQueue(now)
+        self._seen = self.passwords.statistics()
+        for session in hub.sessions.values():
+            if session.owner is not None and session.owner.address:
+                self.passwords.remember(session.owner.user, counted_as(session.owner.address))
+        if isinstance(doors, Doors):
+            try:
+                hub.set_rules(doors.sight, now())
+            except ModelError as error:
+                raise DoorsError(f"the rules of sight cannot be put in force: {error}") from None
+            hub.review_rights(now())
+
+    def check(self, connection: Connection, check: Check) -> None:
+        """Check a password where it holds nobody up."""
+        link = connection.host
+        assert isinstance(link, Link)
+        link.hold(Hold.DOORS)
+        done = partial(self._checked, connection, link)
+        self.passwords.check(connection, check, done, link.has_hung_up)
+
+    def _checked(self, connection: Connection, link: Link, answer: Admitted | Refused) -> None:
+        if isinstance(answer, Refused):
+            address = connection.peer.address
+            say(log, logging.WARNING, "client refused", address=address, why=answer.why)
+        self._hub.admit(connection, answer, self._now())
+        link.let(Hold.DOORS)
+        self._soon()
+
+    async def admit(self, connect: Connect, peer: Peer) -> Admitted | Refused:
+        """Let someone in, or not, who does not come over MQTT."""
+        answer = self._doors.admit(connect, peer, self._now())
+        if isinstance(answer, Check):
+            answer = await self.passwords.answer(answer)
+        if isinstance(answer, Refused):
+            say(log, logging.WARNING, "request refused", address=peer.address, why=answer.why)
+        return answer
+
+    def dismiss(self, connection: Connection, now: float) -> None:
+        """Say goodbye to a client that may not stay."""
+        if connection.admitted is None or connection.trusted is not None:
+            return
+        refusal = self._doors.stays(connection.admitted, now)
+        if refusal is not None:
+            self._hub.close(connection, refusal.reason, refusal.why)
+
+    def sweep(self) -> bool:
+        """Tell of passwords that could not be checked; whether files changed since the last."""
+        self.passwords.sweep()
+        seen, self._seen = self._seen, self.passwords.statistics()
+        refused, abandoned = (
+            self._seen.refused - seen.refused,
+            self._seen.abandoned - seen.abandoned,
+        )
+        if refused or abandoned:
+            say(
+                log, logging.WARNING, "too many passwords to check",
+                waiting=self._seen.waiting, refused=refused, abandoned=abandoned,
+            )  # fmt: skip
+        return isinstance(self._doors, Doors) and self._doors.changed()
+
+    def reload(self, connections: Iterable[Connection]) -> None:
+        """Read users and rules again and put them in force, also for those who are in."""
+        if not isinstance(self._doors, Doors):
+            return
+        problems = self._doors.reload()
+        for problem in problems:
+            say(log, logging.ERROR, "rules stay as they were", why=problem)
+        if problems:
+            return
+        now = self._now()
+        try:
+            self._hub.set_rules(self._doors.sight, now)
+        except ModelError as error:
+            say(log, logging.ERROR, "rules of sight stay as they were", why=str(error))
+        self._hub.review_rights(now)
+        for connection in connections:
+            self.dismiss(connection, now)
+        self._soon()
+        say(log, logging.INFO, "users and rules were read again")
+
+    def statistics(self) -> dict[str, float]:
+        """How many passwords wait, and what became of the others."""
+        found = self.passwords.statistics()
+        return {
+            "passwords_waiting": found.waiting,
+            "passwords_refused_total": found.refused,
+            "passwords_abandoned_total": found.abandoned,
+        }
