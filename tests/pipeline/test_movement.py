@@ -27,6 +27,7 @@ from nearcast.pipeline.encounters import ENCOUNTER
 from nearcast.pipeline.motion_processor import TrackProcessor
 from nearcast.pipeline.movement import movement, told_of
 from nearcast.pipeline.movement_processor import CellProcessor, Sent
+from nearcast.pipeline.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -286,3 +287,17 @@ def test_names_are_percent_encoded_in_subjects_as_everywhere(spark: "SparkSessio
     told = told_of("encounters", spark.createDataFrame(rows, ENCOUNTER)).collect()
     wanted = [f"encounters/{quote(row[1], safe='')}/{quote(row[2], safe='')}" for row in rows]
     assert [row.subject for row in told] == wanted
+
+
+def test_clients_get_times_in_rfc_3339(spark: "SparkSession") -> None:
+    met = spark.createDataFrame([(None, "ann", "ben", "near", 1.5e9, 2.0, 3.0, 4.0)], ENCOUNTER)
+    passed = ("cell", 53.0, -6.0, 1.5e9, 1.5e9 + 300.25, 2, 1, None, None, None, 0)
+    traffic = spark.createDataFrame([passed], TRAFFIC)
+
+    (encounter,) = told_of("encounters", met).collect()
+    (window,) = told_of("traffic", traffic).collect()
+
+    assert json.loads(encounter.payload)["time"] == "2017-07-14T02:40:00.000Z"
+    assert json.loads(window.payload)["start"] == "2017-07-14T02:40:00.000Z"
+    assert json.loads(window.payload)["until"] == "2017-07-14T02:45:00.250Z"
+    assert (encounter.time, window.time) == (1.5e9, 1.5e9 + 300.25), "tables have seconds"

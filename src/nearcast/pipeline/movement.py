@@ -123,11 +123,22 @@ def _told(found: DataFrame) -> DataFrame:
         F.when(is_met, met["time"]).otherwise(passed["until"]).alias("time"),
         F.when(is_met, met["lat"]).otherwise(passed["lat"]).alias("lat"),
         F.when(is_met, met["lon"]).otherwise(passed["lon"]).alias("lon"),
-        F.when(is_met, F.to_json(met)).otherwise(F.to_json(passed)).alias("payload"),
+        F.when(is_met, F.to_json(_with_instants(met, "time")))
+        .otherwise(F.to_json(_with_instants(passed, "start", "until")))
+        .alias("payload"),
         F.when(is_met, F.array(met["a"], met["b"])).alias("about"),
         "encounter",
         "traffic",
     )
+
+
+def _with_instants(row: Column, *names: str) -> Column:
+    """Return a struct with these seconds since 1970 as RFC 3339, as clients get all times."""
+    for name in names:
+        moment = F.timestamp_micros(F.round(row[name] * 1e6).cast("long"))
+        # The offset is written: Z where the session's time zone is UTC, as in ours.
+        row = row.withField(name, F.date_format(moment, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"))
+    return row
 
 
 def _level(name: Column) -> Column:
