@@ -108,3 +108,7 @@ def __getattr__(name: str) -> object:
         raise ImportError(
             f"nearcast.{name} needs {error.name}: install Nearcast with its extra 'broker'"
         ) from error
+
+
+def __dir__() -> list[str]:
+    return sorted(__all__)

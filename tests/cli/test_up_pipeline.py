@@ -121,7 +121,7 @@ def test_a_pipeline_that_dies_is_started_again_and_none_outlives_the_broker(
 
     def follows() -> bool:
         status = read_status(tmp_path / "data")
-        return status is not None and status.pid == first
+        return status is not None and status.pid == first and status.is_up
 
     until(follows, "the pipeline follows the log")
     # Without its Java it cannot go on, and says so by ending.

@@ -18,6 +18,12 @@ def test_a_name_that_is_not_public_is_not_there() -> None:
         getattr(nc, "nothing")  # noqa: B009
 
 
+def test_dir_lists_the_public_names_and_nothing_else() -> None:
+    code = "import nearcast; print(dir(nearcast) == sorted(nearcast.__all__))"
+    ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert ran.stdout == "True\n"
+
+
 def test_importing_the_package_loads_nothing_else() -> None:
     code = "import sys, nearcast; print([m for m in sys.modules if m.startswith('nearcast.')])"
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from nearcast.pipeline.job import _Job
 from nearcast.pipeline.running import Pipeline, PipelineSettings
-from nearcast.pipeline.status import read_status
+from nearcast.pipeline.status import Status, read_status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -29,3 +29,24 @@ def test_a_query_that_does_not_start_is_failing_from_then_on(tmp_path: Path) -> 
     assert query.problem.startswith("'NoneType' object")
     assert query.failing_since is not None
     assert query.failing_since <= status.written
+
+
+def test_a_start_is_told_stage_by_stage(tmp_path: Path) -> None:
+    told: list[Status] = []
+
+    class Watched(Pipeline):
+        def start_query(self, name: str) -> None:
+            found = read_status(tmp_path)
+            assert found is not None
+            told.append(found)
+
+    no_spark = cast("SparkSession", None)
+    job = _Job(Watched(no_spark, PipelineSettings(data=str(tmp_path))), tmp_path)
+    stopped = threading.Event()
+    stopped.set()
+    job.run(stopped)
+    assert [status.stage for status in told] == ["queries", "queries"]
+    assert [query.name for query in told[0].queries] == ["tables", "movement"]
+    last = read_status(tmp_path)
+    assert last is not None
+    assert (last.stage, last.ended) == ("running", True)

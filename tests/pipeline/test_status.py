@@ -79,6 +79,21 @@ def test_a_status_that_nobody_keeps_up_to_date_is_of_no_pipeline() -> None:
     assert figures(Status(time.time() - STALE_S - 1.0, 1)) == {"up": 0.0}
 
 
+def test_a_pipeline_that_is_being_started_is_not_up_yet(tmp_path: Path) -> None:
+    waiting = query_status("tables", None, {}, state="waiting")
+    starting = Status(time.time(), 7, [waiting], stage="java")
+    assert not starting.is_stale
+    assert figures(starting)["up"] == 0.0
+    write_status(tmp_path, starting)
+    assert read_status(tmp_path) == starting
+    assert "just been started" in pipeline_health(tmp_path).detail
+    # What an earlier release wrote has no stage.
+    (tmp_path / FILE).write_bytes(b'{"written": 1e12, "pid": 7, "queries": []}')
+    earlier = read_status(tmp_path)
+    assert earlier is not None
+    assert earlier.is_up
+
+
 def test_brokers_tell_of_it_in_their_metrics(tmp_path: Path) -> None:
     metrics = Metrics({"pipeline": lambda: pipeline_figures(tmp_path)})
     assert metrics.statistics() == {"pipeline": {"up": 0.0}}

@@ -21,7 +21,7 @@ from rich.table import Table
 from nearcast.broker.configuration import load
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import set_up
-from nearcast.pipeline.status import Status, problems, read_status
+from nearcast.pipeline.status import STAGES, Status, problems, read_status
 from nearcast.pipeline.tables import Tables, TablesError, TableStatistics
 from nearcast.store import StoreError
 
@@ -97,7 +97,7 @@ def status(config: Config = None, data: Data = None, as_json: AsJson = False) ->
     found, tables = read_status(where), Tables(where).statistics()
     if as_json:
         told = None if found is None else msgspec.to_builtins(found)
-        alive = found is not None and not found.is_stale
+        alive = found is not None and found.is_up
         value = {"running": alive, "status": told, "tables": msgspec.to_builtins(tables)}
         typer.echo(json.dumps(value, indent=2))
         return
@@ -281,6 +281,8 @@ def _print_status(data: Path, found: Status | None, tables: list[TableStatistics
     elif found.is_stale:
         ago = time.time() - found.written
         console.print(f"The pipeline does not run; it was last seen {ago:.0f} s ago.")
+    elif not found.is_up:
+        console.print(f"The pipeline is being started: {STAGES[found.stage]}.")
     if found is not None:
         shown = Table("query", "state", "epoch", "rows/s", "batch", "lag", "state", "failures")
         for query in found.queries:

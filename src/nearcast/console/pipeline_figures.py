@@ -20,7 +20,7 @@ def pipeline_figures(data: Path) -> dict[str, float]:
 def pipeline_health(data: Path) -> Health:
     """Return how the pipeline is that should run."""
     status = read_status(data)
-    if status is None or status.is_stale:
+    if status is None or not status.is_up:
         return Health("degraded", "the data pipeline does not run, or has just been started")
     # Why is in the log and the status: it may name what not everyone need know.
     told = [_failing(query) for query in status.queries if query.failing_since is not None]

@@ -18,10 +18,11 @@ import msgspec
 from msgspec import Struct
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 
-from nearcast.pipeline.running import Pipeline, PipelineSettings, brokers
+from nearcast.pipeline.running import Pipeline, PipelineSettings, brokers, query_names
 from nearcast.pipeline.session import SparkSettings, session, stop
 from nearcast.pipeline.status import (
     QueryStatus,
+    Stage,
     State,
     Status,
     cause_of,
@@ -77,6 +78,8 @@ def run(
     data = Path(settings.data)
     with alone(data):
         parts = check_checkpoints(data, spark_settings)
+        waiting = [QueryStatus(name, "waiting") for name in query_names(settings)]
+        write_status(data, Status(time.time(), os.getpid(), waiting, stage="java"))
         spark = session(msgspec.structs.replace(spark_settings, shuffle_partitions=parts))
         try:
             if not stopped.is_set():
@@ -136,14 +139,15 @@ class _Job:
     def __init__(self, pipeline: Pipeline, data: Path) -> None:
         self._pipeline = pipeline
         self._data = data
-        self._failing: dict[str, _Failing] = {}
+        self._failing = {name: _Failing() for name in pipeline.names}
         self._logs: dict[str, LogReader] = {}
         self._compact_at = time.monotonic() + COMPACT_S
 
     def run(self, stopped: threading.Event) -> None:
+        self._report(stage="tables")
         self._pipeline.tables.begin()
         for name in self._pipeline.names:
-            self._failing[name] = _Failing()
+            self._report(stage="queries")
             self._start(name)
         log.info("following the logs of %s", ", ".join(brokers(self._data)) or "no broker yet")
         try:
@@ -189,10 +193,10 @@ class _Job:
         failing.again_at = time.monotonic() + pause_s
         log.warning("query %s failed, again in %.0f s: %s", name, pause_s, failing.problem)
 
-    def _report(self, *, ended: bool = False) -> None:
+    def _report(self, *, stage: Stage = "running", ended: bool = False) -> None:
         ends = {name: self._end(name) for name in brokers(self._data)}
         found = [self._status(name, ends) for name in self._pipeline.names]
-        write_status(self._data, Status(time.time(), os.getpid(), found, ended))
+        write_status(self._data, Status(time.time(), os.getpid(), found, ended, stage))
 
     def _end(self, broker: str) -> int:
         """The last row that a broker's log has in a segment."""

@@ -84,8 +84,7 @@ class Pipeline:
     @property
     def names(self) -> list[str]:
         """The queries that have something to do."""
-        idle = {GATHER: not self.settings.rules, MOVEMENT: self.settings.movement is None}
-        return [name for name in QUERIES if not idle.get(name)]
+        return query_names(self.settings)
 
     def start_query(self, name: str) -> None:
         """Start one query, where it stopped."""
@@ -211,6 +210,12 @@ class Pipeline:
             return None
         recent = self.tables.recent("events", epoch, KNOWN_EPOCHS)
         return self._spark.read.parquet(*map(str, recent)) if recent else None
+
+
+def query_names(settings: PipelineSettings) -> list[str]:
+    """Return the queries that have something to do."""
+    idle = {GATHER: not settings.rules, MOVEMENT: settings.movement is None}
+    return [name for name in QUERIES if not idle.get(name)]
 
 
 def brokers(data: Path) -> list[str]:

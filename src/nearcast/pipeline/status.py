@@ -22,6 +22,14 @@ STALE_S = 30.0
 LONGEST_PROBLEM = 500
 State = Literal["running", "waiting", "failing"]
 """Failing: it failed and got nowhere since, whether it is being tried again or waits for that."""
+Stage = Literal["java", "tables", "queries", "running"]
+"""What a pipeline that starts is at; then it runs."""
+STAGES: Mapping[Stage, str] = {
+    "java": "Java and Spark",
+    "tables": "tables",
+    "queries": "queries",
+    "running": "running",
+}
 
 
 class QueryStatus(Struct, frozen=True):
@@ -60,11 +68,17 @@ class Status(Struct, frozen=True):
     queries: list[QueryStatus] = []
     ended: bool = False
     """It stopped when it was told to."""
+    stage: Stage = "running"
 
     @property
     def is_stale(self) -> bool:
         """Whether nobody keeps it up to date any more."""
         return self.ended or time.time() - self.written > STALE_S
+
+    @property
+    def is_up(self) -> bool:
+        """Whether all its queries have been started and somebody looks after them."""
+        return self.stage == "running" and not self.is_stale
 
 
 def query_status(
@@ -176,7 +190,7 @@ def problems(status: Status) -> list[str]:
 
 def figures(status: Status) -> dict[str, float]:
     """Return the status as plain numbers by name, for metrics."""
-    found: dict[str, float] = {"up": float(not status.is_stale)}
+    found: dict[str, float] = {"up": float(status.is_up)}
     for query in status.queries:
         name = query.name
         found |= {
