@@ -20,8 +20,10 @@ installed: $(INSTALLED)
 setup: $(INSTALLED)
 	@$(PY) -m nearcast._warm_up
 
+# The product with a small living city on it: a broker, the pipeline beside it, clients, and a view
+# of them all. `nearcast demo` is the engine alone, in virtual time.
 run: setup java
-	@$(PY) -m nearcast demo
+	@$(PY) -m nearcast up --demo
 
 # Java for the pipeline, and what tests and benchmarks run beside us; where it cannot be had, the
 # pipeline says what to install, and tests say so and are skipped.

@@ -1,12 +1,7 @@
 """The demo: lines where nobody watches, a picture where somebody does, and a clean end."""
 
 import json
-import os
-import pty
-import signal
-import subprocess
 import sys
-import threading
 from io import BytesIO, StringIO, TextIOWrapper
 
 import pytest
@@ -15,8 +10,10 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from nearcast.cli import demo
+from nearcast.cli.city_drawing import LEGEND, LOOKS
 from nearcast.simulation.city_life import CityLife
 from nearcast.simulation.city_run import CityRun
+from tests.cli.terminal import Terminal
 
 app = typer.Typer()
 app.command()(demo.demo)
@@ -81,6 +78,16 @@ def test_the_picture_fills_the_terminal_and_no_more(width: int, height: int) -> 
     assert "why not " in text
 
 
+@pytest.mark.parametrize(("width", "height"), [(80, 24), (160, 50)])
+def test_the_legend_explains_every_sign(width: int, height: int) -> None:
+    text = "\n".join(shown(width, height))
+    for look, meaning in LEGEND.items():
+        assert f"{LOOKS[look.partition('|')[0]][0]} {meaning}" in text
+    # What is left is letters, or another state of what is there.
+    unexplained = {"empty", "up", "crossing", "fading mark", "visitor", "absent visitor"}
+    assert {look.partition("|")[0] for look in LEGEND} | unexplained == set(LOOKS)
+
+
 @pytest.mark.parametrize(("width", "height"), [(30, 8), (1, 1), (40, 100), (300, 10)])
 def test_a_terminal_of_an_odd_size_is_no_error(width: int, height: int) -> None:
     assert len(shown(width, height, seconds=10)) >= height
@@ -99,42 +106,15 @@ def test_where_there_are_only_ascii_characters_the_picture_has_only_those() -> N
 
 @pytest.mark.parametrize("ending", ["--seconds", "Ctrl-C"])
 def test_in_a_terminal_it_ends_cleanly(ending: str) -> None:
-    mine, theirs = pty.openpty()
     command = [sys.executable, "-m", "nearcast", "demo", "--speed", "50"]
     if ending == "--seconds":
         command += ["--seconds", "0.5"]
-    environment = {**os.environ, "TERM": "xterm", "COLUMNS": "80", "LINES": "24"}
-    with subprocess.Popen(
-        command,
-        stdin=theirs,
-        stdout=theirs,
-        stderr=theirs,
-        env=environment,
-        start_new_session=True,
-        # Where the suite itself runs in the background, children would ignore Ctrl-C.
-        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
-    ) as running:
-        watchdog = threading.Timer(60.0, running.kill)
-        watchdog.start()
-        os.close(theirs)
-        written = b""
-        while b"who got what" not in written and (chunk := _read(mine)):
-            written += chunk
+    with Terminal(command) as running:
+        running.wait_for("who got what")
         if ending == "Ctrl-C":
-            running.send_signal(signal.SIGINT)
-        while chunk := _read(mine):
-            written += chunk
-        assert running.wait() == 0
-        watchdog.cancel()
-    os.close(mine)
+            running.press_ctrl_c()
+        assert running.end() == 0
+        written = running.written
     assert b"Traceback" not in written
     assert b"deliveries to 60 nodes" in written
     assert written.count(b"\x1b[?1049h") == written.count(b"\x1b[?1049l") == 1
-
-
-def _read(terminal: int) -> bytes:
-    try:
-        return os.read(terminal, 65536)
-    except OSError:
-        # The other end is closed, which Linux reports as an error and others as an end.
-        return b""

@@ -3,6 +3,7 @@
 from pathlib import Path
 
 from nearcast.broker.configuration import load
+from nearcast.cli.city_scene import CityScene
 from nearcast.cli.demo_settings import DEMO, choose_demo
 from nearcast.cli.residents import VISIT_S, Residents
 from nearcast.core.model.inputs import Published, Subscribed
@@ -28,7 +29,7 @@ def test_what_the_user_said_stays(tmp_path: Path) -> None:
 
 
 def test_residents_do_what_there_is_to_decide_and_to_gather() -> None:
-    residents = Residents("mqtt://localhost")
+    residents = Residents("mqtt://localhost", CityScene(CityLife(30)))
     wanted = {
         each.subscription.subject for each in residents._wishes() if isinstance(each, Subscribed)
     }

@@ -5,6 +5,7 @@ import os
 import signal
 import subprocess
 import sys
+import tempfile
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping
@@ -17,6 +18,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from nearcast.pipeline.java import JavaError, find_java
 from nearcast.pipeline.status import read_status
+from tests.cli.terminal import Terminal
 from tests.pipeline.pipeline_process import (
     kill_session,
     processes_of,
@@ -56,13 +58,7 @@ class Running:
 
     def pipeline(self) -> int | None:
         """The pipeline beside it, if one runs now: its process, and the name of its session."""
-        for path in Path("/proc/").glob("[0-9]*"):
-            with contextlib.suppress(OSError):
-                parent = (path / "stat").read_text().rpartition(") ")[2].split()[1]
-                command = (path / "cmdline").read_bytes().split(b"\0")
-                if int(parent) == self.process.pid and b"pipeline" in command:
-                    return int(path.name)
-        return None
+        return pipeline_of(self.process.pid)
 
     def pipeline_after(self, *former: int) -> int:
         """The pipeline once there is another one."""
@@ -147,6 +143,40 @@ def test_a_pipeline_ends_when_its_broker_is_killed(up: Start, environment: dict[
     wait_until_gone(beside, WITHIN_S)
 
 
+def test_a_demonstration_shows_how_the_pipeline_starts_and_what_it_decides(
+    environment: dict[str, str],
+) -> None:
+    ports = ["--mqtt-port", "0", "--ws-port", "0", "--http-port", "-1"]
+    command = [sys.executable, "-m", "nearcast", "up", "--demo", *ports]
+    with (
+        tempfile.TemporaryDirectory(prefix="nc") as temporary,
+        Terminal(
+            command,
+            environment | {"TMPDIR": temporary},
+            width=120,
+            height=40,
+            within_s=2 * WITHIN_S,
+        ) as running,
+    ):
+        # As the pipeline says itself, one after the other.
+        running.wait_for("Java and Spark", "first results")
+        running.wait_for("queries 3 of 3")
+        running.wait_for("encounter: ", "spots/visit", "slowest batch", "found: encounters")
+        beside = pipeline_of(running.process.pid)
+        assert beside is not None
+        running.press_ctrl_c()
+        assert running.end() == 0
+        wait_until_gone(beside)
+        assert not any(Path(temporary).iterdir())
+        before = running.written.partition(b"\x1b[?1049h")[0]
+        after = running.written.rpartition(b"\x1b[?1049l")[2]
+    # Neither Spark nor anything else speaks on the terminal.
+    assert b"WARN" not in running.written
+    assert b"INFO" not in running.written
+    assert before.rstrip().endswith(b"Ctrl-C stops.")
+    assert b"; the pipeline published " in after
+
+
 def test_without_java_the_broker_runs_and_says_why_there_is_no_pipeline(
     up: Start, tmp_path: Path
 ) -> None:
@@ -160,6 +190,17 @@ def test_without_java_the_broker_runs_and_says_why_there_is_no_pipeline(
     assert running.pipeline() is None
     assert running.stop() == 0
     assert "Traceback" not in running.said
+
+
+def pipeline_of(broker: int) -> int | None:
+    """The process of the pipeline beside a broker's process, if one runs now."""
+    for path in Path("/proc/").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            parent = (path / "stat").read_text().rpartition(") ")[2].split()[1]
+            command = (path / "cmdline").read_bytes().split(b"\0")
+            if int(parent) == broker and b"pipeline" in command:
+                return int(path.name)
+    return None
 
 
 def java_of(session: int) -> int:

@@ -7,10 +7,14 @@ import os
 import signal
 import sys
 import time
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
+from pathlib import Path
 from types import TracebackType
 
+import typer
+
+from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import say
 from nearcast.cli.extras import how_to_install
 
@@ -37,14 +41,57 @@ def obstacle() -> str | None:
     return None
 
 
+def pipeline_beside(
+    config: Path | None,
+    settings: Settings,
+    *,
+    output: int | None = None,
+    variables: Mapping[str, str] | None = None,
+    stop_within_s: float = STOP_WITHIN_S,
+) -> "tuple[PipelineBeside | None, str]":
+    """Return the pipeline that is to run beside a broker; None where it cannot, and why.
+
+    Where it cannot, that is also said in one line.
+    """
+    why = obstacle()
+    if why is not None:
+        typer.echo(f"Without the data pipeline: {why}.", err=True)
+        return None, why
+    told = ["--data", settings.node.data]
+    if config is not None:
+        told += ["--config", str(config)]
+    return PipelineBeside(told, output=output, variables=variables, stop_within_s=stop_within_s), ""
+
+
 class PipelineBeside:
     """Runs `nearcast pipeline run` with the same settings as long as its context lasts."""
 
-    def __init__(self, options: Sequence[str]) -> None:
+    def __init__(
+        self,
+        options: Sequence[str],
+        *,
+        output: int | None = None,
+        variables: Mapping[str, str] | None = None,
+        stop_within_s: float = STOP_WITHIN_S,
+    ) -> None:
+        """What it writes goes to the file `output`, by default where this process writes.
+
+        It has `variables` beside those of this process. A pipeline that has not ended so many
+        seconds after it was told to is killed: it goes on from its last epoch when it runs again.
+        """
         self._options = [*options, "--parent", str(os.getpid())]
+        self._output = output
+        self._variables = variables or {}
+        self._stop_within_s = stop_within_s
         self._process: asyncio.subprocess.Process | None = None
         self._task: asyncio.Task[None] | None = None
         self.restarts = 0
+
+    @property
+    def pid(self) -> int | None:
+        """The process that runs now."""
+        running = self._process is not None and self._process.returncode is None
+        return self._process.pid if self._process is not None and running else None
 
     async def __aenter__(self) -> "PipelineBeside":
         self._task = asyncio.create_task(self._watch())
@@ -65,7 +112,7 @@ class PipelineBeside:
             return
         process.send_signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(process.wait(), STOP_WITHIN_S)
+            await asyncio.wait_for(process.wait(), self._stop_within_s)
         except TimeoutError:
             # Java and the workers too: they are in a session of their own.
             with contextlib.suppress(ProcessLookupError):
@@ -78,7 +125,12 @@ class PipelineBeside:
             started = time.monotonic()
             command = [sys.executable, "-m", "nearcast", "pipeline", "run", *self._options]
             self._process = await asyncio.create_subprocess_exec(
-                *command, start_new_session=True, preexec_fn=_give_way
+                *command,
+                stdout=self._output,
+                stderr=self._output,
+                env={**os.environ, **self._variables},
+                start_new_session=True,
+                preexec_fn=_give_way,
             )
             code = await self._process.wait()
             with contextlib.suppress(ProcessLookupError):

@@ -15,48 +15,22 @@ import typer
 from rich.console import Console, Group
 from rich.layout import Layout
 from rich.live import Live
+from rich.padding import Padding
 from rich.panel import Panel
 from rich.table import Table
 from rich.text import Text
 
 from nearcast import _warm_up
+from nearcast.cli.city_drawing import FADES_S, Node, Picture, clock, draw_map, legend, line
 from nearcast.core.model.area import Around, Circle, MovingCircle
-from nearcast.core.model.event import Delivery
 from nearcast.simulation.city_life import FEWEST_NODES, CityLife
-from nearcast.simulation.city_map import CityMap
 from nearcast.simulation.city_run import CityRun, Happening
 
 FRAMES_PER_S = 8
-FADES_S = 12
-"""So many seconds after an event its mark is gone, and its receivers look as before."""
 UNWATCHED_S = 10
 """How long the city runs where the output is no terminal and nothing was said."""
 AVERAGED = 50
 SIDE_WIDTH = 29
-
-LOOKS = {
-    "empty": (" ", " ", ""),
-    "along": ("─", "-", "grey27"),
-    "up": ("│", "|", "grey27"),
-    "crossing": ("┼", "+", "grey27"),
-    "place": ("░", ":", "grey30"),
-    "siren": ("∙", ".", "red"),
-    "hazard ring": ("∙", ".", "dim yellow"),
-    "mark": ("✶", "*", "bright_white"),
-    "fading mark": ("✶", "*", "grey50"),
-    "person": ("•", "o", "cyan"),
-    "car": ("▪", "c", "blue"),
-    "bus": ("B", "B", "bold green"),
-    "shop": ("$", "$", "bold magenta"),
-    "works": ("W", "W", "bold yellow"),
-    "hazard": ("▲", "!", "bold yellow"),
-    "ambulance": ("A", "A", "bold white on red"),
-}
-"""What each look is drawn as, what where there are only ASCII characters, and its style."""
-LEGEND = ("ambulance", "bus", "car", "person", "hazard", "shop", "mark")
-SUBJECT_STYLES = {
-    "emergency": "red", "bus": "green", "offer": "magenta", "friend": "cyan", "hazard": "yellow",
-}  # fmt: skip
 
 
 def demo(
@@ -142,57 +116,54 @@ class Show:
 
     def screen(self, width: int, height: int, time_s: float) -> Layout:
         """Return the whole picture for a terminal of a size."""
-        below = max(6, min(height // 3, 16))
+        signs = legend(width - 2, ascii_only=self._ascii_only)[: height // 8]
+        below = max(6, min(height // 3, 16) - len(signs))
+        map_height = height - below - len(signs) - 2
         whole = Layout()
         top = Layout()
         map_width = max(width - SIDE_WIDTH, 1)
         panel = Panel(
-            self.map(max(map_width - 4, 1), max(height - below - 2, 1), time_s),
+            self.map(max(map_width - 4, 1), max(map_height, 1), time_s),
             title=f"[bold]a small city[/] {clock(int(time_s))}",
-            subtitle=self.legend(map_width - 6),
             border_style="grey50",
         )
-        top.split_row(Layout(panel), Layout(self.counts(height - below - 2), size=SIDE_WIDTH))
-        whole.split_column(top, Layout(self.log(width - 4, below - 2), size=below))
+        top.split_row(Layout(panel), Layout(self.counts(map_height), size=SIDE_WIDTH))
+        whole.split_column(
+            top,
+            *([Layout(Padding(Group(*signs), (0, 1)), size=len(signs))] if signs else []),
+            Layout(self.log(width - 4, below - 2), size=below),
+        )
         return whole
 
     def map(self, width: int, height: int, time_s: float) -> Group:
         """Return the map at a time."""
-        run, city = self.run, self.run.life.city
-        drawn = CityMap(city, width, height)
-        drawn.lay_streets()
-        for place in city.places:
-            drawn.lay_place(place)
-        positions = run.life.positions(time_s)
-        hazards = [event.to for event in run.live.values() if isinstance(event.to, Circle)]
-        for hazard in hazards:
-            drawn.ring(hazard.center, hazard.radius_m, "hazard ring")
-        for announced in run.engine.announcements.values():
-            if isinstance(announced.to, Around) and isinstance(announced.to.shape, MovingCircle):
-                drawn.ring(positions[announced.node], announced.to.shape.radius_m, "siren")
-        for event in run.recent:
-            age_s = time_s - event.time
-            if event.position is not None and age_s < FADES_S:
-                drawn.put(event.position, "mark" if age_s < FADES_S / 2 else "fading mark")
-        heard = self._heard(time_s)
-        # Those who are few are put last, where nobody covers them.
-        for kind in ("person", "car", "works", "shop", "bus", "ambulance"):
-            for node, resident in run.life.residents.items():
-                if resident.kind == kind:
-                    drawn.put(positions[node], f"{kind}|{heard.get(node, '')}")
-            if kind == "car":
-                for hazard in hazards:
-                    drawn.put(hazard.center, "hazard")
-        return Group(*(self._painted(row) for row in drawn.rows))
+        drawn = draw_map(
+            self.run.life.city, self.picture(time_s), width, height, ascii_only=self._ascii_only
+        )
+        return Group(*drawn)
 
-    def legend(self, width: int) -> Text:
-        """Return what the marks on the map mean, as far as there is room."""
-        text = Text()
-        for look in LEGEND:
-            entry = Text.assemble(self._cell(look), f" {'event' if look == 'mark' else look} ")
-            if text.cell_len + entry.cell_len <= width:
-                text += entry
-        return text
+    def picture(self, time_s: float) -> Picture:
+        """Return what is to be seen at a time."""
+        run = self.run
+        positions = run.life.positions(time_s)
+        heard = self._heard(time_s)
+        return Picture(
+            [
+                Node(resident.kind, positions[node], heard.get(node, ""))
+                for node, resident in run.life.residents.items()
+            ],
+            [event.to for event in run.live.values() if isinstance(event.to, Circle)],
+            [
+                Circle(positions[announced.node], announced.to.shape.radius_m)
+                for announced in run.engine.announcements.values()
+                if isinstance(announced.to, Around) and isinstance(announced.to.shape, MovingCircle)
+            ],
+            [
+                (event.position, time_s - event.time)
+                for event in run.recent
+                if event.position is not None
+            ],
+        )
 
     def counts(self, height: int) -> Panel:
         """Return the statistics."""
@@ -240,43 +211,3 @@ class Show:
             if time_s - happening.time_s <= FADES_S / 2
             for copy in happening.copies
         }
-
-    def _painted(self, row: list[str]) -> Text:
-        return Text.assemble(*(self._cell(look) for look in row), no_wrap=True)
-
-    def _cell(self, look: str) -> tuple[str, str]:
-        if look.startswith("text:"):
-            return look[5:], "grey74"
-        kind, _, heard = look.partition("|")
-        style = LOOKS[kind][2]
-        if heard:
-            style = f"bold black on {SUBJECT_STYLES[heard]}"
-        return LOOKS[kind][1 if self._ascii_only else 0], style
-
-
-def line(happening: Happening) -> Text:
-    """Return a happening as a line: when, what, from whom, and who got it at which priority."""
-    event = happening.event
-    said = " ".join(f"{name}={value}" for name, value in event.attributes.items())
-    style = SUBJECT_STYLES[event.subject.partition("/")[0]]
-    return Text.assemble(
-        (clock(happening.time_s), "grey50"),
-        " ",
-        (event.subject, style),
-        f" {event.publisher}",
-        (f" ({said})" if said else "", "grey62"),
-        (" met by " if happening.later else " to ", "grey62"),
-        receivers(happening.copies),
-    )
-
-
-def receivers(copies: tuple[Delivery, ...]) -> str:
-    """Return who got something, the most urgent first."""
-    ordered = sorted(copies, key=lambda copy: copy.priority)
-    names = ", ".join(f"{copy.node} ({copy.priority})" for copy in ordered)
-    return f"{len(copies)}: {names}" if len(copies) > 1 else names
-
-
-def clock(time_s: int) -> str:
-    """Return seconds as minutes and seconds."""
-    return f"{time_s // 60:02d}:{time_s % 60:02d}"

@@ -6,9 +6,9 @@ hear of such spots and of traffic: both are for the pipeline to decide.
 
 import asyncio
 from collections.abc import Iterator
-from contextlib import AsyncExitStack
 from itertools import islice
 
+from nearcast.cli.city_scene import CityScene
 from nearcast.client.node import Node, connect
 from nearcast.client.received import Received
 from nearcast.client.streams import Stream
@@ -22,7 +22,6 @@ from nearcast.core.model.inputs import (
     Published,
     Subscribed,
 )
-from nearcast.simulation.city_life import CityLife
 
 SECOND_S = 1.0
 VISIT_S = 20
@@ -33,36 +32,35 @@ MOST_CURIOUS = 3
 
 
 class Residents:
-    """Lives a city's life through a broker; `async with` lets it begin and ends it."""
+    """Lives a city's life through a broker, and tells a scene what they send and get."""
 
-    def __init__(self, url: str, nodes: int = 30, seed: int = 1) -> None:
+    def __init__(self, url: str, scene: CityScene) -> None:
         self._url = url
-        self._life = CityLife(nodes, seed)
+        self._scene = scene
+        self._life = scene.life
         self._nodes: dict[str, Node] = {}
-        self._stack = AsyncExitStack()
-        self._tasks: list[asyncio.Task[None]] = []
-        self.heard = 0
 
-    async def __aenter__(self) -> "Residents":
-        for name in self._life.residents:
-            self._nodes[name] = await self._stack.enter_async_context(connect(self._url, node=name))
-        for value in (*self._life.arrivals(), *self._wishes()):
-            await self._do(value)
-        self._tasks.append(asyncio.create_task(self._live()))
-        return self
+    async def live(self) -> None:
+        """Connect everyone, and live until this is cancelled."""
+        try:
+            async with asyncio.TaskGroup() as hearing:
+                for name in self._life.residents:
+                    self._nodes[name] = connect(self._url, node=name)
+                    await self._nodes[name].open()
+                for value in (*self._life.arrivals(), *self._wishes()):
+                    await self._do(value, hearing)
+                await self._pass_time(hearing)
+        finally:
+            await asyncio.gather(
+                *(node.close() for node in self._nodes.values()), return_exceptions=True
+            )
 
-    async def __aexit__(self, *error: object) -> None:
-        for task in self._tasks:
-            task.cancel()
-        await asyncio.gather(*self._tasks, return_exceptions=True)
-        await self._stack.aclose()
-
-    async def _live(self) -> None:
+    async def _pass_time(self, hearing: asyncio.TaskGroup) -> None:
         second = 0
         while True:
             second += 1
             for value in (*self._life.second(second), *self._visits(second)):
-                await self._do(value)
+                await self._do(value, hearing)
             await asyncio.sleep(SECOND_S)
 
     def _wishes(self) -> Iterator[Input]:
@@ -77,7 +75,7 @@ class Residents:
                 stars = {"stars": 1 + (second + number) % 5}
                 yield Published(Event(f"{node} {second}", "spots/visit", node, second, stars))
 
-    async def _do(self, value: Input) -> None:
+    async def _do(self, value: Input, hearing: asyncio.TaskGroup) -> None:
         """Say to the broker what would be an input of the engine."""
         nodes = self._nodes
         if isinstance(value, Moved) and value.position is not None:
@@ -93,6 +91,7 @@ class Residents:
             )
         elif isinstance(value, Published):
             event = value.event
+            self._scene.note_sent(event)
             await nodes[event.publisher].publish(
                 event.subject,
                 dict(event.attributes),
@@ -103,18 +102,19 @@ class Residents:
                 retain=event.retain,
             )
         elif isinstance(value, Subscribed):
-            await self._subscribe(value)
+            await self._subscribe(value, hearing)
 
-    async def _subscribe(self, value: Subscribed) -> None:
+    async def _subscribe(self, value: Subscribed, hearing: asyncio.TaskGroup) -> None:
         wanted = value.subscription
         stream = self._nodes[wanted.node].subscribe(
             wanted.subject,
             where=None if wanted.where is None else wanted.where.to_text(),
             from_=wanted.from_,
         )
-        await self._stack.enter_async_context(stream)
-        self._tasks.append(asyncio.create_task(self._hear(stream)))
+        # It ends with the connection.
+        await stream.open()
+        hearing.create_task(self._hear(wanted.node, stream))
 
-    async def _hear(self, stream: Stream[Received]) -> None:
-        async for _ in stream:
-            self.heard += 1
+    async def _hear(self, node: str, stream: Stream[Received]) -> None:
+        async for event in stream:
+            self._scene.note_received(node, event)

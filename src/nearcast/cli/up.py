@@ -6,10 +6,10 @@ import gc
 import os
 import signal
 import sys
-from collections.abc import Callable, Coroutine
+from collections.abc import Callable, Coroutine, Sequence
 from contextlib import AsyncExitStack
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 import typer
 
@@ -20,12 +20,14 @@ from nearcast.broker.metrics import Figures, Health, Metrics, TickDurations
 from nearcast.broker.server import NO_LISTENER, Server, open_server
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import set_up
-from nearcast.cli.beside import PipelineBeside, obstacle
-from nearcast.cli.demo_settings import choose_demo
-from nearcast.cli.residents import Residents
+from nearcast.cli.addresses import Addresses
+from nearcast.cli.beside import PipelineBeside, pipeline_beside
 from nearcast.console.pipeline_figures import pipeline_figures, pipeline_health
 from nearcast.console.server import HttpServer
 from nearcast.store import StoreError, broker_directory
+
+if TYPE_CHECKING:
+    from nearcast.cli.up_demo import Demonstration
 
 NAMES = {"mqtt": "MQTT", "mqtts": "MQTT over TLS", "ws": "WebSocket", "wss": "secure WebSocket"}
 
@@ -56,10 +58,14 @@ def up(
         typer.Option(help="Link another MQTT broker, both ways, as in mqtt://HOST:1883."),
     ] = None,
     demo: Annotated[
-        bool, typer.Option("--demo", help="Let a small living city connect to it.")
+        bool, typer.Option("--demo", help="Let a small living city connect to it, and show it.")
     ] = False,
     no_pipeline: Annotated[
         bool, typer.Option("--no-pipeline", help="Leave the data pipeline on Spark out.")
+    ] = False,
+    no_view: Annotated[
+        bool,
+        typer.Option("--no-view", help="With --demo on a terminal: print lines, draw nothing."),
     ] = False,
     workers: Annotated[
         int, typer.Option(help="Planned: several processes on this machine; only 1 works yet.")
@@ -90,16 +96,27 @@ def up(
         "listen.http_port": http_port,
         "bridge.url": bridge,
     }
-    settings = load(config, os.environ, options)
-    beside = None if no_pipeline else _beside(config, settings)
-    if demo and beside is not None:
-        choose_demo(config, os.environ, options)
-        settings = load(config, os.environ, options)
     # Messages come in bursts of thousands and are gone in a moment: look for cycles seldom.
     gc.set_threshold(50_000, 20, 50)
-    handler = set_up(settings.logging)
+    if demo:
+        # Only here: a broker without a city need not know how to draw one.
+        from nearcast.cli.up_demo import prepare
+
+        with prepare(config, options, in_lines=no_view, with_pipeline=not no_pipeline) as prepared:
+            _run_until_stopped(prepared.settings, prepared.pipeline, prepared)
+        return
+    settings = load(config, os.environ, options)
+    beside = None if no_pipeline else pipeline_beside(config, settings)[0]
+    _run_until_stopped(settings, beside)
+
+
+def _run_until_stopped(
+    settings: Settings, beside: PipelineBeside | None, demo: "Demonstration | None" = None
+) -> None:
+    """Run the broker; what stops it before it is told to is one message and exit code 1."""
+    handler = set_up(settings.logging, None if demo is None else demo.log)
     try:
-        _run(_serve(settings, demo, beside))
+        _run(_serve(settings, beside, demo))
     except (StoreError, DoorsError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
@@ -121,17 +138,9 @@ def _run(work: Coroutine[object, object, None]) -> None:
         runner.run(work)
 
 
-def _beside(config: Path | None, settings: Settings) -> PipelineBeside | None:
-    """Return the pipeline that is to run beside the broker; None, and why, where it cannot."""
-    why = obstacle()
-    if why is not None:
-        typer.echo(f"Without the data pipeline: {why}.", err=True)
-        return None
-    told = ["--data", settings.node.data]
-    return PipelineBeside(told if config is None else [*told, "--config", str(config)])
-
-
-async def _serve(settings: Settings, demo: bool, pipeline: PipelineBeside | None) -> None:
+async def _serve(
+    settings: Settings, pipeline: PipelineBeside | None, demo: "Demonstration | None"
+) -> None:
     ticks = TickDurations()
     server = open_server(settings, ticks.feed)
     bridge = Bridge(server) if settings.bridge.url else None
@@ -160,14 +169,15 @@ async def _serve(settings: Settings, demo: bool, pipeline: PipelineBeside | None
             http = HttpServer(app, settings.listen.http_host, settings.listen.http_port)
             await http.start()
         stopped = _stopped_by_signals(server)
-        _tell(settings, server, http, bridge)
+        addresses = _addresses(settings, server, http)
+        _tell(addresses, bridge, () if demo is None else demo.told(addresses))
         async with AsyncExitStack() as stack:
             if pipeline is not None:
                 await stack.enter_async_context(pipeline)
-            if demo:
-                url = f"mqtt://{settings.listen.host}:{server.port}"
-                await stack.enter_async_context(Residents(url))
-            await stopped.wait()
+            if demo is None:
+                await stopped.wait()
+            else:
+                await demo.show(addresses, server.statistics, stopped)
     finally:
         if http is not None:
             await http.stop()
@@ -177,16 +187,22 @@ async def _serve(settings: Settings, demo: bool, pipeline: PipelineBeside | None
     typer.echo("Stopped.")
 
 
-def _tell(
-    settings: Settings, server: Server, http: HttpServer | None, bridge: Bridge | None
-) -> None:
+def _addresses(settings: Settings, server: Server, http: HttpServer | None) -> Addresses:
     host = settings.listen.host
-    for name, port in server.ports.items():
-        typer.echo(f"Listening for {NAMES[name]} on {host}:{port}.")
-    if http is not None:
-        typer.echo(f"Metrics and API on http://{settings.listen.http_host}:{http.port}/api/docs.")
+    found = {NAMES[name]: f"{host}:{port}" for name, port in server.ports.items()}
+    api = None if http is None else f"http://{settings.listen.http_host}:{http.port}/api/docs"
+    return Addresses(host, server.ports.get("mqtt"), found, api)
+
+
+def _tell(addresses: Addresses, bridge: Bridge | None, more: Sequence[str]) -> None:
+    for name, address in addresses.listeners.items():
+        typer.echo(f"Listening for {name} on {address}.")
+    if addresses.api is not None:
+        typer.echo(f"Metrics and API on {addresses.api}.")
     if bridge is not None:
         typer.echo(f"Bridging {bridge.address} as {bridge.node}.")
+    for each in more:
+        typer.echo(each)
     typer.echo("Ctrl-C stops.")
     sys.stdout.flush()
 

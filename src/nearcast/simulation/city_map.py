@@ -11,6 +11,7 @@ from nearcast.simulation.city import City, NamedPlace, metres
 
 HEIGHT_OF_CELL = 2.0
 """In widths of a cell."""
+GROUND = frozenset(("empty", "along", "up", "crossing", "place", "siren", "hazard ring"))
 
 
 class CityMap:
@@ -53,9 +54,18 @@ class CityMap:
         for x, letter in enumerate(name, first):
             self._set(x, (north + south) // 2, f"text:{letter}")
 
-    def put(self, position: Position, look: str) -> None:
-        """Put something at a position."""
-        self._set(*self.cell(position), look)
+    def put(self, position: Position, look: str, label: str = "") -> None:
+        """Put something at a position, with a label to its right, or left where there is no room.
+
+        A label covers only the ground and rings: who is near stays to be seen.
+        """
+        x, y = self.cell(position)
+        self._set(x, y, look)
+        width = len(self.rows[0]) if self.rows else 0
+        first = x + 1 if x + len(label) < width else x - len(label)
+        for at, letter in enumerate(label, first):
+            if self._get(at, y) in GROUND:
+                self._set(at, y, f"text:{letter}")
 
     def ring(self, centre: Position, radius_m: float, look: str) -> None:
         """Put a circle round a position, where nothing but ground is."""

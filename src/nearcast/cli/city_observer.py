@@ -1,0 +1,25 @@
+"""The client through which the view sees a city: it subscribes like any other."""
+
+import asyncio
+from collections.abc import Callable
+
+from nearcast.cli.city_scene import CityScene
+from nearcast.client.node import Node, connect
+from nearcast.client.received import Received
+from nearcast.client.told import ONLINE, POSITION
+
+NAME = "city-view"
+
+
+async def observe(url: str, scene: CityScene) -> None:
+    """Let a scene know what may be seen and heard by anyone, until this is cancelled."""
+    async with connect(url, node=NAME) as me, asyncio.TaskGroup() as streams:
+        for what in (POSITION, ONLINE):
+            streams.create_task(_read(me, f"$node/+/{what}", scene.note_known))
+        streams.create_task(_read(me, "#", scene.note_overheard))
+
+
+async def _read(me: Node, pattern: str, note: Callable[[Received], None]) -> None:
+    async with me.subscribe(pattern) as stream:
+        async for event in stream:
+            note(event)

@@ -1,0 +1,80 @@
+"""How far the pipeline beside a broker is: the steps of its start, as it says itself."""
+
+from pathlib import Path
+from typing import Literal
+
+from msgspec import Struct
+
+from nearcast.cli.beside import PipelineBeside
+from nearcast.pipeline.status import STAGES, Status, problems, read_status
+
+
+class Step(Struct, frozen=True):
+    """One step of a start, and how much of it is done where that can be counted."""
+
+    name: str
+    state: Literal["done", "now", "to do"]
+    of: tuple[int, int] | None = None
+
+    def __str__(self) -> str:
+        """The step as text."""
+        return self.name if self.of is None else f"{self.name} {self.of[0]} of {self.of[1]}"
+
+
+class PipelineProgress(Struct, frozen=True):
+    """The steps of a pipeline's start, and what it says of itself once it runs."""
+
+    steps: list[Step]
+    status: Status | None
+    restarts: int
+
+    @property
+    def is_up(self) -> bool:
+        """Whether every query has dealt with something."""
+        return all(step.state == "done" for step in self.steps)
+
+    @property
+    def now(self) -> Step | None:
+        """The step that it is at; None once all are done."""
+        return next((step for step in self.steps if step.state == "now"), None)
+
+    @property
+    def problem(self) -> str | None:
+        """What does not go well, in one line."""
+        if self.status is not None and (told := problems(self.status)):
+            return told[0]
+        times = f"{self.restarts} time{'s' * (self.restarts != 1)}"
+        return f"it was started again {times}" if self.restarts else None
+
+
+def progress(data: Path, beside: PipelineBeside) -> PipelineProgress:
+    """Return how far the pipeline of a data directory is."""
+    status = read_status(data)
+    if status is not None and (status.pid != beside.pid or status.ended):
+        # What another one left.
+        status = None
+    return PipelineProgress(_steps(beside.pid, status), status, beside.restarts)
+
+
+def _steps(pid: int | None, status: Status | None) -> list[Step]:
+    queries = [] if status is None else status.queries
+    started = sum(query.state == "running" for query in queries)
+    worked = sum(query.epoch >= 0 for query in queries)
+    reached = list(STAGES).index(status.stage) if status is not None else -1
+    names = [STAGES[stage] for stage in STAGES if stage != "running"]
+    done = [pid is not None and status is not None]
+    done += [reached > number for number in range(len(names))]
+    done.append(done[-1] and worked == len(queries))
+    counted = {
+        "queries": (started, len(queries)) if queries else None,
+        "first results": (worked, len(queries)) if queries else None,
+    }
+    first = done.index(False) if False in done else len(done)
+    return [
+        Step(
+            name,
+            "done" if number < first else "now" if number == first else "to do",
+            counted.get(name) if number <= first else None,
+        )
+        for number, name in enumerate(("process", *names, "first results"))
+    ]

@@ -1,0 +1,172 @@
+"""What `nearcast up --demo` does beside running a broker: a place of its own, and a city to see."""
+
+import asyncio
+import os
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from typing import TextIO
+
+import typer
+from rich.console import Console
+
+from nearcast import _warm_up
+from nearcast.broker.configuration import load
+from nearcast.broker.server import NO_LISTENER
+from nearcast.broker.settings import Settings
+from nearcast.cli.addresses import Addresses
+from nearcast.cli.beside import PipelineBeside, pipeline_beside
+from nearcast.cli.city_observer import NAME as OBSERVER
+from nearcast.cli.city_scene import CityScene
+from nearcast.cli.city_show import CityInLines, CityOnScreen, Shown, show_city
+from nearcast.cli.city_view import CityView, Setting
+from nearcast.cli.demo_place import DemoPlace, demo_place, program
+from nearcast.cli.demo_settings import choose_demo
+from nearcast.cli.pipeline_steps import PipelineProgress, progress
+from nearcast.client.errors import ClientError
+from nearcast.simulation.city import CENTRE
+from nearcast.simulation.city_life import CityLife
+
+RESIDENTS = 30
+STOP_WITHIN_S = 6.0
+"""Nobody waits longer for the end of a demonstration: the pipeline may be at its start."""
+USUAL_PORT = 1883
+
+
+@contextmanager
+def prepare(
+    config: Path | None, options: Mapping[str, object], *, in_lines: bool, with_pipeline: bool
+) -> "Iterator[Demonstration]":
+    """Have all that a demonstration needs before its broker starts."""
+    _warm_up.main()
+    with demo_place(config, os.environ, options) as place:
+        options = {**options, **place.options}
+        settings = load(config, os.environ, options)
+        if settings.listen.mqtt_port == NO_LISTENER:
+            raise typer.BadParameter(
+                "the city's clients connect by MQTT on TCP", param_hint="--mqtt-port"
+            )
+        pipeline, why = None, "it was left out by --no-pipeline"
+        if with_pipeline:
+            pipeline, why = pipeline_beside(
+                config,
+                settings,
+                output=place.log.fileno(),
+                variables=place.variables,
+                # What is thrown away need not be finished.
+                stop_within_s=0.0 if place.temporary else STOP_WITHIN_S,
+            )
+        if pipeline is not None:
+            choose_demo(config, os.environ, options)
+            settings = load(config, os.environ, options)
+        yield Demonstration(settings, place, pipeline, why, in_lines=in_lines)
+
+
+class Demonstration:
+    """A city on a broker, and what a spectator is told and shown of it."""
+
+    def __init__(
+        self,
+        settings: Settings,
+        place: DemoPlace,
+        pipeline: PipelineBeside | None,
+        without_pipeline: str,
+        *,
+        in_lines: bool,
+    ) -> None:
+        self.settings = settings
+        self.pipeline = pipeline
+        self._place = place
+        self._without_pipeline = without_pipeline
+        self._console = Console()
+        self._on_screen = (
+            self._console.is_terminal and not self._console.is_dumb_terminal and not in_lines
+        )
+        decided = tuple(each for each, by in settings.decide.items() if by == "spark")
+        self.scene = CityScene(CityLife(RESIDENTS), decided, OBSERVER)
+
+    @property
+    def log(self) -> TextIO:
+        """Where everything else that is said goes."""
+        return self._place.log
+
+    def told(self, addresses: Addresses) -> list[str]:
+        """Return what is said first: what is different from usual, and what to type."""
+        commands = (f"  {each}" for each in self._commands(addresses))
+        return [*self._place.told, "In another terminal:", *commands]
+
+    async def show(
+        self,
+        addresses: Addresses,
+        figures: Callable[[], Mapping[str, float]],
+        stopped: asyncio.Event,
+    ) -> None:
+        """Let the city live, and show it until `stopped` is set."""
+        try:
+            await show_city(
+                addresses.url, self.scene, self._shown(addresses, figures, stopped), stopped
+            )
+        except BaseExceptionGroup as group:
+            error = _first(group)
+            if error is None:
+                raise
+            typer.echo(
+                f"The city cannot live on this broker: {error} (its clients come without a name "
+                "and a password).",
+                err=True,
+            )
+            raise typer.Exit(1) from None
+        typer.echo(self.summary)
+        typer.echo("Stopping.")
+
+    @property
+    def summary(self) -> str:
+        """What there was to be seen."""
+        scene = self.scene
+        found = ", ".join(f"{count} {kind}" for kind, count in scene.counts.items())
+        return (
+            f"The city sent {scene.sent} events in {scene.time_s:.0f} s and got {scene.received}"
+            + (f"; the pipeline published {found}." if found else ".")
+        )
+
+    def _shown(
+        self,
+        addresses: Addresses,
+        figures: Callable[[], Mapping[str, float]],
+        stopped: asyncio.Event,
+    ) -> Shown:
+        if not self._on_screen:
+            return CityInLines(self.scene, self._progress, stopped)
+        setting = Setting(
+            [*(f"{name} {at}" for name, at in addresses.listeners.items()), addresses.api or ""],
+            self._commands(addresses),
+            self._place.log.name,
+            None if self.pipeline is not None else self._without_pipeline,
+        )
+        ascii_only = self._console.options.ascii_only
+        view = CityView(self.scene, setting, figures, self._progress, ascii_only=ascii_only)
+        return CityOnScreen(view, self._console, stopped)
+
+    def _progress(self) -> PipelineProgress | None:
+        if self.pipeline is None:
+            return None
+        return progress(Path(self.settings.node.data), self.pipeline)
+
+    def _commands(self, addresses: Addresses) -> list[str]:
+        """Return what brings somebody into the city, what lets it hear, and be heard."""
+        call, at = program(), f"{CENTRE.lat},{CENTRE.lon}"
+        port = "" if addresses.mqtt_port == USUAL_PORT else f" --port {addresses.mqtt_port}"
+        return [
+            f"{call} context you --at {at}{port}",
+            f"{call} sub '#' --where 'distance(me, event) < 500' --id you{port}",
+            f"{call} pub hazard/ice {{}} --to circle:{at},300{port}",
+        ]
+
+
+def _first(group: BaseExceptionGroup[BaseException]) -> ClientError | None:
+    """Return the first error of a client in a group, however deep."""
+    for error in group.exceptions:
+        found = _first(error) if isinstance(error, BaseExceptionGroup) else error
+        if isinstance(found, ClientError):
+            return found
+    return None
