@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from nearcast.client.node import Node, connect
     from nearcast.client.received import Received
     from nearcast.client.streams import Stream
-    from nearcast.client.told import Known, Sighting
+    from nearcast.client.told import Known, Present, Sighting
     from nearcast.core.engine import Engine
     from nearcast.core.language import Filter, LanguageError
     from nearcast.core.language import parse as parse_filter
@@ -53,6 +53,7 @@ __all__ = [
     "OptionsError",
     "Places",
     "Position",
+    "Present",
     "Problem",
     "QueueFullError",
     "Received",
@@ -86,6 +87,7 @@ _HOME = {
     "QueueFullError": "client.errors",
     "Received": "client.received",
     "RejectedError": "client.errors",
+    "Present": "client.told",
     "Sighting": "client.told",
     "Stream": "client.streams",
     "box": "client.areas",

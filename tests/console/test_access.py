@@ -221,3 +221,20 @@ def test_names_and_pages_that_are_listed_are_answered(tmp_path: Path) -> None:
             assert (await ask("/api/docs", **headers)).status == 200, headers
 
     asking(tmp_path, work, listen=listen)
+
+
+def test_who_is_there_within_the_rights_of_the_asker(tmp_path: Path) -> None:
+    with_users(tmp_path, "root")
+
+    async def work(ask: Ask) -> None:
+        bob, alice = basic("bob"), basic("alice")
+        for name, secret in (("alice", alice), ("bob", bob)):
+            found = json.loads((await ask("/api/nodes", **secret)).body)
+            assert found == {"nodes": [], "next": None}, name
+        answer = await ask("/api/nodes?in=circle:x", **bob)
+        assert answer.status == 400
+        assert '"in"' in json.loads(answer.body)["error"]
+        assert (await ask("/api/nodes?most=0", **bob)).status == 400
+        assert (await ask("/api/nodes")).status == 401
+
+    asking(tmp_path, work)

@@ -146,7 +146,7 @@ def test_openapi_describes_every_route() -> None:
     paths = json.loads(answer.body)["paths"]
     assert set(paths) == {
         "/", "/metrics", "/healthz", "/api/statistics", "/api/config", "/api/docs", "/api/events",
-        "/api/explain/{event}/{node}",
+        "/api/nodes", "/api/explain/{event}/{node}",
     }  # fmt: skip
 
 

@@ -9,6 +9,8 @@ from nearcast.broker.queueing import Queueing
 from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Session
 from nearcast.broker.situation.commands import PLACE, Asked, command, defining, place_key, place_of
+from nearcast.broker.situation.node_questions import NodeQuestions
+from nearcast.broker.situation.private_topics import NODES
 from nearcast.broker.situation.words import NOTHING_SAID
 from nearcast.broker.subscribing import Subscribing
 from nearcast.broker.topic_names import normalize_topic
@@ -34,6 +36,7 @@ class Commanding:
         answering: Answering,
         vetting: Vetting,
         queueing: Queueing,
+        questions: NodeQuestions,
     ) -> None:
         self._state = state
         self._subscribing = subscribing
@@ -41,6 +44,7 @@ class Commanding:
         self._answering = answering
         self._vetting = vetting
         self._queueing = queueing
+        self._questions = questions
         self._watched: dict[str, str] | None = None
         """Topics of watched areas in the spelling that they were first given, by their one."""
         self._orders: dict[str, int] | None = None
@@ -57,6 +61,8 @@ class Commanding:
             # What came before goes by the subscriptions of then.
             self._state.settle(now)
             self._subscribing.named(connection, session, packet)
+        elif packet.topic == NODES:
+            self._questions.take(connection, session, packet, now)
         elif packet.topic.startswith(HANDOVER):
             self._releasing.take(connection, packet)
         else:

@@ -30,8 +30,11 @@ from nearcast.broker.session import Session
 from nearcast.broker.settings import Settings
 from nearcast.broker.short_way import LEFT, ShortWay
 from nearcast.broker.situation.commands import RIGHTS
-from nearcast.broker.situation.errors import ERRORS, Errors
+from nearcast.broker.situation.errors import Errors
+from nearcast.broker.situation.node_list import NodeList
+from nearcast.broker.situation.node_questions import NodeQuestions
 from nearcast.broker.situation.node_topics import NodeTopics
+from nearcast.broker.situation.private_topics import PRIVATE
 from nearcast.broker.situation.system_topics import SystemTopics
 from nearcast.broker.situation.topic_readers import TopicReaders
 from nearcast.broker.subscribing import Subscribing
@@ -130,9 +133,13 @@ class Hub:
         self.releasing = Releasing(self.state, self._delivering)
         self._answering = Answering(self.state, self._errors)
         self._short_way = ShortWay(self.state, self._delivering)
+        self.node_list = NodeList(self.state)
+        """Who is there, for those who ask."""
+        questions = NodeQuestions(self.state, self._delivering, self.node_list)
         self._publishing = Publishing(
-            self.state, self._short_way, self._answering, self._subscribing, self.releasing
-        )
+            self.state, self._short_way, self._answering, self._subscribing, self.releasing,
+            questions,
+        )  # fmt: skip
         self.state.settle = self._step
         readers = TopicReaders(self.state, self._delivering)
         self._node_topics = NodeTopics(self.state, readers)
@@ -376,7 +383,7 @@ class Hub:
             f"{name}\0{each}"
             for name, session in state.sessions.items()
             for each in session.granted
-            if each != ERRORS
+            if each not in PRIVATE
         }
         assert wanted == set(self.engine.subscriptions)
         for session in state.sessions.values():

@@ -16,6 +16,7 @@ from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Session
 from nearcast.broker.short_way import OURS, ShortWay
 from nearcast.broker.situation import own_tracks
+from nearcast.broker.situation.node_questions import NodeQuestions
 from nearcast.broker.situation.words import BAD, NOTHING_SAID, PREFIX, Said, said, said_in_json
 from nearcast.broker.subscribing import Subscribing
 from nearcast.broker.vetting import Vetting
@@ -39,6 +40,7 @@ class Publishing:
         answering: Answering,
         subscribing: Subscribing,
         releasing: Releasing,
+        questions: NodeQuestions,
     ) -> None:
         self._state = state
         self._short_way = short_way
@@ -46,7 +48,7 @@ class Publishing:
         self._vetting = Vetting(state)
         self._queueing = Queueing(state)
         self._commanding = Commanding(
-            state, subscribing, releasing, answering, self._vetting, self._queueing
+            state, subscribing, releasing, answering, self._vetting, self._queueing, questions
         )
 
     def publish(

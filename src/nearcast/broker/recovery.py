@@ -13,7 +13,7 @@ from nearcast.broker.hub import Hub
 from nearcast.broker.recording import NODES, NODES_UNTIL
 from nearcast.broker.session import Granted, Parcel, Session
 from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES, RIGHTS
-from nearcast.broker.situation.errors import ERRORS
+from nearcast.broker.situation.private_topics import PRIVATE
 from nearcast.broker.situation.words import wished_again
 from nearcast.broker.staging import RELEASES, STAGED
 from nearcast.broker.subscribing import subscription, tells
@@ -70,7 +70,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                     wanted.extra == b"envelope",
                 )  # fmt: skip
                 session.granted[change.key] = granted
-                if wanted.filter != ERRORS:
+                if wanted.filter not in PRIVATE:
                     parsed = parse_filter(wanted.filter)
                     subscriptions.append(subscription(session, granted, parsed, wish))
             case ReceivedPut(name, packet):

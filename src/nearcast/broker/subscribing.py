@@ -11,7 +11,8 @@ from nearcast.broker.connection import Connection
 from nearcast.broker.refusal import RefusedError
 from nearcast.broker.session import Granted, Session
 from nearcast.broker.situation.commands import is_planned
-from nearcast.broker.situation.errors import ERRORS, Errors
+from nearcast.broker.situation.errors import Errors
+from nearcast.broker.situation.private_topics import PRIVATE
 from nearcast.broker.situation.words import (
     BAD,
     LONGEST_NAME,
@@ -104,7 +105,7 @@ class Subscribing:
             if session.granted.pop(topic_filter, None) is None or "\0" in topic_filter:
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
                 continue
-            if topic_filter != ERRORS:
+            if topic_filter not in PRIVATE:
                 state.ask(Unsubscribed(subscription_id(session, topic_filter)))
             if session.durable:
                 state.journal.note(SubscriptionDropped(session.client_id, topic_filter))
@@ -182,7 +183,7 @@ class Subscribing:
             parsed = parse_filter(text)
         except ModelError as error:
             raise RefusedError(ReasonCode.TOPIC_FILTER_INVALID, str(error)) from None
-        if parsed.pattern[:1] == "$" and (text != ERRORS or name is not None):
+        if parsed.pattern[:1] == "$" and (text not in PRIVATE or name is not None):
             _check_ours(parsed.pattern)
         key = text if name is None else f"\0{name}"
         is_new = key not in session.granted
@@ -203,7 +204,7 @@ class Subscribing:
                 wanted.retain_handling, identifier, wish.texts, b"envelope" if envelope else b"",
             )  # fmt: skip
             state.journal.note(SubscriptionPut(session.client_id, key, kept))
-        if text == ERRORS:
+        if text in PRIVATE:
             return []
         return [Subscribed(subscription(session, granted, parsed, wish), replay)]
 
@@ -223,9 +224,9 @@ def _check_ours(pattern: str) -> None:
     if is_planned(pattern):
         why = f"{pattern!r} is not available yet"
     elif head == "$me":
-        why = f"of $me only {ERRORS} can be subscribed to, by its own name"
+        why = f"of $me only {' and '.join(PRIVATE)} can be subscribed to, by their own names"
     elif head not in READABLE:
-        why = f"there is no {head!r}; topics of the broker are {', '.join(READABLE)} and {ERRORS}"
+        why = f"there is no {head!r}; topics of the broker are {', '.join((*READABLE, *PRIVATE))}"
     else:
         return
     raise RefusedError(ReasonCode.TOPIC_FILTER_INVALID, why)

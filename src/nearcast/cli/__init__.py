@@ -30,6 +30,7 @@ VERBS = (
     Verb("user", "app", "Say who may come in."),
     Verb("config", "app", "Show, write and check the configuration."),
     Verb("context", "context", "Say where a node is and what it is doing, or read it."),
+    Verb("nodes", "nodes", "List who is there, in an area or nearest to a node."),
     Verb("place", "app", "Load, list and remove named places."),
     Verb("explain", "explain", "Say why a node did or did not get an event."),
     Verb("forget", "forget", "Remove all that a broker knows of a person."),

@@ -13,7 +13,16 @@ from nearcast.client.commands import ERRORS, Problem, problem_of
 from nearcast.client.errors import OptionsError
 from nearcast.client.received import Received
 from nearcast.client.streams import BUFFER, Stream, Ways
-from nearcast.client.told import Known, Sighting, known_with, node_topic, sighting_of
+from nearcast.client.told import (
+    Known,
+    NodePage,
+    Present,
+    Sighting,
+    known_with,
+    node_page_of,
+    node_topic,
+    sighting_of,
+)
 from nearcast.client.wish import Wish, filter_words, from_words, is_of_the_broker
 from nearcast.core.model.subject import check_subject
 from nearcast.wire.mqtt import MQTT_5, parse_filter
@@ -27,6 +36,7 @@ class Listening:
         run = token_hex(4)
         self._names = (f"{run}-{number}" for number in count(1))
         self._reading = asyncio.Lock()
+        self._asking = asyncio.Lock()
 
     @property
     def node(self) -> str:
@@ -128,6 +138,49 @@ class Listening:
             known = known_with(known, event)
         return known
 
+    async def nodes(
+        self,
+        in_: AreaLike | None = None,
+        *,
+        where: str | Mapping[str, object] | None = None,
+        near: str | HasNode | None = None,
+        most: int | None = None,
+    ) -> list[Present]:
+        """Return who is there, as far as this node may see: in an area, true of a filter.
+
+        `where` is a filter over contexts. With `near`, a node or "me", the nearest come first,
+        with their distance, ten unless `most` says otherwise; without it they are sorted by name,
+        and come in pages until there are no more or `most` were found.
+        """
+        asked: dict[str, object] = {}
+        if in_ is not None:
+            asked["in"] = area_words(in_)
+        if where is not None:
+            asked["where"] = filter_words(where)
+        if near is not None:
+            asked["near"] = near if isinstance(near, str) else near.node
+            most = _USUALLY_NEAR if most is None else most
+        found: list[Present] = []
+        while most is None or len(found) < most:
+            left = _PAGE if most is None else min(_PAGE, most - len(found))
+            page = await self._ask_for_nodes({**asked, "most": left})
+            found += page.nodes
+            if page.cursor is None:
+                break
+            asked["cursor"] = page.cursor
+        return found
+
+    async def _ask_for_nodes(self, asked: Mapping[str, object]) -> NodePage:
+        """Ask for one page, and wait for the answer."""
+        mark = next(self._names)
+        stream = Stream(
+            self._ways, Wish(pattern=NODES), lambda event: node_page_of(event, mark), buffer=_FEW
+        )
+        async with self._asking, stream:
+            question = msgspec.json.encode({"id": mark, **asked})
+            await self._ways.commands.say(NODES, question)
+            return await anext(stream)
+
     async def retained(self, pattern: str) -> list[Received]:
         """Return what is retained now on the topics that fit a pattern.
 
@@ -169,5 +222,9 @@ class Listening:
         return next(self._names)
 
 
+NODES = "$me/nodes"
+_PAGE = 1_000
+_USUALLY_NEAR = 10
+_FEW = 8
 _MOST_RETAINED = 100_000
 _NOBODYS = "$me/nothing"

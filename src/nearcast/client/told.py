@@ -25,6 +25,22 @@ class Known(Struct, frozen=True):
     """None if the reader may not know."""
 
 
+class Present(Known, frozen=True):
+    """A node that is there: what is known of it, and how far it is if that was asked."""
+
+    distance_m: float | None = None
+    time: datetime | None = None
+    """When it said where it is."""
+
+
+class NodePage(Struct, frozen=True):
+    """Some of the nodes that are there."""
+
+    nodes: list[Present]
+    cursor: str | None
+    """What to ask for the next with; None if there are no more."""
+
+
 class Sighting(Struct, frozen=True):
     """A node that came into a watched area or went out of it."""
 
@@ -54,6 +70,29 @@ def known_with(known: Known, event: Received) -> Known:
     except ModelError:
         where = known.position
     return msgspec.structs.replace(known, position=where, context=context)
+
+
+def node_page_of(event: Received, mark: str) -> NodePage | None:
+    """Return the answer to a question; None if it is the answer to another."""
+    members = event.attributes
+    nodes, cursor = members.get("nodes"), members.get("next")
+    if members.get("id") != mark or not isinstance(nodes, list):
+        return None
+    found = [_present(each) for each in nodes if isinstance(each, dict)]
+    return NodePage(found, cursor if isinstance(cursor, str) else None)
+
+
+def _present(members: dict[str, Value]) -> Present:
+    at, context, distance = (members.get(name) for name in ("position", "context", "distance"))
+    online = members.get("online")
+    return Present(
+        str(members.get("node")),
+        None if at is None else position_from_json(at),
+        context if isinstance(context, dict) else {},
+        online if isinstance(online, bool) else None,
+        float(distance) if isinstance(distance, int | float) else None,
+        time_of(members.get("time")),
+    )
 
 
 def sighting_of(event: Received) -> Sighting | None:

@@ -14,9 +14,12 @@ from nearcast.broker.explaining import AmbiguousEventError, Explanation, as_valu
 from nearcast.broker.known_settings import public
 from nearcast.broker.metrics import Metrics
 from nearcast.broker.recent_events import recent_events
+from nearcast.broker.refusal import RefusedError
 from nearcast.broker.server import Server
 from nearcast.broker.settings import Settings
 from nearcast.broker.situation.metadata import time_text
+from nearcast.broker.situation.node_list import MOST as MOST_NODES
+from nearcast.broker.situation.node_list import USUAL as USUAL_NODES
 from nearcast.console.answers import json_answer, problem
 from nearcast.console.gate import ASKER
 from nearcast.console.view import View
@@ -87,6 +90,29 @@ def make_api(
         )
         shown = [_event(each, view) for each in found if view.could_get(each)]
         return json_answer(shown[:most])
+
+    @api.get("/nodes", response_model=dict[str, object])
+    async def nodes(
+        request: Request,
+        area: Annotated[str | None, Query(alias="in", description="An area.")] = None,
+        where: Annotated[str | None, Query(description="A filter over contexts.")] = None,
+        near: Annotated[str | None, Query(description="A node, or me: nearest first.")] = None,
+        most: Annotated[int, Query(ge=1, le=MOST_NODES)] = USUAL_NODES,
+        cursor: Annotated[str | None, Query(description="`next` of the page before.")] = None,
+    ) -> Response:
+        """Who is where, as far as you may see: a page of nodes, and how to ask for the next."""
+        if server is None:
+            return problem(404, "this broker knows no nodes")
+        asker = view_of(request).asker
+        members = {"in": area, "where": where, "near": near, "cursor": cursor}
+        asked = {name: value for name, value in members.items() if value is not None}
+        try:
+            found = server.hub.node_list.answer(
+                asker.node, asker.permissions, asked | {"most": most}
+            )
+        except RefusedError as refusal:
+            return problem(400, refusal.why)
+        return json_answer(found.as_value())
 
     @api.get("/explain/{event:path}/{node}", response_model=dict[str, object])
     async def explanation(

@@ -11,6 +11,7 @@ from importlib.metadata import version
 from pathlib import Path
 
 from fastapi import FastAPI, Request, Response
+from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 
 from nearcast.broker.metrics import Health, Metrics
@@ -18,7 +19,7 @@ from nearcast.broker.server import Server
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import say
 from nearcast.broker.web_names import WebNames
-from nearcast.console.answers import HEADERS, json_answer
+from nearcast.console.answers import HEADERS, json_answer, problem
 from nearcast.console.api import make_api
 from nearcast.console.gate import Gate
 
@@ -99,6 +100,11 @@ def make_app(
     @app.head("/healthz", include_in_schema=False)
     async def health_without_words() -> Response:
         return await health()
+
+    @app.exception_handler(RequestValidationError)
+    async def misunderstood(request: Request, error: RequestValidationError) -> Response:
+        found = error.errors()[0]
+        return problem(400, f"{found['loc'][-1]}: {found['msg']}")
 
     app.include_router(make_api(metrics, settings, log_directory, server))
 

@@ -15,14 +15,14 @@ from msgspec import Struct
 from nearcast.core.language import Filter
 from nearcast.core.matching.live import LiveEvents
 from nearcast.core.matching.matcher import Matcher
-from nearcast.core.matching.reference import EventScope, area_for
+from nearcast.core.matching.reference import area_for
 from nearcast.core.model.area import ME, Area, Around, PlaceArea, PlaceHere
 from nearcast.core.model.area_resolution import holds
 from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import AreaWatched
 from nearcast.core.model.margins import is_beyond
 from nearcast.core.model.position import Position
-from nearcast.core.model.visibility import SEE_ATTRIBUTES
+from nearcast.core.node_filter import is_true_of
 
 MARGIN_M = 10.0
 
@@ -191,13 +191,9 @@ class AreaWatch:
 
     def _is_meant(self, watch: _Watch, node: str, at: Position) -> bool:
         """Whether the filter of a watch is true of a node, as far as its definer may see."""
-        if watch.where is None:
-            return True
         definer, world = watch.event.publisher, self._matcher.world
-        visible = world.may_see(definer, node) & SEE_ATTRIBUTES
-        attributes = self._attributes_of(node) if visible else {}
-        event = Event("", watch.event.id, node, 0.0, attributes, at)  # type: ignore[arg-type]
-        return watch.where.evaluate_in(EventScope(event, definer, world)) is True
+        sees, name = world.may_see(definer, node), watch.event.id
+        return is_true_of(watch.where, node, at, definer, sees, world, self._attributes_of, name)
 
 
 def _anchor(event: Event) -> str | None:

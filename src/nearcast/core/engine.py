@@ -19,6 +19,8 @@ from nearcast.core.ingesting import Ingesting
 from nearcast.core.live_book import LiveBook
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import Verdict, decide
+from nearcast.core.model.area import Area
+from nearcast.core.model.area_resolution import check
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Announcement, Delivery, Event, Subscription
@@ -38,6 +40,7 @@ from nearcast.core.model.places import Places
 from nearcast.core.model.position import Position
 from nearcast.core.model.record import Record
 from nearcast.core.node_book import NodeBook
+from nearcast.core.node_query import NodePage, NodeQuery, NodeSearch, Sees
 from nearcast.core.outcome import Changed, Handlers, Outcome, Refusal, Step
 from nearcast.core.recent_book import RecentBook
 from nearcast.core.rights import Rights
@@ -336,6 +339,18 @@ class Engine:
     def has_readers(self) -> bool:
         """Whether anybody reads what is known of nodes."""
         return self._wishes.readers > 0
+
+    def find_nodes(self, query: NodeQuery, sees: Sees, others: Iterable[str] = ()) -> NodePage:
+        """Who is there, as far as an asker sees them.
+
+        `others` are nodes of which nothing may be known but that they are.
+        """
+        search = NodeSearch(self.matcher, self.rights.context, sees)
+        return search.find(query, lambda: self.nodes.keys() | set(others))
+
+    def vet_area(self, area: Area) -> None:
+        """Raise `ModelError` if an area names a place that there is not."""
+        check(area, self.matcher.places)
 
     def explain(self, event: Event, node: str) -> list[Verdict]:
         """Why a node does or does not get an event now: one verdict a subscription."""

@@ -4,9 +4,8 @@ import msgspec
 
 from nearcast.broker.delivering import Delivering
 from nearcast.broker.session import Outgoing, Parcel, Session
+from nearcast.broker.situation.private_topics import ERRORS
 from nearcast.wire.mqtt import PublishFrame
-
-ERRORS = "$me/errors"
 
 
 class Errors:

@@ -101,7 +101,7 @@ class NodeTopics:
         for node in nodes:
             state = self._state.engine.nodes.get(node)
             for what in (POSITION, CONTEXT, ONLINE):
-                topic = _topic(node, what)
+                topic = topic_of(node, what)
                 if subject_matches(wanted.subject, topic):
                     payload = self._payload(session.node, node, what, state)
                     if payload:
@@ -128,7 +128,7 @@ class NodeTopics:
                 self._readers.put(session, wanted, event, topic=written)
 
     def _tell(self, node: str, what: str, state: NodeState | None, now: float) -> None:
-        topic = _topic(node, what)
+        topic = topic_of(node, what)
         for session, wanted in self._readers.of(topic):
             payload = self._payload(session.node, node, what, state)
             if payload is not None:
@@ -163,5 +163,6 @@ class NodeTopics:
         return self._state.engine.matcher.world.may_see(viewer, node)
 
 
-def _topic(node: str, what: str) -> str:
+def topic_of(node: str, what: str) -> str:
+    """Where something is told of a node."""
     return f"{PREFIX}{quote(node, safe='')}/{what}"

@@ -22,6 +22,7 @@ from nearcast.core.matching.keys import KEYS_USED
 from nearcast.core.matching.known_world import KnownWorld
 from nearcast.core.matching.live import LiveEvents
 from nearcast.core.matching.memory import FIELDS, Memory, memory_of
+from nearcast.core.matching.node_search import nodes_within
 from nearcast.core.matching.reference import EventScope, Memo, best_priority, may_see_all
 from nearcast.core.matching.rules import RULES_USED
 from nearcast.core.matching.scanning import decide_for, match_events
@@ -160,6 +161,11 @@ class Matcher:
     def refresh_places(self) -> None:
         """Places were added or removed."""
         self._enrolment.anchors.refresh_places()
+
+    def nodes_within(self, lat: float, lon: float, reach_m: float) -> list[str] | None:
+        """Nodes that may be within reach of a position; None if that is most of the globe."""
+        e = self._enrolment
+        return nodes_within(e.points, e.columns, self._nodes, lat, lon, reach_m)
 
     # Matching
 

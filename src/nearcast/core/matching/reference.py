@@ -185,11 +185,14 @@ def area_for(area: Area, caller: str, world: World) -> FixedArea | Anchored | No
 class EventScope:
     """What a filter can ask about an event on behalf of a subscriber."""
 
-    def __init__(self, event: Event, me: str, world: World) -> None:
+    def __init__(self, event: Event, me: str, world: World, sees: int | None = None) -> None:
         self.event = event
         self.me = me
         self.world = world
-        self.mask = world.may_see(me, event.publisher) if event.publisher else SEE_ALL
+        if sees is None:
+            sees = world.may_see(me, event.publisher) if event.publisher else SEE_ALL
+        self.mask = sees
+        """What may be seen of the publisher."""
 
     def value(self, name: str) -> Value:
         """What a property's dotted path leads to."""

@@ -1,0 +1,67 @@
+"""`$me/nodes`: a client asks who is there, and is answered on the same topic, alone.
+
+It asks with JSON and hears the answers once it has subscribed to `$me/nodes`; whatever it gives as
+`id`, and as correlation data in MQTT 5, comes back with the answer.
+"""
+
+from collections import Counter
+
+import msgspec
+
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.connection import Connection
+from nearcast.broker.delivering import Delivering
+from nearcast.broker.refusal import RefusedError
+from nearcast.broker.session import Outgoing, Parcel, Session
+from nearcast.broker.situation.node_list import PAGE_BYTES, NodeList
+from nearcast.broker.situation.private_topics import NODES
+from nearcast.broker.situation.words import BAD, json_object
+from nearcast.wire.mqtt import Properties, Publish, PublishFrame, ReasonCode
+
+ASKED_MOST = 20
+"""So many questions a second from one session: each may look at a thousand nodes."""
+ROOM_BYTES = 1_024
+"""Of the largest packet that a client takes, for all that is not the page itself."""
+
+
+class NodeQuestions:
+    """Takes questions and answers them."""
+
+    def __init__(self, state: BrokerState, delivering: Delivering, nodes: NodeList) -> None:
+        self._state = state
+        self._delivering = delivering
+        self._nodes = nodes
+        self._second = 0
+        self._asked: Counter[str] = Counter()
+
+    def take(self, connection: Connection, session: Session, packet: Publish, now: float) -> None:
+        """Answer a question; raises `RefusedError` if it cannot be."""
+        granted = session.granted.get(NODES)
+        if granted is None:
+            raise RefusedError(BAD, f"subscribe to {NODES} first: the answer comes there")
+        self._count(session, now)
+        asked = json_object(packet.payload)
+        mark = asked.pop("id", None)
+        # It is answered by what holds after all that came before.
+        self._state.settle(now)
+        most_bytes = PAGE_BYTES
+        if connection.largest_packet:
+            most_bytes = min(most_bytes, max(1, connection.largest_packet - ROOM_BYTES))
+        found = self._nodes.answer(session.node, connection.permissions, asked, most_bytes)
+        members = found.as_value() if mark is None else {"id": mark, **found.as_value()}
+        raw = b""
+        correlation = packet.properties.correlation_data
+        if correlation is not None:
+            raw = Publish(NODES).with_(Properties(correlation_data=correlation)).raw_properties
+        parcel = Parcel(PublishFrame(NODES, msgspec.json.encode(members), raw))
+        self._delivering.put(session, Outgoing(parcel, min(1, granted.wanted.qos)))
+
+    def _count(self, session: Session, now: float) -> None:
+        if int(now) != self._second:
+            self._second = int(now)
+            self._asked.clear()
+        self._asked[session.client_id] += 1
+        if self._asked[session.client_id] > ASKED_MOST:
+            raise RefusedError(
+                ReasonCode.QUOTA_EXCEEDED, f"at most {ASKED_MOST} questions a second are answered"
+            )

@@ -1,0 +1,32 @@
+"""Whether a filter is true of a node: its context takes the place of an event's attributes."""
+
+from collections.abc import Callable
+
+from nearcast.core.language import Filter
+from nearcast.core.matching.reference import EventScope, World
+from nearcast.core.model.event import Event
+from nearcast.core.model.position import Position
+from nearcast.core.model.visibility import SEE_ATTRIBUTES
+
+ContextOf = Callable[[str], dict[str, object]]
+
+
+def is_true_of(
+    where: Filter | None,
+    node: str,
+    at: Position | None,
+    viewer: str,
+    sees: int,
+    world: World,
+    context_of: ContextOf,
+    subject: str = "",
+) -> bool:
+    """Decide whether a filter is true of a node, as far as a viewer sees it.
+
+    To the filter it is an event of that node, on a subject if there is one.
+    """
+    if where is None:
+        return True
+    attributes = context_of(node) if sees & SEE_ATTRIBUTES else {}
+    event = Event("", subject, node, 0.0, attributes, at)  # type: ignore[arg-type]  # JSON
+    return where.evaluate_in(EventScope(event, viewer, world, sees)) is True
