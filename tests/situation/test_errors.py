@@ -311,7 +311,7 @@ def test_a_named_subscription_that_is_refused_leaves_the_old_one(broker: Running
 
 
 @pytest.mark.parametrize(
-    "topic_filter", ["$SYS/#", "$me/#", "$me/position", "$relate/x", "$node/a/scripts/s", "$x"]
+    "topic_filter", ["$system/#", "$me/#", "$me/position", "$relate/x", "$node/a/scripts/s", "$x"]
 )
 def test_topics_of_the_broker_that_nobody_reads_are_refused_without_disconnecting(
     broker: RunningBroker, topic_filter: str

@@ -15,9 +15,10 @@ import msgspec
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.session import Outgoing, Session
-from nearcast.broker.situation.errors import ERRORS, Errors
+from nearcast.broker.situation.errors import Errors
 from nearcast.broker.situation.node_topics import AREAS, NEEDED_SIGHT
 from nearcast.broker.situation.node_topics import PREFIX as NODES
+from nearcast.broker.situation.private_topics import ERRORS, PRIVATE
 from nearcast.broker.subscribing import NAMED, subscription_id
 from nearcast.core.matching.patterns import Patterns
 from nearcast.core.model.inputs import Unsubscribed
@@ -47,7 +48,7 @@ class RightsReview:
         if not allowed.unrestricted:
             for key, granted in list(session.granted.items()):
                 wanted = granted.wanted.filter
-                if wanted == ERRORS or allowed.may_subscribe(wanted):
+                if wanted in PRIVATE or allowed.may_subscribe(wanted):
                     continue
                 del session.granted[key]
                 state.ask(Unsubscribed(subscription_id(session, key)))

@@ -193,7 +193,7 @@ class Subscribing:
             )
         allowed = connection.permissions
         # What the broker tells a client of its own doings is private, as all of $me is.
-        if text != ERRORS and not allowed.unrestricted and not allowed.may_subscribe(text):
+        if text not in PRIVATE and not allowed.unrestricted and not allowed.may_subscribe(text):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids subscribing to {text!r}")
         granted = Granted(wanted, identifier, name, tells(wish, name), envelope)
         session.granted[key] = granted
