@@ -12,6 +12,7 @@ import sys
 import threading
 from collections.abc import Iterator
 from pathlib import Path
+from urllib.parse import quote
 
 import pytest
 from typer.testing import CliRunner, Result
@@ -227,6 +228,15 @@ def test_a_name_and_a_password_open_the_door(tmp_path: Path) -> None:
     with broker(tmp_path, "--config", str(config)) as port:
         bob = ("a", "x", "--qos", "1", "--id", "bob", "--user", "bob", "--password-file")
         assert pub(port, *bob, str(right)).exit_code == 0
+        # Without an id the command is a part of the user's node.
+        for verb in ("pub", "sub", "context", "place"):
+            url = f"mqtt://bob:{quote('a long enough secret')}@127.0.0.1:{port}"
+            rest = {"pub": ("a", "x", "--qos", "1"), "place": ("list",), "context": ("bob",)}
+            asked = [verb, *rest.get(verb, ("$node/bob/online", "--count", "1"))]
+            for who in (["--user", "bob", "--password-file", str(right)], ["--url", url]):
+                there = [] if "--url" in who else ["--port", str(port)]
+                done = CliRunner().invoke(app, [*asked, *who, *there])
+                assert done.exit_code == 0, done.output
         for refused in (pub(port, *bob, str(wrong)), pub(port, "a", "x")):
             assert refused.exit_code == 1
             assert "(0x8" in refused.stderr

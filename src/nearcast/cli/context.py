@@ -54,7 +54,7 @@ def context(
     node = node.partition("~")[0] or node
     if says and client_id is None:
         # A part of the node: its context is changed, its own session is not touched.
-        client_id = f"{node}~{server.client_options(None, 'context').client_id}"
+        client_id = f"{node}{server.client_options(None, 'context').client_id}"
     options = server.client_options(client_id, "context", version=mqtt)
     broker = server.Broker(url, host, port, user, password_file, ca_file)
     me = node_with(broker, options)

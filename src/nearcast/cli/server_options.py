@@ -18,6 +18,7 @@ from nearcast.client.options import ClientOptions
 from nearcast.wire.mqtt import EncodeError
 
 DEFAULT_URL = "mqtt://127.0.0.1:1883"
+PART = "~"
 
 Url = Annotated[
     str | None,
@@ -67,12 +68,18 @@ class Broker(Struct, frozen=True):
                 raise typer.BadParameter(
                     f"{self.authority} holds no certificates", param_hint="--ca-file"
                 ) from None
+        url = self._url()
         if self.user is not None:
             options = replace(options, username=self.user)
+        if options.client_id.startswith(PART):
+            # A user may connect as its own node: the command is then a part of that.
+            user = self.user or parse_address(url).username
+            part = options.client_id
+            options = replace(options, client_id=f"{user}{part}" if user else part.lstrip(PART))
         if self.password_file is not None:
             lines = self.password_file.read_bytes().splitlines()
             options = replace(options, password=lines[0] if lines else b"")
-        return Connection(self._url(), options, ConnectionOptions(tls=tls))
+        return Connection(url, options, ConnectionOptions(tls=tls))
 
     def _url(self) -> str:
         if self.url is None:
@@ -92,8 +99,11 @@ class Broker(Struct, frozen=True):
 
 
 def client_options(client_id: str | None, verb: str, **others: object) -> ClientOptions:
-    """Return options with a client id; without one of the user's, one that nobody has."""
-    name = client_id if client_id is not None else f"{verb}-{secrets.token_hex(4)}"
+    """Return options with a client id.
+
+    Without one of the user's it is a part that nobody has, of a node that `Broker.connection` adds.
+    """
+    name = client_id if client_id is not None else f"{PART}{verb}-{secrets.token_hex(4)}"
     try:
         return ClientOptions(
             client_id=name,
