@@ -4,6 +4,7 @@ import subprocess
 import sys
 from collections.abc import Iterator
 from importlib.metadata import version
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -116,3 +117,33 @@ def test_a_bug_keeps_its_traceback(failing: pytest.MonkeyPatch) -> None:
     failing.setattr(sys, "argv", ["nearcast", "bug"])
     with pytest.raises(ValueError, match="a bug"):
         cli.main()
+
+
+def test_completion_is_installed_at_the_top(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    # The shell that runs the tests is not that of a user.
+    monkeypatch.setenv("_TYPER_COMPLETE_TEST_DISABLE_SHELL_DETECTION", "1")
+    assert "--install-completion" in run("-m", "nearcast", "--help").stdout
+    done = run("-m", "nearcast", "--install-completion", "bash")
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / ".bash_completions" / "nearcast.sh").exists()
+
+
+@pytest.mark.parametrize(
+    ("words", "found"),
+    [
+        ("nearcast doc", ["doctor"]),
+        ("nearcast sub --fr", ["--from"]),
+        ("nearcast place rem", ["remove"]),
+        ("nearcast user add --no", ["--no-password"]),
+    ],
+)
+def test_verbs_and_their_options_are_completed(
+    words: str, found: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setenv("_NEARCAST_COMPLETE", "complete_bash")
+    monkeypatch.setenv("COMP_WORDS", words)
+    monkeypatch.setenv("COMP_CWORD", str(len(words.split()) - 1))
+    assert run("-m", "nearcast").stdout.split() == found

@@ -18,6 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nearcast.cli import app
+from tests.chaos.broker_process import BrokerProcess
 
 WAIT_S = 60.0
 NEARCAST = (sys.executable, "-m", "nearcast")
@@ -292,3 +293,17 @@ def test_a_filter_that_is_none_is_told_without_a_traceback(port: int) -> None:
     )
     assert (done.returncode, b"Traceback" in done.stderr) == (2, False)
     assert b"a/#/b" in done.stderr
+
+
+@pytest.mark.parametrize("verb", ["pub", "sub"])
+def test_a_port_that_speaks_http_is_named_in_one_line(tmp_path: Path, verb: str) -> None:
+    running = BrokerProcess(tmp_path / "data", {"listen.http_port": 0}).wait_until_it_listens()
+    try:
+        message = ("x",) if verb == "pub" else ()
+        command = [verb, "a", *message, "--port", str(running.ports["http"])]
+        done = CliRunner().invoke(app, command)
+        assert done.exit_code == 1
+        (line,) = done.output.splitlines()
+        assert "this port speaks HTTP" in line
+    finally:
+        running.stop()

@@ -336,3 +336,35 @@ def test_what_cannot_be_meant_is_refused_before_it_is_sent(tmp_path: Path) -> No
                     me.subscribe("y", name="n")
 
     run(work())
+
+
+@versions
+def test_a_subscription_that_can_match_nothing_is_made_and_warned_of(
+    tmp_path: Path, version: int, caplog: pytest.LogCaptureFixture
+) -> None:
+    async def work() -> None:
+        async with (
+            nearcast(tmp_path) as server,
+            nc.connect(f"mqtt://127.0.0.1:{server.port}", "me-too", version=version) as me,
+            me.subscribe("a", from_="circle:me,500"),
+        ):
+            pass
+
+    run(work())
+    assert "me has no position yet: nothing can match `from`" in caplog.text
+
+
+def test_a_warning_is_read_as_one(tmp_path: Path) -> None:
+    async def work() -> None:
+        async with (
+            nearcast(tmp_path) as server,
+            nc.connect(f"mqtt://127.0.0.1:{server.port}", "me-too") as me,
+            me.errors() as problems,
+            me.subscribe("a", from_="circle:me,500", name="near"),
+        ):
+            problem = await anext(problems)
+            assert problem.topic == "$me/subscriptions/near"
+            assert problem.warning.startswith("me has no position yet")
+            assert not problem.error
+
+    run(work())

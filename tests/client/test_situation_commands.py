@@ -93,8 +93,8 @@ def test_places_are_loaded_listed_and_removed(port: int, tmp_path: Path) -> None
     assert (counts["loaded"], len(counts["rejects"])) == (2, 1)
     listed = call(place_app, port, "list")
     assert sorted(listed.stdout.splitlines()) == ["city/Dublin", "district/Docks/North"]
-    (shown,) = call(place_app, port, "list", "city", "--json").stdout.splitlines()
-    assert json.loads(shown)["geometry"]["type"] == "Polygon"
+    (shown,) = json.loads(call(place_app, port, "list", "city", "--json").stdout)
+    assert shown["geometry"]["type"] == "Polygon"
     assert call(place_app, port, "remove", "district", "Docks/North").exit_code == 0
     assert call(place_app, port, "list").stdout == "city/Dublin\n"
 
@@ -188,3 +188,57 @@ def test_a_target_that_is_none_is_refused(port: int) -> None:
     refused = call(pub, port, "x", "y", "--to", "circle:nowhere")
     assert refused.exit_code == 2
     assert "circle:nowhere" in refused.stderr
+
+
+@pytest.mark.parametrize("mqtt", ["4", "5"])
+def test_who_can_match_nothing_is_told_on_stderr(port: int, mqtt: str) -> None:
+    options = ("--from", "circle:me,500", "--mqtt", mqtt, *(("--name", "n") if mqtt == "4" else ()))
+    nowhere = Subscriber(port, f"vain/{mqtt}", *options)
+    assert nowhere.process.stderr is not None
+    assert nowhere.process.stderr.readline().decode() == (
+        "me has no position yet: nothing can match `from`; give --at or publish $me/position\n"
+    )
+    nowhere.end(signal.SIGINT)
+
+
+def test_who_says_where_it_is_gets_what_happens_there(port: int) -> None:
+    call(pub, port, "here", "far", "--at", "10,10", "--retain")
+    there = ("--from", "circle:me,500", "--at", DUBLIN, "--count", "1")
+    reader = Subscriber(port, "here", *there)
+    call(pub, port, "here", "near", "--at", DUBLIN, "--retain")
+    assert reader.line() == b"here near"
+    assert reader.process.wait(60) == 0
+    assert reader.process.stderr is not None
+    assert reader.process.stderr.read() == b""
+    reader.end(signal.SIGINT)
+
+
+def test_values_in_double_quotes_are_named_on_stderr(port: int) -> None:
+    call(pub, port, "quoted", '{"delay": 4}', "--retain")
+    reader = Subscriber(port, "quoted", "--where", 'delay = "4"')
+    assert reader.process.stderr is not None
+    assert b"in double quotes is an attribute's name" in reader.process.stderr.readline()
+    reader.end(signal.SIGINT)
+
+
+def test_a_position_that_is_none_is_refused_before_anything_is_asked(port: int) -> None:
+    done = call(sub, port, "a", "--at", "91,0")
+    assert done.exit_code == 2
+    assert "--at" in done.output
+
+
+def test_a_number_of_seconds_is_finite(port: int) -> None:
+    for text in ("inf", "1e999"):
+        done = call(pub, port, "a", "x", "--valid", text)
+        assert done.exit_code == 2
+        assert "no number of seconds" in " ".join(done.output.split())
+
+
+def test_to_remove_a_place_that_is_not_there_fails(port: int) -> None:
+    done = call(place_app, port, "remove", "park", "nowhere")
+    assert done.exit_code == 1
+    assert done.output == "There is no place park/nowhere.\n"
+
+
+def test_an_empty_list_is_json(port: int) -> None:
+    assert json.loads(call(place_app, port, "list", "no-such-kind", "--json").stdout) == []

@@ -214,3 +214,48 @@ def test_a_fix_just_beyond_the_antimeridian_is_on_it(broker: RunningBroker, qos:
 
     phone.talker.sends("$me/position", b"0,180.00000001", qos)
     assert phone.position() == b"-90,-180"
+
+
+@pytest.mark.parametrize(
+    ("message", "why"),
+    [
+        (b"{", "no JSON"),
+        (b"[1]", "_type"),
+        ({"lat": 1, "lon": 2}, "_type"),
+        ({"_type": "encrypted", "data": "x"}, "encrypted"),
+        ({**DRIVING, "lat": 91}, "90"),
+        ({"_type": "location"}, "location"),
+    ],
+)
+def test_who_sends_a_message_that_is_ignored_is_told(
+    broker: RunningBroker, message: object, why: str
+) -> None:
+    phone = Phone(broker)
+    phone.talker.subscribes("$me/errors")
+    phone.sends(message)
+    (told,) = phone.talker.errors()
+    assert told["topic"] == phone.topic
+    assert "changes no position" in told["warning"]
+    assert why == "location" or why in told["warning"]
+    # The next one comes no sooner than in a minute.
+    phone.sends(message)
+    assert phone.talker.errors() == []
+
+
+def test_messages_that_are_not_about_positions_are_ignored_without_a_word(
+    broker: RunningBroker,
+) -> None:
+    phone = Phone(broker)
+    phone.talker.subscribes("$me/errors")
+    for message in (WAYPOINT, TRANSITION, LWT, STEPS, START, b""):
+        phone.sends(message)
+    assert phone.talker.errors() == []
+
+
+def test_who_may_not_say_where_somebody_is_is_told(broker: RunningBroker) -> None:
+    stranger, user = Talker(broker), fresh("jane")
+    stranger.subscribes("$me/errors")
+    stranger.sends(f"owntracks/{user}/pixel", json.dumps(START).encode())
+    (told,) = stranger.errors()
+    assert f"may not say where '{user}' is" in told["warning"]
+    assert f"client id {user}" in told["warning"]

@@ -9,6 +9,7 @@ from nearcast.broker.connection import Connection
 from nearcast.broker.refusal import RefusedError
 from nearcast.broker.session import Session
 from nearcast.broker.situation.errors import Errors
+from nearcast.core.model.inputs import Announced, AreaWatched, Input, Published
 from nearcast.wire.mqtt import (
     MQTT_5,
     NO_PROPERTIES,
@@ -103,3 +104,14 @@ class Answering:
         self._state.acknowledge(connection, PacketType.PUBCOMP, data)
         if not known:
             connection.acknowledgements -= 1
+
+
+def refused_for(value: Input, why: str) -> RefusedError:
+    """Return the refusal of what the engine did not take, with the word that it is about."""
+    if isinstance(value, Published) and value.event.to is not None:
+        why = f"nc-to: {why}"
+    elif isinstance(value, Announced):
+        why = f'"to": {why}'
+    elif isinstance(value, AreaWatched):
+        why = f'"area": {why}'
+    return RefusedError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, why)

@@ -8,7 +8,7 @@ leaves at once.
 from collections import deque
 from collections.abc import Callable
 
-from nearcast.broker.hub import Batch
+from nearcast.broker.batch import Batch
 from nearcast.broker.journal import Entries
 
 Done = Callable[[], None]

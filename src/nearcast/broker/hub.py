@@ -9,21 +9,19 @@ import os
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from msgspec import Struct
-
 from nearcast.broker.admission import Admission, OpenDoors
-from nearcast.broker.answering import Answering
+from nearcast.broker.answering import Answering, refused_for
 from nearcast.broker.arrivals import Arrivals
+from nearcast.broker.batch import Batch, Write
 from nearcast.broker.broker_state import DECIDED, Answer, BrokerState
 from nearcast.broker.connection import Connection
 from nearcast.broker.delivering import Delivering
 from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
-from nearcast.broker.journal import Entries, Journal
+from nearcast.broker.journal import Journal
 from nearcast.broker.publishing import POSITION, Publishing
 from nearcast.broker.random_ids import RandomBytes
 from nearcast.broker.recording import Recording
-from nearcast.broker.refusal import RefusedError
 from nearcast.broker.releasing import Releasing
 from nearcast.broker.rights_review import RightsReview
 from nearcast.broker.session import Session
@@ -31,6 +29,7 @@ from nearcast.broker.settings import Settings
 from nearcast.broker.short_way import LEFT, ShortWay
 from nearcast.broker.situation.commands import RIGHTS
 from nearcast.broker.situation.errors import Errors
+from nearcast.broker.situation.match_warnings import MatchWarnings
 from nearcast.broker.situation.node_list import NodeList
 from nearcast.broker.situation.node_questions import NodeQuestions
 from nearcast.broker.situation.node_topics import NodeTopics
@@ -42,13 +41,8 @@ from nearcast.core.engine import Engine
 from nearcast.core.engine import Settings as EngineSettings
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.inputs import RulesSet
-from nearcast.store import (
-    Kept,
-    LiveSeen,
-    encoded_input,
-    record_row,
-)
+from nearcast.core.model.inputs import Moved, Published, RulesSet
+from nearcast.store import Kept, LiveSeen, encoded_input, record_row
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
     MQTT_5,
@@ -74,24 +68,7 @@ from nearcast.wire.mqtt import (
 )
 
 _PINGRESP = encode(PingResp())
-
-
-class Write(Struct, frozen=True, gc=False):
-    """Bytes for a connection, and whether they are its last."""
-
-    connection: Connection
-    data: bytes
-    acknowledgements: int = 0
-    closes: bool = False
-
-
-class Batch(Struct):
-    """What a tick decided: first keep `entries`, then do the `writes`."""
-
-    entries: Entries
-    writes: list[Write]
-    slow: list[tuple[Connection, Check]] = []
-    """Clients whose passwords are to be checked elsewhere; `admit` takes the answer."""
+_FREQUENT = (Moved, Published)
 
 
 class Hub:
@@ -129,7 +106,8 @@ class Hub:
         self._due_at = inf
         self._delivering = Delivering(self.state)
         self._errors = Errors(self._delivering)
-        self._subscribing = Subscribing(self.state, self._errors)
+        self._warnings = MatchWarnings(self.state, self._errors)
+        self._subscribing = Subscribing(self.state, self._errors, self._warnings)
         self.releasing = Releasing(self.state, self._delivering)
         self._answering = Answering(self.state, self._errors)
         self._short_way = ShortWay(self.state, self._delivering)
@@ -138,7 +116,7 @@ class Hub:
         questions = NodeQuestions(self.state, self._delivering, self.node_list)
         self._publishing = Publishing(
             self.state, self._short_way, self._answering, self._subscribing, self.releasing,
-            questions,
+            questions, self._warnings,
         )  # fmt: skip
         self.state.settle = self._step
         readers = TopicReaders(self.state, self._delivering)
@@ -226,6 +204,7 @@ class Hub:
         for sent in outcome.sent:
             self._delivering.deliver(sent)
         self._recording.record(outcome, now)
+        self._warnings.rules_changed(now)
         self.state.journal.note(Kept(RIGHTS, "rules", encoded_input(rules)))
 
     def review_rights(self, now: float) -> None:
@@ -289,6 +268,7 @@ class Hub:
             releasing.go_on(now)
             self._step(now)
             self._system_topics.tell(now)
+            self._warnings.remind(now)
             self.look_ahead()
         self._recording.catch_up(now)
         self._delivering.flush()
@@ -324,7 +304,10 @@ class Hub:
 
     def look_ahead(self) -> None:
         """See when something is due next."""
-        timers = (self.arrivals.next_timer(), self.engine.next_timer(), self._system_topics.due)
+        timers = (
+            self.arrivals.next_timer(), self.engine.next_timer(), self._system_topics.due,
+            self._warnings.next_timer(),
+        )  # fmt: skip
         self._due_at = min((at for at in timers if at is not None), default=inf)
 
     def silent(self, now: float) -> list[Connection]:
@@ -481,15 +464,17 @@ class Hub:
         for index, answer, refused in answers:
             refusal = refusals.get(index)
             if index != DECIDED and refusal is not None:
-                refused = RefusedError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, refusal.reason)
+                refused = refused_for(inputs[index], refusal.reason)
             if refused is None:
                 for change in answer.keep:
                     state.journal.note(change)
             elif answer.connection.session is not None:
                 self._errors.tell(answer.connection.session, answer.topic, refused.why)
             self._answering.answer(answer, refused)
-        self._node_topics.follow(inputs, outcome, now)
-        self._system_topics.follow(inputs, now)
+        others = [each for each in inputs if type(each) not in _FREQUENT]
+        self._node_topics.follow(others, outcome, now)
+        self._system_topics.follow(others, now)
+        self._warnings.follow(others, outcome, now)
         state.seen.clear()
         state.parcels.clear()
 

@@ -1,6 +1,7 @@
 """Listening: TLS contexts, and WebSockets that speak MQTT."""
 
 import asyncio
+import logging
 import ssl
 from collections.abc import Callable
 
@@ -12,9 +13,12 @@ from picows import (
     ws_create_server,
 )
 
-from nearcast.broker.links import LINGER_S
-from nearcast.broker.settings import Listen
+from nearcast.broker.links import LINGER_S, is_loopback
+from nearcast.broker.settings import Listen, Settings
+from nearcast.broker.speaking import say
 from nearcast.broker.web_names import WebNames
+
+log = logging.getLogger("nearcast.broker")
 
 SUBPROTOCOLS = ("mqtt", "mqttv3.1")
 LARGEST_FRAME = 4 << 20
@@ -34,6 +38,21 @@ def tls_context(listen: Listen) -> ssl.SSLContext | None:
         required = listen.client_certificate == "required"
         context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
     return context
+
+
+def warn_of_strangers(settings: Settings, open_doors: bool) -> None:
+    """Tell an operator who has no users, but listens for other machines, who may connect."""
+    listen = settings.listen
+    if is_loopback(listen.host) or listen.host == "localhost":
+        return
+    if open_doors or settings.doors.anonymous == "everywhere":
+        what, why = "everyone may connect from anywhere", "there are no users"
+    elif not listen.client_authority:
+        what = "nobody may connect from another machine"
+        why = "there are no users; add one by nearcast user add, or set doors.anonymous"
+    else:
+        return
+    say(log, logging.WARNING, what, host=listen.host, why=why)
 
 
 def possible_connections(wanted: int) -> int:

@@ -16,6 +16,7 @@ from nearcast.broker.releasing import Releasing
 from nearcast.broker.session import Session
 from nearcast.broker.short_way import OURS, ShortWay
 from nearcast.broker.situation import own_tracks
+from nearcast.broker.situation.match_warnings import MatchWarnings
 from nearcast.broker.situation.node_questions import NodeQuestions
 from nearcast.broker.situation.words import BAD, NOTHING_SAID, PREFIX, Said, said, said_in_json
 from nearcast.broker.subscribing import Subscribing
@@ -41,8 +42,10 @@ class Publishing:
         subscribing: Subscribing,
         releasing: Releasing,
         questions: NodeQuestions,
+        warnings: MatchWarnings,
     ) -> None:
         self._state = state
+        self._warnings = warnings
         self._short_way = short_way
         self._answering = answering
         self._vetting = Vetting(state)
@@ -146,8 +149,13 @@ class Publishing:
             fix = own_tracks.fix_of(
                 session, packet, _may_act(connection, packet.topic), state.engine.rights.protected
             )
-            if fix is not None:
+            if not isinstance(fix, own_tracks.Ignored):
                 state.ask(fix)
+            elif fix.why:
+                state.counters["owntracks_ignored"] += 1
+                self._warnings.warn(session, packet.topic, fix.why, now)
+        if spoken.to is not None:
+            self._warnings.check_target(session, packet.topic, spoken.to, now)
         if (
             not packet.retain
             and spoken is NOTHING_SAID

@@ -15,12 +15,13 @@ from pathlib import Path
 
 from nearcast.broker import control, pipeline_door
 from nearcast.broker.admission import Admission, OpenDoors
+from nearcast.broker.batch import Batch
 from nearcast.broker.connection import Connection
 from nearcast.broker.doors import Admitted, Doors, Peer
 from nearcast.broker.doors import Refused as Refusal
 from nearcast.broker.forgetting import forget
 from nearcast.broker.holding import Holding
-from nearcast.broker.hub import Batch, Hub
+from nearcast.broker.hub import Hub
 from nearcast.broker.journal import Entries
 from nearcast.broker.keeping import Keeper, journal_for
 from nearcast.broker.links import (
@@ -30,9 +31,13 @@ from nearcast.broker.links import (
     TcpLink,
     WebSocketEar,
     WebSocketLink,
-    is_loopback,
 )
-from nearcast.broker.listening import possible_connections, tls_context, upgrade
+from nearcast.broker.listening import (
+    possible_connections,
+    tls_context,
+    upgrade,
+    warn_of_strangers,
+)
 from nearcast.broker.recovery import restore
 from nearcast.broker.server_access import ServerAccess
 from nearcast.broker.settings import Settings
@@ -419,8 +424,8 @@ class Server:
                 )  # fmt: skip
         if not self._listeners:
             say(log, logging.WARNING, "nobody can connect", why="every port is -1")
-        if not is_loopback(listen.host) and isinstance(self._doors, OpenDoors):
-            say(log, logging.WARNING, "everyone may connect from anywhere", host=listen.host)
+        if not self._doors.asks_for_names:
+            warn_of_strangers(self.settings, isinstance(self._doors, OpenDoors))
 
     def _say_where(self, store: Store) -> None:
         """Let the pipeline find this broker."""

@@ -12,7 +12,8 @@ from nearcast.broker.refusal import RefusedError
 from nearcast.broker.session import Granted, Session
 from nearcast.broker.situation.commands import is_planned
 from nearcast.broker.situation.errors import Errors
-from nearcast.broker.situation.private_topics import PRIVATE
+from nearcast.broker.situation.match_warnings import MatchWarnings
+from nearcast.broker.situation.private_topics import ERRORS, PRIVATE
 from nearcast.broker.situation.words import (
     BAD,
     LONGEST_NAME,
@@ -51,21 +52,26 @@ READABLE = ("$node", "$area", "$place", "$SYS")
 class Subscribing:
     """Takes wishes from clients."""
 
-    def __init__(self, state: BrokerState, errors: Errors) -> None:
+    def __init__(self, state: BrokerState, errors: Errors, warnings: MatchWarnings) -> None:
         self._state = state
         self._errors = errors
+        self._warnings = warnings
 
     def subscribe(self, connection: Connection, session: Session, packet: Subscribe) -> None:
         """Grant what can be granted, and say so."""
         reasons: list[ReasonCode] = []
         why: list[str] = []
+        now = connection.heard_at
         given = packet.properties.subscription_identifiers
         identifier = given[0] if given else None
         wish, problem = Wish(), self._problem_with(packet)
         if problem is None:
             try:
                 wish = wished(packet.properties.user_properties)
-                self._vet(session, wish)
+                if wish.where is not None or wish.from_ is not None:
+                    # What can be matched depends on what was said before.
+                    self._state.settle(now)
+                self._vet(session, wish, "nc-from")
             except RefusedError as refusal:
                 problem = refusal
         granted: list[Subscribed] = []
@@ -81,10 +87,16 @@ class Subscribing:
                 if refusal.why not in why:
                     why.append(refusal.why)
                     self._errors.tell(session, wanted.filter, refusal.why)
+        warnings = self._warnings.known_now([each.subscription for each in granted], wish)
         for place, value in enumerate(granted, 1):
             self._state.ask(replace(value, more=True) if place < len(granted) else value)
-        answer = SubAck(packet.packet_id, tuple(reasons), _reason(connection, why))
+        answer = SubAck(packet.packet_id, tuple(reasons), _reason(connection, why + warnings))
         self._write(connection, answer)
+        if warnings and not _explains(connection):
+            for each in granted:
+                self._warnings.tell(session, each.subscription.id.partition("\0")[2], warnings, now)
+        if any(wanted.filter == ERRORS for wanted in packet.filters):
+            self._warnings.listen(session, now)
 
     def unsubscribe(self, connection: Connection, session: Session, packet: Unsubscribe) -> None:
         """End subscriptions; those that are not there are named."""
@@ -141,25 +153,28 @@ class Subscribing:
                     state.journal.note(SubscriptionDropped(session.client_id, key))
             return
         asked = wished_in_json(packet.payload)
-        self._vet(session, asked.wish)
+        self._vet(session, asked.wish, '"from"')
         options = TopicFilter(asked.subject, asked.qos, asked.no_local)
         try:
             wish, envelope = asked.wish, asked.envelope
-            for value in self._grant(connection, session, options, None, wish, name, envelope):
+            granted = self._grant(connection, session, options, None, wish, name, envelope)
+            for value in granted:
                 state.ask(value)
+            known = self._warnings.known_now([each.subscription for each in granted], wish)
+            self._warnings.tell(session, key, known, connection.heard_at)
         except RefusedError as refusal:
             if refusal.reason is ReasonCode.TOPIC_FILTER_INVALID:
                 # That is no code of a PUBACK.
                 raise RefusedError(BAD, refusal.why) from None
             raise
 
-    def _vet(self, session: Session, wish: Wish) -> None:
+    def _vet(self, session: Session, wish: Wish, what: str) -> None:
         """Refuse what the engine would refuse, before anything is changed."""
         if wish.from_ is not None:
             try:
                 self._state.engine.vet(Subscription("", session.node, "#", from_=wish.from_))
             except ModelError as error:
-                raise RefusedError(BAD, f"from: {error}") from None
+                raise RefusedError(BAD, f"{what}: {error}") from None
 
     def _grant(
         self,
@@ -264,6 +279,11 @@ def subscription(session: Session, granted: Granted, parsed: Wanted, wish: Wish)
 
 
 def _reason(connection: Connection, why: list[str]) -> Properties:
-    if not why or connection.version != MQTT_5 or not connection.explains:
+    if not why or not _explains(connection):
         return NO_PROPERTIES
     return Properties(reason_string="; ".join(why)[:1000])
+
+
+def _explains(connection: Connection) -> bool:
+    """Whether a client gets reason strings."""
+    return connection.version == MQTT_5 and connection.explains

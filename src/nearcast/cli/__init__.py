@@ -3,6 +3,7 @@
 What a user gave and cannot be meant is one message and exit code 2; a bug keeps its traceback.
 """
 
+import os
 import sys
 from importlib import import_module
 from importlib.metadata import version
@@ -40,15 +41,12 @@ VERBS = (
     Verb("doctor", "doctor", "Check what is installed, and say what to do."),
 )
 
+COMPLETE = "_NEARCAST_COMPLETE"
+"""By this a shell asks what could come next."""
 PLANNED = ("experiment", "policy", "relate", "script", "simulate")
 """Verbs that do not exist yet: not in help, and whoever calls one is told so."""
 
-app = typer.Typer(
-    name="nearcast",
-    no_args_is_help=True,
-    add_completion=False,
-    pretty_exceptions_enable=False,
-)
+app = typer.Typer(name="nearcast", no_args_is_help=True, pretty_exceptions_enable=False)
 
 
 def main() -> None:
@@ -121,6 +119,9 @@ def _take_literally(command: Any) -> None:  # noqa: ANN401  # likewise
 
 def _mount(verb: Verb) -> None:
     """Add a verb whose module is imported only when it is called, so that help is quick."""
+    if verb.name in _completed_words():
+        _mount_whole(verb)
+        return
 
     def call(context: typer.Context) -> None:
         command_of(verb)(context.args, prog_name=f"nearcast {verb.name}")
@@ -131,6 +132,23 @@ def _mount(verb: Verb) -> None:
         add_help_option=False,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     )(call)
+
+
+def _mount_whole(verb: Verb) -> None:
+    """Add a verb with all its options, for a shell that is to complete them."""
+    found = getattr(import_module(f"{__name__}.{verb.name}"), verb.attribute)
+    if isinstance(found, typer.Typer):
+        app.add_typer(found, name=verb.name)
+    else:
+        app.command(verb.name)(found)
+
+
+def _completed_words() -> list[str]:
+    """Return the words that a shell wants to have completed, if it asks for that."""
+    if COMPLETE not in os.environ:
+        return []
+    words = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")
+    return words.split()[1:2]
 
 
 def _mount_planned(name: str) -> None:

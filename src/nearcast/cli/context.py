@@ -36,7 +36,9 @@ def context(
     count: Annotated[
         int | None, typer.Option(min=1, help="With --follow, stop after so many.")
     ] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print JSON; a position is [lon, lat].")
+    ] = False,
     url: server.Url = None,
     host: server.Host = None,
     port: server.Port = None,

@@ -11,6 +11,7 @@ import typer
 from nearcast.cli import server_options as server
 from nearcast.cli.context import node_with
 from nearcast.client.node import Node
+from nearcast.client.speaking import place_topic
 
 if TYPE_CHECKING:
     from nearcast.core.model import Place, Places
@@ -33,7 +34,9 @@ def load(
     file: Annotated[
         Path,
         typer.Argument(
-            exists=True, dir_okay=False, help="GeoJSON, or Parquet with a column of WKB."
+            exists=True,
+            dir_okay=False,
+            help="GeoJSON ([lon, lat]), or Parquet with a column of WKB.",
         ),
     ],
     *,
@@ -100,16 +103,19 @@ def list_(
     me = node_with(broker, server.client_options(client_id, "place"))
 
     async def work() -> None:
+        shown: list[dict[str, object]] = []
         async with me:
             for event in await me.retained("$place/+/+"):
                 found, name = map(unquote, event.subject.split("/")[1:3])
                 if kind is not None and found != kind:
                     continue
                 if as_json:
-                    shown = {"kind": found, "name": name, "geometry": msgspec.Raw(event.payload)}
-                    typer.echo(msgspec.json.encode(shown).decode())
+                    geometry = msgspec.Raw(event.payload)
+                    shown.append({"kind": found, "name": name, "geometry": geometry})
                 else:
                     typer.echo(f"{found}/{name}")
+        if as_json:
+            typer.echo(msgspec.json.encode(shown).decode())
 
     server.run(work)
 
@@ -127,12 +133,14 @@ def remove(
     ca_file: server.Authority = None,
     client_id: server.Id = None,
 ) -> None:
-    """Remove a place."""
+    """Remove a place; the exit code is 1 if there is none."""
     broker = server.Broker(url, host, port, user, password_file, ca_file)
     me = node_with(broker, server.client_options(client_id, "place"))
 
     async def work() -> None:
         async with me:
+            if not await me.retained(place_topic(kind, name)):
+                server.fail(f"There is no place {kind}/{name}.")
             await me.remove_place(kind, name)
 
     server.run(work)

@@ -1,6 +1,7 @@
 """`nearcast pub`: publish a message, a file, or every line of the input."""
 
 import asyncio
+import math
 import os
 import sys
 import threading
@@ -49,7 +50,10 @@ def pub(
         str | None, typer.Option(metavar="LAT,LON", help="Where it happens, if not where you are.")
     ] = None,
     to: Annotated[
-        str | None, typer.Option(metavar="AREA", help="Whom it concerns: circle:me,500, place:x.")
+        str | None,
+        typer.Option(
+            metavar="AREA", help="Whom it concerns: circle:LAT,LON,METRES, circle:me,500, place:x."
+        ),
     ] = None,
     valid: Annotated[
         float | None,
@@ -82,6 +86,12 @@ def pub(
         raise typer.BadParameter("give one of MESSAGE, --file and --lines", param_hint="MESSAGE")
     if mqtt != MQTT_5 and (properties or expiry is not None):
         raise typer.BadParameter("--property and --expiry need --mqtt 5", param_hint="--mqtt")
+    if valid is not None and not math.isfinite(valid):
+        raise typer.BadParameter(
+            f"{valid:g} is no number of seconds; to keep an event for as long as it is true, use "
+            "--object or --retain",
+            param_hint="--valid",
+        )
     pairs = tuple(_pair(text) for text in properties or ())
     said = (at, to, valid, key, priority, time, event_id)
     # What can be wrong with these is told only by an acknowledgement.

@@ -12,13 +12,16 @@ import msgspec
 import typer
 
 from nearcast.cli import server_options as server
-from nearcast.cli.meaning import check_subscription
+from nearcast.cli.meaning import check_subscription, position_of
 from nearcast.client.commands import ERRORS, problem_of
 from nearcast.client.connection import Connection
 from nearcast.client.errors import RejectedError
 from nearcast.client.received import received
+from nearcast.core.model.position import Position, plain
 from nearcast.wire.mqtt import MQTT_5, Properties, Publish, ReasonCode, TopicFilter
 
+ADVICE = "publish $me/position"
+"""What the broker says to those who have no position."""
 STOPPED = 130
 """The exit code where fewer messages came than were asked for."""
 _Asking = Callable[[], Coroutine[None, None, object]]
@@ -52,7 +55,15 @@ def sub(
         str | None, typer.Option(metavar="CQL2", help="Only what fits, such as 'speed < 20'.")
     ] = None,
     from_: Annotated[
-        str | None, typer.Option("--from", metavar="AREA", help="Only what happens there.")
+        str | None,
+        typer.Option(
+            "--from",
+            metavar="AREA",
+            help="Only what happens there: circle:LAT,LON,METRES, circle:me,500, place:x.",
+        ),
+    ] = None,
+    at: Annotated[
+        str | None, typer.Option(metavar="LAT,LON", help="Say first where you are.")
     ] = None,
     name: Annotated[
         str | None,
@@ -77,7 +88,8 @@ def sub(
     """Print what is published, as `TOPIC MESSAGE`, until Ctrl-C."""
     if session_expiry and client_id is None:
         raise typer.BadParameter("a session that is kept needs an --id", param_hint="--id")
-    situation = _Situation(where, from_, name, envelope, meta)
+    here = None if at is None else position_of(at, "--at")
+    situation = _Situation(where, from_, here, name, envelope, meta)
     situation.check(topics, mqtt)
     options = server.client_options(
         client_id,
@@ -88,10 +100,11 @@ def sub(
     )
     broker = server.Broker(url, host, port, user, password_file, ca_file)
     connection = broker.connection(options)
+    connection.warn = _warn
     handling = 2 if no_retained and mqtt == MQTT_5 else 0
     filters = [TopicFilter(topic, qos, retain_handling=handling) for topic in topics]
     told = name is not None and mqtt != MQTT_5
-    wanted = _Wanted(as_json, count, no_retained and mqtt != MQTT_5, told)
+    wanted = _Wanted(as_json, count, no_retained and mqtt != MQTT_5, told, ERRORS in topics)
     ask = situation.asking(connection, filters)
     server.run(lambda: _print_until_stopped(connection, ask, wanted))
     if count is not None and wanted.printed < count:
@@ -106,6 +119,8 @@ class _Wanted(msgspec.Struct):
     without_retained: bool
     fails_on_errors: bool
     """Whether a refusal comes as a message, since MQTT 3 has no other way."""
+    prints_errors: bool
+    """Whether errors were asked for as messages like any others."""
     printed: int = 0
 
     @property
@@ -118,6 +133,7 @@ class _Situation(msgspec.Struct, frozen=True):
 
     where: str | None
     from_: str | None
+    at: Position | None
     name: str | None
     envelope: bool
     meta: bool
@@ -142,22 +158,27 @@ class _Situation(msgspec.Struct, frozen=True):
     def asking(self, connection: Connection, filters: list[TopicFilter]) -> _Asking:
         """Return what subscribes."""
         words = self._words()
-        if self.name is None:
-            pairs = [(f"nc-{name}", value) for name, value in words.items()]
-            if self.meta:
-                pairs.append(("nc-meta", "1"))
-            properties = Properties(user_properties=tuple(pairs))
-            return lambda: connection.subscribe(*filters, properties=properties)
         wanted = filters[0]
         members = {"subject": wanted.filter, "qos": wanted.qos, **words}
         if self.envelope:
             members["envelope"] = True
-        topic = f"$me/subscriptions/{self.name}"
+        pairs = [(f"nc-{name}", value) for name, value in words.items()]
+        if self.meta:
+            pairs.append(("nc-meta", "1"))
+        properties = Properties(user_properties=tuple(pairs))
 
         async def ask() -> None:
-            if connection.version != MQTT_5:
+            if self.at is not None:
+                here = f"{plain(self.at.lat)},{plain(self.at.lon)}"
+                await connection.publish("$me/position", here.encode(), qos=1)
+            if words or (self.name is not None and connection.version != MQTT_5):
+                # What cannot match is told there, if it becomes so later.
                 await connection.subscribe(ERRORS)
-            await connection.publish(topic, msgspec.json.encode(members), qos=1)
+            if self.name is None:
+                await connection.subscribe(*filters, properties=properties)
+            else:
+                topic = f"$me/subscriptions/{self.name}"
+                await connection.publish(topic, msgspec.json.encode(members), qos=1)
 
         return ask
 
@@ -198,9 +219,14 @@ async def _print(connection: Connection, ask: _Asking, wanted: _Wanted) -> None:
 
 async def _print_all(connection: Connection, wanted: _Wanted) -> None:
     async for message in connection.messages():
-        if wanted.fails_on_errors and message.topic == ERRORS:
+        if message.topic == ERRORS:
             problem = problem_of(received(message, connection.version))
-            raise RejectedError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, problem.error)
+            if problem.warning:
+                _warn(problem.topic, problem.warning)
+            elif wanted.fails_on_errors:
+                raise RejectedError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, problem.error)
+            if not wanted.prints_errors:
+                continue
         if message.retain and wanted.without_retained:
             continue
         line = _json(message) if wanted.as_json else _text(message)
@@ -213,6 +239,11 @@ async def _print_all(connection: Connection, wanted: _Wanted) -> None:
         wanted.printed += 1
         if wanted.enough:
             return
+
+
+def _warn(topic: str, why: str) -> None:
+    """Say why nothing will come."""
+    typer.echo(why.replace(ADVICE, f"give --at or {ADVICE}").translate(_SHOWN), err=True)
 
 
 def _write(line: bytes) -> None:

@@ -92,7 +92,9 @@ class _Complaints(Mailbox):
     def put(self, event: Received) -> None:
         """Take an error; it never waits for a reader."""
         problem = problem_of(event)
-        if problem.topic == self._topic and self._found is None:
+        if problem.warning:
+            log.warning("%s: %s", problem.topic, problem.warning)
+        elif problem.topic == self._topic and self._found is None:
             self._found = problem.error
         else:
             log.warning("refused: %s: %s", problem.topic, problem.error)
@@ -110,16 +112,22 @@ class _Complaints(Mailbox):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What the broker had against a message of this session."""
+    """What the broker has against a message or a subscription of this session."""
 
-    error: str
-    topic: str
-    """Where the message was sent."""
+    error: str = ""
+    """Why something was refused."""
+    topic: str = ""
+    """Where the message was sent, or what was subscribed to."""
+    warning: str = ""
+    """Why nothing will come of something that was taken."""
 
 
 def problem_of(event: Received) -> Problem:
     """Return the problem that a message on `$me/errors` tells."""
     try:
-        return msgspec.json.decode(event.payload, type=Problem)
+        found = msgspec.json.decode(event.payload, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError):
-        return Problem(event.payload.decode(errors="replace"), "")
+        found = Problem()
+    if found.error or found.warning:
+        return found
+    return Problem(event.payload.decode(errors="replace"))

@@ -7,7 +7,8 @@ while, since a reader that publishes would otherwise wait for itself.
 
 import asyncio
 import logging
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -84,6 +85,8 @@ class Exchange:
         )
         self._waiters: dict[int, asyncio.Future[Answer]] = {}
         self._settled = asyncio.Event()
+        self.warn: Callable[[str, str], None] = partial(log.warning, "%s: %s")
+        """Told of a subscription that the server took, and why nothing will come of it."""
 
     @property
     def client_id(self) -> str:
@@ -232,6 +235,8 @@ class Exchange:
             names = ", ".join(name for name, _ in refused)
             text = f"{names}: {answer.text}" if answer.text else names
             raise RejectedError(refused[0][1], text)
+        if answer.text:
+            self.warn(", ".join(filters), answer.text)
         return answer.reason_codes
 
     def _happened(self, found: list[Happened]) -> None:
@@ -245,8 +250,11 @@ class Exchange:
                 case happened.Connected():
                     self._incoming.begin(event.session_present)
                 case happened.Resubscribed():
-                    for name, code in _refused(event.filters, event.reason_codes):
+                    refused = _refused(event.filters, event.reason_codes)
+                    for name, code in refused:
                         log.error("%s is no longer subscribed: %s", name, code.text)
+                    if event.text and not refused:
+                        self.warn(", ".join(event.filters), event.text)
                 case happened.Restated() if event.reason_code.failed:
                     why = RejectedError(event.reason_code, event.text)
                     log.error("%s no longer holds: %s", event.topic, why)

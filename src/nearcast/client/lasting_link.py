@@ -164,7 +164,12 @@ class LastingLink:
                 case happened.Refused() | happened.Disconnected():
                     self._turned_away(event)
                 case happened.ProtocolBroken():
-                    log.error("%s: %s", self.address, event.text)
+                    why = f"{self.address}: {event.text}"
+                    assert self._first is not None
+                    if self._first.done():
+                        log.error(why)
+                    else:
+                        self._fail(ConnectionLostError(why))
 
     def _turned_away(self, event: happened.Refused | happened.Disconnected) -> None:
         assert self._first is not None

@@ -203,7 +203,10 @@ class Listening:
         return [event for event in found if event.retain]
 
     def errors(self, *, buffer: int = BUFFER) -> Stream[Problem]:
-        """Return what the broker has against messages of this session, as a stream."""
+        """Return what the broker has against messages and subscriptions of this session.
+
+        A stream of refusals (`error`), and of what is in vain for want of something (`warning`).
+        """
         return Stream(self._ways, Wish(pattern=ERRORS), problem_of, buffer=buffer)
 
     def _name_for(self, pattern: str, name: str | None, keep: bool) -> str | None:

@@ -42,6 +42,8 @@ from nearcast.wire.mqtt.packet_types import LARGEST_PACKET
 
 PING_AFTER = 0.8
 """The part of the keep-alive after which a silent client pings."""
+HTTP = b"HTTP/"
+NOT_MQTT = "this port speaks HTTP; give the broker's port for MQTT (1883), or ws:// for WebSocket"
 
 
 class Phase(Enum):
@@ -119,6 +121,10 @@ class ClientProtocol:
         if self._phase not in (Phase.CONNECTING, Phase.ONLINE):
             return found
         self._heard_at = now
+        if self._phase is Phase.CONNECTING and data.startswith(HTTP):
+            found.append(ProtocolBroken(ReasonCode.PROTOCOL_ERROR, NOT_MQTT))
+            self._end(ReasonCode.PROTOCOL_ERROR, NO_PROPERTIES, now)
+            return found
         fault = None
         try:
             packets = self._decoder.feed(data)

@@ -13,6 +13,7 @@ import numpy as np
 from nearcast.core.announcement_book import AnnouncementBook
 from nearcast.core.area_watch import AreaWatch
 from nearcast.core.attending import Attending
+from nearcast.core.attribute_watch import AttributeWatch
 from nearcast.core.copies import NO_COPIES, Copies
 from nearcast.core.delivering import Delivering
 from nearcast.core.ingesting import Ingesting
@@ -60,6 +61,8 @@ class Engine:
 
     def __init__(self, settings: Settings | None = None, places: Places | None = None) -> None:
         self.settings = Settings() if settings is None else settings
+        self.attribute_watch = AttributeWatch()
+        """What a host wants to know of filters; it decides nothing."""
         self._begin(Places() if places is None else places)
 
     def _begin(self, places: Places) -> None:
@@ -149,6 +152,8 @@ class Engine:
                     ):
                         self._match(step)
                         self._recent.note([event], (now,))
+                        if self.attribute_watch:
+                            self.attribute_watch.see([event], self.matcher.world)
                     else:
                         step.events.append(event)
                         step.made.append(now)
@@ -228,6 +233,8 @@ class Engine:
             return
         step.events, step.made = [], []
         matches = self.matcher.match(EventBatch.of(events))
+        if self.attribute_watch:
+            self.attribute_watch.see(events, self.matcher.world)
         for event, at in zip(events, made, strict=True):
             if self._live.keep(event, at):
                 step.live_changed(self._live.key(event), event)

@@ -10,9 +10,10 @@ from random import Random
 
 from msgspec.structs import replace
 
+from nearcast.broker.batch import Batch
 from nearcast.broker.connection import Connection
 from nearcast.broker.holding import Done, Holding
-from nearcast.broker.hub import Batch, Hub
+from nearcast.broker.hub import Hub
 from nearcast.broker.journal import Entries
 from nearcast.broker.keeping import journal_for
 from nearcast.broker.links import DEAF_AT

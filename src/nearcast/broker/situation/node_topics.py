@@ -19,7 +19,7 @@ from nearcast.core.area_watch import Sighting
 from nearcast.core.engine import Outcome
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event, Subscription
-from nearcast.core.model.inputs import Input, Moved, Presence, Published, Subscribed
+from nearcast.core.model.inputs import Input, Presence, Subscribed
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.subject import subject_matches
 from nearcast.core.model.visibility import (
@@ -43,8 +43,11 @@ class NodeTopics:
         self._state = state
         self._readers = readers
 
-    def follow(self, inputs: Sequence[Input], outcome: Outcome, now: float) -> None:
-        """Tell those who read of nodes and areas what is new after a step."""
+    def follow(self, others: Sequence[Input], outcome: Outcome, now: float) -> None:
+        """Tell those who read of nodes and areas what is new after a step.
+
+        `others` are its inputs but events and moves.
+        """
         if self._state.engine.has_readers:
             for changed in outcome.changes:
                 if isinstance(changed.value, NodeState):
@@ -53,10 +56,7 @@ class NodeTopics:
                     self._forgotten(changed.key, now)
         for sighting in outcome.sightings:
             self._sighted(sighting)
-        for value in inputs:
-            kind = type(value)
-            if kind is Moved or kind is Published:
-                continue
+        for value in others:
             if isinstance(value, Presence):
                 self._presence(value.node, value.here, now)
             elif isinstance(value, Subscribed) and value.replay:

@@ -1,35 +1,63 @@
 """OwnTracks: phones that say where they are, in their own words.
 
 A message of `_type` `location` to `owntracks/USER/DEVICE` is a fix of node USER; its other fields
-are attributes under their own names. Anything else changes nothing, and is an ordinary event.
+are attributes under their own names. Anything else changes nothing, and is an ordinary event; where
+a position was likely meant, its sender is told on `$me/errors`.
 """
 
 from collections.abc import Collection
 
 import msgspec
+from msgspec import Struct
 
 from nearcast.broker.session import Session
 from nearcast.broker.topic_names import decode_name
 from nearcast.core.model.context import check_attributes
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.inputs import ContextPatched
-from nearcast.core.model.position import position
+from nearcast.core.model.position import position, shown
 from nearcast.wire.mqtt import Publish
 
 PREFIX = "owntracks/"
+LOCATION = "location"
+OTHERS = frozenset(
+    (
+        "beacon", "card", "cmd", "configuration", "dump", "lwt", "remoteConfiguration", "request",
+        "status", "steps", "transition", "waypoint", "waypoints",
+    )
+)  # fmt: skip
+"""Types of messages that are not about where a phone is."""
+
+
+class Ignored(Struct, frozen=True):
+    """A message that changes nothing, and why; nothing is said of one that is not meant to."""
+
+    why: str = ""
 
 
 def fix_of(
     session: Session, packet: Publish, may_act: bool, protected: Collection[str]
-) -> ContextPatched | None:
-    """Return what a phone's message says of its user, None if nothing."""
+) -> ContextPatched | Ignored:
+    """Return what a phone's message says of its user."""
     user = user_of(packet.topic)
-    if user is None or (user != session.node and not may_act):
-        return None
+    if not user:
+        return Ignored()
     try:
         members = msgspec.json.decode(packet.payload)
-        if not isinstance(members, dict) or members.get("_type") != "location":
-            return None
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        return Ignored(f"this is no JSON, and changes no position: {error}" * bool(packet.payload))
+    kind = members.get("_type") if isinstance(members, dict) else None
+    if kind != LOCATION:
+        if isinstance(kind, str) and kind in OTHERS:
+            return Ignored()
+        what = "is encrypted" if kind == "encrypted" else f"has _type {shown(kind)}"
+        return Ignored(f"this {what}, and changes no position; one of _type location does")
+    if user != session.node and not may_act:
+        return Ignored(
+            f"this changes no position: {shown(session.node)} may not say where {shown(user)} is; "
+            f"use client id {user} or {user}~DEVICE, or a rule that lets this user connect as it"
+        )
+    try:
         at = position(members.get("lat"), members.get("lon"))
         fields = {
             name: value
@@ -37,8 +65,8 @@ def fix_of(
             if name not in ("_type", "lat", "lon", "position") and name not in protected
         }
         return ContextPatched(user, {**check_attributes(fields), "position": [at.lon, at.lat]})
-    except (msgspec.DecodeError, ModelError, UnicodeDecodeError, RecursionError):
-        return None
+    except ModelError as error:
+        return Ignored(f"this changes no position: {error}")
 
 
 def user_of(topic: str) -> str | None:

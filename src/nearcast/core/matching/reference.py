@@ -106,6 +106,13 @@ def decide(event: Event, subscription: Subscription, world: World) -> Verdict:
     return Verdict(subscription.id, priority, tuple(steps))
 
 
+def could_have(event: Event, me: str, world: World) -> bool:
+    """Whether a node can have an event at all: its target and whom it tells of allow it."""
+    return (event.to is None or _to(event, me, world)[0]) and (
+        not event.about or _about(event, me, world)[0]
+    )
+
+
 def may_see_all(viewer: str, others: Iterable[str], world: World) -> bool:
     """Whether a node may see who and where others are."""
     return all(world.may_see(viewer, each) & SEE_WHERE_NAMED == SEE_WHERE_NAMED for each in others)

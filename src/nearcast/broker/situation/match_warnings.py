@@ -1,0 +1,250 @@
+"""Warnings: subscriptions that can match nothing for want of something.
+
+What is known when a client subscribes goes with the SUBACK. What becomes so later goes to
+`$me/errors`, so only subscriptions of sessions that asked for that are looked after: they are
+found by the node or the place that they need when it is lost, and nothing is done while it is
+there. When the want is met nothing is said.
+"""
+
+import heapq
+from collections.abc import Iterable, Sequence
+
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.session import Session
+from nearcast.broker.situation.errors import Errors
+from nearcast.broker.situation.private_topics import ERRORS, PRIVATE
+from nearcast.broker.situation.words import Wish
+from nearcast.core.attribute_watch import ENOUGH
+from nearcast.core.engine import Outcome
+from nearcast.core.language.quoted_names import advice_on, likely_values
+from nearcast.core.model.area import Area, Around, PlaceHere
+from nearcast.core.model.context import NodeState
+from nearcast.core.model.event import Announcement, Subscription
+from nearcast.core.model.inputs import (
+    Announced,
+    Input,
+    Left,
+    PlaceDefined,
+    Presence,
+    RulesSet,
+    Subscribed,
+    Unsubscribed,
+)
+from nearcast.core.model.visibility import SEE_WHERE_NAMED
+from nearcast.core.unmet_needs import needed_nodes, needs_place, unmet_area, unmet_needs
+
+SETTLE_S = 5.0
+"""Who comes back has so long to say where it is before it is told that nobody knows."""
+MOST_NAMED = 5
+MOST_DUE = 10_000
+"""So many warnings wait to be told; others that would have to are not told."""
+NAMED = "$me/subscriptions/"
+
+
+class MatchWarnings:
+    """Knows who is to be warned, and when."""
+
+    def __init__(self, state: BrokerState, errors: Errors) -> None:
+        self._state = state
+        self._errors = errors
+        self._needs: dict[str, tuple[str, ...]] = {}
+        """The nodes that a subscription needs; all that are looked after are here."""
+        self._by_node: dict[str, set[str]] = {}
+        self._by_place: set[str] = set()
+        self._of_session: dict[str, set[str]] = {}
+        self._due: list[tuple[float, str]] = []
+        self._unsaid: dict[str, str] = {}
+        """Subscriptions that are due, and what to say if it is not to be looked at again."""
+
+    # What is known when a client subscribes
+
+    def known_now(self, wanted: Sequence[Subscription], wish: Wish) -> list[str]:
+        """Return why subscriptions of one packet can match nothing; the engine is up to date."""
+        if wish.where is None and wish.from_ is None:
+            return []
+        texts = dict(wish.texts)
+        found = [advice_on(name) for name in likely_values(texts.get("where", ""))[:MOST_NAMED]]
+        world = self._state.engine.matcher.world
+        for each in wanted:
+            found += [why for why in unmet_needs(each, world) if why not in found]
+        return found
+
+    def tell(self, session: Session, key: str, why: Iterable[str], now: float) -> None:
+        """Tell on `$me/errors` what could not be told with a SUBACK."""
+        text = "; ".join(why)
+        if text:
+            self._say(session, f"{session.client_id}\0{key}", key, text, now)
+
+    def listen(self, session: Session, now: float) -> None:
+        """A client asks for errors: what is so already is told at once."""
+        self._state.settle(now)
+        self._check(self._add_all(session), now)
+
+    def warn(self, session: Session, topic: str, why: str, now: float) -> None:
+        """Tell of a message of which nothing will come, unless that was just told."""
+        self._errors.warn(session, topic, why, now)
+
+    def check_target(self, session: Session, topic: str, area: Area, now: float) -> None:
+        """Warn of a target that holds nobody for want of a position."""
+        if ERRORS not in session.granted or not isinstance(area, Around | PlaceHere):
+            return
+        # What was said before it counts.
+        self._state.settle(now)
+        self._warn_of_target(session, topic, area, now)
+
+    # What becomes so later
+
+    def follow(self, others: Sequence[Input], outcome: Outcome, now: float) -> None:
+        """See who lost what they need in a step; `others` are inputs but events and moves."""
+        for value in others:
+            if isinstance(value, Subscribed):
+                self._add(value.subscription)
+            elif isinstance(value, Unsubscribed):
+                self._drop(value.id)
+            elif isinstance(value, Left):
+                for name in list(self._of_session.get(value.session or value.node, ())):
+                    self._drop(name)
+            elif isinstance(value, Presence) and value.here:
+                session = self._state.sessions.get(value.session or value.node)
+                for name in () if session is None else self._add_all(session):
+                    self._schedule(name, now + SETTLE_S)
+            elif isinstance(value, PlaceDefined) and value.geometry is None:
+                self._check(self._by_place, now)
+            elif isinstance(value, RulesSet):
+                self.rules_changed(now)
+            elif isinstance(value, Announced):
+                self._announced(value.announcement, now)
+        if self._by_node:
+            for changed in outcome.changes:
+                before = changed.before
+                if changed.by_move or before is None or before.position is None:
+                    continue
+                if not isinstance(changed.value, NodeState) or changed.value.position is None:
+                    self._lost(before.node, now)
+        if not self._needs:
+            return
+        for name, unseen in self._state.engine.attribute_watch.take():
+            self._never_seen(name, unseen, now)
+
+    def rules_changed(self, now: float) -> None:
+        """Other rules say who may see whom."""
+        self._check([name for name, nodes in self._needs.items() if nodes], now)
+
+    def remind(self, now: float) -> None:
+        """Tell what was too soon to be told, if it is still so."""
+        while self._due and self._due[0][0] <= now:
+            _, name = heapq.heappop(self._due)
+            unsaid = self._unsaid.pop(name)
+            if unsaid and name in self._needs:
+                self._tell(name, unsaid, now)
+            else:
+                self._check((name,), now)
+
+    def next_timer(self) -> float | None:
+        """When something is due."""
+        return self._due[0][0] if self._due else None
+
+    def _add_all(self, session: Session) -> list[str]:
+        """Look after all subscriptions of a session that asked for errors."""
+        subscriptions = self._state.engine.subscriptions
+        names = [f"{session.client_id}\0{key}" for key in session.granted if key not in PRIVATE]
+        found = [subscriptions[name] for name in names if name in subscriptions]
+        for each in found:
+            self._add(each)
+        return [each.id for each in found if each.id in self._needs]
+
+    def _add(self, subscription: Subscription) -> None:
+        """Look after a subscription, if its session asked for errors."""
+        name, owner = subscription.id, subscription.owner
+        self._drop(name)
+        session = self._state.sessions.get(owner)
+        if session is None or ERRORS not in session.granted:
+            return
+        if subscription.where is None and subscription.from_ is None:
+            return
+        self._needs[name] = nodes = needed_nodes(subscription)
+        self._of_session.setdefault(owner, set()).add(name)
+        for node in nodes:
+            self._by_node.setdefault(node, set()).add(name)
+        if needs_place(subscription):
+            self._by_place.add(name)
+        self._state.engine.attribute_watch.add(subscription)
+
+    def _drop(self, name: str) -> None:
+        nodes = self._needs.pop(name, None)
+        if nodes is None:
+            return
+        self._state.engine.attribute_watch.remove(name)
+        self._by_place.discard(name)
+        owner = name.partition("\0")[0]
+        for index, key in ((self._of_session, owner), *((self._by_node, node) for node in nodes)):
+            names = index[key]
+            names.discard(name)
+            if not names:
+                del index[key]
+
+    def _announced(self, announcement: Announcement, now: float) -> None:
+        session = self._state.sessions.get(announcement.owner)
+        in_force = self._state.engine.announcements.get((announcement.node, announcement.subject))
+        if session is not None and ERRORS in session.granted and in_force is announcement:
+            topic = f"$me/announcements/{announcement.subject}"
+            self._warn_of_target(session, topic, announcement.to, now)
+
+    def _warn_of_target(self, session: Session, topic: str, area: Area, now: float) -> None:
+        why = unmet_area(area, session.node, self._state.engine.matcher.world)
+        if why is not None:
+            self.warn(session, topic, f"{why}: `to` holds nobody", now)
+
+    def _lost(self, node: str, now: float) -> None:
+        """Nobody knows any more where a node is."""
+        world = self._state.engine.matcher.world
+        # To those from whom it is hidden its end must look like anything else: like nothing.
+        names = [
+            name
+            for name in self._by_node.get(node, ())
+            if (mine := name.partition("\0")[0].partition("~")[0]) == node
+            or world.may_see(mine, node) & SEE_WHERE_NAMED == SEE_WHERE_NAMED
+        ]
+        self._check(names, now)
+
+    def _never_seen(self, name: str, unseen: Sequence[str], now: float) -> None:
+        names = ", ".join(repr(each) for each in unseen[:MOST_NAMED])
+        hint = next((f" ({advice_on(each)})" for each in unseen if not each.isidentifier()), "")
+        self._tell(
+            name,
+            f"none of {ENOUGH} events that you could have got had {names}: nothing can match "
+            f"`where`{hint}",
+            now,
+        )
+
+    def _check(self, names: Iterable[str], now: float) -> None:
+        """Warn of those subscriptions that can match nothing."""
+        engine = self._state.engine
+        for name in list(names):
+            subscription = engine.subscriptions.get(name)
+            if subscription is None:
+                self._drop(name)
+            elif why := unmet_needs(subscription, engine.matcher.world):
+                self._tell(name, "; ".join(why), now, again=True)
+
+    def _tell(self, name: str, why: str, now: float, again: bool = False) -> None:
+        client_id, _, key = name.partition("\0")
+        session = self._state.sessions.get(client_id)
+        if session is not None:
+            self._say(session, name, key, why, now, again)
+
+    def _say(
+        self, session: Session, name: str, key: str, why: str, now: float, again: bool = True
+    ) -> None:
+        """Say it now, or as soon as it may be; `again` if it is to be looked at again then."""
+        topic = f"{NAMED}{key[1:]}" if key.startswith("\0") else key
+        later = self._errors.warn(session, topic, why, now)
+        if later is not None and name in self._needs:
+            self._schedule(name, later, "" if again else why)
+
+    def _schedule(self, name: str, at: float, why: str = "") -> None:
+        if name in self._unsaid:
+            self._unsaid[name] = self._unsaid[name] or why
+        elif len(self._due) < MOST_DUE:
+            self._unsaid[name] = why
+            heapq.heappush(self._due, (at, name))
