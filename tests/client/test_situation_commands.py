@@ -242,3 +242,12 @@ def test_to_remove_a_place_that_is_not_there_fails(port: int) -> None:
 
 def test_an_empty_list_is_json(port: int) -> None:
     assert json.loads(call(place_app, port, "list", "no-such-kind", "--json").stdout) == []
+
+
+@pytest.mark.parametrize("mqtt", ["4", "5"])
+def test_who_publishes_to_nobody_is_told_on_stderr(port: int, mqtt: str) -> None:
+    done = call(pub, port, "alarm", "x", "--to", "circle:me,500", "--mqtt", mqtt)
+    assert done.exit_code == 0
+    assert done.stderr == "me has no position yet: `to` holds nobody\n"
+    done = call(pub, port, "alarm", "x", "--to", "circle:1,2,500", "--mqtt", mqtt)
+    assert (done.exit_code, done.stderr) == (0, "")

@@ -1,6 +1,7 @@
 """`nearcast pub`: publish a message, a file, or every line of the input."""
 
 import asyncio
+import contextlib
 import math
 import os
 import sys
@@ -13,6 +14,7 @@ import typer
 from msgspec.structs import replace
 
 from nearcast.cli import server_options as server
+from nearcast.cli.broker_warnings import shown
 from nearcast.cli.meaning import check_event
 from nearcast.client.event_words import EventWords
 from nearcast.wire.mqtt import MQTT_5
@@ -104,8 +106,11 @@ def pub(
     broker = server.Broker(url, host, port, user, password_file, ca_file)
     connection = broker.connection(options)
 
+    # Only a target that moves can be in vain.
+    warnings_of = contextlib.nullcontext if to is None else shown
+
     async def work() -> None:
-        async with connection:
+        async with connection, warnings_of(connection):
             async for payload in _payloads(message, file):
                 packed = words.pack(topic, payload, mqtt, pairs)
                 described = packed.properties

@@ -12,6 +12,7 @@ import msgspec
 import typer
 
 from nearcast.cli import server_options as server
+from nearcast.cli.broker_warnings import SHOWN, show
 from nearcast.cli.meaning import check_subscription, position_of
 from nearcast.client.commands import ERRORS, problem_of
 from nearcast.client.connection import Connection
@@ -25,8 +26,6 @@ ADVICE = "publish $me/position"
 STOPPED = 130
 """The exit code where fewer messages came than were asked for."""
 _Asking = Callable[[], Coroutine[None, None, object]]
-# Control characters could rewrite what stands on a terminal.
-_SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 
 
 def sub(
@@ -243,7 +242,7 @@ async def _print_all(connection: Connection, wanted: _Wanted) -> None:
 
 def _warn(topic: str, why: str) -> None:
     """Say why nothing will come."""
-    typer.echo(why.replace(ADVICE, f"give --at or {ADVICE}").translate(_SHOWN), err=True)
+    show(why.replace(ADVICE, f"give --at or {ADVICE}"))
 
 
 def _write(line: bytes) -> None:
@@ -262,7 +261,7 @@ def _text(message: Publish) -> bytes:
         shown = message.payload.decode()
     except UnicodeDecodeError:
         shown = f"base64:{b64encode(message.payload).decode()}"
-    return f"{message.topic} {shown}".translate(_SHOWN).encode()
+    return f"{message.topic} {shown}".translate(SHOWN).encode()
 
 
 def _json(message: Publish) -> bytes:

@@ -1,0 +1,40 @@
+"""What a broker says is in vain, on stderr, while a command talks to it."""
+
+import asyncio
+import contextlib
+from collections.abc import AsyncIterator
+
+import typer
+
+from nearcast.client.commands import ERRORS, problem_of
+from nearcast.client.connection import Connection
+from nearcast.client.received import received
+
+# Control characters could rewrite what stands on a terminal.
+SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
+
+
+def show(why: str) -> None:
+    """Print a warning."""
+    typer.echo(why.translate(SHOWN), err=True)
+
+
+@contextlib.asynccontextmanager
+async def shown(connection: Connection) -> AsyncIterator[None]:
+    """Print all warnings that come about what is sent meanwhile; nothing else is read."""
+    await connection.subscribe(ERRORS)
+    reading = asyncio.create_task(_show_all(connection))
+    try:
+        yield
+        # What is on its way comes before the answers.
+        for _ in range(2):
+            await connection.subscribe(ERRORS)
+    finally:
+        reading.cancel()
+
+
+async def _show_all(connection: Connection) -> None:
+    async for message in connection.messages():
+        problem = problem_of(received(message, connection.version))
+        if problem.warning:
+            show(problem.warning)
