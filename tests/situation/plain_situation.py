@@ -13,7 +13,7 @@ from msgspec import Struct, field
 
 from nearcast.core.language import Filter, parse
 from nearcast.core.language.scope import Value
-from nearcast.core.matching.reference import decide
+from nearcast.core.matching.reference import EventScope, decide
 from nearcast.core.model import Area, Circle, Event, Position, Subscription, parse_area
 from nearcast.core.model.area import FixedArea
 from nearcast.core.model.payload import attributes_of
@@ -109,7 +109,7 @@ class PlainSituation:
         return SEE_ALL
 
     def earlier(
-        self, event: Event, viewer: str, subject: str, where: Filter | None, within: Circle | None
+        self, asked: EventScope, subject: str, where: Filter | None, within: Circle | None
     ) -> list[Event]:
         return []
 

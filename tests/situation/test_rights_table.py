@@ -127,6 +127,15 @@ def may_have_what_waits(stage: Stage) -> bool:
     return got(stage.alice, b"second")
 
 
+def may_count(stage: Stage) -> bool:
+    stage.begin()
+    stage.alice.wants("asked", where="count('secret/#', '') > 0")
+    stage.bob.sends(SECRET, b"word")
+    stage.turn()
+    stage.bob.sends("asked", b"now")
+    return got(stage.alice, b"now")
+
+
 def may_define_a_place(stage: Stage) -> bool:
     stage.begin()
     stage.bob.subscribes("$place/zone/#")
@@ -197,6 +206,7 @@ ROWS: dict[str, tuple[Callable[[Stage], bool], str]] = {
     "retained": (may_have_what_is_retained, TOPICS),
     "live": (may_meet_live_events, TOPICS),
     "queue": (may_have_what_waits, TOPICS),
+    "count": (may_count, TOPICS),
     "place": (may_define_a_place, TOPICS),
     "area": (may_hear_of_an_area, TOPICS),
     "area by sight": (may_hear_of_an_area, BLIND),

@@ -32,6 +32,7 @@ from nearcast.core.model.inputs import (
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.position import Position
 from nearcast.core.model.sight_rule import SightRule, Who
+from nearcast.core.model.subject_permissions import SubjectClause, SubjectPermissions
 from nearcast.store import (
     CorruptError,
     Row,
@@ -72,10 +73,18 @@ events = st.builds(
             "retain": st.booleans(), "priority": st.none() | st.integers(1, 9),
             "deadline_s": seconds, "payload": payloads, "qos": st.integers(0, 2),
             "attributes": st.dictionaries(texts, json_values, max_size=4), "session": texts,
+            "target_at": st.none() | model.positions,
         },
     ),
     st.none() | model.areas,
 )  # fmt: skip
+several = st.none() | st.lists(texts, max_size=3).map(tuple)
+permissions = st.builds(
+    SubjectPermissions,
+    st.lists(st.builds(SubjectClause, st.booleans(), several), max_size=3).map(tuple),
+    st.booleans(),
+    several,
+)
 subscriptions = st.builds(
     lambda subscription, extra: replace(subscription, **extra),
     plain_world.subscriptions,
@@ -84,7 +93,7 @@ subscriptions = st.builds(
         optional={
             "from_": st.none() | model.areas, "qos": st.integers(0, 2), "no_local": st.booleans(),
             "relevance": json_values, "aggregate": json_values, "detail": json_values,
-            "session": texts, "group": st.none() | texts,
+            "session": texts, "group": st.none() | texts, "countable": st.none() | permissions,
         },
     ),
 )  # fmt: skip
@@ -162,7 +171,7 @@ def test_what_is_known_of_a_node_comes_back_as_it_was(state: NodeState) -> None:
 def test_every_field_of_events_and_subscriptions_is_written() -> None:
     full = Event(
         "i", "s", "p", 1.0, {"a": 1}, None, True, circle("me", 5.0), 3.0, "o", True, 2, 4.0, b"x",
-        1, "p~2", True, ("q", "r"),
+        1, "p~2", True, ("q", "r"), Position(1.0, 2.0),
     )  # fmt: skip
     differing = [
         name

@@ -216,9 +216,10 @@ class Arrivals:
         state.write(connection, data)
         state.traffic.joined()
         state.online[session.node] += 1
+        # Before anything comes to it that went out while it was away.
+        self._rights_review.review(session, [])
         self._ask(session, Presence(session.node, True, _part(session)))
         state.counters["connects"] += 1
-        self._rights_review.review(session, [])
         self._rights_review.tell_waiting(session)
         self._keep(session, connection.will)
         session.resume(now, state.journal)

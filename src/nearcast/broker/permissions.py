@@ -1,6 +1,9 @@
 """What a client may do, as the hub asks for it."""
 
+from collections.abc import Collection
 from typing import Protocol
+
+from nearcast.core.model.subject_permissions import SubjectPermissions
 
 
 class Permissions(Protocol):
@@ -19,6 +22,9 @@ class Permissions(Protocol):
     def may_change_place(self, kind: str, name: str) -> bool:
         """Whether it may change a place, if it may publish to its topic."""
 
+    def readable(self, patterns: Collection[str]) -> SubjectPermissions | None:
+        """Which subjects of these patterns it may subscribe to; None: all of them."""
+
     def may_be(self, node: str) -> bool:
         """Whether rules let its user be a node, which need not be the one that it is."""
 
@@ -34,6 +40,9 @@ class _Anything:
 
     def may_change_place(self, kind: str, name: str) -> bool:
         return True
+
+    def readable(self, patterns: Collection[str]) -> SubjectPermissions | None:
+        return None
 
     def may_be(self, node: str) -> bool:
         return False
@@ -53,6 +62,9 @@ class _Nothing:
 
     def may_change_place(self, kind: str, name: str) -> bool:
         return False
+
+    def readable(self, patterns: Collection[str]) -> SubjectPermissions | None:
+        return SubjectPermissions(default=False)
 
     def may_be(self, node: str) -> bool:
         return False

@@ -9,8 +9,10 @@ from math import inf
 
 import msgspec
 
+from nearcast.broker.count_rights import noted_if_counting
 from nearcast.broker.hub import Hub
 from nearcast.broker.recording import NODES, NODES_UNTIL
+from nearcast.broker.remembered_events import remembered_events
 from nearcast.broker.session import Granted, Parcel, Session
 from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES, RIGHTS
 from nearcast.broker.situation.private_topics import PRIVATE
@@ -69,10 +71,12 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                     options, wanted.identifier, wanted.name, tells(wish, wanted.name),
                     wanted.extra == b"envelope",
                 )  # fmt: skip
-                session.granted[change.key] = granted
                 if wanted.filter not in PRIVATE:
                     parsed = parse_filter(wanted.filter)
-                    subscriptions.append(subscription(session, granted, parsed, wish))
+                    asked = subscription(session, granted, parsed, wish, wanted.countable)
+                    subscriptions.append(asked)
+                    granted = noted_if_counting(granted, asked, wanted)
+                session.granted[change.key] = granted
             case ReceivedPut(name, packet):
                 session = sessions[name]
                 session.received = session.received or set()
@@ -105,7 +109,9 @@ def restore(hub: Hub, store: Store, now: float) -> None:
     kept_nodes = dict(nodes)
     known = list(_read_on(store, store.seq if until is None else until, nodes))
     states = [state for state, _ in nodes.values()]
-    hub.engine.resume(store.seq, subscriptions, live.values(), states, standing, known)
+    chosen = hub.engine.settings
+    recent = remembered_events(store.log, now - chosen.recent_s, chosen.recent_most)
+    hub.engine.resume(store.seq, subscriptions, live.values(), states, standing, known, recent)
     moved_since = [nodes[node][0] for node in nodes if nodes[node] != kept_nodes.get(node)]
     hub.resume_moves(moved_since, marked=until is not None)
     hub.note_restart(now)

@@ -14,6 +14,7 @@ from urllib.parse import unquote
 import msgspec
 
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.count_rights import renew_counts
 from nearcast.broker.session import Outgoing, Session
 from nearcast.broker.situation.errors import Errors
 from nearcast.broker.situation.node_topics import AREAS, NEEDED_SIGHT
@@ -59,6 +60,7 @@ class RightsReview:
                 sent_to = wanted if granted.name is None else f"{NAMED}{granted.name}"
                 why = f"a rule forbids subscribing to {wanted!r}: the subscription ended"
                 notices.append((sent_to, why))
+        renew_counts(state, session)
         restricted = state.engine.matcher.sight.restricted
         if session.has_messages and (restricted or not allowed.unrestricted):
             self._drop_messages(session, ended, notices)

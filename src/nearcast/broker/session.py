@@ -28,6 +28,7 @@ from nearcast.store import (
     Sent,
     SessionOwner,
     Stage,
+    SubscriptionState,
 )
 from nearcast.wire.mqtt import (
     PacketType,
@@ -46,6 +47,16 @@ OVERHEAD_BYTES = 200
 """What a waiting message takes beside its text."""
 
 
+class Counting(Struct, frozen=True, gc=False):
+    """A subscription whose filter counts, as the engine and as the store have it.
+
+    What it may count follows the rules: both are told anew when these change.
+    """
+
+    subscription: Subscription
+    kept: SubscriptionState
+
+
 class Granted(Struct, frozen=True, gc=False):
     """A subscription as it was granted."""
 
@@ -57,6 +68,8 @@ class Granted(Struct, frozen=True, gc=False):
     """Deliveries tell of their events."""
     envelope: bool = False
     """They do so in JSON round the payload."""
+    counting: Counting | None = None
+    """If its filter counts."""
 
     @property
     def label(self) -> str:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.connection import Connection
+from nearcast.broker.count_rights import countable_by, noted_if_counting
 from nearcast.broker.refusal import RefusedError
 from nearcast.broker.session import Granted, Session
 from nearcast.broker.situation.commands import is_planned
@@ -26,6 +27,7 @@ from nearcast.broker.topic_names import BROKER_TOPICS, normalize_topic
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.inputs import Subscribed, Unsubscribed
+from nearcast.core.model.subject_permissions import SubjectPermissions
 from nearcast.store import SubscriptionDropped, SubscriptionPut, SubscriptionState
 from nearcast.wire.mqtt import (
     MQTT_5,
@@ -211,17 +213,17 @@ class Subscribing:
         if text not in PRIVATE and not allowed.unrestricted and not allowed.may_subscribe(text):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids subscribing to {text!r}")
         granted = Granted(wanted, identifier, name, tells(wish, name), envelope)
-        session.granted[key] = granted
         replay = wanted.retain_handling == 0 or (wanted.retain_handling == 1 and is_new)
+        kept = SubscriptionState(
+            text, wanted.qos, name, wanted.no_local, wanted.retain_as_published,
+            wanted.retain_handling, identifier, wish.texts, b"envelope" if envelope else b"",
+            countable_by(allowed, wish.where),
+        )  # fmt: skip
+        asked = subscription(session, granted, parsed, wish, kept.countable)
+        session.granted[key] = noted_if_counting(granted, asked, kept)
         if session.durable:
-            kept = SubscriptionState(
-                text, wanted.qos, name, wanted.no_local, wanted.retain_as_published,
-                wanted.retain_handling, identifier, wish.texts, b"envelope" if envelope else b"",
-            )  # fmt: skip
             state.journal.note(SubscriptionPut(session.client_id, key, kept))
-        if text in PRIVATE:
-            return []
-        return [Subscribed(subscription(session, granted, parsed, wish), replay)]
+        return [] if text in PRIVATE else [Subscribed(asked, replay)]
 
     def _write(self, connection: Connection, packet: SubAck | UnsubAck) -> None:
         limit = connection.largest_packet or NO_LIMIT
@@ -257,7 +259,13 @@ def subscription_id(session: Session, topic_filter: str) -> str:
     return f"{session.client_id}\0{topic_filter}"
 
 
-def subscription(session: Session, granted: Granted, parsed: Wanted, wish: Wish) -> Subscription:
+def subscription(
+    session: Session,
+    granted: Granted,
+    parsed: Wanted,
+    wish: Wish,
+    countable: SubjectPermissions | None = None,
+) -> Subscription:
     """A subscription as the engine knows it."""
     wanted = granted.wanted
     key = wanted.filter if granted.name is None else f"\0{granted.name}"
@@ -275,6 +283,7 @@ def subscription(session: Session, granted: Granted, parsed: Wanted, wish: Wish)
         session="" if session.client_id == session.node else session.client_id,
         group=parsed.group,
         meta=granted.meta,
+        countable=countable,
     )
 
 

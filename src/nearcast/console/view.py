@@ -3,8 +3,7 @@
 from msgspec import Struct
 
 from nearcast.console.gate import Asker
-from nearcast.core.matching.reference import World, area_for
-from nearcast.core.model.area_resolution import holds
+from nearcast.core.matching.reference import World, would_reach
 from nearcast.core.model.event import Event
 from nearcast.core.model.visibility import SEE_ALL
 
@@ -35,8 +34,4 @@ class View(Struct, frozen=True):
             return True
         if not self.may_read(event):
             return False
-        if event.to is None or self.asker.operates:
-            return True
-        at = self.world.position(self.asker.node)
-        meant = area_for(event.to, event.publisher, self.world)
-        return at is not None and holds(meant, at)
+        return self.asker.operates or would_reach(event, self.asker.node, self.world)

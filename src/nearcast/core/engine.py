@@ -78,9 +78,7 @@ class Engine:
         self._areas = areas = AreaWatch(matcher, rights.context)
         self._live = live = LiveBook(matcher)
         self._wishes = wishes = SubscriptionBook(matcher)
-        self._recent = recent = RecentBook(
-            matcher, rights, chosen.recent_most, chosen.recent_most_bytes
-        )
+        self._recent = recent = RecentBook(matcher, chosen.recent_most, chosen.recent_most_bytes)
         self._delivering = delivering = Delivering(live, wishes)
         self._ingesting = Ingesting(matcher, nodes, rights, announced, live, self._policy, chosen)
         self._situating = Situating(matcher, nodes, rights, areas, live, wishes, delivering)
@@ -268,12 +266,13 @@ class Engine:
         nodes: Iterable[NodeState] = (),
         standing: Sequence[Input] = (),
         known: Iterable[tuple[str, str]] = (),
+        recent: Iterable[tuple[float, Event]] = (),
     ) -> None:
         """Begin where another left off, telling nobody anything.
 
         A live event comes with its expiry and the sessions that have seen it. What stands are
         places, rights, announcements, watched areas and who is away; known are publishers and
-        ids of events before.
+        ids of events before; recent are events that count, each with its time, the oldest first.
         """
         self.seq = seq
         # What is decided on comes before what is decided: nobody is to miss what they may see.
@@ -286,12 +285,14 @@ class Engine:
         self._ingesting.resume(known)
         self._standing.resume(standing)
         self._attending.resume(standing)
+        for at, event in recent:
+            self._recent.note((event,), (at,))
         self._recent.refresh()
 
     def restarted(self, sessions: Iterable[str], now: float) -> Record | None:
         """What to record when a broker begins, with these sessions; None if there is nothing."""
         value = self.settings.restart(sessions)
-        if not self.seq and value == Restarted():
+        if not self.seq and value == Settings().restart(()):
             return None
         self.seq += 1
         return Record(self.seq, now, value)
@@ -309,8 +310,11 @@ class Engine:
             *(Presence(name, False) for name in each.sessions),
         ]
         nodes, known, seq = list(self.nodes.values()), self._ingesting.known(), self.seq
+        recent = self._recent
         self.settings = self.settings.after(each)
         self._begin(self.matcher.places)
+        if each.keeps_recent:
+            self._recent.take_over(recent)
         self.resume(seq, wanted, live, nodes, standing, known)
         # As the first step of a broker does, at whatever time.
         self._expire(step)

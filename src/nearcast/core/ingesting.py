@@ -12,7 +12,9 @@ from msgspec.structs import replace
 from nearcast.core.announcement_book import AnnouncementBook
 from nearcast.core.live_book import LiveBook
 from nearcast.core.matching.matcher import Matcher
+from nearcast.core.matching.reference import anchor_for
 from nearcast.core.model import position as positions
+from nearcast.core.model.area import Around, PlaceHere
 from nearcast.core.model.area_resolution import check
 from nearcast.core.model.context import check_attributes
 from nearcast.core.model.errors import ModelError
@@ -77,11 +79,14 @@ class Ingesting:
         return self.complete(event)
 
     def complete(self, event: Event) -> Event:
-        """The event with what it takes from its publisher: position and standing target."""
+        """The event with what it takes from its publisher: position and standing target.
+
+        And where a target lies that moves: nobody can say that of it later.
+        """
         position, to = event.position, event.to
         if not event.at_given:
             # Where it is hidden now must not show in what stays when it has gone elsewhere.
-            if event.stays and self._rights.conceals(event.publisher):
+            if event.stays and self._rights.conceals_now(event.publisher):
                 position = None
             elif position is None:
                 position = self._nodes.position(event.publisher)
@@ -89,6 +94,9 @@ class Ingesting:
         if to is None and announced:
             standing = announced.get((event.publisher, event.subject))
             to = None if standing is None else standing.to
+        if isinstance(to, Around | PlaceHere):
+            at = anchor_for(to, event.publisher, self._matcher.world)
+            return replace(event, position=position, to=to, target_at=at)
         if position is event.position and to is event.to:
             return event
         return replace(event, position=position, to=to)

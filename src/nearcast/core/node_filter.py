@@ -3,6 +3,7 @@
 from collections.abc import Callable
 
 from nearcast.core.language import Filter
+from nearcast.core.language.scope import LatLon
 from nearcast.core.matching.reference import EventScope, World
 from nearcast.core.model.event import Event
 from nearcast.core.model.position import Position
@@ -29,4 +30,16 @@ def is_true_of(
         return True
     attributes = context_of(node) if sees & SEE_ATTRIBUTES else {}
     event = Event("", subject, node, 0.0, attributes, at)  # type: ignore[arg-type]  # JSON
-    return where.evaluate_in(EventScope(event, viewer, world, sees)) is True
+    return where.evaluate_in(_NodeScope(event, viewer, world, sees)) is True
+
+
+class _NodeScope(EventScope):
+    """What a filter can ask about a node: there are no events round it that it could count."""
+
+    def count(
+        self, subject: str, where: Filter | None, metres: float | None, around: str = "me"
+    ) -> int | None:
+        return None
+
+    def nearest(self, where: Filter | None, to: LatLon) -> float | None:
+        return None

@@ -1,8 +1,9 @@
 """The book of recent events: what `count()` counts, of the last few minutes.
 
 Kept whether somebody counts or not, because whoever begins to count expects what was there
-before, but without where a publisher is hidden. Bounded in number and in bytes; events are looked
-into only once somebody counts, and until then those that came as columns stay columns.
+before. Who may know of which of them is decided when somebody counts, by the rights of then.
+Bounded in number and in bytes; events are looked into only once somebody counts, and until then
+those that came as columns stay columns.
 """
 
 from collections import deque
@@ -15,18 +16,18 @@ from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_columns import EventColumns
 from nearcast.core.model.payload import LARGEST_JSON_PAYLOAD, attributes_of
-from nearcast.core.rights import Rights
 
 
 class RecentBook:
     """Recent events, the oldest first."""
 
-    def __init__(self, matcher: Matcher, rights: Rights, most: int, most_bytes: int) -> None:
+    def __init__(self, matcher: Matcher, most: int, most_bytes: int) -> None:
         self._matcher = matcher
-        self._rights = rights
         self._most = most
         self._most_bytes = most_bytes
         self._events: deque[tuple[float, Event] | EventColumns] = deque()
+        self._first = 0
+        """The number of the oldest; those that follow are numbered on."""
         self._count = 0
         self._bytes = 0
         self._counting = False
@@ -34,8 +35,6 @@ class RecentBook:
     def note(self, events: Sequence[Event], times: Sequence[float]) -> None:
         """Remember events, each made at its time."""
         noted = self._events
-        if self._rights.restricts:
-            events = list(map(self._concealed, events))
         for event, now in zip(events, times, strict=True):
             size = len(event.payload)
             if size > LARGEST_JSON_PAYLOAD:
@@ -43,8 +42,8 @@ class RecentBook:
             self._bytes += size
             noted.append((now, event))
             if self._counting:
-                self._put(event)
-        self._count += len(events)
+                self._put(self._first + self._count, event)
+            self._count += 1
         self._bound()
 
     def note_columns(self, events: EventColumns) -> None:
@@ -52,22 +51,22 @@ class RecentBook:
         if self._counting or int(events.sizes.max(initial=0)) > LARGEST_JSON_PAYLOAD:
             self.note(events, events.times.tolist())
             return
-        if self._rights.restricts:
-            hidden = [name for name in events.publishers if self._rights.conceals(name)]
-            events = events.hiding(hidden) if hidden else events
         self._events.append(events)
         self._count += len(events)
         self._bytes += int(events.sizes.sum())
         self._bound()
 
+    def take_over(self, other: "RecentBook") -> None:
+        """Remember what another book does, which is of no more use; nobody counts yet."""
+        assert not self._count
+        assert not self._counting
+        self._events, self._count, self._bytes = other._events, other._count, other._bytes
+
     def refresh(self) -> None:
         """Subscriptions changed: somebody may have begun to count, or the last one stopped."""
         if self._matcher.counting != self._counting:
             self._counting = self._matcher.counting
-            self._matcher.world.recent.clear()
-            if self._counting:
-                for _, earlier in self._one_by_one():
-                    self._put(earlier)
+            self._index()
 
     def expire(self, before: float) -> None:
         """Forget what is older."""
@@ -84,16 +83,19 @@ class RecentBook:
 
     def forget(self, node: str) -> None:
         """Forget what a node published."""
-        events = self._one_by_one()
-        for _ in range(len(events)):
-            at, event = events.popleft()
-            if event.publisher != node:
-                events.append((at, event))
-                continue
-            self._count -= 1
-            self._bytes -= len(event.payload)
-            if self._counting:
-                self._matcher.world.recent.remove(_key(event))
+        left = [each for each in self._one_by_one() if each[1].publisher != node]
+        if len(left) < self._count:
+            self._events = deque(left)
+            self._count = len(left)
+            self._bytes = sum(len(event.payload) for _, event in left)
+            self._index()
+
+    def _index(self) -> None:
+        """Let filters find all of them, if any filter counts."""
+        self._matcher.world.recent.clear()
+        if self._counting:
+            for number, (_, event) in enumerate(self._one_by_one(), self._first):
+                self._put(number, event)
 
     def _one_by_one(self) -> deque[tuple[float, Event]]:
         """All of them, none as columns from now on."""
@@ -118,31 +120,22 @@ class RecentBook:
                 many = int(enough.argmax()) + 1 if enough.any() else len(oldest)
             self._drop(many)
 
-    def _concealed(self, event: Event) -> Event:
-        """The event, without its publisher's own position if that is hidden from some."""
-        if event.position is None or event.at_given:
-            return event
-        return replace(event, position=None) if self._rights.conceals(event.publisher) else event
-
-    def _put(self, event: Event) -> None:
+    def _put(self, number: int, event: Event) -> None:
         if not event.attributes and event.payload:
             event = replace(event, attributes=attributes_of(event.payload))
-        self._matcher.world.recent.put(_key(event), event)
+        self._matcher.world.recent.put(str(number), event)
 
     def _drop(self, many: int) -> None:
         """Forget so many of the oldest, which came together."""
         oldest = self._events.popleft()
+        number = self._first
+        self._first += many
         self._count -= many
         if isinstance(oldest, EventColumns):
             self._bytes -= int(oldest.sizes[:many].sum())
             if many < len(oldest):
                 self._events.appendleft(oldest.part(many, len(oldest)))
             return
-        event = oldest[1]
-        self._bytes -= len(event.payload)
+        self._bytes -= len(oldest[1].payload)
         if self._counting:
-            self._matcher.world.recent.remove(_key(event))
-
-
-def _key(event: Event) -> str:
-    return f"{event.publisher}\0{event.id}"
+            self._matcher.world.recent.remove(str(number))

@@ -34,7 +34,12 @@ class Settings(Struct, frozen=True):
     def restart(self, sessions: Iterable[str]) -> Restarted:
         """What the log says of a broker that begins with these, and with these sessions."""
         return Restarted(
-            tuple(sessions), self.position_ttl_s, self.recent_s, self.elsewhere, not self.routes
+            tuple(sessions),
+            self.position_ttl_s,
+            self.recent_s,
+            self.elsewhere,
+            not self.routes,
+            keeps_recent=True,
         )
 
     def after(self, restarted: Restarted) -> "Settings":

@@ -4,7 +4,7 @@ Most rows are of this kind. They go through the engine together, without a value
 the columns of what is decided are their own columns.
 """
 
-from collections.abc import Callable, Collection, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
 from typing import Self, overload
 
@@ -21,7 +21,6 @@ from nearcast.core.model.event_batch import EventBatch, carried
 from nearcast.core.model.event_columns import EventColumns
 from nearcast.core.model.flat_json import carried_by
 from nearcast.core.model.payload import attributes_of
-from nearcast.core.model.position import Position
 from nearcast.core.words import Texts, WordPairs
 from nearcast.pipeline.decided_schema import (
     DELIVERY,
@@ -31,32 +30,16 @@ from nearcast.pipeline.decided_schema import (
     RECIPIENTS,
     decided_batch,
 )
-from nearcast.store import Row, rows_of
+from nearcast.store import plain_event, rows_of
 from nearcast.store.columns import column
+from nearcast.store.plain_rows import PLAIN_DATA
 from nearcast.store.rows import SCHEMA
 from nearcast.wire.mqtt import MESSAGE_EXPIRY_MARK
 
-PLAIN = {"{}": 0, '{"qos":1}': 1, '{"qos":2}': 2}
-"""What `data` is of events that their columns say all of, and their QoS."""
 LEAST = 64
 """So many that follow each other are worth going through them as columns."""
 _NEEDED = ("event_id", "subject", "publisher", "time")
-_WORDS = column(list(PLAIN), pa.string())
-assert list(PLAIN.values()) == list(range(len(PLAIN))), "the place of a word is its QoS"
-
-
-def plain_event(row: Row) -> Event | None:
-    """Return the event of a row whose columns say all of it, without its attributes."""
-    qos = PLAIN.get(row.data)
-    if row.kind != "event" or qos is None or row.schema != SCHEMA:
-        return None
-    if row.event_id is None or row.subject is None or row.publisher is None or row.time is None:
-        return None
-    at = None if row.lat is None or row.lon is None else Position(row.lat, row.lon)
-    return Event(
-        row.event_id, row.subject, row.publisher, row.time, position=at,
-        payload=row.payload or b"", qos=qos,
-    )  # fmt: skip
+_WORDS = column(list(PLAIN_DATA), pa.string())
 
 
 def are_plain(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
@@ -177,24 +160,9 @@ class PlainEvents(EventColumns):
         found: I64 = lengths.to_numpy().astype(np.int64)
         return found
 
-    @property
-    def publishers(self) -> list[str]:
-        """Who published any of them."""
-        return _words(self.rows["publisher"])[0]
-
     def part(self, start: int, end: int) -> Self:
         """Some of them that follow each other."""
         return type(self)(self.rows.slice(start, end - start))
-
-    def hiding(self, publishers: Collection[str]) -> Self:
-        """The same, without where these publishers were."""
-        rows = self.rows
-        hidden = pc.is_in(rows["publisher"], pa.array(publishers, pa.string()))
-        for name in ("lat", "lon"):
-            place = rows.schema.get_field_index(name)
-            shown = pc.if_else(hidden, pa.scalar(None, pa.float64()), rows[name])
-            rows = rows.set_column(place, rows.schema.field(place), shown)
-        return type(self)(rows)
 
     def batch(self, attributes: bool = True) -> EventBatch:
         """The same as matchers take them; without attributes nobody looks into payloads."""

@@ -9,8 +9,8 @@ from msgspec.structs import replace
 from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Input, Published
 from nearcast.core.model.payload import attributes_of
-from nearcast.pipeline.plain_events import PlainEvents, plain_event
-from nearcast.store import GAP, NO_INPUTS, Row, StoreError, input_of
+from nearcast.pipeline.plain_events import PlainEvents
+from nearcast.store import GAP, NO_INPUTS, Row, StoreError, input_of, plain_event
 from nearcast.wire.mqtt import first_message_expiry
 
 NO_HEADERS: "Headers" = ((), None)

@@ -33,6 +33,7 @@ from nearcast.store.errors import (
 from nearcast.store.followers import follow, is_followed
 from nearcast.store.log import Log, LogSettings, LogStatistics, Merging, Sealed
 from nearcast.store.manifest import Gap, read_manifest
+from nearcast.store.plain_rows import plain_event, plain_row
 from nearcast.store.reading import LogReader
 from nearcast.store.rows import (
     DELIVERY,
@@ -43,7 +44,6 @@ from nearcast.store.rows import (
     Row,
     delivery_row,
     input_of,
-    plain_row,
     recipients_of,
     record_row,
 )
@@ -128,6 +128,7 @@ __all__ = [
     "follow",
     "input_of",
     "is_followed",
+    "plain_event",
     "plain_row",
     "read_manifest",
     "read_segment",

@@ -12,6 +12,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 
 import pyarrow as pa
+import pyarrow.compute as pc
 from msgspec import Struct
 
 from nearcast.store.durable_files import sync_file
@@ -231,6 +232,26 @@ class Log:
             yield from joined.add(batch_of(waiting))
         yield from joined.end(self.last_seq)
 
+    def read_since(self, ingested: float, kinds: Sequence[str], most: int) -> list[pa.RecordBatch]:
+        """Return rows of some kinds that came since a time, the oldest first.
+
+        No more segments are read than hold the newest `most` of them; a damaged one is left out.
+        """
+        waiting = [*(self._sealed.rows if self._sealed else ()), *self._rows]
+        found = [_some_rows(batch_of(waiting), ingested, kinds)] if waiting else []
+        count = sum(batch.num_rows for batch in found)
+        for segment in reversed(self._manifest.segments):
+            if count >= most or segment.last_ingested < ingested:
+                break
+            try:
+                batches = read_segment(self.directory, segment)
+                some = [_some_rows(batch, ingested, kinds) for batch in batches]
+            except CorruptError:
+                continue
+            found[:0] = some
+            count += sum(batch.num_rows for batch in some)
+        return found
+
     def verify(self) -> list[Gap]:
         """Read every segment whole; set aside and return what is damaged."""
         lost = []
@@ -367,3 +388,9 @@ class Log:
             path = self.directory / segment.name
             with told(path, "deleting it"):
                 path.unlink(missing_ok=True)
+
+
+def _some_rows(batch: pa.RecordBatch, ingested: float, kinds: Sequence[str]) -> pa.RecordBatch:
+    """Return the rows of some kinds that came since a time."""
+    young = pc.greater_equal(batch["ingested"], ingested)
+    return batch.filter(pc.and_(young, pc.is_in(batch["kind"], pa.array(kinds, pa.string()))))

@@ -43,6 +43,7 @@ from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.place_loading import LARGEST_PLACE
 from nearcast.core.model.position import Position
 from nearcast.core.model.record import Record
+from nearcast.core.model.subject_permissions import SubjectPermissions
 from nearcast.store.area_form import area_from_store, stored_area
 from nearcast.store.errors import CorruptError, StoreError, newer
 from nearcast.store.row_json import Json, filter_from_json, filter_json, plain, text
@@ -106,24 +107,6 @@ def record_row(
         None, None if at is None else at.lat, None if at is None else at.lon, node,
         properties, None, headers, text(data | beside),
     )  # fmt: skip
-
-
-def plain_row(
-    event: Event, broker: str, seq: int, now: float, properties: Pairs, headers: bytes | None
-) -> Row:
-    """Return the row of an event that its payload says all of: the same as `record_row`, sooner.
-
-    Only for events that do not stay and have no target, no key and no session of their own.
-    """
-    at = event.position
-    return Row(
-        broker, seq, "event", now, SCHEMA, event.id, event.subject, event.publisher, event.time,
-        None if at is None else at.lat, None if at is None else at.lon, None, properties,
-        event.payload, headers, _QOS_DATA[event.qos],
-    )  # fmt: skip
-
-
-_QOS_DATA = ("{}", '{"qos":1}', '{"qos":2}')
 
 
 ERASED = "erased"
@@ -206,8 +189,8 @@ def _defaults(form: type[Struct], but: Sequence[str]) -> tuple[tuple[str, object
 
 # Events
 
-_IN_COLUMNS = ("id", "subject", "publisher", "time", "position", "payload", "attributes", "to")
-_IN_DATA = _defaults(Event, _IN_COLUMNS)
+_IN_COLUMNS = ("id", "subject", "publisher", "time", "position", "payload", "attributes")
+_IN_DATA = _defaults(Event, (*_IN_COLUMNS, "to", "target_at"))
 
 
 def _event_data(event: Event) -> Json:
@@ -220,6 +203,8 @@ def _event_data(event: Event) -> Json:
         raise StoreError(f"the deadline of event {event.id!r} is {event.deadline_s}")
     if event.to is not None:
         data["to"] = stored_area(event.to)
+    if event.target_at is not None:
+        data["target_at"] = [event.target_at.lon, event.target_at.lat]
     # Without any nobody looked into the payload, which says them still.
     if event.attributes:
         written = msgspec.json.encode(event.attributes)
@@ -234,7 +219,7 @@ def _read_event(row: Row, data: Json) -> Input:
     attributes = data.pop("attributes", None)
     if attributes is None:
         attributes = attributes_of(payload)
-    to = data.pop("to", None)
+    to, lon_lat = data.pop("to", None), data.pop("target_at", None)
     about = data.pop("about", ())
     return Published(
         Event(
@@ -247,6 +232,7 @@ def _read_event(row: Row, data: Json) -> Input:
             to=None if to is None else area_from_store(to),
             payload=payload,
             about=tuple(about),  # type: ignore[arg-type]  # likewise
+            target_at=None if lon_lat is None else Position(lon_lat[1], lon_lat[0]),  # type: ignore[index]
             **data,  # type: ignore[arg-type]  # likewise
         )
     )
@@ -274,6 +260,8 @@ def _subscribed(value: Subscribed) -> Columns:
         data["from"] = stored_area(wanted.from_)
     if wanted.levels:
         data["levels"] = [filter_json(level) for level in wanted.levels]
+    if wanted.countable is not None:
+        data["countable"] = msgspec.to_builtins(wanted.countable)
     for name, default in _SUBSCRIPTION_DATA:
         value_of = getattr(wanted, name)
         if value_of != default:
@@ -281,13 +269,13 @@ def _subscribed(value: Subscribed) -> Columns:
     return "subscription", wanted.node, wanted.subject, None, data
 
 
-_SUBSCRIPTION_SPECIAL = ("id", "node", "subject", "where", "from_", "levels")
+_SUBSCRIPTION_SPECIAL = ("id", "node", "subject", "where", "from_", "levels", "countable")
 _SUBSCRIPTION_DATA = _defaults(Subscription, _SUBSCRIPTION_SPECIAL)
 
 
 def _read_subscribed(row: Row, data: Json) -> Input:
     where, area = data.pop("where", None), data.pop("from", None)
-    levels = data.pop("levels", ())
+    levels, countable = data.pop("levels", ()), data.pop("countable", None)
     return Subscribed(
         Subscription(
             str(data.pop("id")),
@@ -296,6 +284,7 @@ def _read_subscribed(row: Row, data: Json) -> Input:
             None if where is None else filter_from_json(where),
             None if area is None else area_from_store(area),
             tuple(filter_from_json(level) for level in levels),  # type: ignore[attr-defined]
+            countable=msgspec.convert(countable, SubjectPermissions | None),
             **data,  # type: ignore[arg-type]  # written from a subscription
         )
     )

@@ -15,6 +15,7 @@ from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Input, Published
 from nearcast.core.model.position import Position
 from nearcast.core.model.record import Record
+from nearcast.core.model.subject_permissions import SubjectPermissions
 from nearcast.store.errors import CorruptError, StoreError, newer
 from nearcast.store.rows import Row, input_of, record_row
 
@@ -100,6 +101,8 @@ class SubscriptionState(Struct, frozen=True):
     properties: Pairs = ()
     """The `nc-` properties, as given."""
     extra: bytes = b""
+    countable: SubjectPermissions | None = None
+    """The subjects whose events its filter may count; None: all of them."""
 
 
 class Live(Struct, frozen=True):

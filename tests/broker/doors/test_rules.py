@@ -166,6 +166,17 @@ def test_who_may_subscribe_may_receive_every_topic_of_the_filter(
             assert topic_allowed(lines, default, client, "subscribe", topic, False)
 
 
+@given(LINES, DEFAULT, CLIENT, patterns())
+def test_what_may_be_counted_is_what_may_be_subscribed_to_subject_by_subject(
+    lines: list[Line], default: str, client: str, counted: str
+) -> None:
+    with tempfile.TemporaryDirectory() as base:
+        rights = house(Path(base), rules=written(lines, default)).rights(*CLIENTS[client])
+    readable = rights.readable([counted])
+    for topic in selected(counted):
+        assert (readable is None or readable.permits(topic)) == rights.may_subscribe(topic)
+
+
 @pytest.mark.parametrize("node", ["+", "#", "a/b", "$SYS", "x%2Fy", ""])
 def test_a_node_cannot_widen_a_rule_by_its_name(node: str, tmp_path: Path) -> None:
     rule = '[[rule]]\npermission = "allow"\nwho = "all"\naction = "all"\ntopics = ["${node}/#"]\n'

@@ -1,13 +1,15 @@
 """Rights: what one client may do, answered from memory when it asks again."""
 
+from collections.abc import Collection
 from urllib.parse import quote
 
 from msgspec.structs import replace
 
 from nearcast.broker.doors.named_places import PLACE, NamedPlaces
 from nearcast.broker.doors.rules import Clause, Rules, Visitor, filled_topics
-from nearcast.broker.doors.topic_patterns import levels_of, parse_topic_pattern
+from nearcast.broker.doors.topic_patterns import Levels, levels_of, overlaps, parse_topic_pattern
 from nearcast.broker.doors.visitors import Listed
+from nearcast.core.model.subject_permissions import SubjectClause, SubjectPermissions
 
 MOST_ANSWERS = 128
 LONGEST_REMEMBERED = 256
@@ -89,6 +91,16 @@ class Rights:
             self._remember(topic_filter, topic_filter, answer)
         return answer
 
+    def readable(self, patterns: Collection[str]) -> SubjectPermissions | None:
+        """Return which subjects of these patterns may be subscribed to; None: all of them.
+
+        Rules that bear on none of them are left out: when they change, this does not.
+        """
+        if self.unrestricted:
+            return None
+        assert self._subscribe is not None
+        return self._subscribe.readable([levels_of(pattern) for pattern in patterns])
+
     def may_be(self, node: str) -> bool:
         """Decide whether rules let the client's user connect as a node; nobody does it for all."""
         visitor = self._visitor
@@ -163,6 +175,33 @@ class _Part:
         """Whether everything is allowed."""
         denied = any(not one.allow for one in self.clauses)
         return self.default_allow and not denied and not self.listed
+
+    def readable(self, asked: Collection[Levels]) -> SubjectPermissions | None:
+        """Return which subjects of these patterns are allowed; None: all of them."""
+        clauses: list[SubjectClause] = []
+        for one in self.clauses:
+            patterns = _common(one, asked)
+            if one.holds_for(0, False) and patterns != ():
+                clauses.append(SubjectClause(one.allow, patterns))
+        # What the last ones say holds without them.
+        while clauses and clauses[-1].allow is self.default_allow:
+            clauses.pop()
+        only = _common(self.listed[0], asked) if self.listed else None
+        found = SubjectPermissions(tuple(clauses), self.default_allow, only)
+        return None if found == SubjectPermissions() else found
+
+
+def _common(clause: Clause, asked: Collection[Levels]) -> tuple[str, ...] | None:
+    """Return the patterns of a clause that some subject fits which is asked about; None: all."""
+    if clause.patterns is None:
+        return None
+    # Letter by letter, a pattern with wildcards is no subject.
+    literals = [one for one in sorted(clause.literals) if not {"+", "#"} & {*one}]
+    return tuple(
+        "/".join(one)
+        for one in (*clause.patterns, *literals)
+        if any(overlaps(one, other) for other in asked)
+    )
 
 
 def _only(listed: tuple[str, ...] | None, visitor: Visitor) -> tuple[Clause, ...]:

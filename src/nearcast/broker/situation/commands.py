@@ -167,13 +167,10 @@ def _area(session: Session, rest: str, payload: bytes) -> Asked:
     _only(members, ("area", "nodes"))
     if "area" not in members:
         raise RefusedError(BAD, 'a watched area needs "area", such as "circle:53.35,-6.26,200"')
-    where = members.get("nodes")
-    value = AreaWatched(
-        name,
-        session.node,
-        area_of(members["area"], '"area"'),
-        None if where is None else filter_of(where, '"nodes"'),
-    )
+    where = None if members.get("nodes") is None else filter_of(members["nodes"], '"nodes"')
+    if where is not None and where.counted_subjects:
+        raise RefusedError(BAD, '"nodes" is about nodes: it cannot count events')
+    value = AreaWatched(name, session.node, area_of(members["area"], '"area"'), where)
     return Asked((value,), (Kept(AREAS, name, encoded_input(value)),))
 
 

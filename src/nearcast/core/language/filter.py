@@ -4,7 +4,7 @@ from collections.abc import Mapping
 
 from msgspec import Struct
 
-from nearcast.core.language.ast import Node, alike
+from nearcast.core.language.ast import Node, Operation, alike, walk
 from nearcast.core.language.errors import LanguageError
 from nearcast.core.language.evaluation import truth
 from nearcast.core.language.geojson import Json
@@ -36,6 +36,17 @@ class Filter(Struct, frozen=True, eq=False, gc=False):
     def evaluate_in(self, scope: Scope) -> bool | None:
         """Return whether the filter holds in a scope; None is unknown."""
         return truth(self.root, scope, self.two_valued)
+
+    @property
+    def counted_subjects(self) -> tuple[str, ...]:
+        """The patterns of the subjects whose earlier events it asks for; most filters have none."""
+        found: dict[str, None] = {}
+        for node, _ in walk(self.root):
+            if isinstance(node, Operation) and node.op == "count":
+                found[str(node.args[0])] = None
+            elif isinstance(node, Operation) and node.op == "earlier":
+                found["#"] = None
+        return tuple(found)
 
     def __eq__(self, other: object) -> bool:
         return (

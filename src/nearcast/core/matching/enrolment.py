@@ -9,7 +9,6 @@ from collections.abc import Sequence
 import numpy as np
 
 from nearcast.core.language import Filter
-from nearcast.core.language.ast import Operation, walk
 from nearcast.core.matching.area_anchors import Anchors, Lying
 from nearcast.core.matching.atoms import INLINE
 from nearcast.core.matching.cells import (
@@ -78,6 +77,7 @@ from nearcast.core.matching.tables import (
 from nearcast.core.matching.vocabulary import Filed, Vocabulary
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.places import Places
+from nearcast.core.model.subject_permissions import SubjectPermissions
 
 CHUNK = 1_024
 Filters = tuple[Filter | None, tuple[Filter, ...]]
@@ -109,6 +109,8 @@ class Enrolment:
         """Of rules that kernels cannot decide alone."""
         self.counting = 0
         """How many of them ask for recent events."""
+        self.countable: dict[int, SubjectPermissions] = {}
+        """What subscriptions may count that may not count everything, by number."""
         self.anchors = Anchors(self, places)
         self._free_row = NONE
         self._rows_made = 0
@@ -150,10 +152,12 @@ class Enrolment:
         for i, lying in drafts.named:
             self.anchors.note(int(rows[i]), int(drafted[i, 0]), lying)
         for i in drafts.partial:
-            rule, where, levels = int(rules[i]), subscriptions[i].where, subscriptions[i].levels
+            rule, each = int(rules[i]), subscriptions[i]
             if rule not in self.filters:
-                self.filters[rule] = where, levels
-                self.counting += _counts(where, levels)
+                self.filters[rule] = each.where, each.levels
+                self.counting += _counts(each.where, each.levels)
+            if each.countable is not None:
+                self.countable[int(rows[i])] = each.countable
         chain_subscriptions(rows, self.nodes.arrays, self.table)
         entries = np.array(drafts.entries, np.float64).reshape(-1, 5)
         entry_of = entries[:, 0].astype(np.int32)
@@ -181,6 +185,7 @@ class Enrolment:
         self._free_entries.extend(freed[:count].tolist())
         rows = self.table.rows
         for row in gone.tolist():
+            self.countable.pop(row, None)
             self.anchors.release(row)
             self.nodes.release(int(rows[row, NODE]))
             self.patterns.release(int(rows[row, PATTERN]))
@@ -424,12 +429,7 @@ KEYLESS: tuple[Filed, ...] = ((NONE, 0, 0.0),)
 
 def _counts(where: Filter | None, levels: tuple[Filter, ...]) -> bool:
     """Whether any of the filters asks for recent events."""
-    return any(
-        isinstance(node, Operation) and node.op in ("count", "earlier")
-        for each in (where, *levels)
-        if each is not None
-        for node, _ in walk(each.root)
-    )
+    return any(each is not None and each.counted_subjects for each in (where, *levels))
 
 
 def _new_keys() -> KeyTable:

@@ -3,11 +3,13 @@
 import math
 from collections.abc import Mapping
 
+from msgspec.structs import replace
+
 from nearcast.core.language import Filter
 from nearcast.core.language.scope import Value
 from nearcast.core.matching.live import Bound, LiveEvents
 from nearcast.core.matching.nodes import Nodes
-from nearcast.core.matching.reference import EventScope, area_for
+from nearcast.core.matching.reference import EventScope, area_for, would_reach
 from nearcast.core.matching.sight import Sight
 from nearcast.core.matching.tables import LAT, LAT_BEFORE, NONE
 from nearcast.core.model.area import Circle
@@ -26,7 +28,7 @@ class KnownWorld:
         self._nodes = nodes
         self._sight = sight
         self.places = places
-        self.recent = LiveEvents(self.bound_of_target)
+        self.recent = LiveEvents(_not_aimed)
         """Events of the last minutes, for filters that count."""
 
     def position(self, node: str) -> Position | None:
@@ -55,18 +57,31 @@ class KnownWorld:
         return self._sight.may_see(viewer, other)
 
     def earlier(
-        self, event: Event, viewer: str, subject: str, where: Filter | None, within: Circle | None
+        self, asked: EventScope, subject: str, where: Filter | None, within: Circle | None
     ) -> list[Event]:
-        """Recent events before this one that a viewer may know of."""
+        """Recent events but the one that is decided on which the asker would have got.
+
+        By its rights and its position of now, and by where a target lay when the event came in.
+        """
+        me, countable, event = asked.me, asked.countable, asked.event
         if within is None:
             candidates = self.recent.about(subject) + self.recent.about(subject, targeted=True)
         else:
             candidates = self.recent.near(bounding_circle(within))
+        readable: dict[str, bool] = {}
         found = []
         for other in candidates:
-            if other is event or not subject_matches(subject, other.subject):
+            name = other.subject
+            if name not in readable:
+                permitted = countable is None or countable.permits(name)
+                readable[name] = permitted and subject_matches(subject, name)
+            if not readable[name] or (other.id, other.publisher) == (event.id, event.publisher):
                 continue
-            scope = EventScope(other, viewer, self)
+            if not would_reach(other, me, self):
+                continue
+            if not other.at_given and self._sight.conceals(other.publisher, other.position):
+                other = replace(other, position=None)
+            scope = EventScope(other, me, self)
             at = scope.event_position()
             if within is not None and (at is None or not holds(within, at)):
                 continue
@@ -84,3 +99,8 @@ class KnownWorld:
             _, _, reach_m = bounding_circle(meant.shape)
             return meant.anchor.lat, meant.anchor.lon, reach_m
         return bounding_circle(meant)
+
+
+def _not_aimed(event: Event) -> Bound | None:
+    """Nobody asks which recent events are aimed where."""
+    return None

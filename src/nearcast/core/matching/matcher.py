@@ -320,7 +320,9 @@ class Matcher:
     def _priority(self, event: Event, number: int, memo: Memo) -> int:
         row = self._enrolment.table.rows[number]
         where, levels = self._enrolment.filters[int(row[RULE])]
-        scope = EventScope(event, self._nodes.name(int(row[NODE])), self.world)
+        countable = self._enrolment.countable.get(number)
+        me = self._nodes.name(int(row[NODE]))
+        scope = EventScope(event, me, self.world, countable=countable)
         if where is not None and memo.answer(where, scope) is not True:
             return NONE
         priority = best_priority(levels, scope, memo)

@@ -20,6 +20,7 @@ from nearcast.core.model.geodesy import distance_m
 from nearcast.core.model.places import Places
 from nearcast.core.model.position import Position
 from nearcast.core.model.subject import subject_matches
+from nearcast.core.model.subject_permissions import SubjectPermissions
 from nearcast.core.model.visibility import (
     SEE_ALL,
     SEE_ATTRIBUTES,
@@ -51,9 +52,12 @@ class World(Protocol):
         ...
 
     def earlier(
-        self, event: Event, viewer: str, subject: str, where: Filter | None, within: Circle | None
+        self, asked: "EventScope", subject: str, where: Filter | None, within: Circle | None
     ) -> list[Event]:
-        """Recent events before this one that a viewer may know of, in an area or anywhere."""
+        """Recent events which the asker would have got, in an area or anywhere.
+
+        As it may see them, and without the one that is decided on.
+        """
         ...
 
 
@@ -88,7 +92,7 @@ def decide(event: Event, subscription: Subscription, world: World) -> Verdict:
         return passed
 
     priority = None
-    scope = EventScope(event, me, world)
+    scope = EventScope(event, me, world, countable=subscription.countable)
     fits = subject_matches(subscription.subject, event.subject)
     if (
         verdict("subject", fits, f"{event.subject} {_fits(fits)} {subscription.subject}")
@@ -111,6 +115,18 @@ def could_have(event: Event, me: str, world: World) -> bool:
     return (event.to is None or _to(event, me, world)[0]) and (
         not event.about or _about(event, me, world)[0]
     )
+
+
+def would_reach(event: Event, node: str, world: World) -> bool:
+    """Whether an event that came in before is for a node, by where that is and what it sees now.
+
+    A target that moves lies where it lay when the event came in.
+    """
+    if event.to is not None:
+        here = world.position(node)
+        if here is None or not holds(area_at(event.to, event.target_at, world), here):
+            return False
+    return not event.about or may_see_all(node, event.about, world)
 
 
 def may_see_all(viewer: str, others: Iterable[str], world: World) -> bool:
@@ -177,22 +193,37 @@ WHO = ("me", "publisher", "event", "node")
 
 def area_for(area: Area, caller: str, world: World) -> FixedArea | Anchored | None:
     """What an area means for a caller now, as far as the caller may know it."""
-    hidden = (
-        isinstance(area, Around)
-        and area.anchor not in (ME, caller)
-        and world.may_see(caller, area.anchor) & SEE_WHERE_NAMED != SEE_WHERE_NAMED
-    )
-    if hidden:
+    return area_at(area, anchor_for(area, caller, world), world)
+
+
+def area_at(area: Area, anchor: Position | None, world: World) -> FixedArea | Anchored | None:
+    """What an area means if the node with which it moves is somewhere."""
+    return resolve(area, caller=anchor, position_of=lambda _: anchor, places=world.places)
+
+
+def anchor_for(area: Area, caller: str, world: World) -> Position | None:
+    """Where the node is with which an area moves, as far as the caller may know it."""
+    if not isinstance(area, Around) or area.anchor in (ME, caller):
+        return world.position(caller)
+    if world.may_see(caller, area.anchor) & SEE_WHERE_NAMED != SEE_WHERE_NAMED:
         return None
-    return resolve(
-        area, caller=world.position(caller), position_of=world.position, places=world.places
-    )
+    return world.position(area.anchor)
 
 
 class EventScope:
-    """What a filter can ask about an event on behalf of a subscriber."""
+    """What a filter can ask about an event on behalf of a subscriber.
 
-    def __init__(self, event: Event, me: str, world: World, sees: int | None = None) -> None:
+    It may count events on the subjects that are `countable`, None: on all.
+    """
+
+    def __init__(
+        self,
+        event: Event,
+        me: str,
+        world: World,
+        sees: int | None = None,
+        countable: SubjectPermissions | None = None,
+    ) -> None:
         self.event = event
         self.me = me
         self.world = world
@@ -200,6 +231,7 @@ class EventScope:
             sees = world.may_see(me, event.publisher) if event.publisher else SEE_ALL
         self.mask = sees
         """What may be seen of the publisher."""
+        self.countable = countable
 
     def value(self, name: str) -> Value:
         """What a property's dotted path leads to."""
@@ -240,11 +272,11 @@ class EventScope:
             if at is None:
                 return None
             area = _circle(at, metres)
-        return len(self.world.earlier(self.event, self.me, subject, where, area))
+        return len(self.world.earlier(self, subject, where, area))
 
     def nearest(self, where: Filter | None, to: LatLon) -> float | None:
         """Metres to the nearest recent event that matches."""
-        found = self.world.earlier(self.event, self.me, "#", where, None)
+        found = self.world.earlier(self, "#", where, None)
         places = [EventScope(event, self.me, self.world).event_position() for event in found]
         return min(
             (distance_m(*to, at.lat, at.lon) for at in places if at is not None), default=None

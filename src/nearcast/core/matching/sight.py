@@ -16,6 +16,7 @@ from nearcast.core.matching.atoms import HAS_LIST, lookup
 from nearcast.core.matching.nodes import DEFAULT_GROUP, Newcomer, Nodes
 from nearcast.core.matching.pairs import Pairs
 from nearcast.core.matching.tables import NONE
+from nearcast.core.model.position import Position
 from nearcast.core.model.visibility import SEE_ALL
 
 GROUPS = 256
@@ -46,6 +47,10 @@ class Law(Protocol):
 
     def mask(self, viewer: str, other: str, friends: bool) -> int:
         """What one node may see of another, who lists it as a friend or does not."""
+        ...
+
+    def conceals(self, node: str, at: Position | None) -> bool:
+        """Whether a node's position is hidden from some because of where it is, or was."""
         ...
 
 
@@ -86,6 +91,10 @@ class Sight:
     def granted(self, node: str) -> Mapping[str, Value]:
         """What a node has in its context by law."""
         return {} if self._law is None else self._law.granted(node)
+
+    def conceals(self, node: str, at: Position | None) -> bool:
+        """Whether a node's position is hidden from some because of where it is, or was."""
+        return self._law is not None and self._law.conceals(node, at)
 
     def names(self) -> list[str]:
         """Everyone who is in a group."""

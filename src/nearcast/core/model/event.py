@@ -13,6 +13,7 @@ from msgspec import Struct
 from nearcast.core.model.area import Area
 from nearcast.core.model.context import Attributes
 from nearcast.core.model.position import Position
+from nearcast.core.model.subject_permissions import SubjectPermissions
 
 if TYPE_CHECKING:
     from nearcast.core.language import Filter
@@ -44,6 +45,8 @@ class Event(Struct, frozen=True):
     clock_off: bool = False
     # Nodes that it tells of, by name and place: only who may see all of them gets it.
     about: tuple[str, ...] = ()
+    # Where the node was at ingest with which its target moves.
+    target_at: Position | None = None
 
     @property
     def origin(self) -> str:
@@ -77,6 +80,8 @@ class Subscription(Struct, frozen=True, gc=False):
     group: str | None = None
     # What is delivered tells of its event: who published it, where, when.
     meta: bool = False
+    # The subjects whose events its filter may count; None: all of them.
+    countable: SubjectPermissions | None = None
 
     @property
     def owner(self) -> str:

@@ -5,7 +5,7 @@ have no target and no session of their own.
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Sequence
+from collections.abc import Sequence
 from typing import Self
 
 import numpy as np
@@ -28,18 +28,9 @@ class EventColumns(Sequence[Event], ABC):
     def sizes(self) -> npt.NDArray[np.int64]:
         """Bytes of each payload."""
 
-    @property
-    @abstractmethod
-    def publishers(self) -> Collection[str]:
-        """Who published any of them."""
-
     @abstractmethod
     def part(self, start: int, end: int) -> Self:
         """Some of them that follow each other."""
-
-    @abstractmethod
-    def hiding(self, publishers: Collection[str]) -> Self:
-        """The same, without where these publishers were."""
 
     @abstractmethod
     def batch(self, attributes: bool = True) -> EventBatch:

@@ -149,8 +149,8 @@ class AreaUnwatched(Struct, frozen=True, tag_field="kind", tag="unwatched"):
 class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
     """A broker began anew, with these sessions, all of them away; the others are gone.
 
-    What was not kept is gone too: recent events, whose turn it is, what sessions were to get.
-    It also says what an operator chose, as far as decisions depend on it.
+    What was not kept is gone too: whose turn it is, what sessions were to get. It also says what
+    an operator chose, as far as decisions depend on it.
     """
 
     sessions: tuple[str, ...] = ()
@@ -160,6 +160,8 @@ class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
     """Patterns of subjects, and whether events on them are left to the pipeline."""
     deliveries: bool = False
     """From here on it is recorded to whom events go."""
+    keeps_recent: bool = False
+    """Recent events were read back from the log, and count; earlier releases forgot them."""
 
 
 Input = (

@@ -120,12 +120,12 @@ class Law:
                 return line.see
         return self._rules.default
 
-    def conceals(self, state: NodeState) -> bool:
+    def conceals(self, node: str, at: Position | None) -> bool:
         """Whether some rule hides a node's position because of where it is."""
-        if not self._concealing or state.position is None:
+        if not self._concealing or at is None:
             return False
         return any(
-            self._sets[number].is_named(state.node) and self._is_inside(number, state.position)
+            self._sets[number].is_named(node) and self._is_inside(number, at)
             for number in self._concealing
         )
 

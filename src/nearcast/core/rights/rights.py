@@ -15,6 +15,7 @@ from nearcast.core.matching.sight import GROUPS, Sight
 from nearcast.core.model.context import NodeState, Value
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.inputs import RulesSet
+from nearcast.core.model.position import Position
 from nearcast.core.model.visibility import SEE_IDENTITY, SEE_POSITION
 from nearcast.core.rights.law import Class, Law
 from nearcast.core.rights.rule_checks import carrying_rights, check_rules, granted_to
@@ -141,12 +142,12 @@ class Rights:
             self._groups, self._classes = {}, {}
             self._sight.govern(self)
 
-    def conceals(self, node: str) -> bool:
+    def conceals_now(self, node: str) -> bool:
         """Whether a node's position is hidden from some because of where it is now.
 
         What stays after it has gone elsewhere must not tell where it was.
         """
-        return self._law.conceals(self._state_of(node))
+        return self.conceals(node, self._state_of(node).position)
 
     # What the matcher asks
 
@@ -183,6 +184,10 @@ class Rights:
     def granted(self, node: str) -> Mapping[str, Value]:
         """What is granted to a node."""
         return granted_to(node, self.rules)  # type: ignore[return-value]  # checked when put
+
+    def conceals(self, node: str, at: Position | None) -> bool:
+        """Whether a node's position is hidden from some because of where it is, or was."""
+        return self._law.conceals(node, at)
 
     def mask(self, viewer: str, other: str, friends: bool) -> int:
         """What the rules let one node see of another."""
