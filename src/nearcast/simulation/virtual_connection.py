@@ -8,12 +8,16 @@ cuts it.
 
 import math
 from collections import deque
+from collections.abc import Callable
 from random import Random
 from typing import Protocol
 
 from msgspec import Struct
 
 from nearcast.simulation.virtual_clock import VirtualClock
+
+Tell = Callable[[str, str], None]
+"""Gets who did something, and what, for the trace of a run."""
 
 SLICE_S = 0.1
 """On a slow link, a piece takes about this long to send."""
@@ -30,6 +34,14 @@ class LinkQuality(Struct, frozen=True):
     """How likely what is sent is cut in two, anywhere."""
     held_bytes: int = 64 << 10
     """So much may be sent and unread; the rest waits at the sender's end."""
+    loss: float = 0.0
+    """How likely a datagram is lost; connections lose nothing on a way that holds."""
+    duplication: float = 0.0
+    """How likely a datagram arrives twice."""
+    reordering: float = 0.0
+    """How likely a datagram is held up, so that later ones overtake it; others keep their order."""
+    reordering_s: float = 0.1
+    """So long a datagram is held up at most."""
 
 
 class Ear(Protocol):

@@ -3,18 +3,19 @@
 As with TCP, what arrives arrives in order and whole up to some point. A connection may be lost so
 that both sides learn of it, or one of them only much later or never; hosts may be parted from
 each other for a while, in which nothing arrives and nothing is lost; a host may stop at once.
+Beside connections there are `datagrams`, for which none of that is promised.
 """
 
 from collections.abc import Callable
 from zlib import crc32
 
 from nearcast.simulation.virtual_clock import VirtualClock
-from nearcast.simulation.virtual_connection import Ear, End, LinkQuality
+from nearcast.simulation.virtual_connection import Ear, End, LinkQuality, Tell
+from nearcast.simulation.virtual_datagrams import VirtualDatagrams
 
 Accept = Callable[[End], Ear]
 Opened = Callable[[End | None], Ear | None]
 """Gets an open end and says who hears there, or None if nobody could be reached."""
-Tell = Callable[[str, str], None]
 
 CONNECT_WITHIN_S = 3.0
 """A host that cannot be reached is given up after this."""
@@ -39,6 +40,7 @@ class VirtualNetwork:
         self._ends: dict[int, End] = {}
         """One end of every connection, the one that began it."""
         self._numbers = 0
+        self.datagrams = VirtualDatagrams(self, tell)
 
     # Hosts
 
@@ -59,6 +61,7 @@ class VirtualNetwork:
     def crash(self, host: str, *, told: bool = True) -> None:
         """Stop a host at once; without `told` the others learn nothing before they ask."""
         self._listening.pop(host, None)
+        self.datagrams.crash(host)
         for end in self._of(host):
             mine = end if end.host == host else end.other
             mine.vanish()

@@ -11,9 +11,19 @@ like.
 """
 
 from nearcast.client.options import ClientOptions
+from nearcast.simulation.datagrams import (
+    DatagramSocket,
+    DatagramTooLargeError,
+    SocketStatistics,
+)
 from nearcast.simulation.faults import ALL_KINDS, Fault, Kind, plan_faults
 from nearcast.simulation.virtual_clock import VirtualClock
 from nearcast.simulation.virtual_connection import LinkQuality
+from nearcast.simulation.virtual_datagrams import (
+    DatagramStatistics,
+    VirtualDatagrams,
+    VirtualDatagramSocket,
+)
 from nearcast.simulation.virtual_network import VirtualNetwork
 from nearcast.testing.exploring import explore, replay
 from nearcast.testing.virtual_broker import VirtualBroker
@@ -24,14 +34,20 @@ from nearcast.testing.world import World
 __all__ = [
     "ALL_KINDS",
     "ClientOptions",
+    "DatagramSocket",
+    "DatagramStatistics",
+    "DatagramTooLargeError",
     "DiskQuality",
     "Fault",
     "Kind",
     "LinkQuality",
     "Receipt",
+    "SocketStatistics",
     "VirtualBroker",
     "VirtualClient",
     "VirtualClock",
+    "VirtualDatagramSocket",
+    "VirtualDatagrams",
     "VirtualNetwork",
     "World",
     "explore",

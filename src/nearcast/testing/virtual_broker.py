@@ -20,8 +20,8 @@ from nearcast.broker.links import DEAF_AT
 from nearcast.broker.recovery import restore
 from nearcast.broker.settings import Node, Settings
 from nearcast.simulation.virtual_clock import Alarm
-from nearcast.simulation.virtual_connection import End
-from nearcast.simulation.virtual_network import Tell, VirtualNetwork
+from nearcast.simulation.virtual_connection import End, Tell
+from nearcast.simulation.virtual_network import VirtualNetwork
 from nearcast.testing.virtual_disk import DiskQuality, VirtualDisk
 from nearcast.wire.mqtt import Decoder, ProtocolError, ReasonCode
 

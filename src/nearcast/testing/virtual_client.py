@@ -13,8 +13,8 @@ from nearcast.client.happenings import Happened
 from nearcast.client.options import ClientOptions
 from nearcast.client.protocol import ClientProtocol
 from nearcast.simulation.virtual_clock import Alarm
-from nearcast.simulation.virtual_connection import End
-from nearcast.simulation.virtual_network import Tell, VirtualNetwork
+from nearcast.simulation.virtual_connection import End, Tell
+from nearcast.simulation.virtual_network import VirtualNetwork
 from nearcast.wire.mqtt import NO_PROPERTIES, Properties, Publish, ReasonCode, TopicFilter
 
 QUICK = Backoff(0.1, 2.0)
