@@ -1,3 +1,4 @@
+import os
 import re
 import signal
 import subprocess
@@ -40,6 +41,45 @@ def test_a_broker_runs_until_it_is_told_to_stop(tmp_path: Path) -> None:
         assert running.wait() == 0
         watchdog.cancel()
     assert (tmp_path / "brokers" / "local" / "log" / "00000001.parquet").exists()
+
+
+def test_only_its_owner_may_read_what_it_keeps(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    with subprocess.Popen(
+        ["sh", "-c", 'umask 022; exec "$@"', "sh", *UP, "--http-port", "-1", "--data", str(data)],
+        stdout=subprocess.PIPE,
+        stderr=subprocess.DEVNULL,
+        text=True,
+    ) as running:
+        watchdog = threading.Timer(60.0, running.kill)
+        watchdog.start()
+        assert running.stdout is not None
+        told = ""
+        while "Ctrl-C" not in told:
+            line = running.stdout.readline()
+            assert line, "it ended"
+            told += line
+        port = int(re.findall(r"MQTT on 127\.0\.0\.1:(\d+)", told)[0])
+        publish.single("a/b", "hello", qos=1, hostname="127.0.0.1", port=port)
+        found = [path for path in data.rglob("*") if path.stat().st_mode & 0o077]
+        running.send_signal(signal.SIGTERM)
+        running.wait()
+        watchdog.cancel()
+    found += [path for path in (data, *data.rglob("*")) if path.stat().st_mode & 0o077]
+    assert found == []
+
+
+def test_a_group_that_does_not_exist_is_one_message(tmp_path: Path) -> None:
+    done = subprocess.run(
+        [*UP, "--http-port", "-1", "--data", str(tmp_path)],
+        capture_output=True,
+        text=True,
+        timeout=60,
+        check=False,
+        env={**os.environ, "NEARCAST_DATA_GROUP": "nobody-here"},
+    )
+    assert done.returncode == 1
+    assert "there is no group 'nobody-here'" in done.stderr
 
 
 @pytest.mark.parametrize(

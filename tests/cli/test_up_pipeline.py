@@ -134,6 +134,24 @@ def test_a_pipeline_that_dies_is_started_again_and_none_outlives_the_broker(
         wait_until_gone(session)
 
 
+def test_a_group_may_read_the_tables_and_not_the_checkpoints(
+    up: Start, environment: dict[str, str], tmp_path: Path
+) -> None:
+    group = 12_345 if os.geteuid() == 0 else os.getegid()
+    running = up(environment | {"NEARCAST_DATA_GROUP": str(group)})
+    publish.single("a/b", "hello", qos=1, hostname="127.0.0.1", port=running.port)
+    data = tmp_path / "data"
+    until(lambda: any(data.glob("tables/events/*/*.parquet")), "there is a table")
+    assert running.stop() == 0
+
+    found = [path for path in (data / ".tables").rglob("*") if not path.is_symlink()]
+    assert {path.stat().st_gid for path in found} == {group}
+    assert {path.stat().st_mode & 0o777 for path in found} == {0o640, 0o750}
+    assert (data / "checkpoints").stat().st_mode & 0o777 == 0o700
+    states = [path for path in (data / "checkpoints").rglob("*") if path.stat().st_mode & 0o007]
+    assert states == []
+
+
 def test_a_pipeline_ends_when_its_broker_is_killed(up: Start, environment: dict[str, str]) -> None:
     running = up(environment)
     beside = running.pipeline_after()

@@ -337,12 +337,14 @@ def peer_of(transport: asyncio.Transport) -> Peer:
     certificate = transport.get_extra_info("peercert")
     if not certificate:
         return _plain_peer(address)
-    name = None
-    for part in certificate.get("subject", ()):
-        for key, value in part:
-            if key == "commonName":
-                name = str(value)
-    return Peer(address, is_loopback(address), name)
+    names = [
+        str(value)
+        for part in certificate.get("subject", ())
+        for key, value in part
+        if key == "commonName"
+    ]
+    # Of several nobody could say whose it is.
+    return Peer(address, is_loopback(address), names[0] if len(names) == 1 else "")
 
 
 @lru_cache(1_024)

@@ -207,6 +207,13 @@ class RecordSection(Struct, frozen=True, forbid_unknown_fields=True):
     """Record to whom each event went, for `nearcast pipeline audit`; costs speed."""
 
 
+class DataSection(Struct, frozen=True, forbid_unknown_fields=True):
+    """Who may read the data directory: only its owner, unless said otherwise."""
+
+    group: str = ""
+    """A group of this machine that may read segments of the log and tables; empty: none."""
+
+
 class Situation(Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of what is known."""
 
@@ -291,6 +298,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     doors: Doors = field(default_factory=Doors)
     log: LogSection = field(default_factory=LogSection)
     record: RecordSection = field(default_factory=RecordSection)
+    data: DataSection = field(default_factory=DataSection)
     situation: Situation = field(default_factory=Situation)
     bridge: Bridge = field(default_factory=Bridge)
     shutdown: Shutdown = field(default_factory=Shutdown)

@@ -11,6 +11,7 @@ import typer
 from nearcast.broker.configuration import load
 from nearcast.broker.control import ControlError, ask
 from nearcast.broker.forgetting import forget_in_store
+from nearcast.cli.file_access import limit_access
 from nearcast.pipeline.forgetting import caught_up
 from nearcast.pipeline.forgetting import forget as forget_in_tables
 from nearcast.store import InUseError, Store, StoreError, broker_directory, read_manifest
@@ -42,6 +43,7 @@ def forget(
     name = settings.node.name
     where = Path(settings.node.data)
     try:
+        limit_access(settings)
         directory = broker_directory(where, name)
         try:
             found = ask(directory, "forget", node=node)

@@ -21,6 +21,7 @@ from rich.table import Table
 from nearcast.broker.configuration import load
 from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import set_up
+from nearcast.cli.file_access import limit_access
 from nearcast.pipeline.status import STAGES, Status, problems, read_status
 from nearcast.pipeline.tables import Tables, TablesError, TableStatistics
 from nearcast.store import StoreError
@@ -77,6 +78,7 @@ def run(
         threading.Thread(target=_end_with, args=(parent, stopped), daemon=True).start()
     try:
         with _failures_told():
+            limit_access(settings)
             run_job(pipeline_settings(settings), spark_settings(settings, brisk=True), stopped)
     finally:
         handler.close()
@@ -132,7 +134,7 @@ def replay(
 
     settings = _settings(config, data, master)
     chosen = pipeline_settings(settings)
-    with _failures_told(), alone(Path(chosen.data)):
+    with _failures_told(), _limited(settings), alone(Path(chosen.data)):
         if state:
             rebuild_state(Path(chosen.data))
             typer.echo("The next nearcast pipeline run builds its state anew.", err=as_json)
@@ -194,7 +196,7 @@ def compact(
 ) -> None:
     """Put the many small files of each table together; the pipeline may be running."""
     settings = _settings(config, data)
-    with _failures_told():
+    with _failures_told(), _limited(settings):
         tables = Tables(Path(settings.node.data))
         merged = tables.compact(keep) if tables.statistics() else {}
     if as_json:
@@ -203,6 +205,13 @@ def compact(
         typer.echo("There is nothing to put together.")
     for name, epochs in () if as_json else merged.items():
         typer.echo(f"{name}: {epochs} epochs in one")
+
+
+@contextmanager
+def _limited(settings: Settings) -> Iterator[None]:
+    """Let only those read what is written who may."""
+    limit_access(settings)
+    yield
 
 
 @contextmanager

@@ -6,7 +6,9 @@ from nearcast.core.relationships import MeetingSettings, TrackSettings, TrafficS
 from nearcast.pipeline.movement_settings import MovementSettings
 from nearcast.pipeline.running import PipelineSettings
 from nearcast.pipeline.session import SparkSettings
+from nearcast.store.file_access import file_access
 
+MASK = "spark.hadoop.fs.permissions.umask-mode"
 AWAITED_S, UNAWAITED_S = 0.5, 10.0
 """How often tables are written: where clients wait for what the pipeline decides, and where not."""
 
@@ -19,7 +21,8 @@ def spark_settings(settings: Settings, *, brisk: bool = False) -> SparkSettings:
         shuffle_partitions=chosen.shuffle_partitions,
         driver_memory=chosen.memory,
         brisk=brisk,
-        conf=settings.spark,
+        # Hadoop sets modes by a mask of its own.
+        conf={MASK: f"{file_access(settings.data.group).umask:03o}", **settings.spark},
     )
 
 

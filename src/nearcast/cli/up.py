@@ -22,6 +22,7 @@ from nearcast.broker.settings import Settings
 from nearcast.broker.speaking import set_up
 from nearcast.cli.addresses import Addresses
 from nearcast.cli.beside import PipelineBeside, pipeline_beside
+from nearcast.cli.file_access import limit_access
 from nearcast.console.pipeline_figures import pipeline_figures, pipeline_health
 from nearcast.console.server import HttpServer
 from nearcast.store import StoreError, broker_directory
@@ -116,6 +117,7 @@ def _run_until_stopped(
     """Run the broker; what stops it before it is told to is one message and exit code 1."""
     handler = set_up(settings.logging, None if demo is None else demo.log)
     try:
+        limit_access(settings)
         _run(_serve(settings, beside, demo))
     except (StoreError, DoorsError) as error:
         typer.echo(str(error), err=True)

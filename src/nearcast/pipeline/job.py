@@ -31,6 +31,7 @@ from nearcast.pipeline.status import (
 )
 from nearcast.pipeline.tables import TablesError
 from nearcast.store import LogReader, StoreError, broker_directory, follow
+from nearcast.store.file_access import make_directory
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
@@ -95,7 +96,7 @@ def run(
 def alone(data: Path) -> Iterator[None]:
     """Be the only pipeline of a data directory; raises `JobError` if there is another."""
     directory = data / "checkpoints"
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     with (directory / "lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)

@@ -25,6 +25,7 @@ from msgspec import Struct
 
 from nearcast.pipeline.playing import Player
 from nearcast.store.durable_files import put_in_place
+from nearcast.store.file_access import make_directory
 
 KEPT = 3
 """So many of a broker's snapshots are kept, the newest ones."""
@@ -67,7 +68,7 @@ def _sources(package: Traversable) -> Iterator[bytes]:
 
 def save(directory: Path, player: Player) -> Path:
     """Write a snapshot of a player, and remove those that are too old; its path."""
-    directory.mkdir(parents=True, exist_ok=True)
+    make_directory(directory)
     path = directory / f"{player.seq:015d}.snapshot"
     if not path.exists():
         partial = directory / f".{path.name}.{os.getpid()}"

@@ -21,6 +21,8 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from nearcast.store.file_access import make_directory
+
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
@@ -75,10 +77,10 @@ class Tables:
 
     def new_version(self) -> Path:
         """Make an empty version that does not count yet."""
-        self._versions.mkdir(parents=True, exist_ok=True)
+        make_directory(self._versions)
         numbers = [int(path.name) for path in self._versions.iterdir() if path.name.isdecimal()]
         path = self._versions / f"{max(numbers, default=0) + 1:06d}"
-        path.mkdir()
+        make_directory(path)
         return path
 
     def use(self, version: Path) -> None:
@@ -95,7 +97,7 @@ class Tables:
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
         """Keep others from writing meanwhile."""
-        self._versions.mkdir(parents=True, exist_ok=True)
+        make_directory(self._versions)
         with (self._versions / LOCK).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
@@ -110,7 +112,7 @@ class Tables:
     @contextlib.contextmanager
     def writing(self) -> Iterator[Path]:
         """Have a directory for files that are not in their places yet."""
-        self._versions.mkdir(parents=True, exist_ok=True)
+        make_directory(self._versions)
         path = Path(tempfile.mkdtemp(prefix=ASIDE, dir=self._versions))
         try:
             yield path
@@ -185,12 +187,12 @@ class Tables:
 
 def _put(file: Path | None, table: Path, epoch: str) -> None:
     """Make an epoch of a file; it is there whole or not at all."""
-    table.mkdir(exist_ok=True)
+    make_directory(table)
     old, new = table / f".{epoch}.old", table / f".{epoch}.new"
     for left in (old, new):
         shutil.rmtree(left, ignore_errors=True)
     if file is not None:
-        new.mkdir()
+        make_directory(new)
         file.rename(new / file.name)
     with contextlib.suppress(FileNotFoundError):
         (table / epoch).rename(old)
@@ -217,17 +219,17 @@ def _files(epoch: Path) -> list[Path]:
 
 def _compact(old: Path, new: Path, merged: list[tuple[int, Path]]) -> None:
     """Make a table anew: some epochs in one file, under the last of their numbers."""
-    new.mkdir()
+    make_directory(new)
     together = {path for _, path in merged}
     for _, epoch in _epochs(old):
         if epoch not in together:
-            (new / epoch.name).mkdir()
+            make_directory(new / epoch.name)
             for path in _files(epoch):
                 os.link(path, new / epoch.name / path.name)
     files = [path for _, epoch in merged for path in _files(epoch)]
     if not files:
         return
-    (new / merged[-1][1].name).mkdir()
+    make_directory(new / merged[-1][1].name)
     schema = pa.unify_schemas([pq.read_schema(path) for path in files])
     target = new / merged[-1][1].name / "part-compacted.parquet"
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:

@@ -11,6 +11,7 @@ from pathlib import Path
 
 from nearcast.store.durable_files import PARTIAL, put_in_place, sync_directory, sync_file
 from nearcast.store.errors import MissingError, StoreError, told
+from nearcast.store.file_access import PRIVATE, create_file, make_directory
 from nearcast.store.manifest import Manifest, Whole, read_manifest
 from nearcast.store.state import copy_state
 
@@ -40,7 +41,10 @@ def _try(source: Path, target: Path, broker: str) -> int:
     with told(target, "backing up to it"):
         shutil.rmtree(partial, ignore_errors=True)
         directory = partial / "brokers" / broker
-        (directory / "log").mkdir(parents=True)
+        # Private, whoever may read the original.
+        partial.mkdir(PRIVATE, parents=True)
+        partial.chmod(PRIVATE)
+        make_directory(directory / "log")
         try:
             seq = copy_state(source / "state.sqlite", directory / "state.sqlite")
             sync_file(directory / "state.sqlite")
@@ -66,6 +70,7 @@ def _copy_log(source: Path, directory: Path, seq: int, broker: str) -> None:
         except FileNotFoundError:
             raise MissingError(f"{original} is gone") from None
         except OSError:
+            os.close(create_file(copy))
             shutil.copyfile(original, copy)
             sync_file(copy)
     Manifest(directory, whole).save()

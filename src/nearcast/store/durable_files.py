@@ -11,6 +11,7 @@ import socket
 from pathlib import Path
 
 from nearcast.store.errors import InUseError, told
+from nearcast.store.file_access import create_file
 
 PARTIAL = ".partial"
 _CHUNK = 1 << 20
@@ -21,7 +22,7 @@ def write_whole(path: Path, data: bytes) -> None:
     with told(path, "writing it"):
         partial = beside(path)
         try:
-            with partial.open("wb") as file:
+            with os.fdopen(create_file(partial), "wb") as file:
                 file.write(data)
                 file.flush()
                 os.fsync(file.fileno())
@@ -70,7 +71,7 @@ class ProcessLock:
 
     def __init__(self, path: Path) -> None:
         with told(path, "locking it"):
-            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o644)
+            self._descriptor = os.open(path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o600)
             try:
                 fcntl.flock(self._descriptor, fcntl.LOCK_EX | fcntl.LOCK_NB)
             except BlockingIOError:

@@ -16,6 +16,7 @@ from msgspec import Struct
 
 from nearcast.store.durable_files import write_whole
 from nearcast.store.errors import CorruptError, StoreError, newer, told
+from nearcast.store.file_access import append_to_file
 from nearcast.store.segments import Segment
 
 WHOLE = "_manifest.json"
@@ -113,7 +114,7 @@ class Manifest:
             return
         path, lines = self.directory / LINES, self._lines
         self._lines = _TORN
-        with told(path, "adding to it"), path.open("ab") as file:
+        with told(path, "adding to it"), os.fdopen(append_to_file(path), "ab") as file:
             file.write(msgspec.json.encode(segment) + b"\n")
         self._lines = lines + 1
 

@@ -10,6 +10,7 @@ from pathlib import Path
 
 from nearcast.store.durable_files import PARTIAL
 from nearcast.store.errors import CorruptError, told
+from nearcast.store.file_access import make_directory
 from nearcast.store.manifest import LINES, WHOLE, Gap, Manifest, Whole, file_sizes, read_manifest
 from nearcast.store.segments import Segment, describe, numbers_of
 
@@ -22,7 +23,7 @@ def recover(directory: Path, broker: str, tail_seq: int | None) -> tuple[Manifes
     `tail_seq` is the first row that the state still has.
     """
     with told(directory, "making it"):
-        directory.mkdir(parents=True, exist_ok=True)
+        make_directory(directory)
         for partial in directory.glob(f".*{PARTIAL}"):
             partial.unlink()
     return _Recovery(directory, broker).run(tail_seq)

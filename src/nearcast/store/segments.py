@@ -8,6 +8,7 @@ dictionary-encoded, payloads and JSON are left to zstd.
 """
 
 import hashlib
+import os
 import re
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
@@ -22,6 +23,7 @@ from msgspec.structs import astuple
 from nearcast.store.columns import column, integers_of, pairs
 from nearcast.store.durable_files import beside, put_in_place, sha256_of, sync_file, write_whole
 from nearcast.store.errors import CorruptError, MissingError, newer, told
+from nearcast.store.file_access import create_file
 from nearcast.store.rows import Row, erased
 
 FORM = 1
@@ -134,6 +136,7 @@ def merge_segments(directory: Path, first: int, last: int, parts: Sequence[Segme
     with told(path, "merging segments into it"):
         try:
             rows = 0
+            os.close(create_file(partial))
             with _writer(partial, footer) as writer:
                 for table in _groups(directory, parts):
                     writer.write_table(table)

@@ -20,6 +20,7 @@ from msgspec import Struct
 
 from nearcast.store.changes import Change, SessionChange
 from nearcast.store.errors import StoreError, told
+from nearcast.store.file_access import keep_private
 from nearcast.store.loading import load_all, load_session
 from nearcast.store.pending import Pending
 from nearcast.store.rows import Row
@@ -59,6 +60,8 @@ class State:
         self.path = path
         self.journal = path.with_name(f"{path.name}-wal")
         with told(path, "opening it"):
+            # What SQLite writes beside it has the same mode.
+            keep_private(path)
             self._db = _connect(path)
         try:
             bring_up(self._db, path, broker)
@@ -204,6 +207,7 @@ class State:
 def copy_state(source: Path, target: Path) -> int:
     """Copy a state as one commit left it, whatever process goes on with it; return its seq."""
     with told(target, f"copying {source} to it"):
+        keep_private(target)
         db, copy = _connect(source), sqlite3.connect(target, isolation_level=None)
         try:
             db.backup(copy)

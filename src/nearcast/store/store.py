@@ -16,6 +16,7 @@ from nearcast.store.changes import Change, SessionChange, SessionPut
 from nearcast.store.durable_files import ProcessLock, sync_directory
 from nearcast.store.erasing import Erasure
 from nearcast.store.errors import StoreError, told
+from nearcast.store.file_access import make_directory
 from nearcast.store.log import Log, LogSettings, LogStatistics
 from nearcast.store.rows import Row
 from nearcast.store.segments import Segment, numbers_of
@@ -46,7 +47,7 @@ class Store:
         self.directory = broker_directory(data, broker)
         self.broker = broker
         with told(self.directory, "making it"):
-            self.directory.mkdir(parents=True, exist_ok=True)
+            make_directory(self.directory)
         self._lock = ProcessLock(self.directory / "lock")
         try:
             self._open(LogSettings() if settings is None else settings)

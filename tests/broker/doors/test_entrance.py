@@ -16,6 +16,7 @@ from nearcast.broker.doors import (
     node_of,
 )
 from nearcast.broker.doors.users_file import Account, changing_users
+from nearcast.broker.settings import Listen, Settings
 from nearcast.wire.mqtt import Connect, Properties, ReasonCode
 from tests.broker.doors.house import (
     HERE,
@@ -123,6 +124,21 @@ def test_without_users_a_name_and_a_password_are_ignored_on_loopback(tmp_path: P
 def test_enhanced_authentication_is_refused(tmp_path: Path) -> None:
     connect = Connect("x", properties=Properties(authentication_method="SCRAM"))
     assert refused(enter(house(tmp_path), connect)).reason is ReasonCode.BAD_AUTHENTICATION_METHOD
+
+
+@pytest.mark.parametrize("needed", ["optional", "required"])
+def test_a_certificate_without_a_name_is_nobodys(tmp_path: Path, needed: str) -> None:
+    with_users(tmp_path)
+    listen = Listen(client_certificate=needed, client_authority="ca.pem")  # type: ignore[arg-type]
+    doors = Doors(Settings(listen=listen), tmp_path)
+    near, far = Peer("127.0.0.1", True, ""), Peer("192.0.2.7", False, "")
+    answer = enter(doors, Connect("car"), near)
+    if needed == "optional":
+        assert admitted(answer).identity == Identity()
+    else:
+        assert "it is nobody's" in refused(answer).why
+    assert refused(enter(doors, Connect("car"), far)).reason is ReasonCode.NOT_AUTHORIZED
+    assert admitted(enter(doors, as_user("alice"), far)).identity.user == "alice"
 
 
 def test_a_certificate_names_the_user(tmp_path: Path) -> None:

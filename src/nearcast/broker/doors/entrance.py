@@ -60,6 +60,7 @@ class Doors:
 
     def __init__(self, settings: Settings, base: Path) -> None:
         self._settings = settings.doors
+        self._needs_certificate = settings.listen.client_certificate == "required"
         self._knocks = Knocks(settings.limits.connects_per_s)
         self._failures = Failures(self._settings.failures_per_minute)
         self._decoy = decoy()
@@ -105,9 +106,15 @@ class Doors:
                 ReasonCode.BAD_AUTHENTICATION_METHOD,
                 "there is no enhanced authentication here; use a user name and a password",
             )
-        if peer.certificate_name is not None:
+        if peer.certificate_name:
             return self._by_certificate(peer.certificate_name, connect, peer)
         if not connect.username and not connect.password:
+            if peer.certificate_name is not None and self._needs_certificate:
+                return Refused(
+                    ReasonCode.NOT_AUTHORIZED,
+                    "the certificate has no common name, or several: it is nobody's; give a user "
+                    "name and a password",
+                )
             return self._enter_unnamed(NOBODY, connect.client_id, peer)
         wait_s = self._failures.wait_s(counted_as(peer.address), now)
         if wait_s > 0:

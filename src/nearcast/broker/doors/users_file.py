@@ -19,6 +19,7 @@ from nearcast.broker.doors.passwords import check_kept
 from nearcast.broker.doors.toml_file import TomlFile, read_bytes
 from nearcast.core.model.position import shown
 from nearcast.store.durable_files import beside, put_in_place
+from nearcast.store.file_access import make_directory
 
 USERS_FILE = "users.toml"
 _KEYS = ("name", "password", "superuser")
@@ -86,7 +87,7 @@ def changing_users(path: Path) -> Iterator[dict[str, Account]]:
     """
     path = path.resolve()
     try:
-        path.parent.mkdir(parents=True, exist_ok=True)
+        make_directory(path.parent)
         directory = os.open(path.parent, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
     except OSError as error:
         raise DoorsError(f"{path.parent}: it cannot be used ({error.strerror})") from None

@@ -12,7 +12,10 @@ Address = IPv4Address | IPv6Address
 
 
 class Peer(Struct, frozen=True, gc=False):
-    """The other end of a connection; the certificate's common name is one that TLS verified."""
+    """The other end of a connection; the certificate's common name is one that TLS verified.
+
+    It is None without a certificate, and empty if there is one that names nobody.
+    """
 
     address: str
     loopback: bool
