@@ -1,7 +1,8 @@
 """The commands of the tutorial, typed in order, with a real broker: terminals show what it says.
 
-A `console` block whose command is `nearcast sub` is the terminal that listens, until the next one;
-other blocks are typed in another terminal. A `text` block is what the listening terminal shows.
+A `console` block whose command is `nearcast sub` is the terminal that listens, until the next one,
+and what follows the command there is what it warns of. Other blocks are typed in another terminal.
+A `text` block is what the listening terminal shows.
 """
 
 import shlex
@@ -22,7 +23,7 @@ from tests.test_docs import ROOT, Block, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 WAITS_S = 12 * WAIT_S
-TALKS_TO_A_BROKER = ("pub", "sub", "context", "place")
+TALKS_TO_A_BROKER = ("pub", "sub", "context", "nodes", "place")
 
 
 def typed(block: Block) -> list[tuple[str, list[str]]]:
@@ -41,7 +42,9 @@ class Listener:
 
     def __init__(self, command: list[str], server: Server) -> None:
         before = subscriptions(server)
-        self._process = subprocess.Popen(command, stdout=subprocess.PIPE, text=True)
+        self._process = subprocess.Popen(
+            command, stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+        )
         self._lines: Queue[str] = Queue()
         self._reader = threading.Thread(target=self._read, daemon=True)
         self._reader.start()
@@ -50,12 +53,19 @@ class Listener:
     def shows(self, count: int) -> list[str]:
         return [self._lines.get(timeout=WAITS_S) for _ in range(count)]
 
+    def warns(self, count: int) -> list[str]:
+        assert self._process.stderr is not None
+        return [self._process.stderr.readline().rstrip("\n") for _ in range(count)]
+
     def stop(self, server: Server) -> list[str]:
         """End it as Ctrl-C does, and return what it showed and nobody asked for."""
         before = subscriptions(server)
         self._process.send_signal(2)
         assert self._process.wait(WAITS_S) == 0
         self._reader.join(WAITS_S)
+        assert self._process.stderr is not None
+        with self._process.stderr as warnings:
+            assert warnings.read() == ""
         wait_until(lambda: subscriptions(server) < before)
         return [self._lines.get() for _ in range(self._lines.qsize())]
 
@@ -105,6 +115,7 @@ def test_the_commands_of_the_tutorial_show_what_it_says(tmp_path: Path) -> None:
                     if listener is not None:
                         surprises += listener.stop(broker.server)
                     listener = Listener(full(command), broker.server)
+                    assert listener.warns(len(said)) == said
                     continue
                 ran = subprocess.run(full(command), capture_output=True, text=True, check=False)
                 assert ran.returncode == 0, ran.stderr
