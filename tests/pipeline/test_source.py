@@ -19,7 +19,8 @@ from msgspec.structs import astuple
 
 from nearcast.store import Row, Store, rows_of
 from nearcast.store.manifest import read_manifest
-from nearcast.store.rows import _READERS, KINDS, erased
+from nearcast.store.row_kinds import KINDS
+from nearcast.store.rows import _READERS, erased
 from nearcast.store.segments import erase_rows, merge_segments
 from tests.pipeline.conftest import write_log
 from tests.store.small_world import BROKER, write_segments

@@ -37,6 +37,7 @@ from nearcast.store import (
     CorruptError,
     Row,
     StoreError,
+    UpgradeError,
     batch_of,
     input_of,
     plain_row,
@@ -218,9 +219,9 @@ def test_a_filter_of_seed_c_stays_two_valued_and_nested() -> None:
 
 def test_a_row_from_a_later_release_is_refused_by_name() -> None:
     row = record_row(Record(7, 1.0, Left("ann")), "dublin")
-    with pytest.raises(StoreError, match="row 7 of dublin has form 9; this release reads up to 1"):
+    with pytest.raises(UpgradeError, match=r"row 7 of dublin has form 9; .* up to 1\. Upgrade"):
         input_of(replace(row, schema=9))
-    with pytest.raises(StoreError, match="kind 'teleport', which this release does not apply"):
+    with pytest.raises(UpgradeError, match=r"row 7 of dublin is of kind 'teleport'.*upgrade"):
         input_of(replace(row, kind="teleport"))
 
 

@@ -19,7 +19,7 @@ from nearcast.core.matching.reference import Step, Verdict
 from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.inputs import Published
 from nearcast.core.outcome import Outcome
-from nearcast.store import NO_INPUTS, Gap, LogReader, Row, StoreError, input_of, rows_of
+from nearcast.store import Gap, LogReader, Row, StoreError, input_of, is_input, rows_of
 
 
 class NotFoundError(StoreError):
@@ -84,7 +84,7 @@ def explain(
     missing: list[str] = []
     found: Explanation | None = None
     for row in _rows(reader, missing):
-        if row.kind in NO_INPUTS:
+        if not is_input(row.kind):
             continue
         value, times = input_of(row), [row.ingested]
         if progress is not None and row.seq % 1_000 == 0:

@@ -36,6 +36,7 @@ from nearcast.store import (
     SubscriptionPut,
     decoded_input,
     decoded_node,
+    is_unknown,
 )
 from nearcast.store import Session as KeptSession
 from nearcast.wire.mqtt import PublishFrame, TopicFilter, parse_filter
@@ -143,6 +144,8 @@ def _read_on(
                     nodes.pop(node, None)
                 elif seq > known and lat is not None:
                     nodes[node] = moved(before, Position(lat, lon), at), seq
+            elif is_unknown(kind):
+                continue
             elif seq > newest and event is not None and publisher is not None:
                 yield publisher, event
 

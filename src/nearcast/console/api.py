@@ -27,7 +27,7 @@ from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
 from nearcast.core.model.subject import check_pattern
 from nearcast.core.model.visibility import SEE_ALL, SEE_IDENTITY
-from nearcast.store import StoreError
+from nearcast.store import StoreError, UpgradeError
 
 MOST_EVENTS = 200
 LOOKED_THROUGH = 20
@@ -85,9 +85,12 @@ def make_api(
         except ModelError as error:
             return problem(400, str(error))
         view = view_of(request)
-        found = await asyncio.to_thread(
-            recent_events, log_directory, most * LOOKED_THROUGH, subject
-        )
+        try:
+            found = await asyncio.to_thread(
+                recent_events, log_directory, most * LOOKED_THROUGH, subject
+            )
+        except UpgradeError as error:
+            return problem(500, str(error))
         shown = [_event(each, view) for each in found if view.could_get(each)]
         return json_answer(shown[:most])
 
@@ -152,6 +155,8 @@ def make_api(
                 {"error": f"several have an event {event!r}; add ?publisher=", "publishers": named},
                 409,
             )
+        except UpgradeError as error:
+            return problem(500, str(error))
         except StoreError:
             return problem(404, UNKNOWN_EVENT)
         finally:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
-from nearcast.store.rows import ERASED
+from nearcast.store.row_kinds import ERASED
 from nearcast.store.rows import SCHEMA as ROW_SCHEMA
 from nearcast.wire.handover import PUBLISHER
 

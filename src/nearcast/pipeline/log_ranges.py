@@ -22,13 +22,13 @@ from nearcast.store.durable_files import sha256_of
 from nearcast.store.errors import CorruptError, MissingError, StoreError, told
 from nearcast.store.manifest import LINES, WHOLE, Gap, Manifest, read_manifest
 from nearcast.store.reading import RETRY_S, TRIES, Joined, dropped
-from nearcast.store.rows import GAP
+from nearcast.store.row_kinds import GAP
 from nearcast.store.rows import SCHEMA as ROW_FORM
 from nearcast.store.segments import BATCH_ROWS, SCHEMA, Segment
 
 COLUMNS = tuple(SCHEMA.names)
-NEEDED = ("seq", "ingested")
-"""What is read also if nobody asks for it: ranges and times are told by them."""
+NEEDED = ("seq", "kind", "ingested")
+"""What is read also if nobody asks for it: ranges, times and unknown kinds are told by them."""
 
 _EVENT = "event"
 _verified: set[tuple[str, int, int, str]] = set()

@@ -5,7 +5,7 @@ from typing import TYPE_CHECKING
 
 from nearcast.core.model.inputs import PlaceDefined
 from nearcast.pipeline.spots import NamedPlace
-from nearcast.store import Row, StoreError, input_of, rows_of
+from nearcast.store import CorruptError, Row, input_of, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -23,7 +23,7 @@ def places_in(rows: Iterable[Row]) -> list[NamedPlace]:
     for row in rows:
         try:
             value = input_of(row)
-        except StoreError:
+        except CorruptError:
             continue
         if isinstance(value, PlaceDefined):
             key = (value.place_kind, value.name, value.parent)

@@ -10,7 +10,7 @@ from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Input, Published
 from nearcast.core.model.payload import attributes_of
 from nearcast.pipeline.plain_events import PlainEvents
-from nearcast.store import GAP, NO_INPUTS, Row, StoreError, input_of, plain_event
+from nearcast.store import GAP, CorruptError, Row, input_of, is_input, plain_event
 from nearcast.wire.mqtt import first_message_expiry
 
 NO_HEADERS: "Headers" = ((), None)
@@ -49,7 +49,11 @@ Told = dict[int, ToldOf]
 
 
 class Inputs:
-    """The inputs that some rows record."""
+    """The inputs that some rows record.
+
+    A damaged row is unusable and passed over, as the broker could not have applied it either. Of a
+    row that a later release wrote that is not so: it raises `UpgradeError`.
+    """
 
     def __init__(self, rows: Sequence[Row], told: Told, quietly: bool = False) -> None:
         self.values: list[Input] = []
@@ -59,7 +63,7 @@ class Inputs:
         self.told = told
         self.last = rows[-1].seq if rows else 0
         for row in rows:
-            if row.kind in NO_INPUTS:
+            if not is_input(row.kind):
                 if row.kind == GAP:
                     gap = _gap(row)
                     self.unusable.append(gap)
@@ -67,7 +71,7 @@ class Inputs:
                 continue
             try:
                 value = input_in(row, quietly)
-            except StoreError as error:
+            except CorruptError as error:
                 self.unusable.append(Unusable(row.seq, row.seq, str(error)))
                 continue
             if isinstance(value, Published):

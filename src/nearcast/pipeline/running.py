@@ -32,7 +32,7 @@ from nearcast.pipeline.spots import NamedPlace
 from nearcast.pipeline.tables import Tables
 from nearcast.pipeline.telling import aggregates_told, for_all, movement_told
 from nearcast.pipeline.writing import Epoch, rows_of_epoch, write
-from nearcast.store.rows import ERASED
+from nearcast.store.row_kinds import ERASED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -54,7 +54,7 @@ from nearcast.pipeline.log_ranges import (
 from nearcast.pipeline.unasked import Unasked
 from nearcast.store.errors import StoreError
 from nearcast.store.manifest import Manifest
-from nearcast.store.rows import KINDS
+from nearcast.store.row_kinds import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter

@@ -29,17 +29,23 @@ from nearcast.store.errors import (
     InUseError,
     MissingError,
     StoreError,
+    UpgradeError,
 )
 from nearcast.store.followers import follow, is_followed
 from nearcast.store.log import Log, LogSettings, LogStatistics, Merging, Sealed
 from nearcast.store.manifest import Gap, read_manifest
 from nearcast.store.plain_rows import plain_event, plain_row
 from nearcast.store.reading import LogReader
-from nearcast.store.rows import (
+from nearcast.store.row_kinds import (
     DELIVERY,
     ERASED,
     GAP,
-    NO_INPUTS,
+    INFORMATIONAL,
+    KINDS,
+    is_input,
+    is_unknown,
+)
+from nearcast.store.rows import (
     Recipient,
     Row,
     delivery_row,
@@ -69,7 +75,8 @@ __all__ = [
     "DELIVERY",
     "ERASED",
     "GAP",
-    "NO_INPUTS",
+    "INFORMATIONAL",
+    "KINDS",
     "Change",
     "CorruptError",
     "Dequeued",
@@ -113,6 +120,7 @@ __all__ = [
     "SubscriptionDropped",
     "SubscriptionPut",
     "SubscriptionState",
+    "UpgradeError",
     "Will",
     "area_from_store",
     "back_up",
@@ -128,6 +136,8 @@ __all__ = [
     "follow",
     "input_of",
     "is_followed",
+    "is_input",
+    "is_unknown",
     "plain_event",
     "plain_row",
     "read_manifest",

@@ -15,7 +15,8 @@ from msgspec.structs import replace
 
 from nearcast.store.errors import StoreError
 from nearcast.store.row_json import Json, text
-from nearcast.store.rows import DELIVERY, PIPELINE, Recipient, Row, erased, input_of, recipients_of
+from nearcast.store.row_kinds import DELIVERY, is_unknown
+from nearcast.store.rows import PIPELINE, Recipient, Row, erased, input_of, recipients_of
 
 FORGOTTEN = "(forgotten)"
 
@@ -55,6 +56,8 @@ class Erasure:
     def _left(self, row: Row) -> Row:
         if self._node in (row.publisher, row.node):
             return erased(row)
+        if is_unknown(row.kind):
+            return self._unknown_left(row)
         if row.kind in ("event", DELIVERY):
             if self._is_found_of_it(row):
                 self._events.add((row.publisher, row.event_id))
@@ -84,6 +87,14 @@ class Erasure:
         if row.kind == "event":
             told += (*_texts(_json(row.payload or b"")), *_texts(_json(row.data)))
         return any(map(self._is_told, told))
+
+    def _unknown_left(self, row: Row) -> Row:
+        """Nothing of a row that names the node: what it means is not known, and decides nothing."""
+        told = [row.subject or "", row.event_id or ""]
+        told += (word for pair in row.properties for word in pair)
+        for value in (row.payload or b"", row.headers or b"", row.data):
+            told += _texts(_json(value), also_names=True)
+        return erased(row) if any(map(self._is_told, told)) else row
 
     def _delivery_left(self, row: Row) -> Row:
         """Return to whom else an event went."""

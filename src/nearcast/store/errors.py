@@ -31,11 +31,15 @@ class MissingError(CorruptError):
     """A file that should be there is not."""
 
 
-def newer(what: str, version: int, known: int) -> StoreError:
-    """Return the refusal of something that a later release wrote."""
-    return StoreError(
-        f"{what} has form {version}; this release reads up to {known}. Use the release that "
-        "wrote it, or a later one"
+class UpgradeError(StoreError):
+    """A later release wrote it, and this one cannot go on without knowing what it means."""
+
+
+def newer(what: str, version: int, known: int) -> UpgradeError:
+    """Return the refusal of a form that a later release wrote."""
+    return UpgradeError(
+        f"{what} has form {version}; this release reads up to {known}. Upgrade Nearcast to the "
+        "release that wrote it, or a later one"
     )
 
 

@@ -24,6 +24,7 @@ from nearcast.store.rows import Row, erased
 from nearcast.store.segments import (
     Segment,
     batch_of,
+    check_segment_kinds,
     erase_rows,
     merge_segments,
     read_segment,
@@ -298,8 +299,11 @@ class Log:
     def erase(self, is_meant: Callable[[Row], bool], left: Callable[[Row], Row] = erased) -> int:
         """Erase rows from all segments but for what is `left`, and return from how many segments.
 
-        Rows in no segment yet are not looked at: roll first.
+        Rows in no segment yet are not looked at: roll first. Raises `UpgradeError` before anything
+        is erased if a later release may have decided something that this one cannot read.
         """
+        for segment in self._manifest.segments:
+            check_segment_kinds(self.directory, segment)
         changed = 0
         for index, segment in enumerate(self._manifest.segments):
             written = erase_rows(self.directory, segment, is_meant, left)

@@ -2,7 +2,8 @@
 
 What is missing is never passed over in silence: wherever a seq does not follow the one before,
 a `Gap` comes first and says why. `LogReader` is for other processes, such as the pipeline: it
-changes nothing, and keeps reading while the broker rolls, merges and drops.
+changes nothing, and keeps reading while the broker rolls, merges and drops. Rows of unknown kinds
+that decide nothing come as they are; at one that may, every reader raises `UpgradeError`.
 """
 
 import time
@@ -16,6 +17,7 @@ import pyarrow as pa
 from nearcast.store.columns import integers_of
 from nearcast.store.errors import CorruptError
 from nearcast.store.manifest import Gap, Manifest, ManifestFiles
+from nearcast.store.row_kinds import check_kinds
 from nearcast.store.segments import Segment, read_segment
 
 TRIES = 4
@@ -74,9 +76,12 @@ class LogReader:
         """Yield the rows of all segments, the newest batch first; what is missing is left out."""
         for segment in reversed(self.segments()):
             try:
-                yield from reversed(list(read_segment(self._directory, segment)))
+                batches = list(read_segment(self._directory, segment))
             except CorruptError:
                 continue
+            for batch in reversed(batches):
+                check_kinds(batch)
+                yield batch
 
     def _lose(self, segment: Segment, error: CorruptError, joined: "Joined") -> Gap:
         gap = Gap(joined.expected, segment.last_seq, str(error), segment.first, segment.last, None)
@@ -93,7 +98,11 @@ class Joined:
         self._gaps = gaps
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Gap]:
-        """Yield a batch, in pieces if something is missing inside it."""
+        """Yield a batch, in pieces if something is missing inside it.
+
+        Raises `UpgradeError` if a later release may have decided something in it.
+        """
+        check_kinds(batch)
         seqs = integers_of(batch.column("seq"))
         starts = [0, *(np.flatnonzero(np.diff(seqs) != 1) + 1).tolist(), len(seqs)]
         for start, end in pairwise(starts):

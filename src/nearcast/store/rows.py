@@ -3,8 +3,8 @@
 What analyses ask for has a column of its own; the rest of an input is JSON in `data`, with areas
 and filters in their JSON forms. Times are seconds since 1970 as doubles, because a decision that
 is made again must see the very same numbers. Attributes that the payload says anyway are not
-written twice. Each row names the form it has (`schema`); a form or a kind from a later release
-is refused by name.
+written twice. Each row names the form it has (`schema`); a form or a kind of input from a later
+release is refused by name.
 """
 
 import math
@@ -47,6 +47,7 @@ from nearcast.core.model.subject_permissions import SubjectPermissions
 from nearcast.store.area_form import area_from_store, stored_area
 from nearcast.store.errors import CorruptError, StoreError, newer
 from nearcast.store.row_json import Json, filter_from_json, filter_json, plain, text
+from nearcast.store.row_kinds import DELIVERY, ERASED, INPUT_KINDS, is_input, unknown_kind
 from nearcast.store.rules_json import rules_from_json, rules_json
 
 SCHEMA = 1
@@ -109,13 +110,8 @@ def record_row(
     )  # fmt: skip
 
 
-ERASED = "erased"
-DELIVERY = "delivery"
-GAP = "gap"
 PIPELINE = "$pipeline"
 """Who publishes what the pipeline found; on the wire it has the same name."""
-NO_INPUTS = frozenset((ERASED, DELIVERY, GAP))
-"""Kinds of rows that record no input of the core."""
 
 Recipient = tuple[str, tuple[str, ...], int, bool]
 """A session, its subscriptions that fit, the priority, and whether the event was there before."""
@@ -147,23 +143,21 @@ def erased(row: Row) -> Row:
 
 def input_of(row: Row) -> Input:
     """Return the input that a row records."""
-    if row.schema > SCHEMA:
-        raise newer(f"row {row.seq} of {row.broker or 'the log'}", row.schema, SCHEMA)
     reader = _READERS.get(row.kind)
+    if reader is None and is_input(row.kind):
+        raise unknown_kind(row.kind, row.seq, row.broker)
+    where = f"row {row.seq} of {row.broker or 'the log'}"
     if reader is None:
-        raise StoreError(
-            f"row {row.seq} of {row.broker or 'the log'} is of kind {row.kind!r}, which this "
-            f"release does not apply; it knows {', '.join(_READERS)}"
-        )
+        raise CorruptError(f"{where}, a {row.kind}, records no input")
+    if row.schema > SCHEMA:
+        raise newer(where, row.schema, SCHEMA)
     try:
         data = msgspec.json.decode(row.data, type=dict[str, object])
         beside = data.pop("input", None)
         found = reader(row, data)
         return found if beside is None else replace(found, **beside)  # type: ignore[arg-type]
     except (KeyError, TypeError, msgspec.MsgspecError, ModelError, LanguageError) as error:
-        raise CorruptError(
-            f"row {row.seq} of {row.broker or 'the log'}, a {row.kind}, cannot be read: {error!r}"
-        ) from None
+        raise CorruptError(f"{where}, a {row.kind}, cannot be read: {error!r}") from None
 
 
 T = TypeVar("T")
@@ -445,5 +439,4 @@ _READERS: dict[str, Callable[[Row, Json], Input]] = {
     "unwatched": lambda row, data: AreaUnwatched(str(data["name"])),
     "restart": lambda row, data: msgspec.convert(data, Restarted),
 }
-KINDS = (*_READERS, *sorted(NO_INPUTS))
-"""All that a row of the log can be."""
+assert set(_READERS) == set(INPUT_KINDS), "every input has a row of its own kind"

@@ -24,6 +24,7 @@ from nearcast.store.columns import column, integers_of, pairs
 from nearcast.store.durable_files import beside, put_in_place, sha256_of, sync_file, write_whole
 from nearcast.store.errors import CorruptError, MissingError, newer, told
 from nearcast.store.file_access import create_file
+from nearcast.store.row_kinds import check_kinds
 from nearcast.store.rows import Row, erased
 
 FORM = 1
@@ -222,6 +223,14 @@ def read_segment(directory: Path, segment: Segment, first_seq: int = 0) -> Itera
                 skipped = int(integers_of(batch.column("seq")).searchsorted(first_seq))
                 if skipped < batch.num_rows:
                     yield batch.slice(skipped) if skipped else batch
+
+
+def check_segment_kinds(directory: Path, segment: Segment) -> None:
+    """Raise `UpgradeError` if a later release may have decided something in a segment."""
+    path = directory / segment.name
+    with told(path, "reading it"), _parquet(path) as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=["broker", "seq", "kind"]):
+            check_kinds(batch)
 
 
 def describe(path: Path) -> Segment:
