@@ -24,8 +24,8 @@ from tests.test_docs import ROOT, Block, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 WAITS_S = 12 * WAIT_S
-# Ids of events, which are random, and numbers of inputs, which depend on what came before.
-VARIES = re.compile(r"\b[0-9a-f]{20}\b|(?<=input )\d+")
+# Ids of events, which are random; numbers of inputs, which depend on what came before; reasons.
+VARIES = re.compile(r"\b[0-9a-f]{20}\b|(?<=input )\d+|(?<=(?:from|here): ).*")
 TALKS_TO_A_BROKER = ("pub", "sub", "context", "nodes", "place")
 
 
@@ -140,7 +140,7 @@ def shell_part() -> list[Block]:
 
 
 def same(got: list[str], said: list[str]) -> bool:
-    """Whether the lines are those, but for ids and numbers of inputs, or the page leaves ids out."""
+    """Whether the lines are those, but for what varies, or the page leaves ids out."""
     seen, told = ([VARIES.sub("…", line) for line in lines] for lines in (got, said))
     return seen == told or [line for line in seen if line != "…"] == told
 
