@@ -94,7 +94,7 @@ class Listen(Struct, frozen=True, forbid_unknown_fields=True):
     ws_port: Port = 8083
     """MQTT over WebSocket."""
     http_port: Port = 8080
-    """The console, `/api`, `/metrics` and `/healthz`."""
+    """HTTP: a page that says what this is, `/api`, `/metrics` and `/healthz`."""
     http_host: str = "127.0.0.1"
     """Where it listens for these; `/metrics` and `/healthz` ask nobody for a password."""
     hosts: tuple[WebHost, ...] = ()
