@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.store import ERASED, Gap, LogReader, rows_of
-from nearcast.wire.mqtt import Connect, Properties, SubAck, Subscribe, TopicFilter
+from nearcast.wire.mqtt import Connect, Properties, SubAck, Subscribe, TopicFilter, Will
 from tests.chaos.broker_process import BrokerProcess
 from tests.conformance.raw_client import RawClient
 
@@ -44,7 +44,8 @@ def say_things(port: int) -> None:
         keeps = Properties(session_expiry_interval=1000)
         bob.connect(Connect("bob", properties=keeps))
         bob.subscribe("news/#", qos=1)
-        jane.connect(Connect("jane-doe~phone", properties=keeps))
+        will = Will("news/3", b"jane-doe is gone", 1, False, Properties(will_delay_interval=500))
+        jane.connect(Connect("jane-doe~phone", will=will, properties=keeps))
         jane.subscribe("secret/jane-doe", qos=1)
         bob.close()
         jane.publish("$me/position", b"53.35,-6.26", 1)

@@ -4,6 +4,7 @@ import asyncio
 import threading
 from collections.abc import Coroutine
 from pathlib import Path
+from typing import TypeVar
 
 from msgspec.structs import replace
 
@@ -15,6 +16,7 @@ from nearcast.store import Store
 from nearcast.wire.mqtt import MQTT_5, NO_PROPERTIES, Connect, Properties, Will
 from tests.conformance.raw_client import WAIT_S, RawClient, fresh
 
+T = TypeVar("T")
 ON_FREE_PORTS = Listen(mqtt_port=0, ws_port=0)
 
 
@@ -42,7 +44,7 @@ class RunningBroker:
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
-        self._run(self.server.start())
+        self.run(self.server.start())
         self.port, self.ws_port = self.server.port, self.server.ports["ws"]
         self._clients: list[RawClient] = []
 
@@ -79,7 +81,7 @@ class RunningBroker:
             self.server.ahead_s += seconds
             self.server.soon()
 
-        self._run(forward())
+        self.run(forward())
 
     def lose(self, client: RawClient) -> None:
         """Let a client go without a word, and the server notice."""
@@ -91,7 +93,7 @@ class RunningBroker:
                 await asyncio.sleep(0.001)
 
         client.close()
-        self._run(noticed())
+        self.run(noticed())
 
     def reload(self) -> None:
         """Let the server read users and rules again."""
@@ -99,7 +101,7 @@ class RunningBroker:
         async def read() -> None:
             self.server.reload_doors()
 
-        self._run(read())
+        self.run(read())
 
     def hang_up(self) -> None:
         """Close all clients of a test."""
@@ -113,7 +115,7 @@ class RunningBroker:
 
     def shut_down(self) -> None:
         """Stop the server; clients can still read what it said last."""
-        self._run(self.server.stop())
+        self.run(self.server.stop())
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(WAIT_S)
         self._loop.close()
@@ -126,7 +128,8 @@ class RunningBroker:
                 await asyncio.sleep(0)
             self.server.hub.validate_state()
 
-        self._run(check())
+        self.run(check())
 
-    def _run(self, work: Coroutine[object, object, None]) -> None:
-        asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_S)
+    def run(self, work: Coroutine[object, object, T]) -> T:
+        """Do something in the thread of the server."""
+        return asyncio.run_coroutine_threadsafe(work, self._loop).result(WAIT_S)

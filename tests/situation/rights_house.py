@@ -1,14 +1,20 @@
 """A real broker with users and rules in a directory; rules change while it runs or is stopped."""
 
+import base64
 from collections.abc import Sequence
 from pathlib import Path
 
 from msgspec.structs import replace
 
+from nearcast.broker.metrics import Metrics
 from nearcast.broker.settings import Doors, Settings
+from nearcast.console.http import make_app
+from nearcast.console.server import HttpServer
+from nearcast.store import broker_directory
 from nearcast.wire.mqtt import MQTT_5, Connect, Properties, Will
 from tests.broker.doors.house import SECRET, with_users
 from tests.conformance.running_broker import RunningBroker
+from tests.console.requests import Answer, ask
 from tests.situation.talking import Talker
 
 LASTING_S = 100_000
@@ -73,6 +79,19 @@ class RightsHouse:
         receive_maximum: int | None = None,
     ) -> UserTalker:
         return UserTalker(self.broker, user, version, will, receive_maximum)
+
+    def asks(self, user: str, path: str) -> Answer:
+        """Ask the broker over HTTP, as a user."""
+        told = base64.b64encode(user.encode() + b":" + SECRET[user]).decode()
+        server = self.broker.server
+        log = broker_directory(self.data, "local") / "log"
+
+        async def ask_it() -> Answer:
+            app = make_app(Metrics({}), {}, server.settings, log, server)
+            async with HttpServer(app, port=0) as http:
+                return await ask(http.port, path, headers={"Authorization": f"Basic {told}"})
+
+        return self.broker.run(ask_it())
 
     def lose(self, talker: Talker) -> None:
         self.broker.lose(talker.client)

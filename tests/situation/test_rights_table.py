@@ -196,6 +196,30 @@ def _waits(stage: Stage, topic: str) -> bool:
     return any(message.topic == topic for message in stage.alice.gets())
 
 
+def may_have_it_explained(stage: Stage) -> bool:
+    stage.begin()
+    stage.alice.subscribes(SECRET)
+    stage.bob.says(SECRET, id="hidden")
+    stage.turn()
+    stage.bob.says("open", id="shown")
+    while stage.house.asks("alice", "/api/explain/shown/alice").status != 200:
+        # It is in the log a moment later.
+        stage.alice.gets()
+    return stage.house.asks("alice", "/api/explain/hidden/alice").status == 200
+
+
+def may_list_events(stage: Stage) -> bool:
+    stage.begin()
+    stage.bob.sends(SECRET, b"word")
+    stage.turn()
+    stage.bob.sends("open", b"word")
+    subjects: set[str] = set()
+    while "open" not in subjects:
+        listed = json.loads(stage.house.asks("alice", "/api/events").body)
+        subjects = {event["subject"] for event in listed}
+    return SECRET in subjects
+
+
 TOPICS = denying("secret/#", "$place/#", "$area/#", "$node/#")
 ROWS: dict[str, tuple[Callable[[Stage], bool], str]] = {
     "subscribe": (may_subscribe, TOPICS),
@@ -208,6 +232,8 @@ ROWS: dict[str, tuple[Callable[[Stage], bool], str]] = {
     "queue": (may_have_what_waits, TOPICS),
     "count": (may_count, TOPICS),
     "place": (may_define_a_place, TOPICS),
+    "explain": (may_have_it_explained, TOPICS),
+    "API": (may_list_events, TOPICS),
     "area": (may_hear_of_an_area, TOPICS),
     "area by sight": (may_hear_of_an_area, BLIND),
     "area by sight, queued": (may_hear_later_of_an_area, BLIND),

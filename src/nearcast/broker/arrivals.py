@@ -13,6 +13,7 @@ from math import inf, isnan
 from nearcast.broker import pipeline_door
 from nearcast.broker.admission import Admission
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.connack import connack_properties
 from nearcast.broker.connection import Connection
 from nearcast.broker.doors import Admitted, Check
 from nearcast.broker.doors import Refused as Refusal
@@ -206,7 +207,7 @@ class Arrivals:
         connection.keep_alive_s = float(packet.keep_alive)
         connection.heard_at = now
         connection.settle()
-        told = self._told(packet, connection, expiry, assigned)
+        told = connack_properties(packet, connection, limits, expiry, assigned)
         limit = connection.largest_packet or 1 << 28
         data = encode_within(ConnAck(present, properties=told), packet.version, limit)
         if data is None:
@@ -246,26 +247,6 @@ class Arrivals:
             self._end(session, now)
             return None
         return session
-
-    def _told(
-        self, packet: Connect, connection: Connection, expiry: int, assigned: str | None
-    ) -> Properties:
-        """What the server wants to be known, and fix what the client may expect."""
-        limits = self._state.limits
-        keep_alive = None
-        if limits.keep_alive_s and not 0 < packet.keep_alive <= limits.keep_alive_s:
-            keep_alive = limits.keep_alive_s
-            if packet.version == MQTT_5:
-                connection.keep_alive_s = float(keep_alive)
-        asked = packet.properties.session_expiry_interval or 0
-        return Properties(
-            session_expiry_interval=expiry if expiry != asked else None,
-            receive_maximum=limits.receive_maximum if limits.receive_maximum < 65_535 else None,
-            maximum_packet_size=limits.packet_bytes,
-            assigned_client_identifier=assigned,
-            topic_alias_maximum=limits.topic_aliases or None,
-            server_keep_alive=keep_alive,
-        )
 
     def _expiry(self, packet: Connect) -> int:
         if packet.version == MQTT_5:
@@ -360,7 +341,8 @@ class Arrivals:
         if will is not None:
             problem = problem_with(will, session.permissions, self._state.limits)
             if problem is not None:
-                self._drop_will(session)
+                self.drop_will(session)
+                self._state.counters["revoked_wills"] += 1
                 notices.append((will.topic, problem.why))
         before = session.notices
         self._rights_review.review(session, notices)
@@ -377,7 +359,8 @@ class Arrivals:
             return session.connection.will
         return self._wills.get(session.client_id, (0.0, None))[1]
 
-    def _drop_will(self, session: Session) -> None:
+    def drop_will(self, session: Session) -> None:
+        """Let a session have no will, so that nothing is published when it ends."""
         if session.connection is not None:
             session.connection.will = None
         self._wills.pop(session.client_id, None)
@@ -398,7 +381,7 @@ class Arrivals:
 
     def _revoke(self, session: Session, refusal: Refusal, now: float) -> None:
         """End a session whose owner may no longer have it, and let its will be unsaid."""
-        self._drop_will(session)
+        self.drop_will(session)
         if session.connection is not None:
             self._state.close(session.connection, refusal.reason, refusal.why)
         self._state.counters["revoked_sessions"] += 1

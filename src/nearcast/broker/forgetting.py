@@ -4,6 +4,9 @@ The log is the keeper's affair. What others received is theirs; what they said o
 their own messages stays.
 """
 
+from pathlib import Path
+
+from nearcast.broker.doors import Doors
 from nearcast.broker.doors.names import node_of
 from nearcast.broker.hub import Hub
 from nearcast.broker.journal import Journal
@@ -22,7 +25,7 @@ def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
         connection = session.connection
         if connection is not None:
             hub.close(connection, ReasonCode.ADMINISTRATIVE_ACTION, "this node was forgotten")
-            connection.will = None
+        hub.arrivals.drop_will(session)
         hub.arrivals.end(session, now)
     dropped = sum(session.drop_from(node, hub.state.journal) for session in hub.sessions.values())
     # What a place is called may tell of who named it; without being shown it must not hold either.
@@ -38,8 +41,12 @@ def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
 
 
 def forget_in_store(store: Store, settings: Settings, node: str, now: float) -> dict[str, int]:
-    """Forget a node in what a broker keeps that does not run."""
-    hub = Hub(settings, Journal(True, store.message_ids, store.queue_numbers))
+    """Forget a node in what a broker keeps that does not run.
+
+    A will may be due in this moment, too: what its owner may do is for the doors to say.
+    """
+    doors = Doors(settings, Path(settings.node.data))
+    hub = Hub(settings, Journal(True, store.message_ids, store.queue_numbers), doors)
     restore(hub, store, now)
     found = forget(hub, node, now)
     entries = hub.tick(now).entries

@@ -26,6 +26,7 @@ _HELP = {
     "hub_dropped_total": "Messages dropped because a queue was full.",
     "hub_dropped_by_rules_total": "Waiting messages dropped because rules changed.",
     "hub_revoked_subscriptions_total": "Subscriptions that changed rules ended.",
+    "hub_revoked_wills_total": "Wills dropped because rules changed.",
     "hub_revoked_sessions_total": "Sessions ended because their owners may not have them now.",
     "hub_passwords_waiting": "Passwords that wait to be checked.",
     "hub_passwords_refused_total": "Clients refused because too many passwords waited.",

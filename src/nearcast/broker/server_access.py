@@ -19,6 +19,8 @@ from nearcast.broker.speaking import say
 from nearcast.core.model.errors import ModelError
 from nearcast.wire.mqtt import Connect
 
+REVOKED = ("revoked_sessions", "revoked_subscriptions", "revoked_wills", "dropped_by_rules")
+"""Counters of what changed rules end."""
 log = logging.getLogger("nearcast.broker")
 
 
@@ -38,6 +40,7 @@ class ServerAccess:
         self._soon = soon
         self.passwords = PasswordQueue(now)
         self._seen = self.passwords.statistics()
+        self._revoked = dict.fromkeys(REVOKED, 0)
         for session in hub.sessions.values():
             if session.owner is not None and session.owner.address:
                 self.passwords.remember(session.owner.user, counted_as(session.owner.address))
@@ -47,6 +50,7 @@ class ServerAccess:
             except ModelError as error:
                 raise DoorsError(f"the rules of sight cannot be put in force: {error}") from None
             hub.review_rights(now())
+            self._tell_of_revoked()
 
     def check(self, connection: Connection, check: Check) -> None:
         """Check a password where it holds nobody up."""
@@ -115,6 +119,16 @@ class ServerAccess:
             self.dismiss(connection, now)
         self._soon()
         say(log, logging.INFO, "users and rules were read again")
+        self._tell_of_revoked()
+
+    def _tell_of_revoked(self) -> None:
+        """Say in the log what rules have ended since the last time."""
+        counters = self._hub.state.counters
+        now = {name: counters[name] for name in REVOKED}
+        if now != self._revoked:
+            more = {name: now[name] - self._revoked[name] for name in REVOKED}
+            say(log, logging.WARNING, "rules ended what was allowed before", **more)
+        self._revoked = now
 
     def statistics(self) -> dict[str, float]:
         """How many passwords wait, and what became of the others."""

@@ -10,6 +10,7 @@ import typer
 
 from nearcast.broker.configuration import load
 from nearcast.broker.control import ControlError, ask
+from nearcast.broker.doors import DoorsError
 from nearcast.broker.forgetting import forget_in_store
 from nearcast.cli.file_access import limit_access
 from nearcast.pipeline.forgetting import caught_up
@@ -58,7 +59,7 @@ def forget(
     except InUseError as error:
         typer.echo(f"{error}; it is starting or stopping: try again", err=True)
         raise typer.Exit(1) from None
-    except (StoreError, ControlError) as error:
+    except (StoreError, ControlError, DoorsError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     assert isinstance(found, dict)
