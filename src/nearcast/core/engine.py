@@ -285,8 +285,8 @@ class Engine:
         self._ingesting.resume(known)
         self._standing.resume(standing)
         self._attending.resume(standing)
-        for at, event in recent:
-            self._recent.note((event,), (at,))
+        remembered = list(recent)
+        self._recent.note([event for _, event in remembered], [at for at, _ in remembered])
         self._recent.refresh()
 
     def restarted(self, sessions: Iterable[str], now: float) -> Record | None:
