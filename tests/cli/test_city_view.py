@@ -81,6 +81,24 @@ def test_all_of_it_fits_the_terminal(width: int, height: int) -> None:
         assert f"{LOOKS[look.partition('|')[0]][0]} {meaning}" in text
 
 
+@pytest.mark.parametrize("width", [80, 120])
+def test_many_encounters_do_not_hide_an_aggregate(width: int) -> None:
+    seen = scene()
+    people = Received(subject="spots", publisher="$pipeline", id="s", payload=b'{"people": 3}')
+    seen.found.clear()
+    for number in range(30):
+        payload = f'{{"a": "ann", "b": "bus-{number}", "state": "apart"}}'.encode()
+        encounter = Received(subject="encounters/x", publisher="$pipeline", payload=payload)
+        seen.note_overheard(people if number == 3 else encounter)
+    view = CityView(seen, SETTING, dict, lambda: STARTING)
+    console = Console(file=StringIO(), width=width, color_system=None)
+    with console.capture() as captured:
+        console.print(view.screen(width, 40))
+    text = captured.get()
+    assert "aggregate: spots" in text
+    assert "ann and bus-29 are apart again" in text
+
+
 @pytest.mark.parametrize(("width", "height"), [(30, 8), (1, 1), (40, 100), (300, 10), (80, 15)])
 def test_a_terminal_of_an_odd_size_is_no_error(width: int, height: int) -> None:
     assert len(shown(width, height)) <= height
@@ -119,10 +137,10 @@ def test_what_visitors_call_themselves_and_say_cannot_draw_over_it() -> None:
 
 
 def test_where_there_are_only_ascii_characters_it_has_only_those() -> None:
-    view = CityView(scene(), SETTING, dict, lambda: STARTING, ascii_only=True)
+    view = CityView(scene(), SETTING, dict, lambda: STARTING)
     file = TextIOWrapper(BytesIO(), encoding="ascii")
     console = Console(file=file, width=80, height=24, color_system=None)
     assert console.options.ascii_only
     for size in ((80, 24), (120, 40), (20, 10)):
-        console.print(view.screen(*size))
+        console.print(view.screen(*size, ascii_only=True))
     file.flush()

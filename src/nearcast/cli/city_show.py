@@ -66,9 +66,11 @@ class CityOnScreen:
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, self._stopped.set)
         console = self._console
+        plain_letters = console.options.ascii_only
         with Live(console=console, screen=True, auto_refresh=False) as live:
             while True:
-                live.update(self._view.screen(console.width, console.height), refresh=True)
+                size = (console.width, console.height)
+                live.update(self._view.screen(*size, ascii_only=plain_letters), refresh=True)
                 await asyncio.sleep(1.0 / FRAMES_PER_S)
 
 

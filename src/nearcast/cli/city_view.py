@@ -47,18 +47,17 @@ class CityView:
         setting: Setting,
         figures: Callable[[], Mapping[str, float]],
         progress: Callable[[], PipelineProgress | None],
-        *,
-        ascii_only: bool = False,
     ) -> None:
-        self._scene = scene
+        self.scene = scene
         self._setting = setting
         self._figures = figures
         self._progress = progress
-        self._ascii_only = ascii_only
+        self._ascii_only = False
         self._frames = 0
 
-    def screen(self, width: int, height: int) -> Group:
+    def screen(self, width: int, height: int, *, ascii_only: bool = False) -> Group:
         """Return all of it for a terminal of a size, row by row."""
+        self._ascii_only = ascii_only
         self._frames += 1
         rows = [*self._rows(width, height)][:height]
         for row in rows:
@@ -74,8 +73,8 @@ class CityView:
         top = self._map_height(map_width, height - fixed)
         yield self._header(width)
         drawn = draw_map(
-            self._scene.life.city,
-            self._scene.picture(),
+            self.scene.life.city,
+            self.scene.picture(),
             map_width,
             top,
             ascii_only=self._ascii_only,
@@ -92,14 +91,14 @@ class CityView:
 
     def _map_height(self, width: int, height: int) -> int:
         """Return how many of the rows that are left the map gets: as many as its streets need."""
-        city = self._scene.life.city
+        city = self.scene.life.city
         most = max(height - FEWEST_NEWS, 1)
         blocks = min((most - 1) // (city.rows - 1), (width - 1) // (2 * (city.columns - 1)))
         return max(blocks * (city.rows - 1) + 1, min(most, SIDE_HEIGHT))
 
     def _header(self, width: int) -> Text:
         left = Text.assemble(
-            (" Nearcast", TITLE), f"  a small living city {clock(int(self._scene.time_s))}"
+            (" Nearcast", TITLE), f"  a small living city {clock(int(self.scene.time_s))}"
         )
         right = "Ctrl-C ends it "
         left.pad_right(max(width - left.cell_len - len(right), 1))
@@ -117,7 +116,7 @@ class CityView:
     def _side(self, width: int) -> Iterator[Text]:
         for address in self._setting.addresses:
             yield Text(address)
-        figures, scene = self._figures(), self._scene
+        figures, scene = self._figures(), self.scene
         yield _pair("clients", f"{figures.get('connections', 0):,.0f}", width)
         yield _pair("subscriptions", f"{figures.get('subscriptions', 0):,.0f}", width)
         yield _pair("sent, got by the city", f"{scene.sent:,}, {scene.received:,}", width)
@@ -149,7 +148,7 @@ class CityView:
             yield _pair("queries", ", ".join(query.name for query in queries), width)
             yield _pair("slowest batch", f"{slowest:.1f} s", width)
             yield _pair("rows behind", f"{rows:,}", width)
-            for kind, count in self._scene.counts.items():
+            for kind, count in self.scene.counts.items():
                 yield _pair(f"found: {kind}", f"{count:,}", width)
 
     def _step_sign(self, state: str) -> tuple[str, str]:
@@ -163,13 +162,13 @@ class CityView:
     # What happened
 
     def _news(self, width: int, height: int) -> Iterator[Text]:
-        happenings, found = [*self._scene.happenings], [*self._scene.found]
+        happenings, found = [*self.scene.happenings], [*self.scene.found]
         if width >= WIDE:
             half = width // 2
             yield self._rule("who got what (priority)", half) + self._rule(
                 "decided in Spark", width - half
             )
-            left, right = _last(happenings, height), _last(found, height)
+            left, right = _last(happenings, height), _of_each_kind(found, height)
             for number in range(height):
                 first = Text(" ") + told(left[number]) if number < len(left) else Text()
                 first.truncate(half - 1, overflow="crop" if self._ascii_only else "ellipsis")
@@ -178,7 +177,7 @@ class CityView:
             return
         yield self._rule("who got what (priority), and what was decided in Spark", width)
         some = min(len(found), max(height // 2, 1))
-        chosen = [*_last(happenings, height - some), *_last(found, some)]
+        chosen = [*_last(happenings, height - some), *_of_each_kind(found, some)]
         for each in sorted(chosen, key=lambda happening: happening.time_s):
             yield Text(" ") + told(each)
 
@@ -229,6 +228,18 @@ def _pair(name: str, value: str, width: int) -> Text:
     room = max(width - len(name) - 1, 1)
     shown = value if len(value) <= room else f"{value[: room - 2]}.."
     return Text.assemble((name, "grey70"), " " * max(width - len(name) - len(shown), 1), shown)
+
+
+def _of_each_kind(happenings: Sequence[Happening], most: int) -> Sequence[Happening]:
+    """Return the latest, among them the latest of each subject that there is room for.
+
+    A batch of the pipeline brings many encounters at once: they would hide all else.
+    """
+    latest = {each.event.subject.partition("/")[0]: at for at, each in enumerate(happenings)}
+    chosen = sorted(latest.values())[-most:] if most > 0 else []
+    others = [at for at in range(len(happenings)) if at not in chosen]
+    chosen += others[len(others) - max(most - len(chosen), 0) :]
+    return [happenings[at] for at in sorted(chosen)]
 
 
 def _last(happenings: Sequence[Happening], most: int) -> Sequence[Happening]:

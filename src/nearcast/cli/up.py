@@ -104,14 +104,14 @@ def up(
         from nearcast.cli.up_demo import prepare
 
         with prepare(config, options, in_lines=no_view, with_pipeline=not no_pipeline) as prepared:
-            _run_until_stopped(prepared.settings, prepared.pipeline, prepared)
+            run_until_stopped(prepared.settings, prepared.pipeline, prepared)
         return
     settings = load(config, os.environ, options)
     beside = None if no_pipeline else pipeline_beside(config, settings)[0]
-    _run_until_stopped(settings, beside)
+    run_until_stopped(settings, beside)
 
 
-def _run_until_stopped(
+def run_until_stopped(
     settings: Settings, beside: PipelineBeside | None, demo: "Demonstration | None" = None
 ) -> None:
     """Run the broker; what stops it before it is told to is one message and exit code 1."""

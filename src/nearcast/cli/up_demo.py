@@ -33,11 +33,23 @@ STOP_WITHIN_S = 6.0
 USUAL_PORT = 1883
 
 
+Screen = Callable[[CityView, asyncio.Event], Shown]
+"""What shows a view, and may end the demonstration."""
+
+
 @contextmanager
 def prepare(
-    config: Path | None, options: Mapping[str, object], *, in_lines: bool, with_pipeline: bool
+    config: Path | None,
+    options: Mapping[str, object],
+    *,
+    in_lines: bool,
+    with_pipeline: bool,
+    screen: Screen | None = None,
 ) -> "Iterator[Demonstration]":
-    """Have all that a demonstration needs before its broker starts."""
+    """Have all that a demonstration needs before its broker starts.
+
+    It is shown on a screen, by default the terminal, or in lines where there is none.
+    """
     _warm_up.main()
     with demo_place(config, os.environ, options) as place:
         options = {**options, **place.options}
@@ -59,7 +71,16 @@ def prepare(
         if pipeline is not None:
             choose_demo(config, os.environ, options)
             settings = load(config, os.environ, options)
-        yield Demonstration(settings, place, pipeline, why, in_lines=in_lines)
+        if screen is None and not in_lines:
+            screen = screen_of(Console())
+        yield Demonstration(settings, place, pipeline, why, screen)
+
+
+def screen_of(console: Console) -> Screen | None:
+    """Return the terminal as a screen, None if there is none that can be drawn on."""
+    if not console.is_terminal or console.is_dumb_terminal:
+        return None
+    return lambda view, stopped: CityOnScreen(view, console, stopped)
 
 
 class Demonstration:
@@ -71,17 +92,13 @@ class Demonstration:
         place: DemoPlace,
         pipeline: PipelineBeside | None,
         without_pipeline: str,
-        *,
-        in_lines: bool,
+        screen: Screen | None,
     ) -> None:
         self.settings = settings
         self.pipeline = pipeline
         self._place = place
         self._without_pipeline = without_pipeline
-        self._console = Console()
-        self._on_screen = (
-            self._console.is_terminal and not self._console.is_dumb_terminal and not in_lines
-        )
+        self._screen = screen
         decided = tuple(each for each, by in settings.decide.items() if by == "spark")
         self.scene = CityScene(CityLife(RESIDENTS), decided, OBSERVER)
 
@@ -135,17 +152,17 @@ class Demonstration:
         figures: Callable[[], Mapping[str, float]],
         stopped: asyncio.Event,
     ) -> Shown:
-        if not self._on_screen:
+        if self._screen is None:
             return CityInLines(self.scene, self._progress, stopped)
         setting = Setting(
-            [*(f"{name} {at}" for name, at in addresses.listeners.items()), addresses.api or ""],
+            [f"{name} {at}" for name, at in addresses.listeners.items()]
+            + [each for each in (addresses.api,) if each is not None],
             self._commands(addresses),
             self._place.log.name,
             None if self.pipeline is not None else self._without_pipeline,
         )
-        ascii_only = self._console.options.ascii_only
-        view = CityView(self.scene, setting, figures, self._progress, ascii_only=ascii_only)
-        return CityOnScreen(view, self._console, stopped)
+        view = CityView(self.scene, setting, figures, self._progress)
+        return self._screen(view, stopped)
 
     def _progress(self) -> PipelineProgress | None:
         if self.pipeline is None:
@@ -158,7 +175,7 @@ class Demonstration:
         port = "" if addresses.mqtt_port == USUAL_PORT else f" --port {addresses.mqtt_port}"
         return [
             f"{call} context you --at {at}{port}",
-            f"{call} sub '#' --where 'distance(me, event) < 500' --id you{port}",
+            f"{call} sub '#' --from circle:me,500 --id you{port}",
             f"{call} pub hazard/ice {{}} --to circle:{at},300{port}",
         ]
 
