@@ -24,7 +24,7 @@ from nearcast.cli.demo_place import DemoPlace, demo_place, program
 from nearcast.cli.demo_settings import choose_demo
 from nearcast.cli.pipeline_steps import PipelineProgress, progress
 from nearcast.client.errors import ClientError
-from nearcast.simulation.city import CENTRE
+from nearcast.simulation.city import CENTRE, City
 from nearcast.simulation.city_life import CityLife
 
 RESIDENTS = 30
@@ -170,13 +170,14 @@ class Demonstration:
         return progress(Path(self.settings.node.data), self.pipeline)
 
     def _commands(self, addresses: Addresses) -> list[str]:
-        """Return what brings somebody into the city, what lets it hear, and be heard."""
-        call, at = program(), f"{CENTRE.lat},{CENTRE.lon}"
+        """Return what brings somebody into the city to hear, lets it move, and be heard."""
+        call, middle = program(), f"{CENTRE.lat},{CENTRE.lon}"
+        harbour = City().position((8, 1))
         port = "" if addresses.mqtt_port == USUAL_PORT else f" --port {addresses.mqtt_port}"
         return [
-            f"{call} context you --at {at}{port}",
-            f"{call} sub '#' --from circle:me,500 --id you{port}",
-            f"{call} pub hazard/ice {{}} --to circle:{at},300{port}",
+            f"{call} sub '#' --at {middle} --id you{port}",
+            f"{call} context you --at {harbour.lat:.4f},{harbour.lon:.4f}{port}",
+            f"{call} pub hazard/ice {{}} --to circle:{middle},300{port}",
         ]
 
 
