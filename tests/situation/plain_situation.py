@@ -18,6 +18,7 @@ from nearcast.core.model import Area, Circle, Event, Position, Subscription, par
 from nearcast.core.model.area import FixedArea
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.places import Places
+from nearcast.core.model.subject import subject_matches
 from nearcast.core.model.visibility import SEE_ALL
 
 
@@ -64,7 +65,8 @@ class Session(Struct):
     wishes: dict[str, Wish] = field(default_factory=dict)
     came: list[Copy] = field(default_factory=list)
     """What it has got since somebody looked."""
-    waiting: list[tuple[float, Copy]] = field(default_factory=list)
+    waiting: list[tuple[float, Copy, str]] = field(default_factory=list)
+    """Until when, what, and the key of the event that it is of."""
 
     @property
     def node(self) -> str:
@@ -123,7 +125,7 @@ class PlainSituation:
         if session is None:
             session = self.sessions[client] = Session(client, lasting)
         session.online = True
-        session.came += [copy for expires, copy in session.waiting if expires > self.now]
+        session.came += [copy for expires, copy, _ in session.waiting if expires > self.now]
         session.waiting.clear()
         self._bring()
 
@@ -236,12 +238,38 @@ class PlainSituation:
             self.live.pop(key, None)
         for session in self.sessions.values():
             wishes = self._fitting(session, event)
+            if valid == 0.0:
+                has_it = kept is not None and session.client in kept.seen
+                wishes = self._ending(session, event, wishes, has_it)
+                if wishes:
+                    session.waiting = [
+                        each for each in session.waiting if each[2] != key or not each[1].labels
+                    ]
             if wishes and self._hand(session, live, wishes, replayed=False):
                 live.seen.add(session.client)
         self._share(event)
         if event.stays and valid != 0.0:
             self.live[key] = live
         self._bring()
+
+    def _ending(
+        self, session: Session, event: Event, fitting: list[Wish], has_it: bool
+    ) -> list[Wish]:
+        """The wishes by which a withdrawal comes: plain ones, and those of who has the event."""
+        clears = event.retain and not event.payload
+        own = session.client == event.session
+        return [
+            wish
+            for wish in session.wishes.values()
+            if (wish in fitting and (clears or not wish.is_ours or has_it))
+            or (
+                has_it
+                and wish.is_ours
+                and wish.group is None
+                and not (wish.no_local and own)
+                and subject_matches(wish.subject, event.subject)
+            )
+        ]
 
     # What follows
 
@@ -255,20 +283,24 @@ class PlainSituation:
                         live.seen.add(session.client)
 
     def _hand(self, session: Session, live: Live, wishes: list[Wish], *, replayed: bool) -> bool:
-        """Let a session have one copy; whether it has it, or it is over."""
+        """Let a session have one copy, and one in an envelope; whether it has it, or it is over."""
         event = live.event
-        copy = Copy(
-            event.subject,
-            event.payload,
-            min(event.qos, max(wish.qos for wish in wishes)),
-            event.retain and (replayed or any(wish.as_published for wish in wishes)),
-            _labels(wishes),
-            any(wish.envelope for wish in wishes),
-        )
+        copies = [
+            Copy(
+                event.subject,
+                event.payload,
+                min(event.qos, max(wish.qos for wish in own)),
+                event.retain and (replayed or any(wish.as_published for wish in own)),
+                _labels(own),
+                enveloped,
+            )
+            for enveloped in (False, True)
+            if (own := [wish for wish in wishes if wish.envelope is enveloped])
+        ]
         if session.online:
-            session.came.append(copy)
-        elif copy.qos:
-            session.waiting.append((live.expires, copy))
+            session.came += copies
+        elif any(copy.qos for copy in copies):
+            session.waiting += [(live.expires, copy, _key(event)) for copy in copies if copy.qos]
         else:
             # What any broker would lose stays lost; the rest is there when it comes back.
             plain = not any(wish.is_ours for wish in wishes)

@@ -1,9 +1,11 @@
 """Live events: what stays is there for whoever comes upon it, once, until it ends."""
 
+from collections.abc import Iterator
 from math import ceil
 
 import pytest
 
+from nearcast.broker.settings import Objects, Settings
 from nearcast.wire.mqtt import MQTT_5, Properties, Publish, ReasonCode, TopicFilter
 from tests.conformance.raw_client import fresh
 from tests.conformance.running_broker import RunningBroker
@@ -407,3 +409,48 @@ def test_any_validity_can_be_told(broker: RunningBroker, valid: str) -> None:
     left_s = message.properties.message_expiry_interval
     assert left_s is not None
     assert left_s <= ceil(float(valid))
+
+
+def test_objects_are_those_of_their_publishers(broker: RunningBroker) -> None:
+    first, second, reader = Talker(broker), Talker(broker), Talker(broker)
+    subject = fresh("bus")
+    first.says(subject, b"mine", object="7")
+    second.says(subject, b"yours", object="7")
+    second.says(subject, b"", object="7", valid="0")
+
+    reader.subscribes(subject)
+
+    assert reader.payloads() == [b"mine"]
+
+
+@pytest.fixture
+def sharing() -> Iterator[RunningBroker]:
+    objects = Objects(shared=("bus/+/at", "tram/#"))
+    running = RunningBroker(Settings(objects=objects))
+    yield running
+    running.validate()
+    running.stop()
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+def test_shared_objects_are_one_whoever_publishes(sharing: RunningBroker, version: int) -> None:
+    first, second, reader, late = (Talker(sharing, version=version) for _ in range(4))
+    reader.wants("#")
+    for talker in (first, second):
+        talker.says("bus/7/at", b"bus by " + talker.name.encode(), object="7")
+        talker.says("tram/7", b"tram by " + talker.name.encode(), object="7")
+        talker.says("train/7", b"train by " + talker.name.encode(), object="7")
+    assert len(reader.gets()) == 6
+
+    late.wants("#")
+    assert late.payloads() == [
+        b"train by " + first.name.encode(),
+        b"bus by " + second.name.encode(),
+        b"tram by " + second.name.encode(),
+        b"train by " + second.name.encode(),
+    ]
+    first.says("bus/7/at", b"", object="7", valid="0")
+    second.says("bus/8/at", b"next", object="8")
+    again = Talker(sharing)
+    again.wants("bus/#")
+    assert again.payloads() == [b"next"]

@@ -9,7 +9,7 @@ import pytest
 from nearcast.wire.mqtt import MQTT_3_1_1, Properties, Publish, ReasonCode, TopicFilter
 from tests.conformance.raw_client import fresh
 from tests.conformance.running_broker import RunningBroker
-from tests.situation.talking import Talker, told, words
+from tests.situation.talking import VERSIONS, Talker, told, words
 
 
 def test_a_delivery_tells_all_of_its_event(broker: RunningBroker) -> None:
@@ -277,3 +277,39 @@ def test_what_belongs_to_one_publisher_and_topic_keeps_its_order(broker: Running
     for topic, qos in {(topic, qos) for topic, qos, _ in came}:
         own = [number for t, q, number in came if (t, q) == (topic, qos)]
         assert own == sorted(own)
+
+
+@pytest.mark.parametrize("version", VERSIONS)
+@pytest.mark.parametrize("stays", [{}, {"valid": "60"}, {"object": "o"}])
+def test_an_envelope_is_a_delivery_of_its_own_beside_a_plain_one(
+    broker: RunningBroker, version: int, stays: dict[str, str]
+) -> None:
+    publisher, reader = Talker(broker), Talker(broker, version=version)
+    subject = fresh("news")
+    reader.subscribes(f"{subject}/#", qos=1)
+    reader.names("wrapped", subject=f"{subject}/+", envelope=True, qos=2)
+    reader.names("both", subject=f"{subject}/1", envelope=True, meta=False)
+
+    publisher.says(f"{subject}/1", b'{"n": 1}', qos=2, more=stays)
+
+    plain, wrapped = sorted(reader.gets(), key=lambda m: len(m.payload))
+    assert (plain.payload, plain.qos) == (b'{"n": 1}', 1)
+    assert told(plain) == {}
+    envelope = json.loads(wrapped.payload)
+    assert (envelope["payload"], wrapped.qos) == ({"n": 1}, 2)
+    assert sorted(envelope["subscription"]) == ["both", "wrapped"]
+    assert told(wrapped) == {}
+
+
+def test_an_envelope_leaves_the_copy_with_properties_as_it_is(broker: RunningBroker) -> None:
+    publisher, reader = Talker(broker), Talker(broker)
+    subject = fresh("news")
+    reader.subscribes(subject, properties=words(meta="1"))
+    reader.names("wrapped", subject=subject, envelope=True, qos=1)
+
+    publisher.says(subject, b"1")
+
+    with_words, wrapped = sorted(reader.gets(), key=lambda m: len(m.payload))
+    assert with_words.payload == b"1"
+    assert told(with_words)["nc-subscription"] == [subject]
+    assert json.loads(wrapped.payload)["subscription"] == ["wrapped"]

@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from nearcast.broker.settings import Objects, Settings
 from nearcast.wire.mqtt import MQTT_3_1_1, ReasonCode
 from tests.conformance.running_broker import RunningBroker
 from tests.situation.talking import METRES_NORTH, Talker, told, words
@@ -282,3 +283,36 @@ def test_a_name_goes_on_meaning_the_place_that_was_first(restart: Restart) -> No
         walker.says("news", b"%d" % number)
         assert reader.payloads() == [b"%d" % number]
         walker.sends("$place/alley/market", elsewhere)
+
+
+def test_objects_have_the_keys_of_the_settings_of_now(tmp_path: Path) -> None:
+    def start(*shared: str) -> RunningBroker:
+        return RunningBroker(Settings(objects=Objects(shared=shared)), tmp_path)
+
+    def found(broker: RunningBroker, name: str) -> list[bytes]:
+        reader = Talker(broker, name)
+        reader.subscribes("bus/#")
+        return reader.payloads()
+
+    broker = start()
+    seer = lasting(broker, "seer")
+    for name in ("ann", "ben"):
+        Talker(broker, name).says("bus/7", name.encode(), object="7")
+    Talker(broker, "ann").says("bus/8", b"eight", object="8")
+    seer.subscribes("bus/#")
+    assert seer.payloads() == [b"ann", b"ben", b"eight"]
+    broker.stop()
+
+    broker = start("bus/#")
+    assert found(broker, "reader") == [b"ben", b"eight"]
+    Talker(broker, "cleo").says("bus/8", b"EIGHT", object="8")
+    assert lasting(broker, "seer").payloads() == [b"EIGHT"]
+    broker.validate()
+    broker.stop()
+
+    for shared in (("bus/#",), ("bus/+",), ()):
+        broker = start(*shared)
+        assert found(broker, "reader") == [b"ben", b"EIGHT"]
+        assert lasting(broker, "seer").gets() == []
+        broker.validate()
+        broker.stop()

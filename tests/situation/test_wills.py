@@ -1,6 +1,7 @@
 """Wills say what any event can, in properties or in JSON; one that cannot be ends the CONNECT."""
 
 import json
+from pathlib import Path
 
 import pytest
 
@@ -9,6 +10,8 @@ from tests.conformance.raw_client import fresh
 from tests.conformance.running_broker import RunningBroker
 from tests.situation.talking import VERSIONS, Talker, words
 from tests.situation.test_errors import BAD, BAD_EVENTS
+
+LAT, LON = 53.35, -6.26
 
 
 def test_a_will_says_what_any_event_can(broker: RunningBroker) -> None:
@@ -79,3 +82,50 @@ def test_a_will_with_a_bad_word_is_refused_at_connect(
     assert answer.reason_code == BAD
     assert answer.properties.reason_string is not None
     assert named in answer.properties.reason_string
+
+
+@pytest.mark.parametrize("announcer", ["itself", "another part"])
+def test_an_announcement_holds_for_all_parts_and_their_wills(
+    broker: RunningBroker, announcer: str
+) -> None:
+    node, subject = fresh("ship"), fresh("lost")
+    near, far = Talker(broker), Talker(broker)
+    near.moves(LAT, LON)
+    far.moves(LAT + 1, LON)
+    for each in (near, far):
+        each.subscribes(subject)
+    will = Will(subject, b"gone", 1, False)
+    radio = Talker(broker, f"{node}~radio", will=will)
+    bridge = Talker(broker, f"{node}~bridge")
+    bridge.moves(LAT, LON)
+    (radio if announcer == "itself" else bridge).announces(subject, "circle:me,500")
+
+    for part in (radio, bridge):
+        part.says(subject, b"said", qos=0)
+        part.says(subject, b"said", qos=1)
+    broker.lose(radio.client)
+
+    assert near.payloads() == [b"said"] * 4 + [b"gone"]
+    assert far.gets() == []
+
+
+def test_an_announcement_holds_for_a_will_that_comes_after_a_restart(tmp_path: Path) -> None:
+    broker = RunningBroker(data=tmp_path)
+    near = Talker(broker, "near", expiry=100)
+    far = Talker(broker, "far", expiry=100)
+    near.moves(LAT, LON)
+    far.moves(LAT + 1, LON)
+    for each in (near, far):
+        each.subscribes("lost")
+    ship = Talker(broker, "ship", will=Will("lost", b"gone", 1, False))
+    ship.moves(LAT, LON)
+    ship.announces("lost", "circle:me,500")
+    broker.stop()
+
+    again = RunningBroker(data=tmp_path)
+    try:
+        assert Talker(again, "near", clean=False, expiry=100).payloads() == [b"gone"]
+        assert Talker(again, "far", clean=False, expiry=100).gets() == []
+        assert not again.server.hub.engine.announcements
+    finally:
+        again.stop()

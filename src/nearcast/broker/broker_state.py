@@ -76,6 +76,8 @@ class BrokerState:
         """Keys of those among them that will be live events, and are not yet."""
         self.seen: list[tuple[Event, Session]] = []
         """Which lasting sessions get which of those that stay."""
+        self.undelivered: dict[str, list[tuple[str, str]]] = {}
+        """By session, live events that its queue had no room for: their keys and ids."""
         self.settle: Callable[[float], None] = lambda now: None
         """Lets the engine decide on what the tick asks so far; the hub says how."""
         self.touched: list[Connection] = []

@@ -7,8 +7,9 @@ with its subscription, which is recorded; when rules change that, it is subscrib
 from msgspec.structs import replace
 
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.granted import Counting, Granted
 from nearcast.broker.permissions import Permissions
-from nearcast.broker.session import Counting, Granted, Session
+from nearcast.broker.session import Session
 from nearcast.core.language import Filter
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.inputs import Subscribed

@@ -9,8 +9,9 @@ from collections.abc import Sequence
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.connection import Connection
+from nearcast.broker.granted import Granted
 from nearcast.broker.session import Outgoing, Parcel, Session
-from nearcast.broker.situation.metadata import enveloped, metadata
+from nearcast.broker.situation.metadata import Pairs, enveloped, metadata
 from nearcast.core.fan import Fan, Spread
 from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.core.model.visibility import SEE_ALL
@@ -19,6 +20,7 @@ from nearcast.wire.mqtt import (
     MQTT_5,
     Publish,
     PublishFrame,
+    is_shared,
     plain_publish,
     topic_field,
     user_properties,
@@ -304,27 +306,44 @@ class Delivering:
         ]
         if not grants:
             return
-        told: tuple[tuple[str, str], ...] = ()
+        if event.stays:
+            parcel.live_key = state.engine.live_key(event)
+            # What comes through a group comes beside the session's own copy.
+            if event.valid_s == 0.0 and not is_shared(grants[0].wanted.filter):
+                session.drop_copies(parcel.live_key, state.limits, state.journal)
+            if session.durable:
+                state.seen.append((event, session))
+        # Those that want an envelope have a copy of their own: others want what was published.
+        for own in ([g for g in grants if not g.envelope], [g for g in grants if g.envelope]):
+            if own and not self.put(session, self._copy(session, delivery, parcel, own)):
+                self._miss(session, delivery)
+                return
+
+    def _copy(
+        self, session: Session, delivery: Delivery, parcel: Parcel, grants: Sequence[Granted]
+    ) -> Outgoing:
+        """A parcel in the form that these subscriptions of a session want; all or no envelope."""
+        event = delivery.event
+        told: Pairs = ()
         if any(grant.meta for grant in grants):
-            sees = state.engine.matcher.world.may_see(session.node, event.publisher)
+            sees = self._state.engine.matcher.world.may_see(session.node, event.publisher)
             labels = tuple(grant.label for grant in grants)
             told = metadata(event, delivery.priority, labels, sees)
-            if any(grant.envelope for grant in grants):
-                frame = parcel.frame
-                wrapped = enveloped(frame.payload, told)
-                parcel = Parcel(
-                    PublishFrame(frame.topic, wrapped, frame.raw_properties),
-                    parcel.publisher,
-                    parcel.expires_at,
-                )
-                told = ()
+        if grants[0].envelope:
+            frame = parcel.frame
+            parcel = Parcel(
+                PublishFrame(frame.topic, enveloped(frame.payload, told), frame.raw_properties),
+                parcel.publisher,
+                parcel.expires_at,
+                live_key=parcel.live_key,
+                enveloped=True,
+            )
+            told = ()
         qos = min(event.qos, max(grant.wanted.qos for grant in grants))
-        if event.stays and session.durable:
-            state.seen.append((event, session))
         as_published = any(grant.wanted.retain_as_published for grant in grants)
         retain = event.retain and (as_published or delivery.replayed)
         identifiers = tuple(g.identifier for g in grants if g.identifier is not None)
-        self.put(session, Outgoing(parcel, qos, retain, identifiers, told, delivery.priority))
+        return Outgoing(parcel, qos, retain, identifiers, told, delivery.priority)
 
     def send_parcel(self, way: Way, publisher: Session, parcel: Parcel, qos: int) -> None:
         """Send one parcel along a way."""
@@ -354,16 +373,26 @@ class Delivering:
             identifiers = session.identifiers_of(fit)
             self.put(session, Outgoing(parcel, min(qos, granted), False, identifiers))
 
-    def put(self, session: Session, message: Outgoing) -> None:
-        """Let a session have a message."""
+    def put(self, session: Session, message: Outgoing) -> bool:
+        """Let a session have a message; False if there is no room for it."""
         state = self._state
         if not session.put(message, state.limits, state.journal):
             if message.qos or session.connection is not None:
                 state.counters["dropped"] += 1
-            return
+                return False
+            return True
         state.counters["sent"] += 1
         if session.connection is not None:
             state.touch(session.connection)
+        return True
+
+    def _miss(self, session: Session, delivery: Delivery) -> None:
+        """A session has no room for an event; one that is live comes when it has."""
+        state, event = self._state, delivery.event
+        if state.engine.comes_later(delivery):
+            session.misses = True
+            missed = state.undelivered.setdefault(session.client_id, [])
+            missed.append((state.engine.live_key(event), event.id))
 
     def _parcel(self, event: Event) -> Parcel | None:
         """What an event of this tick carries, or a live one."""

@@ -148,6 +148,10 @@ def _with_what_came_of_it(
     """A verdict, and what else decided whether there was a copy: No Local, or a shared group."""
     wanted = engine.subscriptions[verdict.subscription]
     got = any(verdict.subscription in copy.subscriptions for copy in copies)
+    if got and not verdict.passed:
+        # What withdraws an event goes to those who have it, wherever they are.
+        step = Step("withdrawal", True, "it has the event that this withdraws")
+        return replace(verdict, priority=1, steps=(*verdict.steps, step))
     if not verdict.passed:
         return verdict
     if wanted.group is not None:
@@ -155,6 +159,8 @@ def _with_what_came_of_it(
         step = Step("shared", got, why)
     elif wanted.no_local and wanted.owner == event.origin:
         step = Step("no local", False, "its own session published it")
+    elif event.valid_s == 0.0 and not got:
+        step = Step("withdrawal", False, "it does not have the event that this withdraws")
     else:
         return verdict
     return replace(

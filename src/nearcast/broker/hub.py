@@ -41,7 +41,7 @@ from nearcast.core.engine import Engine
 from nearcast.core.engine import Settings as EngineSettings
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.inputs import Moved, Published, RulesSet
+from nearcast.core.model.inputs import Moved, Published, QueueDrained, RulesSet
 from nearcast.store import Kept, LiveSeen, encoded_input, record_row
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
@@ -94,6 +94,7 @@ class Hub:
                     (pattern, where == "spark") for pattern, where in self.settings.decide.items()
                 ),
                 routes=not self.settings.record.deliveries,
+                shared_objects=self.settings.objects.shared,
             )
         )
         self.state = BrokerState(
@@ -204,6 +205,7 @@ class Hub:
         for sent in outcome.sent:
             self._delivering.deliver(sent)
         self._recording.record(outcome, now)
+        self._recording.record_undelivered(now)
         self._warnings.rules_changed(now)
         self.state.journal.note(Kept(RIGHTS, "rules", encoded_input(rules)))
 
@@ -280,6 +282,9 @@ class Hub:
             session = connection.session
             if session is not None:
                 session.pump(now, limits, journal)
+                if session.misses and session.has_room(limits):
+                    session.misses = False
+                    state.ask(QueueDrained(session.node, session.part))
             if connection.out or connection.closing:
                 data = connection.take()
                 state.traffic.bytes_sent += len(data)
@@ -448,6 +453,7 @@ class Hub:
         for sent in outcome.sent:
             self._delivering.deliver(sent)
         self._recording.record(outcome, now)
+        self._recording.record_undelivered(now)
         for event, owner in outcome.passed_over:
             passing = state.sessions.get(owner)
             if passing is not None and passing.durable:

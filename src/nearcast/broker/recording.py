@@ -16,7 +16,7 @@ from nearcast.core.engine import Outcome
 from nearcast.core.fan import Fan
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event
-from nearcast.core.model.inputs import Published
+from nearcast.core.model.inputs import Published, Undelivered
 from nearcast.store import (
     Forgotten,
     Kept,
@@ -99,6 +99,18 @@ class Recording:
             journal.rows.append(record_row(record, state.name, *carried))
         if self._deliveries:
             self._note_deliveries(outcome, now)
+
+    def record_undelivered(self, now: float) -> None:
+        """Let the engine know which live events sessions had no room for: an input as any other."""
+        state = self._state
+        undelivered, state.undelivered = state.undelivered, {}
+        missed = [
+            Undelivered(session.node, tuple(live), session.part)
+            for name, live in undelivered.items()
+            if (session := state.sessions.get(name)) is not None
+        ]
+        if missed:
+            self.record(state.engine.step(missed, now), now)
 
     def _note_changes(self, outcome: Outcome) -> None:
         state, journal, behind = self._state, self._state.journal, self._behind

@@ -8,12 +8,14 @@ from collections.abc import Iterator
 from math import inf
 
 import msgspec
+from msgspec.structs import replace
 
 from nearcast.broker.count_rights import noted_if_counting
+from nearcast.broker.granted import Granted
 from nearcast.broker.hub import Hub
 from nearcast.broker.recording import NODES, NODES_UNTIL
 from nearcast.broker.remembered_events import remembered_events
-from nearcast.broker.session import Granted, Parcel, Session
+from nearcast.broker.session import Parcel, Session
 from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES, RIGHTS
 from nearcast.broker.situation.private_topics import PRIVATE
 from nearcast.broker.situation.words import wished_again
@@ -27,6 +29,8 @@ from nearcast.store import (
     Enqueued,
     Gap,
     Kept,
+    Live,
+    LiveDropped,
     LivePut,
     LiveSeen,
     MessagePut,
@@ -50,7 +54,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
     kept: dict[str, KeptSession] = {}
     subscriptions: list[Subscription] = []
     parcels: dict[int, Parcel] = {0: Parcel(PublishFrame("released"))}
-    live: dict[str, tuple[Event, float | None, list[str]]] = {}
+    live = _LiveEvents(hub)
     nodes: dict[str, tuple[NodeState, int | None]] = {}
     until: int | None = None
     standing: list[Input] = []
@@ -68,10 +72,9 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                     wanted.retain_handling,
                 )  # fmt: skip
                 wish = wished_again(wanted.properties)
-                granted = Granted(
-                    options, wanted.identifier, wanted.name, tells(wish, wanted.name),
-                    wanted.extra == b"envelope",
-                )  # fmt: skip
+                envelope = wanted.extra == b"envelope"
+                told = tells(wish, wanted.name, envelope)
+                granted = Granted(options, wanted.identifier, wanted.name, told, envelope)
                 if wanted.filter not in PRIVATE:
                     parsed = parse_filter(wanted.filter)
                     asked = subscription(session, granted, parsed, wish, wanted.countable)
@@ -84,18 +87,18 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 session.received.add(packet)
             case MessagePut(number, message):
                 frame = PublishFrame(message.topic, message.payload, message.extra)
-                parcels[number] = Parcel(frame, message.publisher, message.expires, number)
+                parcels[number] = Parcel(
+                    frame, message.publisher, message.expires, number, message.live_key,
+                    message.enveloped,
+                )  # fmt: skip
             case Enqueued():
                 sessions[change.session].restore(change, parcels[change.message])
             case LivePut(value):
-                event = value.event
-                frame = PublishFrame(event.subject, event.payload, value.headers or b"")
-                hub.state.live[value.key] = Parcel(frame, event.origin, value.expires)
-                live[value.key] = (event, value.expires, [])
+                live.put(value)
             case LiveSeen(key, who):
                 name = who.partition("\0")[0]
                 if name in sessions and sessions[name].lifetime == who:
-                    live[key][2].append(name)
+                    live.seen(key, who)
             case Kept(space, node, value) if space == NODES:
                 nodes[node] = decoded_node(value)
             case Kept(space, _, value) if space == NODES_UNTIL:
@@ -112,7 +115,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
     states = [state for state, _ in nodes.values()]
     chosen = hub.engine.settings
     recent = remembered_events(store.log, now - chosen.recent_s, chosen.recent_most)
-    hub.engine.resume(store.seq, subscriptions, live.values(), states, standing, known, recent)
+    hub.engine.resume(store.seq, subscriptions, live.found(), states, standing, known, recent)
     moved_since = [nodes[node][0] for node in nodes if nodes[node] != kept_nodes.get(node)]
     hub.resume_moves(moved_since, marked=until is not None)
     hub.note_restart(now)
@@ -120,6 +123,41 @@ def restore(hub: Hub, store: Store, now: float) -> None:
         hub.arrivals.restore(value, sessions[name], now)
     hub.releasing.staging.resume()
     hub.look_ahead()
+
+
+class _LiveEvents:
+    """Live events as the store has them, under the keys that they have by the settings of now."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._kept: dict[str, Live] = {}
+        self._seen: dict[str, list[str]] = {}
+        """Who has seen each, by the key that the store has it under."""
+
+    def put(self, value: Live) -> None:
+        """Go on with a live event, in place of an older one that has the same key."""
+        key = self._hub.engine.live_key(value.event)
+        if (older := self._kept.pop(key, None)) is not None:
+            self._hub.state.journal.note(LiveDropped(older.key))
+        self._kept[key] = value
+
+    def seen(self, key: str, who: str) -> None:
+        """A session has seen one."""
+        self._seen.setdefault(key, []).append(who)
+
+    def found(self) -> Iterator[tuple[Event, float | None, list[str]]]:
+        """Yield all of them with their expiry and the sessions that have seen them."""
+        state = self._hub.state
+        for key, value in self._kept.items():
+            event, who = value.event, self._seen.get(value.key, [])
+            frame = PublishFrame(event.subject, event.payload, value.headers or b"")
+            state.live[key] = Parcel(frame, event.origin, value.expires)
+            if key != value.key:
+                state.journal.note(LiveDropped(value.key))
+                state.journal.note(LivePut(replace(value, key=key)))
+                for each in who:
+                    state.journal.note(LiveSeen(key, each))
+            yield event, value.expires, [each.partition("\0")[0] for each in who]
 
 
 def _read_on(

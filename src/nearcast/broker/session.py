@@ -7,12 +7,11 @@ outlives its connection every step is noted in the journal.
 """
 
 from collections import deque
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Sequence
 from math import ceil
 
-from msgspec import Struct
-
 from nearcast.broker.connection import Connection
+from nearcast.broker.granted import Granted
 from nearcast.broker.journal import Journal
 from nearcast.broker.permissions import ANYTHING, Permissions
 from nearcast.broker.settings import Limits
@@ -28,13 +27,11 @@ from nearcast.store import (
     Sent,
     SessionOwner,
     Stage,
-    SubscriptionState,
 )
 from nearcast.wire.mqtt import (
     PacketType,
     PublishFrame,
     ReasonCode,
-    TopicFilter,
     message_expiry,
     subscription_identifiers,
     success,
@@ -47,40 +44,10 @@ OVERHEAD_BYTES = 200
 """What a waiting message takes beside its text."""
 
 
-class Counting(Struct, frozen=True, gc=False):
-    """A subscription whose filter counts, as the engine and as the store have it.
-
-    What it may count follows the rules: both are told anew when these change.
-    """
-
-    subscription: Subscription
-    kept: SubscriptionState
-
-
-class Granted(Struct, frozen=True, gc=False):
-    """A subscription as it was granted."""
-
-    wanted: TopicFilter
-    identifier: int | None = None
-    name: str | None = None
-    """What it was called, if it was not subscribed to by its topic filter."""
-    meta: bool = False
-    """Deliveries tell of their events."""
-    envelope: bool = False
-    """They do so in JSON round the payload."""
-    counting: Counting | None = None
-    """If its filter counts."""
-
-    @property
-    def label(self) -> str:
-        """What deliveries call it."""
-        return self.wanted.filter if self.name is None else self.name
-
-
 class Parcel:
     """A message on its way to any number of sessions."""
 
-    __slots__ = ("expires_at", "frame", "message_id", "publisher")
+    __slots__ = ("enveloped", "expires_at", "frame", "live_key", "message_id", "publisher")
 
     def __init__(
         self,
@@ -88,12 +55,18 @@ class Parcel:
         publisher: str = "",
         expires_at: float | None = None,
         message_id: int = 0,
+        live_key: str | None = None,
+        enveloped: bool = False,
     ) -> None:
         self.frame = frame
         self.publisher = publisher
         self.expires_at = expires_at
         self.message_id = message_id
         """Its number in the store, once it has one."""
+        self.live_key = live_key
+        """Of a live event, or of what withdraws one: its key."""
+        self.enveloped = enveloped
+        """The payload tells of the event, in JSON round what was published."""
 
     @property
     def size(self) -> int:
@@ -132,30 +105,19 @@ class Outgoing:
         self.released = False
         """The client has it (QoS 2): only the release is still to be confirmed."""
 
+    @property
+    def tells(self) -> bool:
+        """Whether it tells of its event, so that a client can make out what withdraws what."""
+        return bool(self.metadata) or self.parcel.enveloped
+
 
 class Session:
     """One client's subscriptions and messages."""
 
     __slots__ = (
-        "_in_flight",
-        "_last_id",
-        "_waiting",
-        "client_id",
-        "connection",
-        "created",
-        "dropped",
-        "durable",
-        "expiry_s",
-        "granted",
-        "is_kept",
-        "left_at",
-        "node",
-        "notices",
-        "owner",
-        "permissions",
-        "receive_maximum",
-        "received",
-        "waiting_bytes",
+        "_in_flight", "_last_id", "_waiting", "client_id", "connection", "created", "dropped",
+        "durable", "expiry_s", "granted", "is_kept", "left_at", "misses", "node", "notices",
+        "owner", "permissions", "receive_maximum", "received", "waiting_bytes",
         "waiting_unconfirmed",
     )  # fmt: skip
 
@@ -181,12 +143,19 @@ class Session:
         """Packet ids of QoS 2 messages that the client has not released yet."""
         self.connection: Connection | None = None
         self.dropped = 0
+        self.misses = False
+        """It is to get live events that there was no room for."""
         self.waiting_bytes = 0
         self.waiting_unconfirmed = 0
         """How many of QoS 0 wait; one that comes later must not overtake them."""
         self._waiting: deque[Outgoing] | None = None
         self._in_flight: dict[int, Outgoing] | None = None
         self._last_id = 0
+
+    @property
+    def part(self) -> str:
+        """Its client id where that is not the name of its node, else nothing."""
+        return "" if self.client_id == self.node else self.client_id
 
     @property
     def lifetime(self) -> str:
@@ -256,6 +225,13 @@ class Session:
                 sent = Sent(self.client_id, message.number, message.packet_id)
                 journal.note(sent, sync=message.qos == 2)
 
+    def has_room(self, limits: Limits) -> bool:
+        """Whether no more waits than half of what may."""
+        return (
+            2 * len(self._waiting or ()) <= limits.queued
+            and 2 * self.waiting_bytes <= limits.queued_bytes
+        )
+
     def resume(self, now: float, journal: Journal) -> None:
         """Send again what a client that came back has not acknowledged.
 
@@ -313,26 +289,51 @@ class Session:
         grants = (self.granted.get(each.id.partition("\0")[2]) for each in subscriptions)
         return tuple(g.identifier for g in grants if g is not None and g.identifier is not None)
 
+    def drop_copies(self, live_key: str, limits: Limits, journal: Journal) -> None:
+        """Drop what waits of a live event that is withdrawn, but no plain message of MQTT."""
+        waiting = list(self._waiting or ())
+        gone = [
+            each
+            for each in waiting[self._sendable(waiting, limits) :]
+            # One that was sent before may be with the client already.
+            if each.parcel.live_key == live_key and each.tells and not each.packet_id
+        ]
+        self._drop_waiting(gone, journal)
+
+    def _sendable(self, waiting: Sequence[Outgoing], limits: Limits) -> int:
+        """How many of those that wait go out as soon as the tick is over."""
+        connection = self.connection
+        if connection is None or connection.closing or connection.blocked:
+            return 0
+        room = min(self.receive_maximum, limits.in_flight) - len(self._in_flight or ())
+        for place, message in enumerate(waiting):
+            if message.qos and room <= 0:
+                return place
+            room -= message.qos > 0
+        return len(waiting)
+
     def drop_from(self, node: str, journal: Journal) -> int:
         """Drop what waits or is in flight of a publisher's messages; how many."""
         return self.drop(lambda each: _node_of(each.parcel.publisher) == node, journal)
 
     def drop(self, unwanted: Callable[[Outgoing], bool], journal: Journal) -> int:
         """Drop what waits or is in flight and not released, as far as it is unwanted; how many."""
-        waiting = self._waiting or deque()
-        gone = [each for each in waiting if unwanted(each)]
-        if gone:
-            dropped = set(map(id, gone))
-            self._waiting = deque(each for each in waiting if id(each) not in dropped)
-        for message in gone:
-            self.waiting_bytes -= message.parcel.size
-            self.waiting_unconfirmed -= not message.qos
-            self._done(message, journal)
+        gone = [each for each in self._waiting or () if unwanted(each)]
+        self._drop_waiting(gone, journal)
         in_flight = (self._in_flight or {}).values()
         sent = [each for each in in_flight if not each.released and unwanted(each)]
         for message in sent:
             self._finish(message, journal)
         return len(gone) + len(sent)
+
+    def _drop_waiting(self, gone: Sequence[Outgoing], journal: Journal) -> None:
+        if gone:
+            dropped = set(map(id, gone))
+            self._waiting = deque(each for each in self._waiting or () if id(each) not in dropped)
+        for message in gone:
+            self.waiting_bytes -= message.parcel.size
+            self.waiting_unconfirmed -= not message.qos
+            self._done(message, journal)
 
     # From the client
 
@@ -442,7 +443,7 @@ class Session:
             frame = parcel.frame
             value = Message(
                 frame.topic, frame.payload, parcel.publisher, parcel.expires_at,
-                extra=frame.raw_properties,
+                extra=frame.raw_properties, live_key=parcel.live_key, enveloped=parcel.enveloped,
             )  # fmt: skip
             journal.note(MessagePut(parcel.message_id, value))
         message.number = next(journal.queue_numbers)

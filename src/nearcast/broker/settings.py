@@ -225,6 +225,13 @@ class Situation(Struct, frozen=True, forbid_unknown_fields=True):
     """How far back `count` in filters looks."""
 
 
+class Objects(Struct, frozen=True, forbid_unknown_fields=True):
+    """Events with an `nc-object`, of which a later one replaces an earlier one."""
+
+    shared: tuple[SubjectPattern, ...] = ()
+    """Patterns of subjects whose objects have one key whoever publishes; else each has its own."""
+
+
 class Bridge(Struct, frozen=True, forbid_unknown_fields=True):
     """Another MQTT broker whose messages come here, and to which those of here go."""
 
@@ -300,6 +307,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     record: RecordSection = field(default_factory=RecordSection)
     data: DataSection = field(default_factory=DataSection)
     situation: Situation = field(default_factory=Situation)
+    objects: Objects = field(default_factory=Objects)
     bridge: Bridge = field(default_factory=Bridge)
     shutdown: Shutdown = field(default_factory=Shutdown)
     logging: Logging = field(default_factory=Logging)

@@ -9,8 +9,9 @@ from msgspec.structs import replace
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.connection import Connection
 from nearcast.broker.count_rights import countable_by, noted_if_counting
+from nearcast.broker.granted import Granted
 from nearcast.broker.refusal import RefusedError
-from nearcast.broker.session import Granted, Session
+from nearcast.broker.session import Session
 from nearcast.broker.situation.commands import is_planned
 from nearcast.broker.situation.errors import Errors
 from nearcast.broker.situation.match_warnings import MatchWarnings
@@ -212,7 +213,7 @@ class Subscribing:
         # What the broker tells a client of its own doings is private, as all of $me is.
         if text not in PRIVATE and not allowed.unrestricted and not allowed.may_subscribe(text):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids subscribing to {text!r}")
-        granted = Granted(wanted, identifier, name, tells(wish, name), envelope)
+        granted = Granted(wanted, identifier, name, tells(wish, name, envelope), envelope)
         replay = wanted.retain_handling == 0 or (wanted.retain_handling == 1 and is_new)
         kept = SubscriptionState(
             text, wanted.qos, name, wanted.no_local, wanted.retain_as_published,
@@ -249,9 +250,9 @@ def _check_ours(pattern: str) -> None:
     raise RefusedError(ReasonCode.TOPIC_FILTER_INVALID, why)
 
 
-def tells(wish: Wish, name: str | None) -> bool:
-    """Whether deliveries of a subscription tell of their events."""
-    return wish.meta or (name is not None and not wish.quiet)
+def tells(wish: Wish, name: str | None, envelope: bool) -> bool:
+    """Whether deliveries of a subscription tell of their events; an envelope always does."""
+    return envelope or wish.meta or (name is not None and not wish.quiet)
 
 
 def subscription_id(session: Session, topic_filter: str) -> str:

@@ -1,7 +1,8 @@
 """Attending: sessions come, are away and leave.
 
-Who comes back gets what is live and went out while it was away. Of a session from before a
-restart nobody knows what it missed: it gets all that concerns it and that it has not seen.
+Who comes back gets what is live and went out while it was away, and whose queue was full gets it
+when there is room. Of a session from before a restart nobody knows what it missed: it gets all
+that concerns it and that it has not seen.
 """
 
 from collections.abc import Iterable
@@ -12,7 +13,7 @@ from nearcast.core.live_book import LiveBook, Met
 from nearcast.core.matching.known_world import KnownWorld
 from nearcast.core.matching.reference import decide
 from nearcast.core.model.event import Event, Subscription
-from nearcast.core.model.inputs import Input, Left, Presence
+from nearcast.core.model.inputs import Input, Left, Presence, QueueDrained, Undelivered
 from nearcast.core.outcome import Handlers, Step
 from nearcast.core.recent_book import RecentBook
 from nearcast.core.subscription_book import SubscriptionBook
@@ -38,7 +39,12 @@ class Attending:
         self._delivering = delivering
         self._uncertain: set[str] = set()
         """Sessions from before: nobody knows what they missed."""
-        self.handlers: Handlers = {Presence: self.be_present, Left: self.leave}
+        self.handlers: Handlers = {
+            Presence: self.be_present,
+            Undelivered: self.miss,
+            QueueDrained: self.catch_up,
+            Left: self.leave,
+        }
 
     def be_present(self, each: Presence, step: Step) -> None:
         """A session has a connection, or lost it."""
@@ -50,6 +56,16 @@ class Attending:
         else:
             self._wishes.present.discard(session)
             self._wishes.away.add(session)
+
+    def miss(self, each: Undelivered, step: Step) -> None:
+        """A session did not get what was for it."""
+        for key, name in each.live:
+            self._live.miss(key, name, each.session or each.node)
+
+    def catch_up(self, each: QueueDrained, step: Step) -> None:
+        """A session gets what it did not get before."""
+        met = self._missed_by(each.session or each.node)
+        self._delivering.deliver_live(met, step.outcome)
 
     def resume(self, standing: Iterable[Input]) -> None:
         """Sessions of another are there, or away, telling nobody."""

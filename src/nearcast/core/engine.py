@@ -18,7 +18,7 @@ from nearcast.core.copies import NO_COPIES, Copies
 from nearcast.core.delivering import Delivering
 from nearcast.core.ingesting import Ingesting
 from nearcast.core.live_book import LiveBook
-from nearcast.core.matching.matcher import Matcher
+from nearcast.core.matching.matcher import Matcher, Matches
 from nearcast.core.matching.reference import Verdict, decide
 from nearcast.core.model.area import Area
 from nearcast.core.model.area_resolution import check
@@ -76,7 +76,7 @@ class Engine:
         """Who may see what of whom, by rule."""
         self._announcements = announced = AnnouncementBook()
         self._areas = areas = AreaWatch(matcher, rights.context)
-        self._live = live = LiveBook(matcher)
+        self._live = live = LiveBook(matcher, chosen.shared_objects)
         self._wishes = wishes = SubscriptionBook(matcher)
         self._recent = recent = RecentBook(matcher, chosen.recent_most, chosen.recent_most_bytes)
         self._delivering = delivering = Delivering(live, wishes)
@@ -238,15 +238,25 @@ class Engine:
                 step.live_changed(self._live.key(event), event)
         self._recent.note(events, made)
         self._recent.expire(max(made) - self.settings.recent_s)
+        withdrawal = None
+        if events[-1].valid_s == 0.0:
+            # What stays, or ends that, is the last of those that are decided together.
+            withdrawal = events.pop()
+            is_last = matches.event == len(events)
+            columns = matches.subscription[is_last], matches.priority[is_last]
+            matches = Matches(*(column[~is_last] for column in matches))
         sent = step.outcome.sent
         for each in self._wishes.sent(events, matches):
             if isinstance(each, Delivery):
                 self._delivering.deliver(each, step.outcome)
             else:
                 sent.append(each)
-        for event in events:
-            if event.valid_s == 0.0 and self._live.withdraw(event):
-                step.live_changed(self._live.key(event), None)
+        if withdrawal is not None:
+            numbers, priorities = (column.tolist() for column in columns)
+            met = [(withdrawal, *each) for each in zip(numbers, priorities, strict=True)]
+            self._delivering.withdraw(withdrawal, met, step.outcome)
+            if self._live.withdraw(withdrawal):
+                step.live_changed(self._live.key(withdrawal), None)
 
     def _forget(self, each: Forgot, step: Step) -> None:
         """Know nothing of a node any more, nor of what it said."""
@@ -418,6 +428,12 @@ class Engine:
     def has_seen(self, event: Event, session: str) -> bool:
         """Whether a session has this very version of a live event."""
         return self._live.has(event, session)
+
+    def comes_later(self, delivery: Delivery) -> bool:
+        """Whether a session that cannot take this is to get it later, while it is live."""
+        return self._delivering.comes_later(delivery) and self.has_seen(
+            delivery.event, delivery.owner
+        )
 
     def live_key(self, event: Event) -> str:
         """Under what an event that stays is kept."""

@@ -1,8 +1,9 @@
 """The book of live events: what is live under which key, until when, and who has seen it.
 
 Retained, valid and object events are one idea: a key (the subject if retained, the object, else
-the id), an expiry, a position and a target. Whoever comes to match one later gets it, once per
-version. A target that moves with a node takes the event along.
+the id), an expiry, a position and a target. Objects and ids are those of their publishers, but on
+subjects whose objects are shared one object is the same whoever publishes it. Whoever comes to
+match one later gets it, once per version. A target that moves with a node takes the event along.
 """
 
 import heapq
@@ -21,8 +22,10 @@ Met = tuple[Event, int, int]
 class LiveBook:
     """Live events by key."""
 
-    def __init__(self, matcher: Matcher) -> None:
+    def __init__(self, matcher: Matcher, shared: Sequence[str] = ()) -> None:
         self._matcher = matcher
+        self._shared = tuple(shared)
+        """Patterns of subjects whose objects have one key whoever publishes."""
         self._expiries: list[tuple[float, str, int]] = []
         self._versions: dict[str, int] = {}
         self._expires: dict[str, float] = {}
@@ -42,6 +45,10 @@ class LiveBook:
         if event.retain:
             return f"retained\0{event.subject}"
         if event.object is not None:
+            for pattern in self._shared:
+                if subject_matches(pattern, event.subject):
+                    # No publisher has an empty name.
+                    return f"object\0\0{pattern}\0{event.object}"
             return f"object\0{event.publisher}\0{event.object}"
         return f"id\0{event.publisher}\0{event.id}"
 
@@ -136,10 +143,17 @@ class LiveBook:
             and key not in self._missed.get(session, ())
         )
 
-    def miss(self, event: Event, session: str) -> None:
-        """A session does not get what it was to get."""
-        if session in self._seen.get(self.key(event), ()):
-            self._missed.setdefault(session, set()).add(self.key(event))
+    def holders(self, event: Event) -> set[str]:
+        """The sessions that have what is live under an event's key."""
+        key = self.key(event)
+        have = self._seen.get(key, ())
+        return {each for each in have if key not in self._missed.get(each, ())}
+
+    def miss(self, key: str, name: str, session: str) -> None:
+        """A session does not get what it was to get: by its key, and the id of the version."""
+        event = self._matcher.live.get(key)
+        if event is not None and event.id == name and session in self._seen[key]:
+            self._missed.setdefault(session, set()).add(key)
 
     def missed_by(self, session: str) -> list[Event]:
         """What a session missed and is still there; from now on it is new to it."""

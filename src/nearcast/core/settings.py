@@ -28,6 +28,8 @@ class Settings(Struct, frozen=True):
 
     The first that fits counts.
     """
+    shared_objects: tuple[str, ...] = ()
+    """Patterns of subjects whose objects have one key whoever publishes; the first counts."""
     routes: bool = True
     """Events may go along a route; if not, all are decided on one by one."""
 
@@ -40,8 +42,14 @@ class Settings(Struct, frozen=True):
             self.elsewhere,
             not self.routes,
             keeps_recent=True,
+            shared_objects=self.shared_objects,
         )
 
     def after(self, restarted: Restarted) -> "Settings":
         """These settings, but deciding as a broker does that began so."""
-        return replace(self, position_ttl_s=restarted.position_ttl_s, recent_s=restarted.recent_s)
+        return replace(
+            self,
+            position_ttl_s=restarted.position_ttl_s,
+            recent_s=restarted.recent_s,
+            shared_objects=restarted.shared_objects,
+        )

@@ -131,6 +131,12 @@ class SubscriptionBook:
         """The number of a subscription in the matcher."""
         return self._numbers[name]
 
+    def at(self, number: int) -> Subscription:
+        """The subscription that has a number in the matcher."""
+        filed = self._filed[number]
+        assert filed is not None
+        return filed.subscription
+
     @property
     def words(self) -> WordPairs:
         """Session and id of subscriptions by number; kept true from the first time on."""

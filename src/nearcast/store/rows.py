@@ -32,11 +32,13 @@ from nearcast.core.model.inputs import (
     PlaceDefined,
     Presence,
     Published,
+    QueueDrained,
     Restarted,
     RulesSet,
     SightSet,
     Subscribed,
     Unannounced,
+    Undelivered,
     Unsubscribed,
 )
 from nearcast.core.model.payload import attributes_of
@@ -344,6 +346,19 @@ def _presence(value: Presence) -> Columns:
     return "presence", value.node, None, None, {"here": value.here}
 
 
+def _undelivered(value: Undelivered) -> Columns:
+    return "undelivered", value.node, None, None, {"live": value.live}
+
+
+def _read_undelivered(row: Row, data: Json) -> Input:
+    live = msgspec.convert(data["live"], tuple[tuple[str, str], ...])
+    return Undelivered(_needed(row.node), live)
+
+
+def _drained(value: QueueDrained) -> Columns:
+    return "drained", value.node, None, None, {}
+
+
 def _left(value: Left) -> Columns:
     return "session", value.node, None, None, {}
 
@@ -397,6 +412,8 @@ _IN_ROWS: dict[type[Struct], tuple[str, ...]] = {
     SightSet: ("viewer", "other", "mask"),
     RulesSet: ("rules", "grants", "protected", "settable", "default"),
     Presence: ("node", "here"),
+    Undelivered: ("node", "live"),
+    QueueDrained: ("node",),
     Left: ("node",),
     Forgot: ("node",),
     AreaWatched: ("name", "node", "area", "where"),
@@ -415,6 +432,8 @@ _WRITERS: dict[type, Callable[..., Columns]] = {
     SightSet: _sight,
     RulesSet: _rules,
     Presence: _presence,
+    Undelivered: _undelivered,
+    QueueDrained: _drained,
     Left: _left,
     Forgot: _forgot,
     AreaWatched: _watched,
@@ -433,6 +452,8 @@ _READERS: dict[str, Callable[[Row, Json], Input]] = {
     "rule": lambda row, data: SightSet(_needed(row.node), str(data["other"]), data["mask"]),  # type: ignore[arg-type]
     "rules": lambda row, data: rules_from_json(data),
     "presence": lambda row, data: Presence(_needed(row.node), bool(data["here"])),
+    "undelivered": _read_undelivered,
+    "drained": lambda row, data: QueueDrained(_needed(row.node)),
     "session": lambda row, data: Left(_needed(row.node)),
     "forgotten": lambda row, data: Forgot(_needed(row.node)),
     "area": _read_watched,

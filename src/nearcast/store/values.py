@@ -41,6 +41,10 @@ class Message(Struct, frozen=True, array_like=True, gc=False):
     """MQTT's payload format indicator."""
     extra: bytes = b""
     """What else the broker needs; its own affair."""
+    live_key: str | None = None
+    """Of a live event, or of what withdraws one: its key."""
+    enveloped: bool = False
+    """The payload tells of the event, in JSON round what was published."""
 
 
 class Will(Struct, frozen=True):

@@ -130,8 +130,9 @@ def _announcement(session: Session, rest: str, payload: bytes) -> Asked:
     own = "" if session.client_id == session.node else session.client_id
     value = Announced(Announcement(session.node, subject, area_of(members["to"], '"to"'), own))
     kept = Kept(ANNOUNCEMENTS, key, encoded_input(value))
-    # One that ends with this connection also replaces one that another part left to be kept.
-    return Asked((value,), (kept if session.durable else Forgotten(ANNOUNCEMENTS, key),))
+    # One that ends with this connection also replaces one that another part left to be kept, and
+    # is kept itself only for a will that may come after a restart.
+    return Asked((value,), (kept if session.is_kept else Forgotten(ANNOUNCEMENTS, key),))
 
 
 def _place(session: Session, rest: str, payload: bytes) -> Asked:

@@ -23,6 +23,8 @@ def metadata(event: Event, priority: int, labels: tuple[str, ...], sees: int) ->
         found.append(("nc-at", position_text(event.position)))
     if sees & SEE_IDENTITY and event.publisher:
         found.append(("nc-publisher", event.publisher))
+    if event.valid_s == 0.0:
+        found.append(("nc-valid", "0"))
     found += [("nc-time", time_text(event.time)), ("nc-priority", str(priority))]
     return (*found, *(("nc-subscription", label) for label in labels))
 
@@ -32,7 +34,9 @@ def enveloped(payload: bytes, told: Pairs) -> bytes:
     members: dict[str, object] = {
         name.removeprefix("nc-"): value for name, value in told if name != "nc-subscription"
     }
-    members["priority"] = int(str(members["priority"]))
+    for name in ("priority", "valid"):
+        if name in members:
+            members[name] = int(str(members[name]))
     members["subscription"] = [value for name, value in told if name == "nc-subscription"]
     try:
         text = payload.decode()

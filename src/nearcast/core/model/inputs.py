@@ -115,6 +115,24 @@ class Presence(Struct, frozen=True, tag_field="kind", tag="presence"):
     session: str = ""
 
 
+class Undelivered(Struct, frozen=True, tag_field="kind", tag="undelivered"):
+    """A session did not get live events that were for it: too much waited for it.
+
+    By their keys, and the ids of the versions.
+    """
+
+    node: str
+    live: tuple[tuple[str, str], ...]
+    session: str = ""
+
+
+class QueueDrained(Struct, frozen=True, tag_field="kind", tag="drained"):
+    """There is room again for what a session did not get."""
+
+    node: str
+    session: str = ""
+
+
 class Left(Struct, frozen=True, tag_field="kind", tag="session"):
     """A session has ended, and its subscriptions and announcements with it."""
 
@@ -162,6 +180,8 @@ class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
     """From here on it is recorded to whom events go."""
     keeps_recent: bool = False
     """Recent events were read back from the log, and count; earlier releases forgot them."""
+    shared_objects: tuple[str, ...] = ()
+    """Patterns of subjects whose objects have one key whoever publishes."""
 
 
 Input = (
@@ -176,6 +196,8 @@ Input = (
     | SightSet
     | RulesSet
     | Presence
+    | Undelivered
+    | QueueDrained
     | Left
     | Forgot
     | AreaWatched

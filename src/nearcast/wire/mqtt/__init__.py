@@ -38,7 +38,7 @@ from nearcast.wire.mqtt.publish_properties import (
     user_properties,
 )
 from nearcast.wire.mqtt.reason_codes import ReasonCode
-from nearcast.wire.mqtt.topics import Wanted, parse_filter
+from nearcast.wire.mqtt.topics import Wanted, is_shared, parse_filter
 
 __all__ = [
     "MESSAGE_EXPIRY_MARK",
@@ -77,6 +77,7 @@ __all__ = [
     "encode",
     "encode_within",
     "first_message_expiry",
+    "is_shared",
     "message_expiry",
     "parse_filter",
     "plain_publish",
