@@ -48,6 +48,18 @@ def test_over_random_lives_there_is_no_difference(
     assert not found.unusable
 
 
+def test_rows_of_a_later_release_are_passed_over_or_refused(
+    spark: "SparkSession", tmp_path: Path, logs: list[list[Row]]
+) -> None:
+    rows = logs[0]
+    last = replace(rows[-1], seq=rows[-1].seq + 1)
+    told = audited(spark, tmp_path / "informed", [[*rows, replace(last, kind="info.pulse")]])
+    assert told.passed
+    assert not told.unusable
+    with pytest.raises(Exception, match=f"row {last.seq} of .* kind 'teleport'.*upgrade"):
+        audited(spark, tmp_path / "decided", [[*rows, replace(last, kind="teleport")]])
+
+
 def lose_a_copy(row: Row) -> Row:
     return replace(row, data=text({"to": recipients_of(row)[1:]}))
 
