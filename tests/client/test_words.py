@@ -177,6 +177,17 @@ def test_a_message_without_an_envelope_is_an_event_all_the_same(payload: bytes) 
     assert received(Publish("a", payload), MQTT_3_1_1) == Received(subject="a", payload=payload)
 
 
+def test_a_withdrawal_is_known_as_such_and_no_repeat_of_what_it_ends() -> None:
+    told = (("nc-id", "e1"), ("nc-publisher", "p"))
+    event = received(Publish("a", b"x", 1).with_(Properties(user_properties=told)), MQTT_5)
+    ends = Properties(user_properties=(*told, ("nc-valid", "0")))
+    ended = received(Publish("a", b"", 1).with_(ends), MQTT_5)
+    opened = received(Publish("a", b'{"valid": 0, "subscription": ["a"]}', 1), MQTT_3_1_1)
+    assert [event.withdrawn, ended.withdrawn, opened.withdrawn] == [False, True, True]
+    known = KnownEvents()
+    assert [known.is_repeat(each) for each in (event, ended, ended)] == [False, False, True]
+
+
 def test_metadata_that_cannot_be_read_is_left_out() -> None:
     told = (("nc-at", "x"), ("nc-time", "y"), ("nc-priority", "z"), ("nc-new", "?"))
     message = Publish("a", b"x").with_(Properties(user_properties=told))

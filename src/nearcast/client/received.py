@@ -38,6 +38,8 @@ class Received(Struct, frozen=True, kw_only=True):
     qos: int = 0
     retain: bool = False
     """Whether it was retained, and is older than the subscription."""
+    withdrawn: bool = False
+    """It ends an event that stays: who shows that should no longer."""
     properties: tuple[tuple[str, str], ...] = ()
     """The publisher's own user properties (MQTT 5)."""
     _attributes: dict[str, Value] | None = None
@@ -130,6 +132,7 @@ def _event(
         subscriptions=tuple(names),
         qos=message.qos,
         retain=message.retain,
+        withdrawn=_number(said.get("valid")) == 0,
         properties=others,
     )
 

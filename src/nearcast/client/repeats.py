@@ -25,7 +25,7 @@ class KnownEvents:
         # Ids are unique for one publisher only, and retained events come at every subscribing.
         if event.id is None or event.publisher is None or event.retain or not event.qos:
             return False
-        key = (event.publisher, event.id, event.subject, event.time)
+        key = (event.publisher, event.id, event.subject, event.time, event.withdrawn)
         if key in self._known:
             return True
         self._known[key] = None
