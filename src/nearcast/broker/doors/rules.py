@@ -5,7 +5,7 @@ allows only on filters that one of its patterns covers: whoever may subscribe ma
 topic that the filter selects.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from ipaddress import IPv4Network, IPv6Network
 from typing import Literal
 
@@ -160,19 +160,39 @@ class Rules(Struct, frozen=True):
     default_allow: bool = True
     # Who may see what of whom: for the engine, which decides by it.
     sight: RulesSet = RulesSet()
+    _general: tuple[int, ...] = ()
+    _by_user: dict[str, tuple[int, ...]] = {}
+
+    def __post_init__(self) -> None:
+        # All sessions are judged at once when rules change, and most rules may name users.
+        general: list[int] = []
+        by_user: dict[str, list[int]] = {}
+        for place, rule in enumerate(self.rules):
+            if all(who.kind == "user" for who in rule.who):
+                for name in {who.name for who in rule.who}:
+                    by_user.setdefault(name, []).append(place)
+            else:
+                general.append(place)
+        force_setattr(self, "_general", tuple(general))
+        force_setattr(self, "_by_user", {name: tuple(found) for name, found in by_user.items()})
+
+    def _concerning(self, visitor: Visitor) -> Iterator[Rule]:
+        """Yield the rules that do not name other users only, in order."""
+        own = () if visitor.user is None else self._by_user.get(visitor.user, ())
+        return (self.rules[place] for place in sorted((*self._general, *own)))
 
     def clauses(self, visitor: Visitor, action: Action) -> tuple[Clause, ...]:
         """Return what the rules say to someone about an action, in order."""
         said = (
             rule.clause(visitor)
-            for rule in self.rules
+            for rule in self._concerning(visitor)
             if action in rule.actions and rule.is_about(visitor)
         )
         return tuple(one for one in said if one is not None)
 
     def may_connect(self, visitor: Visitor) -> bool | None:
         """Decide whether someone may be the node they want to be; None if no rule says."""
-        for rule in self.rules:
+        for rule in self._concerning(visitor):
             if "connect" in rule.actions and rule.is_about(visitor) and rule.names_node(visitor):
                 return rule.allow
         return None
