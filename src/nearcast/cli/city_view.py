@@ -235,7 +235,10 @@ def _of_each_kind(happenings: Sequence[Happening], most: int) -> Sequence[Happen
 
     A batch of the pipeline brings many encounters at once: they would hide all else.
     """
-    latest = {each.event.subject.partition("/")[0]: at for at, each in enumerate(happenings)}
+    latest = {
+        (each.event.publisher == PIPELINE, each.event.subject.partition("/")[0]): at
+        for at, each in enumerate(happenings)
+    }
     chosen = sorted(latest.values())[-most:] if most > 0 else []
     others = [at for at in range(len(happenings)) if at not in chosen]
     chosen += others[len(others) - max(most - len(chosen), 0) :]
