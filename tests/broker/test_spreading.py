@@ -31,7 +31,8 @@ class Kit:
 
     def __init__(self, seed: int) -> None:
         draw = random.Random(seed)
-        self.hub = Hub(Settings())
+        # The same ids of events in both.
+        self.hub = Hub(Settings(), random_bytes=random.Random(seed).randbytes)
         self.now = 1_000.0
         self.spreads = 0
         self.connections: list[Connection] = []
