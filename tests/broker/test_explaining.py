@@ -154,3 +154,41 @@ def test_who_did_not_want_its_own_whose_turn_it_was_and_who_came_later(tmp_path:
     assert json.loads(named.stdout)["publisher"] == "ben"
     with pytest.raises(StoreError, match="there is no log"):
         explained(tmp_path / "nothing", "x", "y")
+
+
+def test_recent_events_are_listed_and_the_last_on_a_subject_is_explained(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    broker = BrokerProcess(data).wait_until_it_listens()
+    try:
+        ann, ben = RawClient(broker.port), RawClient(broker.port)
+        ann.connect(Connect("ann"))
+        ben.connect(Connect("ben"))
+        late = Properties(user_properties=(("nc-where", "delay > 2"),))
+        ben.subscribe("bus/#", qos=0, properties=late)
+        ann.publish("bus/7", b'{"delay": 4}', 1)
+        ann.publish("bus/9", b'{"delay": 1}', 1)
+        ann.publish("tram/1", b"", 1)
+        ann.close()
+        ben.close()
+    finally:
+        broker.stop()
+    listed = json.loads(explain(data, "--json").stdout)
+    assert [each["subject"] for each in listed] == ["tram/1", "bus/9", "bus/7"]
+    assert {each["publisher"] for each in listed} == {"ann"}
+    assert all(each["time"].endswith("Z") for each in listed)
+    lines = explain(data, "--most", "2").stdout.splitlines()
+    assert [line.split()[1:] for line in lines] == [
+        [each["subject"], "ann", each["id"]] for each in listed[:2]
+    ]
+    told = explain(data, "--last", "bus/#", "ben").stdout
+    assert told.startswith(f"bus/9 ({listed[1]['id']}, input ")
+    assert "was not for ben" in told
+    assert "no   where: the filter is false: delay is 1, wants > 2" in told
+    everyone = json.loads(explain(data, "--last", "bus/7", "--json").stdout)
+    assert [(each["node"], each["delivered"]) for each in everyone] == [("ben", True)]
+    (atom,) = everyone[0]["subscriptions"][0]["steps"][-2]["atoms"]
+    assert atom == {"atom": "delay > 2", "holds": True, "why": "delay is 4, wants > 2"}
+    assert json.loads(explain(data, listed[2]["id"], "--json").stdout) == everyone
+    none = explain(data, "--last", "nothing/#", "ben")
+    assert none.returncode == 1
+    assert "no event on nothing/#" in none.stderr

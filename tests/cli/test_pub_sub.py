@@ -93,7 +93,8 @@ def test_what_was_published_is_printed_with_all_that_came_with_it(port: int) -> 
         port, "one/a", "héllo", "--qos", "1", "--retain",
         "--property", "k=1", "--property", "a=b=c", "--property", "k=2", "--expiry", "1000",
     )  # fmt: skip
-    assert (done.exit_code, done.output) == (0, "")
+    assert done.exit_code == 0
+    assert re.fullmatch(r"[0-9a-f]{20}\n", done.output)
     shown = sub(port, "one/#", "--count", "1", "--json", "--qos", "2")
     assert shown.exit_code == 0, shown.stderr
     message = json.loads(shown.stdout)
@@ -307,3 +308,29 @@ def test_a_port_that_speaks_http_is_named_in_one_line(tmp_path: Path, verb: str)
         assert "this port speaks HTTP" in line
     finally:
         running.stop()
+
+
+def test_the_id_that_is_printed_is_that_of_the_event(port: int) -> None:
+    first = pub(port, "ids/a", "1", "--retain").output.strip()
+    second = json.loads(pub(port, "ids/b", "2", "--retain", "--json").output)
+    assert second["subject"] == "ids/b"
+    shown = sub(port, "ids/#", "--count", "2", "--json", "--meta")
+    got = {
+        message["topic"]: dict(message["properties"]["user_properties"])["nc-id"]
+        for message in map(json.loads, shown.stdout.splitlines())
+    }
+    assert got == {"ids/a": first, "ids/b": second["id"]}
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ("ids/c", "1", "--quiet"),
+        ("ids/c", "1", "--repeat", "2"),
+        ("ids/c", "1", "--mqtt", "4"),
+        ("$me/position", "53.35,-6.26"),
+    ],
+)
+def test_nothing_is_printed_where_there_is_no_one_id(port: int, arguments: tuple[str, ...]) -> None:
+    done = pub(port, *arguments)
+    assert (done.exit_code, done.output) == (0, "")

@@ -13,11 +13,12 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nearcast.broker.situation.metadata import time_text
 from nearcast.core.engine import Engine
 from nearcast.core.engine import Settings as EngineSettings
 from nearcast.core.matching.reference import Step, Verdict
 from nearcast.core.model.event import Delivery, Event
-from nearcast.core.model.inputs import Published
+from nearcast.core.model.inputs import Input, Published
 from nearcast.core.outcome import Outcome
 from nearcast.store import Gap, LogReader, Row, StoreError, input_of, is_input, rows_of
 
@@ -75,48 +76,83 @@ def explain(
     Ids are those of their publishers: where several have the same, `publisher` says whose is
     meant, and without it `AmbiguousEventError` names them all.
     """
-    reader = LogReader(log)
-    if publisher is None and len(named := publishers_of(reader, event_id)) > 1:
-        raise AmbiguousEventError(event_id, named)
-    segments = reader.segments()
-    total = segments[-1].last_seq if segments else 0
-    engine = Engine(settings)
-    missing: list[str] = []
-    found: Explanation | None = None
-    for row in _rows(reader, missing):
-        if not is_input(row.kind):
-            continue
-        value, times = input_of(row), [row.ingested]
-        if progress is not None and row.seq % 1_000 == 0:
-            progress(row.seq, total)
-        if found is not None:
-            outcome = engine.play([value], times, again=True, quietly=True)
-            if _copies(outcome, found.event, node):
-                return replace(found, later=Later(row.seq, row.ingested))
-        elif (
-            isinstance(value, Published)
-            and value.event.id == event_id
-            and publisher in (None, value.event.publisher)
-        ):
-            event = value.event
-            verdicts = engine.explain(event, node)
-            copies = _copies(engine.play([value], times, again=True), event, node)
-            made = tuple(_with_what_came_of_it(each, event, engine, copies) for each in verdicts)
-            found = Explanation(row.seq, event, node, made, tuple(missing))
-            if found.delivered or not event.stays:
-                return found
-        else:
-            # Who got what does not matter, unless it does for what comes later.
-            engine.play([value], times, again=True, quietly=True)
-    if found is not None:
+    playing = _Playing(log, event_id, publisher, settings, progress)
+    found = playing.explain((node,))[0]
+    if found.delivered or not found.event.stays:
         return found
-    if not segments:
-        raise NotFoundError(f"there is no log in {log}; name the broker's data directory")
-    whose = "" if publisher is None else f" of {publisher!r}"
-    raise NotFoundError(
-        f"no event {event_id!r}{whose} in {log} (inputs 1 to {total}); an event is there a second "
-        "after it was published, until it is older than log.keep_s"
-    )
+    for row, value in playing.rows:
+        outcome = playing.engine.play([value], [row.ingested], again=True, quietly=True)
+        if _copies(outcome, found.event, node):
+            return replace(found, later=Later(row.seq, row.ingested))
+    return found
+
+
+def explain_everyone(
+    log: Path,
+    event_id: str,
+    settings: EngineSettings | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    publisher: str | None = None,
+) -> list[Explanation]:
+    """Say why each node that had a subscription did or did not get an event when it came.
+
+    Raises as `explain` does. What stays may have come to some of them later.
+    """
+    return _Playing(log, event_id, publisher, settings, progress).explain()
+
+
+class _Playing:
+    """A log that is played again up to an event."""
+
+    def __init__(
+        self,
+        log: Path,
+        event_id: str,
+        publisher: str | None,
+        settings: EngineSettings | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        reader = LogReader(log)
+        if publisher is None and len(named := publishers_of(reader, event_id)) > 1:
+            raise AmbiguousEventError(event_id, named)
+        segments = reader.segments()
+        total = segments[-1].last_seq if segments else 0
+        self.engine = Engine(settings)
+        self._missing: list[str] = []
+        self.rows = _inputs(_rows(reader, self._missing), total, progress)
+        for row, value in self.rows:
+            if (
+                isinstance(value, Published)
+                and value.event.id == event_id
+                and publisher in (None, value.event.publisher)
+            ):
+                self._row, self._value = row, value
+                return
+            # Who got what does not matter, unless it does for what comes later.
+            self.engine.play([value], [row.ingested], again=True, quietly=True)
+        if not segments:
+            raise NotFoundError(f"there is no log in {log}; name the broker's data directory")
+        whose = "" if publisher is None else f" of {publisher!r}"
+        raise NotFoundError(
+            f"no event {event_id!r}{whose} in {log} (inputs 1 to {total}); an event is there a "
+            "second after it was published, until it is older than log.keep_s"
+        )
+
+    def explain(self, nodes: Sequence[str] | None = None) -> list[Explanation]:
+        """Play the event, and say why nodes get it or not: these, or all that want something."""
+        engine, event = self.engine, self._value.event
+        if nodes is None:
+            nodes = sorted({each.node for each in engine.subscriptions.values()})
+        verdicts = {node: engine.explain(event, node) for node in nodes}
+        outcome = engine.play([self._value], [self._row.ingested], again=True)
+        found = []
+        for node in nodes:
+            copies = _copies(outcome, event, node)
+            made = tuple(
+                _with_what_came_of_it(each, event, engine, copies) for each in verdicts[node]
+            )
+            found.append(Explanation(self._row.seq, event, node, made, tuple(self._missing)))
+        return found
 
 
 def publishers_of(reader: LogReader, event_id: str) -> list[str]:
@@ -168,6 +204,17 @@ def _with_what_came_of_it(
     )
 
 
+def _inputs(
+    rows: Iterator[Row], total: int, progress: Callable[[int, int], None] | None
+) -> Iterator[tuple[Row, Input]]:
+    for row in rows:
+        if not is_input(row.kind):
+            continue
+        if progress is not None and row.seq % 1_000 == 0:
+            progress(row.seq, total)
+        yield row, input_of(row)
+
+
 def _rows(reader: LogReader, missing: list[str]) -> Iterator[Row]:
     for part in reader.read():
         if isinstance(part, Gap):
@@ -185,7 +232,10 @@ def as_value(found: Explanation) -> dict[str, object]:
         "node": found.node,
         "publisher": found.event.publisher,
         "delivered": found.delivered,
-        "later": None if found.later is None else msgspec.to_builtins(found.later),
+        "time": time_text(found.event.time),
+        "later": None
+        if found.later is None
+        else {"seq": found.later.seq, "time": time_text(found.later.time)},
         "subscriptions": [
             {
                 "subscription": label_of(verdict.subscription),

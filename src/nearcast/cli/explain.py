@@ -3,23 +3,50 @@
 import json
 import os
 import sys
+from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, NoReturn, TypeVar
 
 import typer
 from rich.console import Console
 from rich.progress import Progress
 
 from nearcast.broker.configuration import load
-from nearcast.broker.explaining import Explanation, as_value, label_of
+from nearcast.broker.explaining import (
+    Explanation,
+    as_value,
+    explain_everyone,
+    label_of,
+)
 from nearcast.broker.explaining import explain as explained
+from nearcast.broker.recent_events import recent_events
 from nearcast.broker.situation.metadata import time_text
+from nearcast.core.model.event import Event
+from nearcast.core.model.subject import check_pattern
 from nearcast.store import StoreError, broker_directory
+
+T = TypeVar("T")
+Progressing = Callable[[int, int], None]
 
 
 def explain(
-    event: Annotated[str, typer.Argument(help="The id of the event: nc-id of a delivery.")],
-    node: Annotated[str, typer.Argument(help="The node that did or did not get it.")],
+    event: Annotated[
+        str | None,
+        typer.Argument(help="The id of the event, as pub prints it and nc-id of a delivery tells."),
+    ] = None,
+    node: Annotated[
+        str | None,
+        typer.Argument(help="The node that did or did not get it [default: all that subscribed]."),
+    ] = None,
+    *,
+    last: Annotated[
+        str | None,
+        typer.Option(
+            metavar="SUBJECT", help="The newest event on a subject; + and # may be in it."
+        ),
+    ] = None,
+    most: Annotated[int, typer.Option(min=1, help="So many recent events are listed.")] = 20,
     config: Annotated[
         Path | None, typer.Option(help="Settings in TOML; by default nearcast.toml here.")
     ] = None,
@@ -31,35 +58,93 @@ def explain(
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print it as JSON.")] = False,
 ) -> None:
-    """Say, step by step, why a node did or did not get an event.
+    """List recent events; or say, step by step, why a node did or did not get one.
 
-    The broker's log is played again up to the event, so the answer is that of then, not of now;
-    for an event that stays it is played on until the node got it. The broker may be running.
+    `explain` lists, `explain EVENT NODE` and `explain --last SUBJECT NODE` say why. The broker's
+    log is played again up to the event, so the answer is that of then, not of now; for an event
+    that stays it is played on until the node got it. The broker may be running. An event is in the
+    log a second after it was published.
     """
     settings = load(config, os.environ, {"broker.data": data})
     log = broker_directory(Path(settings.node.data), settings.node.name) / "log"
-    quiet = as_json or not sys.stderr.isatty()
+    if last is not None:
+        if node is not None:
+            raise typer.BadParameter("with --last, give the node alone", param_hint="EVENT")
+        check_pattern(last)
+        node = event
+        found = recent_events(log, 1, last, _of(publisher))
+        if not found:
+            _fail(f"no event on {last} is in {log}; one is there a second after it was published")
+        event, publisher = found[0].id, found[0].publisher
+    if event is None:
+        _list(recent_events(log, most, "#", _of(publisher)), as_json)
+        return
     try:
-        with Progress(console=Console(stderr=True), disable=quiet, transient=True) as bar:
-            task = bar.add_task("Playing the log again", total=None)
-            found = explained(
-                log,
-                event,
-                node,
-                None,
-                lambda at, of: bar.update(task, completed=at, total=of),
-                publisher,
-            )
+        if node is None:
+            _print_everyone(_played(as_json, explain_everyone, log, event, publisher), as_json)
+        else:
+            _print(_played(as_json, partial(_of_node, node), log, event, publisher), as_json)
     except StoreError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+        _fail(str(error))
+
+
+def _of(publisher: str | None) -> Callable[[Event], bool]:
+    return lambda event: publisher in (None, event.publisher)
+
+
+def _of_node(
+    node: str, log: Path, event: str, settings: None, progress: Progressing, publisher: str | None
+) -> Explanation:
+    return explained(log, event, node, settings, progress, publisher)
+
+
+def _played(
+    as_json: bool, play: Callable[..., T], log: Path, event: str, publisher: str | None
+) -> T:
+    """Play the log again, with a bar where somebody looks."""
+    quiet = as_json or not sys.stderr.isatty()
+    with Progress(console=Console(stderr=True), disable=quiet, transient=True) as bar:
+        task = bar.add_task("Playing the log again", total=None)
+
+        def progress(at: int, of: int) -> None:
+            bar.update(task, completed=at, total=of)
+
+        return play(log, event, None, progress, publisher)
+
+
+def _list(events: Sequence[Event], as_json: bool) -> None:
+    if as_json:
+        told = [
+            {
+                "time": time_text(each.time),
+                "subject": each.subject,
+                "publisher": each.publisher,
+                "id": each.id,
+            }
+            for each in events
+        ]
+        typer.echo(json.dumps(told, indent=2))
+        return
+    for each in events:
+        typer.echo(f"{time_text(each.time)} {each.subject} {each.publisher} {each.id}")
+    if not events:
+        typer.echo("No events are in the log.", err=True)
+
+
+def _print_everyone(found: Sequence[Explanation], as_json: bool) -> None:
+    if as_json:
+        typer.echo(json.dumps([as_value(each) for each in found], indent=2))
+        return
+    for each in found:
+        _print(each, False)
+    if not found:
+        typer.echo("Nobody had a subscription then.")
+
+
+def _print(found: Explanation, as_json: bool) -> None:
     if as_json:
         typer.echo(json.dumps(as_value(found), indent=2))
-    else:
-        _print(found)
-
-
-def _print(found: Explanation) -> None:
+        return
     event = found.event
     got = "was for" if found.delivered else "was not for"
     typer.echo(f"{event.subject} ({event.id}, input {found.seq}) {got} {found.node}.")
@@ -74,3 +159,8 @@ def _print(found: Explanation) -> None:
         typer.echo(f"{found.node} got it later, by input {found.later.seq} at {when}.")
     for gap in found.missing:
         typer.echo(f"Part of the log is missing, so this may be wrong: {gap}", err=True)
+
+
+def _fail(why: str) -> NoReturn:
+    typer.echo(why, err=True)
+    raise typer.Exit(1)

@@ -2,8 +2,10 @@
 
 import asyncio
 import contextlib
+import json
 import math
 import os
+import secrets
 import sys
 import threading
 from collections.abc import AsyncIterator
@@ -18,6 +20,8 @@ from nearcast.cli.broker_warnings import shown
 from nearcast.cli.meaning import check_event
 from nearcast.client.event_words import EventWords
 from nearcast.wire.mqtt import MQTT_5
+
+ID_BYTES = 10
 
 
 def pub(
@@ -74,6 +78,8 @@ def pub(
         str | None, typer.Option(help="The event's id: a second one with the same is ignored.")
     ] = None,
     repeat: Annotated[int, typer.Option(min=1, help="Publish so many times.")] = 1,
+    quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the event's id.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print the id as JSON.")] = False,
     url: server.Url = None,
     host: server.Host = None,
     port: server.Port = None,
@@ -83,7 +89,11 @@ def pub(
     client_id: server.Id = None,
     mqtt: server.Mqtt = MQTT_5,
 ) -> None:
-    """Publish to a broker; with QoS 1 and 2, wait until it has the message."""
+    """Publish to a broker; with QoS 1 and 2, wait until it has the message.
+
+    The id of the event is printed, for `nearcast explain`, unless there are many, or MQTT is older
+    than 5, or the message is not an event.
+    """
     if (message is not None) + (file is not None) + lines != 1:
         raise typer.BadParameter("give one of MESSAGE, --file and --lines", param_hint="MESSAGE")
     if mqtt != MQTT_5 and (properties or expiry is not None):
@@ -102,6 +112,9 @@ def pub(
         at=at, to=to, valid=valid, object=key, priority=priority, time=time, id=event_id
     )
     check_event(words.pack(topic, None, MQTT_5, pairs).properties.user_properties)
+    alone = not lines and repeat == 1 and mqtt == MQTT_5 and not topic.startswith("$")
+    if alone and not quiet and event_id is None and "nc-id" not in dict(pairs):
+        words = replace(words, id=secrets.token_hex(ID_BYTES))
     options = server.client_options(client_id, "pub", version=mqtt)
     broker = server.Broker(url, host, port, user, password_file, ca_file)
     connection = broker.connection(options)
@@ -127,6 +140,8 @@ def pub(
             await connection.settled()
 
     server.run(work)
+    if words.id is not None and not quiet:
+        typer.echo(json.dumps({"id": words.id, "subject": topic}) if as_json else words.id)
 
 
 def _pair(text: str) -> tuple[str, str]:

@@ -16,10 +16,11 @@ from nearcast.core.attending import Attending
 from nearcast.core.attribute_watch import AttributeWatch
 from nearcast.core.copies import NO_COPIES, Copies
 from nearcast.core.delivering import Delivering
+from nearcast.core.explanation import explain
 from nearcast.core.ingesting import Ingesting
 from nearcast.core.live_book import LiveBook
 from nearcast.core.matching.matcher import Matcher, Matches
-from nearcast.core.matching.reference import Verdict, decide
+from nearcast.core.matching.reference import Verdict
 from nearcast.core.model.area import Area
 from nearcast.core.model.area_resolution import check
 from nearcast.core.model.context import NodeState
@@ -377,7 +378,7 @@ class Engine:
         """Why a node does or does not get an event now: one verdict a subscription."""
         event = self._ingesting.complete(event)
         wanted = [each for each in self.subscriptions.values() if each.node == node]
-        return [decide(event, subscription, self.matcher.world) for subscription in wanted]
+        return [explain(event, subscription, self.matcher.world) for subscription in wanted]
 
     def route(self, publisher: str, subject: str) -> Route | None:
         """Who gets what a node publishes on a subject, if that alone decides.
