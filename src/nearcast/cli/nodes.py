@@ -51,8 +51,9 @@ def nodes(
             found.extend(await me.nodes(area, where=where, near=near, most=most))
 
     server.run(work)
-    # Only to ask: nobody else has this name.
-    found = [each for each in found if client_id is not None or each.node != options.client_id]
+    # A node that is there only to ask is not told of; a user's is.
+    asking = options.client_id.lstrip(server.PART)
+    found = [each for each in found if client_id is not None or each.node != asking]
     if as_json:
         typer.echo(msgspec.json.encode([_members(each) for each in found]).decode())
         return
