@@ -75,6 +75,9 @@ def test_a_status_is_told_before_during_and_after_a_run(tmp_path: Path) -> None:
     why = "LinkError: [SSL: X] " + "no way in " * 20
     failing = QueryStatus("gather", "failing", failures=2, problem=why, failing_since=1.0)
     write_status(tmp_path, Status(time.time(), 1, [lagging, failing]))
+    told = json.loads(pipeline(tmp_path, "status", "--json").stdout)["status"]
+    assert told["written"].endswith("Z")
+    assert [each["failing_since"] for each in told["queries"]] == [None, "1970-01-01T00:00:01.000Z"]
     lines = pipeline(tmp_path, "status").stdout.splitlines()
     assert f"gather fails since 1970-01-01T00:00:01Z, 2 times in all: {why}" in lines
 

@@ -20,6 +20,7 @@ from rich.table import Table
 
 from nearcast.broker.configuration import load
 from nearcast.broker.settings import Settings
+from nearcast.broker.situation.metadata import time_text
 from nearcast.broker.speaking import set_up
 from nearcast.cli.file_access import limit_access
 from nearcast.pipeline.status import STAGES, Status, problems, read_status
@@ -98,7 +99,7 @@ def status(config: Config = None, data: Data = None, as_json: AsJson = False) ->
     where = Path(settings.node.data)
     found, tables = read_status(where), Tables(where).statistics()
     if as_json:
-        told = None if found is None else msgspec.to_builtins(found)
+        told = None if found is None else _with_times(msgspec.to_builtins(found))
         alive = found is not None and found.is_up
         value = {"running": alive, "status": told, "tables": msgspec.to_builtins(tables)}
         typer.echo(json.dumps(value, indent=2))
@@ -281,6 +282,20 @@ def _time(text: str | None, option: str) -> float | None:
             f"{text!r} is no time; write one as in 2026-11-15T08:00:00Z", param_hint=option
         ) from None
     return (moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp()
+
+
+def _with_times(status: dict[str, object]) -> dict[str, object]:
+    """A status with its times as RFC 3339, which the file of the pipeline has as seconds."""
+    told = status | {"written": time_text(float(str(status["written"])))}
+    queries = status["queries"]
+    assert isinstance(queries, list)
+    told["queries"] = [
+        query
+        if query["failing_since"] is None
+        else query | {"failing_since": time_text(query["failing_since"])}
+        for query in queries
+    ]
+    return told
 
 
 def _print_status(data: Path, found: Status | None, tables: list[TableStatistics]) -> None:

@@ -177,8 +177,10 @@ def _explained(found: Explanation, view: View) -> Response:
     if not sees & SEE_IDENTITY:
         told["publisher"] = None
     if not view.asker.operates:
-        # It would tell how much others do.
+        # They would tell how much others do.
         del told["seq"]
+        if found.later is not None:
+            told["later"] = {"time": time_text(found.later.time)}
     return json_answer(told)
 
 
