@@ -40,7 +40,8 @@ def main() -> None:
         print(f"{node}: {named(got.get(node, ()))}")
     for verdict in engine.explain(free, "ben"):
         where = engine.subscriptions[verdict.subscription].where
-        print(f"  {where.to_text() if where else 'near'}: {verdict.steps[-1].why}")
+        why = verdict.steps[-1].why.partition(": ")[0]
+        print(f"  {where.to_text() if where else 'near'}: {why}")
 
     given = replace(free, id="2", at_given=True)
     outcome = engine.step([Published(given)], now=1)
