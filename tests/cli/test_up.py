@@ -118,7 +118,12 @@ def test_a_living_city_can_be_heard(tmp_path: Path) -> None:
         watchdog = threading.Timer(60.0, running.kill)
         watchdog.start()
         assert running.stdout is not None
-        port = int(re.findall(r"MQTT on 127\.0\.0\.1:(\d+)", running.stdout.readline())[0])
+        listening: list[str] = []
+        while not listening:
+            line = running.stdout.readline()
+            assert line, "it ended"
+            listening = re.findall(r"MQTT on 127\.0\.0\.1:(\d+)", line)
+        port = int(listening[0])
         heard = subscribe.simple("#", hostname="127.0.0.1", port=port, msg_count=3)
         assert {message.topic.partition("/")[0] for message in heard}
         running.send_signal(signal.SIGTERM)

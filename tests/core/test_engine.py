@@ -305,4 +305,4 @@ def test_explain_names_the_step_that_failed() -> None:
     assert (verdict.passed, verdict.steps[-1].step) == (False, "from")
     slow = Event("e", "news", "pub", 0.0, {}, NEAR, True)
     (verdict,) = engine.explain(slow, "sub")
-    assert verdict.steps[-1].why == "the filter is unknown"
+    assert verdict.steps[-1].why == "the filter is unknown: speed is unknown, wants > 5"

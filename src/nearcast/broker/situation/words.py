@@ -24,7 +24,6 @@ from nearcast.core.model.position import (
     position_from_json,
     shown,
 )
-from nearcast.store import area_from_store
 from nearcast.wire.mqtt import ReasonCode
 
 PREFIX = "nc-"
@@ -135,7 +134,10 @@ def wished_again(texts: Pairs) -> Wish:
     # Earlier releases kept a number as it was written: 1.0.
     words = {name: text.removesuffix(".0") if name == "meta" else text for name, text in texts}
     if words.get("from", "").lstrip().startswith("{"):
-        # And a box as JSON, with its latitudes first.
+        # And a box as JSON, with its latitudes first. Not imported at the top: the command line
+        # reads properties too, and does without the store.
+        from nearcast.store import area_from_store
+
         words["from"] = area_text(area_from_store(msgspec.json.decode(words["from"])))
     return _wished(words, "")
 
