@@ -13,8 +13,8 @@ Prints:
 import asyncio
 
 import nearcast as nc
+from nearcast.broker.config.settings import ListenSection, Settings
 from nearcast.broker.server import Server
-from nearcast.broker.settings import Listen, Settings
 
 PARNELL = (53.3524, -6.2620)
 AIRPORT = (53.4264, -6.2499)
@@ -22,7 +22,7 @@ AIRPORT = (53.4264, -6.2499)
 
 async def main() -> None:
     """Drive from Parnell Square to the airport."""
-    server = Server(Settings(listen=Listen(mqtt_port=0, ws_port=-1)))
+    server = Server(Settings(listen=ListenSection(mqtt_port=0, ws_port=-1)))
     await server.start()
     url = f"mqtt://127.0.0.1:{server.port}"
     async with (

@@ -15,7 +15,7 @@ Prints:
      660 s  nobody
 """
 
-from nearcast.core.engine import Engine
+from nearcast.core.engine.engine import Engine
 from nearcast.core.model import Event, Position, Subscription, circle
 from nearcast.core.model.inputs import Input, Moved, Published, Subscribed
 

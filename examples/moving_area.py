@@ -10,7 +10,7 @@ Prints:
     at 800 m: ben, cleo
 """
 
-from nearcast.core.engine import Engine
+from nearcast.core.engine.engine import Engine
 from nearcast.core.model import Announcement, Event, Position, Subscription, circle
 from nearcast.core.model.inputs import Announced, Moved, Published, Subscribed
 

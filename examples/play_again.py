@@ -18,17 +18,17 @@ from collections.abc import Iterable
 from pathlib import Path
 
 import nearcast as nc
+from nearcast.broker.config.settings import ListenSection, NodeSection, RecordSection, Settings
 from nearcast.broker.server import open_server
-from nearcast.broker.settings import Listen, Node, RecordSection, Settings
-from nearcast.pipeline.playing import Player
+from nearcast.pipeline.decide.player import Player
 from nearcast.store import DELIVERY, Gap, LogReader, Row, broker_directory, recipients_of, rows_of
 
 
 async def live(data: str) -> None:
     """Let a bus pass two people."""
     settings = Settings(
-        node=Node(data=data),
-        listen=Listen(mqtt_port=0, ws_port=-1),
+        node=NodeSection(data=data),
+        listen=ListenSection(mqtt_port=0, ws_port=-1),
         record=RecordSection(deliveries=True),
     )
     server = open_server(settings)

@@ -16,7 +16,7 @@ Prints:
 
 from msgspec.structs import replace
 
-from nearcast.core.engine import Engine
+from nearcast.core.engine.engine import Engine
 from nearcast.core.language import parse
 from nearcast.core.model import SEE_ATTRIBUTES, SEE_IDENTITY, Event, Position, Subscription, circle
 from nearcast.core.model.inputs import Moved, Published, SightSet, Subscribed

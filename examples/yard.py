@@ -14,8 +14,8 @@ Prints:
 import asyncio
 
 import nearcast as nc
+from nearcast.broker.config.settings import ListenSection, Settings
 from nearcast.broker.server import Server
-from nearcast.broker.settings import Listen, Settings
 
 YARD = nc.box(53.340, -6.200, 53.345, -6.190)
 INSIDE, ROAD = (53.342, -6.195), (53.350, -6.195)
@@ -23,7 +23,7 @@ INSIDE, ROAD = (53.342, -6.195), (53.350, -6.195)
 
 async def main() -> None:
     """Let trucks and a car pass the gate."""
-    server = Server(Settings(listen=Listen(mqtt_port=0, ws_port=-1)))
+    server = Server(Settings(listen=ListenSection(mqtt_port=0, ws_port=-1)))
     await server.start()
     url = f"mqtt://127.0.0.1:{server.port}"
     async with (

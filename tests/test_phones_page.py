@@ -6,9 +6,9 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nearcast.broker import settings
-from nearcast.broker.doors.passwords import hashed
-from nearcast.broker.doors.users_file import Account, write_users
+from nearcast.broker.auth.passwords import hashed
+from nearcast.broker.auth.users_file import Account, write_users
+from nearcast.broker.config import settings
 from nearcast.wire.mqtt import MQTT_3_1_1, Connect, ReasonCode
 from tests.conformance.raw_client import RawClient
 from tests.conformance.running_broker import RunningBroker
@@ -24,7 +24,7 @@ def broker_for_phones(data: Path, rules: str) -> RunningBroker:
     secret = hashed(PHONE["password"].encode())
     write_users(data / "users.toml", {PHONE["username"]: Account(PHONE["username"], secret)})
     (data / "rules.toml").write_text(rules)
-    doors = settings.Doors(anonymous="nowhere", rules=str(data / "rules.toml"))
+    doors = settings.AuthSection(anonymous="nowhere", rules=str(data / "rules.toml"))
     return RunningBroker(replace(settings.Settings(), doors=doors), data)
 
 

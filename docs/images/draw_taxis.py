@@ -16,12 +16,12 @@ from pathlib import Path
 from pyspark.sql import DataFrame
 from pyspark.sql import functions as F  # noqa: N812
 
-from nearcast.pipeline.encounters import encounters, episodes
-from nearcast.pipeline.importing import import_tracks
-from nearcast.pipeline.motion import tracks
-from nearcast.pipeline.movement_settings import MovementSettings
-from nearcast.pipeline.session import SparkSettings, session, stop
-from nearcast.pipeline.traffic import traffic
+from nearcast.pipeline.jobs.spark_session import SparkSettings, session, stop
+from nearcast.pipeline.movement.encounters import encounters, episodes
+from nearcast.pipeline.movement.motion import tracks
+from nearcast.pipeline.movement.movement_settings import MovementSettings
+from nearcast.pipeline.movement.traffic import traffic
+from nearcast.pipeline.source.track_import import import_tracks
 
 SOUTH, NORTH, WEST, EAST = 37.705, 37.812, -122.515, -122.375
 WIDE, HIGH = 900, 870

@@ -7,8 +7,12 @@ from importlib import import_module
 from typing import TYPE_CHECKING
 
 if TYPE_CHECKING:
-    from nearcast.client.areas import box, circle, here, place, polygon
-    from nearcast.client.commands import Problem
+    from nearcast.client.api.areas import box, circle, here, place, polygon
+    from nearcast.client.api.commands import Problem
+    from nearcast.client.api.node import Node, connect
+    from nearcast.client.api.observations import Known, Present, Sighting
+    from nearcast.client.api.received import Received
+    from nearcast.client.api.streams import Stream
     from nearcast.client.errors import (
         AddressError,
         BacklogError,
@@ -18,11 +22,7 @@ if TYPE_CHECKING:
         QueueFullError,
         RejectedError,
     )
-    from nearcast.client.node import Node, connect
-    from nearcast.client.received import Received
-    from nearcast.client.streams import Stream
-    from nearcast.client.told import Known, Present, Sighting
-    from nearcast.core.engine import Engine
+    from nearcast.core.engine.engine import Engine
     from nearcast.core.language import Filter, LanguageError
     from nearcast.core.language import parse as parse_filter
     from nearcast.core.matching.matcher import Matcher
@@ -76,27 +76,27 @@ _HOME = {
     "BacklogError": "client.errors",
     "ClientError": "client.errors",
     "ConnectionLostError": "client.errors",
-    "Engine": "core.engine",
+    "Engine": "core.engine.engine",
     "Filter": "core.language",
-    "Known": "client.told",
+    "Known": "client.api.observations",
     "LanguageError": "core.language",
     "Matcher": "core.matching.matcher",
-    "Node": "client.node",
+    "Node": "client.api.node",
     "OptionsError": "client.errors",
-    "Problem": "client.commands",
+    "Problem": "client.api.commands",
     "QueueFullError": "client.errors",
-    "Received": "client.received",
+    "Received": "client.api.received",
     "RejectedError": "client.errors",
-    "Present": "client.told",
-    "Sighting": "client.told",
-    "Stream": "client.streams",
-    "box": "client.areas",
-    "circle": "client.areas",
-    "connect": "client.node",
-    "here": "client.areas",
+    "Present": "client.api.observations",
+    "Sighting": "client.api.observations",
+    "Stream": "client.api.streams",
+    "box": "client.api.areas",
+    "circle": "client.api.areas",
+    "connect": "client.api.node",
+    "here": "client.api.areas",
     "parse_filter": "core.language",
-    "place": "client.areas",
-    "polygon": "client.areas",
+    "place": "client.api.areas",
+    "polygon": "client.api.areas",
 }
 
 

@@ -117,7 +117,7 @@ def use_everything() -> None:
     import numpy as np
 
     from nearcast.core.language import parse
-    from nearcast.core.matching.cells import new_cells, packed
+    from nearcast.core.matching.index.cells import new_cells, packed
     from nearcast.core.matching.matcher import Matcher
     from nearcast.core.model import (
         Event,
@@ -132,8 +132,8 @@ def use_everything() -> None:
         parse_area,
         resolve,
     )
-    from nearcast.core.model.area import Box, Circle
     from nearcast.core.model.context import Value
+    from nearcast.core.model.geometry.area import Box, Circle
 
     here, near = Position(53.35, -6.26), Position(53.351, -6.261)
     for other in (near, Position(0.0, 0.0), Position(-53.35, 173.74)):
@@ -211,9 +211,9 @@ def _go_as_columns() -> None:
     """Call every kernel of events that go through the engine as columns."""
     import numpy as np
 
-    from nearcast.core.copies import drafted, gathered, order_by_owner
+    from nearcast.core.engine.copies import drafted, gathered, order_by_owner
+    from nearcast.core.engine.string_pair_table import StringPairTable
     from nearcast.core.model.flat_json import carried_by
-    from nearcast.core.words import WordPairs
 
     payload = b'{"speed": 1.5, "kind": "car", "fast": true, "lane": null}'
     carried_by(np.frombuffer(payload, np.uint8), np.array([0, len(payload)], np.int32))
@@ -222,7 +222,7 @@ def _go_as_columns() -> None:
     carried_by(np.frombuffer(payload, np.uint8), ends)
     gathered(drafted(some, some, some), some)
     order_by_owner(some, np.empty(2, np.int64))
-    WordPairs([("ann", "1"), ("ben", "2")]).taken(some, some)
+    StringPairTable([("ann", "1"), ("ben", "2")]).taken(some, some)
 
 
 def _let_nodes_meet() -> None:

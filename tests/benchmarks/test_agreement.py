@@ -1,10 +1,10 @@
 import numpy as np
 import pytest
 
-from nearcast.benchmarks.agreement import City, DisagreementError, check_agreement
-from nearcast.benchmarks.matching import draw
-from nearcast.benchmarks.nearcast_side import measure
-from nearcast.benchmarks.peers import PEERS, Pairs
+from nearcast.benchmarks.matching.agreement import City, DisagreementError, check_agreement
+from nearcast.benchmarks.matching.benchmark import draw
+from nearcast.benchmarks.matching.nearcast_side import measure
+from nearcast.benchmarks.matching.peers import PEERS, MatchedPairs
 
 EVENTS = 300
 
@@ -15,16 +15,16 @@ def city() -> City:
 
 
 @pytest.fixture(scope="module")
-def ours(city: City) -> Pairs:
+def ours(city: City) -> MatchedPairs:
     return measure(city, EVENTS, 1, lambda what: None)[1]
 
 
-def test_the_matcher_finds_something(ours: Pairs) -> None:
+def test_the_matcher_finds_something(ours: MatchedPairs) -> None:
     assert len(ours.event) > 20
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_a_peer_finds_what_the_matcher_finds(name: str, city: City, ours: Pairs) -> None:
+def test_a_peer_finds_what_the_matcher_finds(name: str, city: City, ours: MatchedPairs) -> None:
     lacks = PEERS[name].missing()
     if lacks is not None:
         pytest.skip(f"not installed: {lacks}")
@@ -34,31 +34,31 @@ def test_a_peer_finds_what_the_matcher_finds(name: str, city: City, ours: Pairs)
         whole = peer.match(city.events, 0, EVENTS)
         check_agreement(city, name, whole, ours)
         parts = [peer.match(city.events, first, first + 100) for first in range(0, EVENTS, 100)]
-        joined = Pairs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+        joined = MatchedPairs(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
         check_agreement(city, name, joined, ours)
     finally:
         peer.close()
 
 
-def test_a_missing_pair_is_named(city: City, ours: Pairs) -> None:
-    fewer = Pairs(ours.event[1:], ours.subscription[1:])
+def test_a_missing_pair_is_named(city: City, ours: MatchedPairs) -> None:
+    fewer = MatchedPairs(ours.event[1:], ours.subscription[1:])
     said = f"nearcast says that event {ours.event[0]} matches subscription {ours.subscription[0]}"
     with pytest.raises(DisagreementError, match=said):
         check_agreement(city, "other", fewer, ours)
 
 
-def test_a_pair_too_many_is_named(city: City, ours: Pairs) -> None:
+def test_a_pair_too_many_is_named(city: City, ours: MatchedPairs) -> None:
     with pytest.raises(DisagreementError, match="other says that event 0"):
         check_agreement(city, "other", _with_one_more(city, ours, factor=0.5), ours)
 
 
-def test_a_pair_found_twice_is_refused(city: City, ours: Pairs) -> None:
-    twice = Pairs(*(np.concatenate([column, column[:1]]) for column in ours))
+def test_a_pair_found_twice_is_refused(city: City, ours: MatchedPairs) -> None:
+    twice = MatchedPairs(*(np.concatenate([column, column[:1]]) for column in ours))
     with pytest.raises(DisagreementError, match="more than once"):
         check_agreement(city, "other", twice, ours)
 
 
-def test_a_pair_on_the_edge_of_its_circle_may_differ(city: City, ours: Pairs) -> None:
+def test_a_pair_on_the_edge_of_its_circle_may_differ(city: City, ours: MatchedPairs) -> None:
     more = _with_one_more(city, ours, factor=1.0 + 5e-6)
     edge = int(more.subscription[-1])
     radius_m = city.subscriptions.radius_m.copy()
@@ -67,7 +67,7 @@ def test_a_pair_on_the_edge_of_its_circle_may_differ(city: City, ours: Pairs) ->
     check_agreement(moved, "other", more, ours)
 
 
-def _with_one_more(city: City, ours: Pairs, factor: float) -> Pairs:
+def _with_one_more(city: City, ours: MatchedPairs, factor: float) -> MatchedPairs:
     """A pair of the first event that nobody found, not within `factor` of its distance."""
     taken = set(ours.subscription[ours.event == 0].tolist())
     row = next(
@@ -75,7 +75,7 @@ def _with_one_more(city: City, ours: Pairs, factor: float) -> Pairs:
         for row in range(len(city))
         if row not in taken and _distance_m(city, row) * factor > city.subscriptions.radius_m[row]
     )
-    return Pairs(
+    return MatchedPairs(
         np.append(ours.event, np.int32(0)).astype(np.int32),
         np.append(ours.subscription, np.int32(row)).astype(np.int32),
     )

@@ -5,9 +5,9 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from nearcast.benchmarks.matching import Result
-from nearcast.benchmarks.matching_report import show
-from nearcast.benchmarks.peers import PEERS
+from nearcast.benchmarks.matching.benchmark import MatchingResult
+from nearcast.benchmarks.matching.peers import PEERS
+from nearcast.benchmarks.matching.report import show
 from nearcast.cli.bench import app
 
 QUICK = ["matching", "--quick", "--events", "256", "--sizes", "2000,4k", "--json"]
@@ -50,7 +50,7 @@ def test_json_has_every_figure(output: str) -> None:
 def test_tables_show_sizes_peers_growth_and_what_is_missing(output: str) -> None:
     screen = Console(file=io.StringIO(), width=80)
     with screen.capture() as captured:
-        show(msgspec.json.decode(output, type=Result), screen)
+        show(msgspec.json.decode(output, type=MatchingResult), screen)
     shown = captured.get()
     for words in ("4,000", "strtree", "Growth", "bytes a subscription", "First start"):
         assert words in shown

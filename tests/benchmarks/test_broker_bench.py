@@ -11,13 +11,13 @@ import pytest
 from rich.console import Console
 from typer.testing import CliRunner
 
-from nearcast.benchmarks import mqtt_frames
-from nearcast.benchmarks.broker import Result
-from nearcast.benchmarks.broker_peers import BROKERS, MOSQUITTO, OURS, RECORDED, Running
-from nearcast.benchmarks.broker_report import show
-from nearcast.benchmarks.load_orders import Failed, FanOut, Target
-from nearcast.benchmarks.load_process import LoadProcess
-from nearcast.benchmarks.peers.server_process import ServerFailedError
+from nearcast.benchmarks.broker.benchmark import BrokerResult
+from nearcast.benchmarks.broker.peers import BROKERS, MOSQUITTO, OURS, RECORDED, Running
+from nearcast.benchmarks.broker.report import show
+from nearcast.benchmarks.load import mqtt_frames
+from nearcast.benchmarks.load.orders import Failed, FanOut, Target
+from nearcast.benchmarks.load.process import LoadProcess
+from nearcast.benchmarks.matching.peers.server_process import ServerFailedError
 from nearcast.cli.bench import app
 from nearcast.wire.mqtt import MQTT_5, Decoder, Publish
 
@@ -36,16 +36,16 @@ ROWS = {
 
 
 @pytest.fixture(scope="module")
-def result() -> Result:
+def result() -> BrokerResult:
     if LACKING is not None:
         pytest.skip(f"not installed: {LACKING}")
     command = [sys.executable, "-m", "nearcast", "bench", "broker", "--quick", "--json"]
     ran = subprocess.run(command, capture_output=True, text=True, check=False)
     assert ran.returncode == 0, ran.stdout + ran.stderr
-    return msgspec.json.decode(ran.stdout, type=Result)
+    return msgspec.json.decode(ran.stdout, type=BrokerResult)
 
 
-def test_everyone_is_measured_under_every_load(result: Result) -> None:
+def test_everyone_is_measured_under_every_load(result: BrokerResult) -> None:
     assert result.benchmark == "broker"
     assert result.skipped == {}
     assert result.failures == []
@@ -57,7 +57,7 @@ def test_everyone_is_measured_under_every_load(result: Result) -> None:
     assert result.promises.keys() == result.memory.keys() == brokers
 
 
-def test_all_messages_arrive_in_every_row(result: Result) -> None:
+def test_all_messages_arrive_in_every_row(result: BrokerResult) -> None:
     for row in result.rows:
         for figures in row.brokers.values():
             assert figures.best is not None
@@ -66,7 +66,7 @@ def test_all_messages_arrive_in_every_row(result: Result) -> None:
             assert figures.best.expected == figures.best.sent * receivers
 
 
-def test_rates_and_ratios_follow_from_what_was_measured(result: Result) -> None:
+def test_rates_and_ratios_follow_from_what_was_measured(result: BrokerResult) -> None:
     for row in result.rows:
         rates = {}
         for name, figures in row.brokers.items():
@@ -82,7 +82,7 @@ def test_rates_and_ratios_follow_from_what_was_measured(result: Result) -> None:
         }
 
 
-def test_latency_and_memory_are_measured(result: Result) -> None:
+def test_latency_and_memory_are_measured(result: BrokerResult) -> None:
     assert len(result.latency) == 3
     for row in result.latency:
         for late in row.brokers.values():
@@ -95,7 +95,7 @@ def test_latency_and_memory_are_measured(result: Result) -> None:
         assert each.bytes_each_subscribed is not None
 
 
-def test_tables_show_rates_load_growth_latency_memory_and_promises(result: Result) -> None:
+def test_tables_show_rates_load_growth_latency_memory_and_promises(result: BrokerResult) -> None:
     screen = Console(file=io.StringIO(), width=80)
     with screen.capture() as captured:
         show(result, screen)

@@ -7,18 +7,23 @@ import numpy as np
 import pytest
 from rich.console import Console
 
-from nearcast.benchmarks.mqtt_clients import LoadFailedError
-from nearcast.benchmarks.situation import Line, Result, Settings, run
-from nearcast.benchmarks.situation_cells import Cells, arrivals
-from nearcast.benchmarks.situation_city import Journey, Scenario, draw_journey
-from nearcast.benchmarks.situation_clients import mqtt_payloads, publish_frame, text_field
-from nearcast.benchmarks.situation_load import play
-from nearcast.benchmarks.situation_orders import GRID, NEARCAST, Order, Played
-from nearcast.benchmarks.situation_redis import channel_payloads
-from nearcast.benchmarks.situation_report import show
-from nearcast.benchmarks.situation_sides import KINDS_TOO, MOSQUITTO, OURS, RECORDED, REDIS, SIDES
-from nearcast.benchmarks.situation_truth import compare
-from nearcast.core.model.geodesy import distance_m
+from nearcast.benchmarks.load.mqtt_clients import LoadFailedError
+from nearcast.benchmarks.situation.benchmark import (
+    Line,
+    SituationBenchSettings,
+    SituationResult,
+    run,
+)
+from nearcast.benchmarks.situation.cells import Cells, arrivals
+from nearcast.benchmarks.situation.city import Journey, Scenario, draw_journey
+from nearcast.benchmarks.situation.clients import mqtt_payloads, publish_frame, text_field
+from nearcast.benchmarks.situation.load import play
+from nearcast.benchmarks.situation.orders import GRID, NEARCAST, Order, SituationPlayed
+from nearcast.benchmarks.situation.redis import channel_payloads
+from nearcast.benchmarks.situation.report import show
+from nearcast.benchmarks.situation.sides import KINDS_TOO, MOSQUITTO, OURS, RECORDED, REDIS, SIDES
+from nearcast.benchmarks.situation.truth import compare
+from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.wire.mqtt import Publish, SubAck, encode
 
 SMALL = Scenario(movers=40, side_m=4_000.0, rounds=3)
@@ -140,7 +145,7 @@ def test_nearcast_delivers_the_truth_and_nothing_else(filtered: bool, tmp_path: 
         played = play(Order(NEARCAST, server.port, server.pid, scenario))
     finally:
         server.close()
-    assert isinstance(played, Played)
+    assert isinstance(played, SituationPlayed)
     assert played.arrived == played.useful == draw_journey(scenario).useful > 0
     assert played.move_messages == played.moves == 3 * 40
 
@@ -154,20 +159,22 @@ def test_a_grid_brings_the_truth_and_more(tmp_path: Path) -> None:
         played = play(Order(GRID, server.port, server.pid, SMALL, cell_m=500.0))
     finally:
         server.close()
-    assert isinstance(played, Played)
+    assert isinstance(played, SituationPlayed)
     assert played.arrived > played.useful == draw_journey(SMALL).useful
 
 
 @pytest.fixture(scope="module")
-def result() -> Result:
+def result() -> SituationResult:
     for name, side in SIDES.items():
         if (lacking := side.missing()) is not None:
             pytest.skip(f"{name} is not installed: {lacking}")
-    return run(Settings(SMALL, (500.0,), (20,), paced_rounds=1, runs=1), lambda what: None)
+    return run(
+        SituationBenchSettings(SMALL, (500.0,), (20,), paced_rounds=1, runs=1), lambda what: None
+    )
 
 
 @pytest.mark.slow
-def test_everyone_plays_every_scenario(result: Result) -> None:
+def test_everyone_plays_every_scenario(result: SituationResult) -> None:
     assert result.failures == []
     assert result.skipped == {}
     plain = [line.side for line in result.comparison if not line.scenario.filtered]
@@ -179,7 +186,7 @@ def test_everyone_plays_every_scenario(result: Result) -> None:
 
 
 @pytest.mark.slow
-def test_figures_follow_from_what_was_measured(result: Result) -> None:
+def test_figures_follow_from_what_was_measured(result: SituationResult) -> None:
     for line in result.comparison:
         played = line.played
         assert played is not None
@@ -191,7 +198,7 @@ def test_figures_follow_from_what_was_measured(result: Result) -> None:
 
 
 @pytest.mark.slow
-def test_latency_is_measured_at_the_pace_of_life(result: Result) -> None:
+def test_latency_is_measured_at_the_pace_of_life(result: SituationResult) -> None:
     for line in result.paced:
         assert line.played is not None
         assert line.played.p50_us is not None
@@ -200,7 +207,7 @@ def test_latency_is_measured_at_the_pace_of_life(result: Result) -> None:
 
 
 @pytest.mark.slow
-def test_tables_show_everything_in_eighty_columns(result: Result) -> None:
+def test_tables_show_everything_in_eighty_columns(result: SituationResult) -> None:
     screen = Console(file=io.StringIO(), width=80)
     with screen.capture() as captured:
         show(result, screen)

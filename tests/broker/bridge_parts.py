@@ -17,11 +17,11 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
-from nearcast.broker.bridge import Bridge
+from nearcast.broker.bridge.bridge import Bridge
+from nearcast.broker.config.settings import BridgeSection as Section
+from nearcast.broker.config.settings import Limits, ListenSection, NodeSection, Settings
 from nearcast.broker.server import open_server
-from nearcast.broker.settings import Bridge as Section
-from nearcast.broker.settings import Limits, Listen, Node, Settings
-from nearcast.client.backoff import Backoff
+from nearcast.client.link.backoff import Backoff
 
 WAIT_S = 30.0
 SOON = Backoff(first_s=0.05, most_s=0.2)
@@ -104,8 +104,8 @@ class Bridged:
         self, directory: Path, section: Section, limits: Limits | None = None, port: int = 0
     ) -> None:
         settings = Settings(
-            node=Node(data=str(directory / "data")),
-            listen=Listen(mqtt_port=port, ws_port=-1),
+            node=NodeSection(data=str(directory / "data")),
+            listen=ListenSection(mqtt_port=port, ws_port=-1),
             limits=limits or Limits(),
             bridge=section,
         )

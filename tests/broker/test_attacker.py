@@ -13,7 +13,7 @@ import pytest
 from nearcast.broker.hub import Hub
 from nearcast.core.model import SEE_ATTRIBUTES, SEE_IDENTITY
 from nearcast.core.model.inputs import RulesSet
-from nearcast.core.model.sight_rule import SightRule, Who
+from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.wire.mqtt import Properties, Publish, Subscribe, TopicFilter, encode
 from tests.broker.test_hub import Side, run
 
@@ -22,8 +22,8 @@ HERE, THERE, FAR = "53.3500,-6.2600", "53.3700,-6.2300", "53.5000,-6.0000"
 HIDDEN = RulesSet(
     (
         SightRule(
-            viewer=Who(nodes=("eve*",)),
-            other=Who(nodes=("victim",)),
+            viewer=NodeCondition(nodes=("eve*",)),
+            other=NodeCondition(nodes=("victim",)),
             see=SEE_IDENTITY | SEE_ATTRIBUTES,
         ),
     )

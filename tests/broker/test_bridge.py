@@ -9,8 +9,8 @@ import pytest
 from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 
-from nearcast.broker.configuration import ConfigurationError
-from nearcast.broker.settings import Bridge as Section
+from nearcast.broker.config.configuration import ConfigurationError
+from nearcast.broker.config.settings import BridgeSection as Section
 from tests.broker.bridge_parts import (
     MOSQUITTO,
     WAIT_S,

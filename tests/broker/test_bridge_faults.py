@@ -13,8 +13,8 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.settings import Bridge as Section
-from nearcast.broker.settings import Limits
+from nearcast.broker.config.settings import BridgeSection as Section
+from nearcast.broker.config.settings import Limits
 from nearcast.wire.mqtt import ConnAck, PubAck, Publish, encode
 from tests.broker.bridge_parts import (
     MOSQUITTO,

@@ -7,9 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.broker.configuration import ConfigurationError, Origin, effective, load
-from nearcast.broker.known_settings import SETTINGS, Setting, public, value_of
-from nearcast.broker.settings import Listen, Settings
+from nearcast.broker.config.configuration import ConfigurationError, Origin, effective, load
+from nearcast.broker.config.setting_catalog import SETTINGS, Setting, public, value_of
+from nearcast.broker.config.settings import ListenSection, Settings
 
 
 def write(directory: Path, text: str) -> Path:
@@ -49,7 +49,7 @@ def test_defaults_are_values_that_would_be_accepted() -> None:
 def test_a_file_overrides_defaults_and_leaves_the_rest(tmp_path: Path) -> None:
     path = write(tmp_path, '[listen]\nmqtt_port = 0\n[doors]\njwt_algorithms = ["EdDSA"]\n')
     settings = load(path, {}, {})
-    assert settings.listen == Listen(mqtt_port=0)
+    assert settings.listen == ListenSection(mqtt_port=0)
     assert settings.doors.jwt_algorithms == ("EdDSA",)
     assert settings.limits == Settings().limits
 
@@ -57,15 +57,15 @@ def test_a_file_overrides_defaults_and_leaves_the_rest(tmp_path: Path) -> None:
 def test_the_file_in_the_current_directory_is_read_unless_another_is_given(tmp_path: Path) -> None:
     Path("nearcast.toml").write_text("[listen]\nmqtt_port = 1\n")
     other = write(tmp_path, "[listen]\nws_port = 2\n")
-    assert load(None, {}, {}).listen == Listen(mqtt_port=1)
-    assert load(other, {}, {}).listen == Listen(ws_port=2)
+    assert load(None, {}, {}).listen == ListenSection(mqtt_port=1)
+    assert load(other, {}, {}).listen == ListenSection(ws_port=2)
 
 
 def test_variables_override_the_file_and_options_override_variables(tmp_path: Path) -> None:
     path = write(tmp_path, "[listen]\nmqtt_port = 1\nws_port = 2\nhttp_port = 3\n")
     environ = {"NEARCAST_LISTEN_WS_PORT": "20", "NEARCAST_LISTEN_HTTP_PORT": "30"}
     found = effective(path, environ, {"listen.http_port": 300, "listen.mqtt_port": None})
-    assert found.settings.listen == Listen(mqtt_port=1, ws_port=20, http_port=300)
+    assert found.settings.listen == ListenSection(mqtt_port=1, ws_port=20, http_port=300)
     assert found.origins["listen.mqtt_port"] == Origin("file", f"{path}, line 2")
     assert found.origins["listen.ws_port"] == Origin("variable", "NEARCAST_LISTEN_WS_PORT")
     assert found.origins["listen.http_port"].kind == "option"
@@ -307,7 +307,7 @@ def test_settings_that_contradict_each_other_are_told(text: str, tmp_path: Path)
 
 def test_free_ports_do_not_contradict_each_other() -> None:
     overrides = {"listen.mqtt_port": 0, "listen.ws_port": 0, "listen.http_port": 0}
-    assert load(None, {}, overrides).listen == Listen(mqtt_port=0, ws_port=0, http_port=0)
+    assert load(None, {}, overrides).listen == ListenSection(mqtt_port=0, ws_port=0, http_port=0)
 
 
 def test_what_is_public_tells_that_keys_are_set_and_not_where() -> None:

@@ -7,9 +7,9 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.explaining import explain
-from nearcast.broker.settings import Doors, RecordSection, Settings
-from nearcast.pipeline.playing import Player
+from nearcast.broker.config.settings import AuthSection, RecordSection, Settings
+from nearcast.broker.operations.explanation import explain
+from nearcast.pipeline.decide.player import Player
 from nearcast.store import Gap, LogReader, Row, broker_directory, rows_of
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, ReasonCode
 from tests.conformance.running_broker import RunningBroker
@@ -47,7 +47,8 @@ class House:
             self.running.validate()
             self.running.stop()
         settings = Settings(
-            doors=Doors(rules=str(self.data / "rules.toml")), record=RecordSection(("unkept/#",))
+            doors=AuthSection(rules=str(self.data / "rules.toml")),
+            record=RecordSection(("unkept/#",)),
         )
         self.running = RunningBroker(settings, self.data)
         return self.running

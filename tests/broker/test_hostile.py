@@ -17,8 +17,8 @@ from typing import Self
 
 import pytest
 
-from nearcast.broker.doors.passwords import hashed
-from nearcast.broker.doors.users_file import Account, write_users
+from nearcast.broker.auth.passwords import hashed
+from nearcast.broker.auth.users_file import Account, write_users
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
     MQTT_5,

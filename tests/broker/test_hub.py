@@ -9,9 +9,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from nearcast.broker.connection import Connection
+from nearcast.broker.config.settings import Limits, Settings
 from nearcast.broker.hub import Hub
-from nearcast.broker.settings import Limits, Settings
+from nearcast.broker.net.connection import Connection
 from nearcast.core.model.subject import subject_matches
 from nearcast.wire.mqtt import (
     ConnAck,

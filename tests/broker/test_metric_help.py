@@ -4,13 +4,13 @@ import re
 from pathlib import Path
 
 import nearcast.broker
-from nearcast.broker.bridge import Bridge
-from nearcast.broker.metric_help import help_of
-from nearcast.broker.metrics import flat
+from nearcast.broker.bridge.bridge import Bridge
+from nearcast.broker.config.settings import BridgeSection as Section
+from nearcast.broker.config.settings import Settings
+from nearcast.broker.operations.metric_help import help_of
+from nearcast.broker.operations.metrics import flat
 from nearcast.broker.server import Server
-from nearcast.broker.settings import Bridge as Section
-from nearcast.broker.settings import Settings
-from nearcast.pipeline.status import QueryStatus, Status, figures
+from nearcast.pipeline.jobs.status import QueryStatus, Status, figures
 from nearcast.store import Store
 from tests.conformance.running_broker import RunningBroker
 

@@ -11,7 +11,7 @@ from msgspec import Struct
 from prometheus_client import REGISTRY
 from prometheus_client.parser import text_string_to_metric_families
 
-from nearcast.broker.metrics import Figures, Metrics, TickDurations, flat
+from nearcast.broker.operations.metrics import Figures, Metrics, TickDurations, flat
 from nearcast.store.store import Store
 
 

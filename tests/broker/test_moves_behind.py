@@ -7,13 +7,13 @@ from pathlib import Path
 import msgspec
 import pytest
 
-from nearcast.broker.connection import Connection
-from nearcast.broker.forgetting import forget, forget_in_store
+from nearcast.broker.config.settings import Settings
+from nearcast.broker.durability.erasure import forget, forget_in_store
+from nearcast.broker.durability.outcome_recorder import BEHIND_S, NODES, NODES_UNTIL
+from nearcast.broker.durability.recovery import restore
+from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
-from nearcast.broker.keeping import journal_for
-from nearcast.broker.recording import BEHIND_S, NODES, NODES_UNTIL
-from nearcast.broker.recovery import restore
-from nearcast.broker.settings import Settings
+from nearcast.broker.net.connection import Connection
 from nearcast.core.model.context import NodeState
 from nearcast.store import Kept, LogSettings, Store, encoded_node
 from nearcast.wire.mqtt import MQTT_5, Connect, Decoder, Publish, Subscribe, TopicFilter, encode
@@ -96,7 +96,7 @@ def test_however_long_nobody_moves_little_of_the_log_is_read_again(kit: Kit) -> 
 def test_of_many_nodes_the_store_is_told_a_few_at_a_time(
     kit: Kit, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearcast.broker.recording.MOST_AT_ONCE", 2)
+    monkeypatch.setattr("nearcast.broker.durability.outcome_recorder.MOST_AT_ONCE", 2)
     kit.send("ann", Publish("$me/context", b"{}"))
     kit.tick()
     for name in NODE_NAMES:
@@ -216,7 +216,7 @@ def test_subscribers_are_met_where_they_moved_to(kit: Kit) -> None:
 def test_moves_of_the_very_first_tick_are_found_again(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearcast.broker.recording.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("nearcast.broker.durability.outcome_recorder.MOST_AT_ONCE", 1)
     monkeypatch.setattr(Kit, "_joined", lambda self, name: (Connection(None), Decoder()))
     kit = Kit(tmp_path)
     for name in NODE_NAMES:
@@ -236,7 +236,7 @@ def test_who_comes_back_after_being_forgotten_is_known_again(
     for name in NODE_NAMES:
         kit.send(name, move(1.0, 2.0))
     kit.tick()
-    monkeypatch.setattr("nearcast.broker.recording.MOST_AT_ONCE", 1)
+    monkeypatch.setattr("nearcast.broker.durability.outcome_recorder.MOST_AT_ONCE", 1)
     for name in NODE_NAMES:
         kit.send(name, move(3.0, 4.0))
     kit.tick()

@@ -8,13 +8,13 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.doors import Admitted, Check, Identity, Peer, Refused
-from nearcast.broker.password_queue import BUSY, MOST_WAITING, PasswordQueue
+from nearcast.broker.auth import Admitted, AuthRefusal, CredentialCheck, Identity, Peer
+from nearcast.broker.auth.password_queue import BUSY, MOST_WAITING, PasswordQueue
 from nearcast.wire.mqtt import ConnAck, Connect, ReasonCode, encode
-from tests.broker.doors.house import SECRET, with_users
+from tests.broker.auth.house import SECRET, with_users
 from tests.conformance.running_broker import RunningBroker
 
-WRONG = Refused(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "wrong")
+WRONG = AuthRefusal(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "wrong")
 
 
 class Line:
@@ -23,23 +23,23 @@ class Line:
     def __init__(self, threads: int = 1) -> None:
         self.queue = PasswordQueue(lambda: 1_000_000.0, threads)
         self.begun: list[str] = []
-        self.answers: dict[str, Admitted | Refused] = {}
+        self.answers: dict[str, Admitted | AuthRefusal] = {}
         self._gate = threading.Semaphore(0)
         self._changed = asyncio.Event()
 
     def put(
         self, name: str, user: str = "nobody", address: str = "far", right: bool = False
     ) -> None:
-        def run() -> Admitted | Refused:
+        def run() -> Admitted | AuthRefusal:
             self.begun.append(name)
             assert self._gate.acquire(timeout=10)
             return Admitted(Identity(user), user, Peer(address, False)) if right else WRONG
 
-        def done(answer: Admitted | Refused) -> None:
+        def done(answer: Admitted | AuthRefusal) -> None:
             self.answers[name] = answer
             self._changed.set()
 
-        self.queue.check(name, Check(run, user, address), done)
+        self.queue.check(name, CredentialCheck(run, user, address), done)
 
     async def settle(self, answers: int) -> None:
         """Let checks go on until so many have answered."""
@@ -120,11 +120,13 @@ def test_several_are_checked_at_once() -> None:
         line, together = Line(2), threading.Barrier(2, timeout=10)
         for name in ("first", "second"):
 
-            def run() -> Refused:
+            def run() -> AuthRefusal:
                 together.wait()
                 return WRONG
 
-            line.queue.check(name, Check(run), lambda answer: line.answers.update({"x": answer}))
+            line.queue.check(
+                name, CredentialCheck(run), lambda answer: line.answers.update({"x": answer})
+            )
         while not line.answers:
             await asyncio.sleep(0.001)
         line.queue.stop()
@@ -165,7 +167,7 @@ def test_a_known_client_comes_in_while_strangers_guess(broker: RunningBroker) ->
 def test_too_many_at_once_are_told_to_come_later(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearcast.broker.password_queue.MOST_WAITING", 3)
+    monkeypatch.setattr("nearcast.broker.auth.password_queue.MOST_WAITING", 3)
     clients = [broker.open() for _ in range(20)]
     packet = Connect("bob", username="bob", password=b"guess")
     for client in clients:

@@ -6,7 +6,7 @@ from random import Random
 
 import pytest
 
-from nearcast.broker.random_ids import ID_BYTES, random_ids
+from nearcast.broker.ingest.random_ids import ID_BYTES, random_ids
 from tests.conformance.running_broker import RunningBroker
 from tests.situation.talking import Talker, told
 

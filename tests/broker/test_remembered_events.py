@@ -5,11 +5,11 @@ from random import Random
 
 import pytest
 
-from nearcast.broker.remembered_events import remembered_events
-from nearcast.core.model.area_text import parse_area
+from nearcast.broker.durability.remembered_events import remembered_events
 from nearcast.core.model.event import Event
+from nearcast.core.model.geometry.area_text import parse_area
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import Forgot, Input, Moved, Published
-from nearcast.core.model.position import Position
 from nearcast.core.model.record import Record
 from nearcast.store import Store, record_row
 from nearcast.testing import World

@@ -12,11 +12,11 @@ from paho.mqtt.packettypes import PacketTypes
 from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
+from nearcast.broker.config.settings import Limits, ListenSection, Settings
 from nearcast.broker.server import Server
-from nearcast.broker.settings import Limits, Listen, Settings
 
 WAIT_S = 10.0
-ON_FREE_PORTS = Settings(listen=Listen(mqtt_port=0, ws_port=0))
+ON_FREE_PORTS = Settings(listen=ListenSection(mqtt_port=0, ws_port=0))
 
 
 class Running:

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nearcast.broker.doors.users_file import changing_users
-from nearcast.broker.settings import Doors, Settings
+from nearcast.broker.auth.users_file import changing_users
+from nearcast.broker.config.settings import AuthSection, Settings
 from nearcast.store import SessionPut, Store
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
@@ -19,7 +19,7 @@ from nearcast.wire.mqtt import (
     ReasonCode,
     Will,
 )
-from tests.broker.doors.house import SECRET, with_users
+from tests.broker.auth.house import SECRET, with_users
 from tests.conformance.raw_client import RawClient
 from tests.conformance.running_broker import RunningBroker
 
@@ -49,7 +49,7 @@ class House:
         self.running = self._start()
 
     def _start(self) -> RunningBroker:
-        settings = Settings(doors=Doors(rules=str(self.data / "rules.toml")))
+        settings = Settings(doors=AuthSection(rules=str(self.data / "rules.toml")))
         return RunningBroker(settings, self.data)
 
     def restart(self) -> None:

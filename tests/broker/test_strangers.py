@@ -5,17 +5,17 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.doors.passwords import hashed
-from nearcast.broker.doors.users_file import Account, write_users
+from nearcast.broker.auth.passwords import hashed
+from nearcast.broker.auth.users_file import Account, write_users
+from nearcast.broker.config.settings import AuthSection, ListenSection, NodeSection, Settings
 from nearcast.broker.server import open_server
-from nearcast.broker.settings import Doors, Listen, Node, Settings
 
-ANYWHERE = Listen(host="0.0.0.0", mqtt_port=0, ws_port=-1)
+ANYWHERE = ListenSection(host="0.0.0.0", mqtt_port=0, ws_port=-1)
 
 
-async def start_and_stop(data: Path, listen: Listen, anonymous: str) -> None:
-    doors = Doors(anonymous=anonymous)  # type: ignore[arg-type]  # one of three words
-    server = open_server(Settings(node=Node(data=str(data)), listen=listen, doors=doors))
+async def start_and_stop(data: Path, listen: ListenSection, anonymous: str) -> None:
+    doors = AuthSection(anonymous=anonymous)  # type: ignore[arg-type]  # one of three words
+    server = open_server(Settings(node=NodeSection(data=str(data)), listen=listen, doors=doors))
     await server.start()
     await server.stop()
 
@@ -38,7 +38,7 @@ def test_without_users_it_warns(
 def test_with_users_or_on_loopback_it_does_not(
     tmp_path: Path, caplog: pytest.LogCaptureFixture
 ) -> None:
-    asyncio.run(start_and_stop(tmp_path / "a", Listen(mqtt_port=0, ws_port=-1), "loopback"))
+    asyncio.run(start_and_stop(tmp_path / "a", ListenSection(mqtt_port=0, ws_port=-1), "loopback"))
     (tmp_path / "b").mkdir()
     write_users(tmp_path / "b" / "users.toml", {"ann": Account("ann", hashed(b"secret"))})
     asyncio.run(start_and_stop(tmp_path / "b", ANYWHERE, "loopback"))

@@ -5,20 +5,22 @@ from collections.abc import Iterator
 import pytest
 
 from nearcast.core.model.inputs import RulesSet
-from nearcast.core.model.sight_rule import SightRule, Who
+from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.core.model.visibility import SEE_ALL, SEE_IDENTITY, SEE_POSITION
 from nearcast.testing import ClientOptions, DiskQuality, VirtualClient, World
 from nearcast.wire.handover import EventRow
-from tests.broker.test_releasing import PIPELINE, release, stage
+from tests.broker.test_handover_inbox import PIPELINE, release, stage
 
 WATCHERS = ("ann", "doctor", "names", "places", "spy")
 """One of the two who met, one who may see all, and those who lack something."""
 RULES = RulesSet(
     (
-        SightRule(viewer=Who(nodes=("doctor",)), see=SEE_ALL),
-        SightRule(viewer=Who(nodes=("names",)), see=SEE_IDENTITY),
-        SightRule(viewer=Who(nodes=("places",)), see=SEE_POSITION),
-        SightRule(viewer=Who(nodes=("ann",)), other=Who(nodes=("ben",)), see=SEE_ALL),
+        SightRule(viewer=NodeCondition(nodes=("doctor",)), see=SEE_ALL),
+        SightRule(viewer=NodeCondition(nodes=("names",)), see=SEE_IDENTITY),
+        SightRule(viewer=NodeCondition(nodes=("places",)), see=SEE_POSITION),
+        SightRule(
+            viewer=NodeCondition(nodes=("ann",)), other=NodeCondition(nodes=("ben",)), see=SEE_ALL
+        ),
     ),
     default=0,
 )

@@ -24,7 +24,7 @@ from msgspec import Struct
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from nearcast.core.gathering import cell_of
-from nearcast.pipeline.java import JavaError, find_java
+from nearcast.pipeline.jobs.java import JavaError, find_java
 from nearcast.store import Gap, LogReader, Row, rows_of
 from tests.chaos.broker_process import BrokerProcess
 from tests.chaos.stubborn_client import GoneError, Got, StubbornClient

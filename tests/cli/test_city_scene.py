@@ -3,10 +3,10 @@
 from nearcast.cli.city_drawing import FADES_S, line
 from nearcast.cli.city_scene import TOGETHER_S, CityScene
 from nearcast.cli.city_view import told
-from nearcast.client.received import Received
+from nearcast.client.api.received import Received
 from nearcast.core.model import Position
-from nearcast.core.model.area import Circle
 from nearcast.core.model.event import Event
+from nearcast.core.model.geometry.area import Circle
 from nearcast.simulation.city import CENTRE
 from nearcast.simulation.city_life import CityLife
 

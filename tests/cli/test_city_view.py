@@ -11,8 +11,8 @@ from nearcast.cli.city_drawing import LOOKS
 from nearcast.cli.city_scene import CityScene
 from nearcast.cli.city_view import SIGNS, CityView, Setting
 from nearcast.cli.pipeline_steps import PipelineProgress, Step
-from nearcast.client.received import Received
-from nearcast.pipeline.status import QueryStatus, Status
+from nearcast.client.api.received import Received
+from nearcast.pipeline.jobs.status import QueryStatus, Status
 from nearcast.simulation.city_life import CityLife
 
 SETTING = Setting(

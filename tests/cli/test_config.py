@@ -10,9 +10,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from typer.testing import CliRunner
 
-from nearcast.broker.configuration import load
-from nearcast.broker.known_settings import SECTIONS, SETTINGS
-from nearcast.broker.settings import Settings
+from nearcast.broker.config.configuration import load
+from nearcast.broker.config.setting_catalog import SECTIONS, SETTINGS
+from nearcast.broker.config.settings import Settings
 from nearcast.cli.config import app, default_toml, descriptions, toml_value
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"

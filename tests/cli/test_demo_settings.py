@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from nearcast.broker.configuration import load
+from nearcast.broker.config.configuration import load
 from nearcast.cli.city_scene import CityScene
 from nearcast.cli.demo_settings import DEMO, choose_demo
 from nearcast.cli.residents import VISIT_S, Residents

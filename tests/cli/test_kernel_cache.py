@@ -14,7 +14,7 @@ PACKAGE = Path(_kernel_cache.__file__).parent
 KERNEL = """
 from nearcast.cli import _kernel_cache
 print(_kernel_cache.choose())
-from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.geometry.geodesy import distance_m
 print(round(distance_m(53.35, -6.26, 53.36, -6.26)))
 """
 
@@ -26,7 +26,8 @@ def sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     (package / "core").mkdir(parents=True)
     (package / "core" / "__pycache__").write_text("in the way")
     monkeypatch.setattr(_kernel_cache, "PACKAGE", package)
-    monkeypatch.delenv(_kernel_cache.VARIABLE, raising=False)
+    # Empty, not deleted: what the test leaves there is then taken back.
+    monkeypatch.setenv(_kernel_cache.VARIABLE, "")
     monkeypatch.setenv("TMPDIR", str(tmp_path / "temporary"))
     monkeypatch.setattr("tempfile.tempdir", None)
     (tmp_path / "temporary").mkdir()
@@ -36,10 +37,11 @@ def sealed(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
 def test_kernels_stay_beside_their_sources_where_these_can_be_written(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.delenv(_kernel_cache.VARIABLE, raising=False)
+    # Empty, not deleted: what the test leaves there is then taken back.
+    monkeypatch.setenv(_kernel_cache.VARIABLE, "")
     monkeypatch.setattr(_kernel_cache, "PACKAGE", tmp_path)
     assert _kernel_cache.choose() is None
-    assert _kernel_cache.VARIABLE not in os.environ
+    assert not os.environ.get(_kernel_cache.VARIABLE)
 
 
 def test_a_directory_that_the_user_named_is_left_alone(
@@ -83,13 +85,13 @@ def test_what_somebody_else_could_write_is_not_run(
     told = _kernel_cache.choose()
     assert told is not None
     assert "are not kept" in told
-    assert _kernel_cache.VARIABLE not in os.environ
+    assert not os.environ.get(_kernel_cache.VARIABLE)
 
 
 def test_kernels_run_where_nothing_can_be_kept(tmp_path: Path) -> None:
     copy = tmp_path / "nearcast"
     shutil.copytree(PACKAGE, copy, ignore=shutil.ignore_patterns("__pycache__"))
-    for folder in ("core", "core/model"):
+    for folder in ("core", "core/model/geometry"):
         (copy / folder / "__pycache__").write_text("in the way")
     kept = {name: value for name, value in os.environ.items() if name != _kernel_cache.VARIABLE}
     nowhere = {"XDG_CACHE_HOME": "/dev/null/cache", "HOME": "/dev/null", "TMPDIR": str(tmp_path)}

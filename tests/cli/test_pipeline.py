@@ -12,15 +12,15 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nearcast.cli.pipeline import app
-from nearcast.pipeline.java import JavaError, find_java
-from nearcast.pipeline.job import alone
-from nearcast.pipeline.status import QueryStatus, Status, write_status
-from nearcast.pipeline.tables import Tables
+from nearcast.pipeline.jobs.java import JavaError, find_java
+from nearcast.pipeline.jobs.job import alone
+from nearcast.pipeline.jobs.status import QueryStatus, Status, write_status
+from nearcast.pipeline.tables.tables import Tables
 from nearcast.store import DELIVERY
 from nearcast.testing import World
 from tests.pipeline.conftest import write_log
 from tests.pipeline.pipeline_process import variables
-from tests.pipeline.test_playing import log_of_a_life, recorded
+from tests.pipeline.test_player import log_of_a_life, recorded
 
 SMALL = """
 [pipeline]

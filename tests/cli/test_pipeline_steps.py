@@ -7,7 +7,7 @@ from msgspec.structs import replace
 
 from nearcast.cli.beside import PipelineBeside
 from nearcast.cli.pipeline_steps import PipelineProgress, progress
-from nearcast.pipeline.status import QueryStatus, Status, write_status
+from nearcast.pipeline.jobs.status import QueryStatus, Status, write_status
 
 PID = 4711
 WAITING = [QueryStatus("tables", "waiting"), QueryStatus("movement", "waiting")]

@@ -16,8 +16,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from nearcast.pipeline.java import JavaError, find_java
-from nearcast.pipeline.status import read_status
+from nearcast.pipeline.jobs.java import JavaError, find_java
+from nearcast.pipeline.jobs.status import read_status
 from tests.cli.terminal import Terminal
 from tests.pipeline.pipeline_process import (
     kill_session,

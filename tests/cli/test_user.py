@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 from typer.testing import CliRunner, Result
 
-from nearcast.broker.doors import Admitted, Check, Doors, Peer
-from nearcast.broker.doors.passwords import is_right
-from nearcast.broker.doors.users_file import read_users
-from nearcast.broker.settings import Settings
+from nearcast.broker.auth import Admitted, Authenticator, CredentialCheck, Peer
+from nearcast.broker.auth.passwords import is_right
+from nearcast.broker.auth.users_file import read_users
+from nearcast.broker.config.settings import Settings
 from nearcast.cli.user import app
 from nearcast.wire.mqtt import Connect
 
@@ -31,10 +31,10 @@ def test_a_user_who_was_added_comes_in(users: Path) -> None:
     assert done.exit_code == 0
     assert "secret" not in done.output
     assert stat.S_IMODE(users.stat().st_mode) == 0o600
-    doors = Doors(Settings(), users.parent)
+    doors = Authenticator(Settings(), users.parent)
     connect = Connect("alice", username="alice", password=b"secret")
     answer = doors.admit(connect, Peer("192.0.2.7", loopback=False), 0.0)
-    assert isinstance(answer, Check)
+    assert isinstance(answer, CredentialCheck)
     assert isinstance(answer.run(), Admitted)
 
 

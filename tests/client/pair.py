@@ -1,7 +1,7 @@
 """A client and the reference server, joined by a link and led by hand."""
 
-from nearcast.client.options import ClientOptions
-from nearcast.client.protocol import ClientProtocol
+from nearcast.client.api.options import ClientOptions
+from nearcast.client.protocol.protocol import ClientProtocol
 from nearcast.wire.mqtt import NO_PROPERTIES, Packet
 from tests.client.reference_server import Link, ReferenceServer
 

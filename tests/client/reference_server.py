@@ -6,8 +6,8 @@ as many as it is told to, and loses what it holds when it is cut.
 
 from collections import deque
 
-from nearcast.client.happenings import Happened
-from nearcast.client.protocol import ClientProtocol
+from nearcast.client.protocol.protocol import ClientProtocol
+from nearcast.client.protocol.protocol_events import Happened
 from nearcast.wire.mqtt import (
     ConnAck,
     Connect,

@@ -19,10 +19,10 @@ from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from msgspec.structs import replace
 
+from nearcast.broker.config.settings import ListenSection, NodeSection, Settings
 from nearcast.broker.server import Server, open_server
-from nearcast.broker.settings import Listen, Node, Settings
-from nearcast.client.backoff import Backoff
-from nearcast.client.connection import Connection
+from nearcast.client.link.backoff import Backoff
+from nearcast.client.link.connection import ClientConnection
 from nearcast.wire.mqtt import Publish
 
 WAIT_S = 30.0
@@ -41,7 +41,7 @@ def run(work: Coroutine[object, object, None]) -> None:
     asyncio.run(bounded())
 
 
-async def take(reader: Connection, count: int) -> list[Publish]:
+async def take(reader: ClientConnection, count: int) -> list[Publish]:
     """Read so many messages, or fewer if the connection is closed."""
     found: list[Publish] = []
     async for message in reader.messages():
@@ -52,10 +52,11 @@ async def take(reader: Connection, count: int) -> list[Publish]:
 
 
 @contextlib.asynccontextmanager
-async def nearcast(directory: Path, listen: Listen | None = None) -> AsyncIterator[Server]:
+async def nearcast(directory: Path, listen: ListenSection | None = None) -> AsyncIterator[Server]:
     """Run our broker with its state in a directory."""
     settings = Settings(
-        node=Node(data=str(directory / "data")), listen=listen or Listen(mqtt_port=0, ws_port=-1)
+        node=NodeSection(data=str(directory / "data")),
+        listen=listen or ListenSection(mqtt_port=0, ws_port=-1),
     )
     server = open_server(settings)
     await server.start()
@@ -65,7 +66,7 @@ async def nearcast(directory: Path, listen: Listen | None = None) -> AsyncIterat
         await server.stop()
 
 
-def again(server: Server) -> Listen:
+def again(server: Server) -> ListenSection:
     """Where a server listened, so that the next one listens there too."""
     return replace(server.settings.listen, mqtt_port=server.port)
 

@@ -3,15 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
+from nearcast.client.api.options import ClientOptions
 from nearcast.client.errors import OptionsError
-from nearcast.client.happenings import (
+from nearcast.client.protocol.protocol import ClientProtocol
+from nearcast.client.protocol.protocol_events import (
     Connected,
+    ConnectRefused,
     Disconnected,
     ProtocolBroken,
-    Refused,
 )
-from nearcast.client.options import ClientOptions
-from nearcast.client.protocol import ClientProtocol
 from nearcast.wire.mqtt import (
     NO_PROPERTIES,
     ConnAck,
@@ -96,7 +96,7 @@ def test_a_refusal_is_told_and_closes_the_transport() -> None:
     pair.server.refuses = ReasonCode.NOT_AUTHORIZED
     pair.link.connect()
     pair.link.settle()
-    assert pair.link.happened == [Refused(ReasonCode.NOT_AUTHORIZED)]
+    assert pair.link.happened == [ConnectRefused(ReasonCode.NOT_AUTHORIZED)]
     assert not pair.link.up
 
 

@@ -7,22 +7,22 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.settings import Listen
-from nearcast.client.address import Address, parse_address
-from nearcast.client.connection import Connection, ConnectionOptions
+from nearcast.broker.config.settings import ListenSection
+from nearcast.client.api.options import ClientOptions
 from nearcast.client.errors import (
     AddressError,
     BacklogError,
     ConnectionLostError,
     RejectedError,
 )
-from nearcast.client.options import ClientOptions
+from nearcast.client.link.address import Address, parse_address
+from nearcast.client.link.connection import ClientConnection, ConnectionOptions
 from nearcast.wire.mqtt import Properties, ReasonCode, TopicFilter
 from tests.client.servers import SOON, certificate, free_port, nearcast, run, take
 
 
-def connection(port: int, name: str = "node", most: int = 1_000) -> Connection:
-    return Connection(
+def connection(port: int, name: str = "node", most: int = 1_000) -> ClientConnection:
+    return ClientConnection(
         f"mqtt://127.0.0.1:{port}",
         ClientOptions(client_id=name),
         ConnectionOptions(backoff=SOON, seed=1, buffered_messages=most),
@@ -32,7 +32,7 @@ def connection(port: int, name: str = "node", most: int = 1_000) -> Connection:
 @pytest.mark.parametrize("scheme", ["mqtt", "mqtts", "ws", "wss"])
 def test_messages_come_back_over_every_kind_of_address(scheme: str, tmp_path: Path) -> None:
     file, key, trust = certificate(tmp_path)
-    listen = Listen(
+    listen = ListenSection(
         mqtt_port=0, ws_port=0, mqtts_port=0, wss_port=0, certificate=str(file), key=str(key)
     )
 
@@ -40,7 +40,7 @@ def test_messages_come_back_over_every_kind_of_address(scheme: str, tmp_path: Pa
         async with nearcast(tmp_path, listen) as server:
             url = f"{scheme}://127.0.0.1:{server.ports[scheme]}"
             options = ClientOptions(client_id="node")
-            async with Connection(url, options, ConnectionOptions(tls=trust)) as me:
+            async with ClientConnection(url, options, ConnectionOptions(tls=trust)) as me:
                 granted = await me.subscribe(TopicFilter("a/#", 2), "b")
                 assert granted == (ReasonCode.GRANTED_QOS_2, ReasonCode.GRANTED_QOS_0)
                 properties = Properties(user_properties=(("k", "1"), ("k", "2")))
@@ -57,14 +57,16 @@ def test_messages_come_back_over_every_kind_of_address(scheme: str, tmp_path: Pa
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
     file, key, _ = certificate(tmp_path)
-    listen = Listen(mqtt_port=0, ws_port=-1, mqtts_port=0, certificate=str(file), key=str(key))
+    listen = ListenSection(
+        mqtt_port=0, ws_port=-1, mqtts_port=0, certificate=str(file), key=str(key)
+    )
 
     async def work() -> None:
         async with nearcast(tmp_path, listen) as server:
             url = f"mqtts://127.0.0.1:{server.ports['mqtts']}"
             trust = ConnectionOptions(tls=ssl.create_default_context())
             with pytest.raises(ConnectionLostError, match="not trusted"):
-                await Connection(url, ClientOptions(client_id="node"), trust).open()
+                await ClientConnection(url, ClientOptions(client_id="node"), trust).open()
 
     run(work())
 
@@ -88,7 +90,7 @@ def test_a_server_that_never_answers_is_an_error_too() -> None:
         port = silent.sockets[0].getsockname()[1]
         options = ClientOptions(client_id="node", answer_within_s=0.1)
         with pytest.raises(ConnectionLostError):
-            await Connection(f"mqtt://127.0.0.1:{port}", options).open()
+            await ClientConnection(f"mqtt://127.0.0.1:{port}", options).open()
         silent.close()
 
     run(work())

@@ -6,9 +6,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 from msgspec import Struct
 
-from nearcast.client.happenings import Acknowledged, Connected, Message, Subscribed
-from nearcast.client.options import ClientOptions
-from nearcast.client.protocol import ClientProtocol
+from nearcast.client.api.options import ClientOptions
+from nearcast.client.protocol.protocol import ClientProtocol
+from nearcast.client.protocol.protocol_events import (
+    Acknowledged,
+    Connected,
+    MessageReceived,
+    SubscribeAcknowledged,
+)
 from nearcast.wire.mqtt import NO_PROPERTIES, Publish, TopicFilter
 from tests.client.reference_server import Link, ReferenceServer
 
@@ -104,7 +109,7 @@ class World:
         return [p.payload.decode() for p in self.server.got if p.qos == qos]
 
     def received(self, qos: int) -> list[str]:
-        messages = [h.publish for h in self.link.happened if isinstance(h, Message)]
+        messages = [h.publish for h in self.link.happened if isinstance(h, MessageReceived)]
         return [p.payload.decode() for p in messages if p.qos == qos]
 
     def acknowledged(self) -> list[int]:
@@ -158,7 +163,7 @@ def test_a_session_that_is_forgotten_loses_nothing_but_qos_0(
         assert firsts(world.got(qos)) == world.out[qos]
         assert set(world.received(qos)) == set(world.come[qos])
     assert sorted(world.acknowledged()) == world.tokens
-    assert [h.token for h in world.link.happened if isinstance(h, Subscribed)] == [token]
+    assert [h.token for h in world.link.happened if isinstance(h, SubscribeAcknowledged)] == [token]
     assert world.server.filters == {"in/#": 2}
 
 

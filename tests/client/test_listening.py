@@ -3,8 +3,8 @@
 import pytest
 from msgspec.structs import replace
 
-from nearcast.client.happenings import (
-    Message,
+from nearcast.client.protocol.protocol_events import (
+    MessageReceived,
     ProtocolBroken,
 )
 from nearcast.wire.mqtt import (
@@ -33,7 +33,7 @@ def test_a_topic_alias_stands_for_its_topic_until_the_transport_ends() -> None:
     found = pair.hear(
         Publish("a/b", b"1", raw_properties=alias), Publish("", b"2", raw_properties=alias)
     )
-    assert found == [Message(Publish("a/b", b"1")), Message(Publish("a/b", b"2"))]
+    assert found == [MessageReceived(Publish("a/b", b"1")), MessageReceived(Publish("a/b", b"2"))]
     pair.reconnect()
     (broken,) = pair.hear(Publish("", b"3", raw_properties=alias))
     assert isinstance(broken, ProtocolBroken)
@@ -79,7 +79,7 @@ def test_what_came_before_broken_bytes_still_counts() -> None:
     pair = Pair().connect()
     data = encode(Publish("a", b"1")) + b"\x00\x00"
     message, broken = pair.client.receive(data, 0.0)
-    assert message == Message(Publish("a", b"1"))
+    assert message == MessageReceived(Publish("a", b"1"))
     assert isinstance(broken, ProtocolBroken)
     assert pair.client.should_close
 

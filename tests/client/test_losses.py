@@ -9,7 +9,7 @@ import pytest
 
 import nearcast as nc
 from nearcast.broker.server import Server
-from nearcast.client.mailboxes import UNCLAIMED
+from nearcast.client.api.mailboxes import UNCLAIMED
 from tests.client.servers import SOON, CuttingProxy, again, nearcast, run
 from tests.client.test_node import DUBLIN, NORTH, ended, node, versions
 from tests.client.test_streams import texts

@@ -52,7 +52,7 @@ def test_who_is_there(url: str, version: int) -> None:
 
 
 def test_pages_are_followed(url: str, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("nearcast.client.listening._PAGE", 2)
+    monkeypatch.setattr("nearcast.client.api.node_subscriptions._PAGE", 2)
 
     async def run() -> None:
         async with nc.connect(url, "many") as me:

@@ -6,16 +6,16 @@ from random import Random
 
 import pytest
 
-from nearcast.client.backoff import Backoff
-from nearcast.client.connection import Connection, ConnectionOptions
-from nearcast.client.options import ClientOptions
+from nearcast.client.api.options import ClientOptions
+from nearcast.client.link.backoff import Backoff
+from nearcast.client.link.connection import ClientConnection, ConnectionOptions
 from tests.client.servers import SOON, CuttingProxy, Mosquitto, again, nearcast, run, take
 
 PADDING = b" " * 100
 
 
-def lasting(port: int, name: str, version: int = 5) -> Connection:
-    return Connection(
+def lasting(port: int, name: str, version: int = 5) -> ClientConnection:
+    return ClientConnection(
         f"mqtt://127.0.0.1:{port}",
         ClientOptions(
             client_id=name,
@@ -124,12 +124,12 @@ async def exactly_once(port: int, version: int, seed: int = 0) -> None:
             assert got[2] == [*range(1, count, 2)]
 
 
-async def publish(writer: Connection, number: int) -> None:
+async def publish(writer: ClientConnection, number: int) -> None:
     qos = 1 + number % 2
     await writer.publish(f"a/{qos}", b"%d" % number + PADDING, qos=qos)
 
 
-async def read_into(got: dict[int, list[int]], reader: Connection) -> None:
+async def read_into(got: dict[int, list[int]], reader: ClientConnection) -> None:
     async for message in reader.messages():
         if message.topic == "a/end":
             return

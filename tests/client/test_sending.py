@@ -3,15 +3,15 @@
 import pytest
 from msgspec.structs import replace
 
+from nearcast.client.api.options import ClientOptions
 from nearcast.client.errors import OptionsError, QueueFullError, RejectedError
-from nearcast.client.happenings import (
+from nearcast.client.protocol.protocol import ClientProtocol
+from nearcast.client.protocol.protocol_events import (
     Acknowledged,
     Resubscribed,
-    Subscribed,
-    Unsubscribed,
+    SubscribeAcknowledged,
+    UnsubscribeAcknowledged,
 )
-from nearcast.client.options import ClientOptions
-from nearcast.client.protocol import ClientProtocol
 from nearcast.core.model.errors import ModelError
 from nearcast.wire.mqtt import (
     NO_PROPERTIES,
@@ -173,9 +173,9 @@ def test_subscriptions_are_said_again_when_the_session_is_forgotten() -> None:
     third = pair.client.unsubscribe(["b"], NO_PROPERTIES, 0.0)
     pair.link.settle()
     assert pair.link.happened[1:] == [
-        Subscribed(first, (ReasonCode.GRANTED_QOS_1, ReasonCode.GRANTED_QOS_2)),
-        Subscribed(second, (ReasonCode.SUCCESS,)),
-        Unsubscribed(third, (ReasonCode.SUCCESS,)),
+        SubscribeAcknowledged(first, (ReasonCode.GRANTED_QOS_1, ReasonCode.GRANTED_QOS_2)),
+        SubscribeAcknowledged(second, (ReasonCode.SUCCESS,)),
+        UnsubscribeAcknowledged(third, (ReasonCode.SUCCESS,)),
     ]
     pair.link.happened.clear()
     pair.link.cut()

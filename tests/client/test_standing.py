@@ -1,7 +1,7 @@
 """What holds as long as the session is said again when the server forgets it, ahead of all else."""
 
-from nearcast.client.happenings import Acknowledged, Restated
-from nearcast.client.options import ClientOptions
+from nearcast.client.api.options import ClientOptions
+from nearcast.client.protocol.protocol_events import Acknowledged, Restated
 from nearcast.wire.mqtt import (
     NO_PROPERTIES,
     ConnAck,

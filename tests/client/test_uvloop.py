@@ -6,14 +6,14 @@ import pytest
 import uvloop
 
 import nearcast as nc
+from nearcast.broker.config.settings import ListenSection, Settings
 from nearcast.broker.server import Server
-from nearcast.broker.settings import Listen, Settings
 
 
 @pytest.mark.parametrize("scheme", ["mqtt", "ws"])
 def test_events_come_on_uvloop(scheme: str) -> None:
     async def exchange() -> object:
-        server = Server(Settings(listen=Listen(mqtt_port=0, ws_port=0)))
+        server = Server(Settings(listen=ListenSection(mqtt_port=0, ws_port=0)))
         await server.start()
         url = f"{scheme}://127.0.0.1:{server.ports[scheme]}"
         async with (

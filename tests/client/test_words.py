@@ -6,11 +6,11 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 import nearcast as nc
-from nearcast.client.areas import AreaLike, area_words, geometry_json, position_words
-from nearcast.client.event_words import Payload, event_words, payload_bytes
-from nearcast.client.received import Received, received
-from nearcast.client.repeats import KnownEvents, SentTwice
-from nearcast.client.wish import Wish
+from nearcast.client.api.areas import AreaLike, area_words, geometry_json, position_words
+from nearcast.client.api.event_options import Payload, event_words, payload_bytes
+from nearcast.client.api.received import Received, received
+from nearcast.client.api.subscription_request import SubscriptionRequest
+from nearcast.client.protocol.repeats import KnownEvents, SentTwice
 from nearcast.core.model import Position, parse_area
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, Properties, Publish
 
@@ -195,7 +195,7 @@ def test_metadata_that_cannot_be_read_is_left_out() -> None:
 
 
 def test_a_subscription_in_json_says_what_properties_say() -> None:
-    wish = Wish(pattern="a/#", where="speed < 20", from_="circle:me,5", name="n")
+    wish = SubscriptionRequest(pattern="a/#", where="speed < 20", from_="circle:me,5", name="n")
     assert wish.properties(MQTT_5).user_properties == (
         ("nc-where", "speed < 20"),
         ("nc-from", "circle:me,5"),

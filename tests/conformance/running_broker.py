@@ -8,16 +8,16 @@ from typing import TypeVar
 
 from msgspec.structs import replace
 
-from nearcast.broker.admission import Admission
-from nearcast.broker.doors import Doors
+from nearcast.broker.auth import Authenticator
+from nearcast.broker.auth.admission import Admission
+from nearcast.broker.config.settings import ListenSection, NodeSection, Settings
 from nearcast.broker.server import Server
-from nearcast.broker.settings import Listen, Node, Settings
 from nearcast.store import Store
 from nearcast.wire.mqtt import MQTT_5, NO_PROPERTIES, Connect, Properties, Will
 from tests.conformance.raw_client import WAIT_S, RawClient, fresh
 
 T = TypeVar("T")
-ON_FREE_PORTS = Listen(mqtt_port=0, ws_port=0)
+ON_FREE_PORTS = ListenSection(mqtt_port=0, ws_port=0)
 
 
 class ClockedServer(Server):
@@ -37,9 +37,9 @@ class RunningBroker:
         store: Store | None = None
         doors: Admission | None = None
         if data is not None:
-            chosen = replace(chosen, node=Node(data=str(data)))
+            chosen = replace(chosen, node=NodeSection(data=str(data)))
             store = Store(data, chosen.node.name)
-            doors = Doors(chosen, data)
+            doors = Authenticator(chosen, data)
         self.server = ClockedServer(chosen, store, doors)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.doors.passwords import hashed
-from nearcast.broker.doors.users_file import Account, write_users
-from nearcast.broker.settings import Doors, Limits, Settings
+from nearcast.broker.auth.passwords import hashed
+from nearcast.broker.auth.users_file import Account, write_users
+from nearcast.broker.config.settings import AuthSection, Limits, Settings
 from nearcast.wire.mqtt import (
     ConnAck,
     Connect,
@@ -40,7 +40,7 @@ def strict_house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBr
     Path(data, "rules.toml").write_text(RULES)
     write_users(data / "users.toml", {"ann": Account("ann", hashed(b"secret"))})
     settings = Settings(
-        doors=Doors(rules=str(data / "rules.toml")),
+        doors=AuthSection(rules=str(data / "rules.toml")),
         limits=Limits(keep_alive_s=60, session_expiry_s=100, receive_maximum=5, topic_aliases=3),
     )
     running = RunningBroker(settings, data)

@@ -4,9 +4,9 @@ from collections.abc import Iterator
 
 import pytest
 
-from nearcast.broker.doors.passwords import hashed
-from nearcast.broker.doors.users_file import Account, write_users
-from nearcast.broker.settings import Doors, Settings
+from nearcast.broker.auth.passwords import hashed
+from nearcast.broker.auth.users_file import Account, write_users
+from nearcast.broker.config.settings import AuthSection, Settings
 from nearcast.wire.mqtt import (
     MQTT_3_1,
     MQTT_3_1_1,
@@ -41,7 +41,7 @@ def house_with_rules(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Runni
     data = tmp_path_factory.mktemp("data")
     (data / "rules.toml").write_text(RULES)
     write_users(data / "users.toml", {"ann": Account("ann", hashed(b"secret"))})
-    running = RunningBroker(Settings(doors=Doors(rules=str(data / "rules.toml"))), data)
+    running = RunningBroker(Settings(doors=AuthSection(rules=str(data / "rules.toml"))), data)
     yield running
     running.stop()
 

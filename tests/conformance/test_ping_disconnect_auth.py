@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearcast.broker.settings import Settings, Shutdown
+from nearcast.broker.config.settings import Settings, ShutdownSection
 from nearcast.wire.mqtt import (
     Auth,
     ConnAck,
@@ -133,7 +133,7 @@ def test_a_disconnect_cannot_prolong_a_session_that_was_to_end(broker: RunningBr
 
 @pytest.mark.parametrize("redirect", ["", "other.example:1883"])
 def test_a_server_that_stops_says_goodbye_and_where_else_to_go(redirect: str) -> None:
-    broker = RunningBroker(Settings(shutdown=Shutdown(redirect=redirect)))
+    broker = RunningBroker(Settings(shutdown=ShutdownSection(redirect=redirect)))
     client, old = broker.client(), broker.client(version=4)
     broker.shut_down()
     (last,) = client.end()

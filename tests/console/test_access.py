@@ -9,18 +9,18 @@ from pathlib import Path
 import jwt
 import pytest
 
-from nearcast.broker.doors import Doors
-from nearcast.broker.metrics import Metrics
+from nearcast.broker.auth import Authenticator
+from nearcast.broker.config.settings import AuthSection as DoorsSection
+from nearcast.broker.config.settings import ListenSection, Settings
+from nearcast.broker.operations.metrics import Metrics
 from nearcast.broker.server import Server
-from nearcast.broker.settings import Doors as DoorsSection
-from nearcast.broker.settings import Listen, Settings
 from nearcast.console.http import make_app
 from nearcast.console.server import HttpServer
-from nearcast.core.engine import Record
+from nearcast.core.engine.engine import Record
 from nearcast.core.model import Event, Position, Subscription
 from nearcast.core.model.inputs import Input, Moved, Published, Subscribed
 from nearcast.store import LogSettings, Store, broker_directory, record_row
-from tests.broker.doors.house import SECRET, with_users
+from tests.broker.auth.house import SECRET, with_users
 from tests.console.requests import Answer, ask
 
 SHARED = b"0123456789abcdef0123456789abcdef"
@@ -38,7 +38,7 @@ def asking(
     work: Callable[[Ask], Awaitable[None]],
     *,
     rules: str = "",
-    listen: Listen | None = None,
+    listen: ListenSection | None = None,
     tokens: bool = False,
 ) -> None:
     """Run a broker on a directory, with its log and its rules, and ask it."""
@@ -49,11 +49,11 @@ def asking(
     section = DoorsSection(
         rules=str(base / "rules.toml") if rules else "", jwt_key=str(base / "key") if tokens else ""
     )
-    chosen = listen or Listen(mqtt_port=0, ws_port=0)
+    chosen = listen or ListenSection(mqtt_port=0, ws_port=0)
     settings = Settings(listen=chosen, doors=section)
 
     async def run() -> None:
-        server = Server(settings, doors=Doors(settings, base))
+        server = Server(settings, doors=Authenticator(settings, base))
         await server.start()
         log = broker_directory(base, "local") / "log"
         app = make_app(Metrics({}), {}, settings, log, server)
@@ -207,7 +207,7 @@ def test_a_page_of_another_site_is_answered_nothing(tmp_path: Path, path: str) -
 
 
 def test_names_and_pages_that_are_listed_are_answered(tmp_path: Path) -> None:
-    listen = Listen(
+    listen = ListenSection(
         mqtt_port=0, ws_port=0, hosts=("broker.example",), origins=("https://app.example",)
     )
 

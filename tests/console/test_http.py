@@ -12,11 +12,11 @@ import pytest
 from fastapi import FastAPI
 from prometheus_client.parser import text_string_to_metric_families
 
-from nearcast.broker.metrics import Figures, Health, Metrics
-from nearcast.broker.settings import Listen, Settings
+from nearcast.broker.config.settings import ListenSection, Settings
+from nearcast.broker.operations.metrics import Figures, Health, Metrics
 from nearcast.console.http import make_app
 from nearcast.console.server import HttpServer
-from nearcast.core.engine import Record
+from nearcast.core.engine.engine import Record
 from nearcast.core.model import Event, Subscription
 from nearcast.core.model.inputs import Published, Subscribed
 from nearcast.store import LogSettings, Store, broker_directory, record_row
@@ -132,7 +132,7 @@ def test_sources_and_checks_are_asked_in_the_thread_of_the_loop() -> None:
 
 
 def test_the_configuration_is_told_without_secrets() -> None:
-    settings = Settings(listen=Listen(certificate="cert.pem", key="private.pem"))
+    settings = Settings(listen=ListenSection(certificate="cert.pem", key="private.pem"))
     answer = asked("/api/config", settings=settings)
     told = json.loads(answer.body)
     assert told["broker"]["name"] == "local"

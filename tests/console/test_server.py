@@ -9,9 +9,9 @@ import socket
 
 import pytest
 
-from nearcast.broker.metrics import Metrics
-from nearcast.broker.settings import Logging, Settings
-from nearcast.broker.speaking import set_up
+from nearcast.broker.config.settings import LoggingSection, Settings
+from nearcast.broker.operations.event_log import set_up
+from nearcast.broker.operations.metrics import Metrics
 from nearcast.console.http import make_app
 from nearcast.console.server import HttpServer
 from tests.console.requests import ask
@@ -103,7 +103,7 @@ def test_it_logs_as_everything_else_does() -> None:
     root = logging.getLogger()
     level = root.level
     stream = io.StringIO()
-    handler = set_up(Logging(form="json"), stream)
+    handler = set_up(LoggingSection(form="json"), stream)
     app = make_app(Metrics({}), {}, Settings())
 
     @app.get("/api/broken")

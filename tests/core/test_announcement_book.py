@@ -1,7 +1,7 @@
 """Announcements end with their session and with their node, and not before."""
 
-from nearcast.core.announcement_book import AnnouncementBook
-from nearcast.core.engine import Engine
+from nearcast.core.engine.announcement_book import AnnouncementBook
+from nearcast.core.engine.engine import Engine
 from nearcast.core.model import parse_area
 from nearcast.core.model.event import Announcement
 from nearcast.core.model.inputs import Announced, Forgot

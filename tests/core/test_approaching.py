@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from nearcast.core.engine import Engine
+from nearcast.core.engine.engine import Engine
 from nearcast.core.language import parse
 from nearcast.core.model.event import Event, Subscription
-from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.geometry.geodesy import distance_m
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import Input, Moved, Published, Subscribed
-from nearcast.core.model.position import Position
 
 NODES = ("ann", "bob", "cy")
 POINT = Position(53.001, -6.26)

@@ -1,6 +1,6 @@
 """Watched areas: baseline, coming in, going out, no flapping, areas that move, filters."""
 
-from nearcast.core.engine import Engine
+from nearcast.core.engine.engine import Engine
 from nearcast.core.language import parse
 from nearcast.core.model import Area, Position, circle
 from nearcast.core.model.inputs import (

@@ -6,7 +6,7 @@ from itertools import groupby
 import numpy as np
 import pytest
 
-from nearcast.core.copies import Draft, drafted, find_crowded, gathered, order_by_owner
+from nearcast.core.engine.copies import Draft, drafted, find_duplicates, gathered, order_by_owner
 
 
 def drawn(draw: random.Random) -> tuple[list[tuple[int, int, int]], list[int]]:
@@ -62,7 +62,7 @@ def test_a_session_gets_one_copy(seed: int) -> None:
             wanted += [(*each[:3], i == 0, i == 0) for i, each in enumerate(wishes)]
     assert told(found) == wanted
     crowded = np.zeros(30, np.bool_)
-    assert find_crowded(draft.event, np.array(owners, np.int32)[draft.number], crowded) == any(
+    assert find_duplicates(draft.event, np.array(owners, np.int32)[draft.number], crowded) == any(
         crowded
     )
 

@@ -5,12 +5,13 @@ import random
 import pytest
 from msgspec import Struct
 
-from nearcast.core.engine import Engine, Outcome, Settings
+from nearcast.core.engine.engine import Engine, EngineSettings, Outcome
 from nearcast.core.language import parse
 from nearcast.core.model import SEE_ALL, SEE_POSITION, Box, holds, parse_area, subject_matches
-from nearcast.core.model.area import Area, Around, Circle
-from nearcast.core.model.area_resolution import Anchored
 from nearcast.core.model.event import Event, Subscription
+from nearcast.core.model.geometry.area import Area, Around, Circle
+from nearcast.core.model.geometry.area_resolution import Anchored
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     AreaWatched,
     Forgot,
@@ -22,9 +23,8 @@ from nearcast.core.model.inputs import (
     SightSet,
     Subscribed,
 )
-from nearcast.core.model.position import Position
 from nearcast.core.model.record import Record
-from nearcast.core.model.sight_rule import SightRule, Who
+from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.core.model.subject_permissions import SubjectClause, SubjectPermissions
 from nearcast.store import input_of, record_row
 
@@ -33,7 +33,7 @@ SUBJECTS = ("a/x", "a/y", "secret/x", "$s/x", "asked")
 PATTERNS = ("a/#", "#", "secret/x", "+/x", "$s/#")
 CLAUSES = (("secret/#",), ("+/x",), ("a/y", "$s/+"), ("a",), None)
 RECENT_S = 100.0
-SETTINGS = Settings(position_ttl_s=1e6, recent_s=RECENT_S)
+SETTINGS = EngineSettings(position_ttl_s=1e6, recent_s=RECENT_S)
 
 
 class Counting(Struct):
@@ -296,7 +296,9 @@ def test_what_tells_of_nodes_that_the_asker_may_not_see_is_not_counted() -> None
 def test_where_a_node_was_hidden_is_not_known_to_a_count() -> None:
     """By the rules of now, wherever the node has gone meanwhile."""
     engine = Engine()
-    hidden = SightRule(other=Who(inside=Box(53.0, -7.0, 54.0, -6.0)), see=SEE_ALL ^ SEE_POSITION)
+    hidden = SightRule(
+        other=NodeCondition(inside=Box(53.0, -7.0, 54.0, -6.0)), see=SEE_ALL ^ SEE_POSITION
+    )
     here = Position(53.35, -6.26)
     engine.step([RulesSet((hidden,)), Moved("ann", here), Moved("bob", here)], 0.0)
     engine.step([Published(Event("e", "s", "bob", 0.0))], 0.0)

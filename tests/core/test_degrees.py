@@ -6,22 +6,22 @@ from collections.abc import Callable
 
 import pytest
 
-from nearcast.core.engine import Engine
+from nearcast.core.engine.engine import Engine
 from nearcast.core.language import LanguageError, parse
 from nearcast.core.model import ModelError, parse_area
-from nearcast.core.model.area import Box, Circle, Polygon
 from nearcast.core.model.context import NodeState, patched
 from nearcast.core.model.event import Event, Subscription
-from nearcast.core.model.inputs import Published, Subscribed
-from nearcast.core.model.place_loading import load_geojson, load_table
-from nearcast.core.model.places import Places
-from nearcast.core.model.position import (
+from nearcast.core.model.geometry.area import Box, Circle, Polygon
+from nearcast.core.model.geometry.place_loading import load_geojson, load_table
+from nearcast.core.model.geometry.places import Places
+from nearcast.core.model.geometry.position import (
     Position,
     checked,
     parse_position,
     position,
     position_from_json,
 )
+from nearcast.core.model.inputs import Published, Subscribed
 
 OVER, FAR = 180.00000000000006, 180.00000001
 RING = [[170.0, 0.0], [OVER, 0.0], [180.0, 10.0], [170.0, 10.0], [170.0, 0.0]]

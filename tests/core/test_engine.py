@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearcast.core.engine import Engine, Outcome, Settings
+from nearcast.core.engine.engine import Engine, EngineSettings, Outcome
 from nearcast.core.language import parse
 from nearcast.core.model import (
     Announcement,
@@ -117,7 +117,7 @@ def test_a_repeat_is_ignored_and_a_future_time_replaced() -> None:
 
 
 def test_positions_grow_old() -> None:
-    engine = Engine(Settings(position_ttl_s=600.0))
+    engine = Engine(EngineSettings(position_ttl_s=600.0))
     outcome = engine.step([Moved("sub", HERE), wants(from_=circle("me", 500))], 0.0)
     assert outcome.timer == 600.0
     near = event("e1", position=NEAR, at_given=True)

@@ -4,12 +4,12 @@ import random
 
 import pytest
 
-from nearcast.core.engine import Engine, Outcome
+from nearcast.core.engine.engine import Engine, Outcome
 from nearcast.core.language import parse
 from nearcast.core.model import parse_area
 from nearcast.core.model.event import Event, Subscription
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import AreaWatched, Input, Moved, Published, Subscribed
-from nearcast.core.model.position import Position
 
 NODES = [f"n{i}" for i in range(12)]
 STEPS = 12

@@ -2,12 +2,12 @@
 
 import pytest
 
-from nearcast.core.engine import Engine
-from nearcast.core.explanation import FilterStep, explain
+from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.explanation import FilterStep, explain
 from nearcast.core.language import parse
 from nearcast.core.model import Event, Position, Subscription, parse_area
 from nearcast.core.model.inputs import Moved, RulesSet
-from nearcast.core.model.sight_rule import SightRule, Who
+from nearcast.core.model.sight_rule import NodeCondition, SightRule
 
 HERE = Position(53.35, -6.26)
 
@@ -52,7 +52,7 @@ def test_targets_say_how_far() -> None:
 
 
 def test_who_is_hidden_is_at_no_distance() -> None:
-    hidden = world(SightRule(Who(("me",)), Who(("bus",)), 0))
+    hidden = world(SightRule(NodeCondition(("me",)), NodeCondition(("bus",)), 0))
     around = event(to=parse_area("circle:me,500"))
     assert why(hidden, around)["to"] == "me is outside the target"
     near = why(hidden, event(), from_=parse_area("circle:me,5000"))

@@ -5,13 +5,13 @@ import random
 import pytest
 from msgspec.structs import replace
 
-from nearcast.core.engine import Engine
-from nearcast.core.fan import Fan, Spread
+from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.fan import Fan, Spread
+from nearcast.core.engine.outcome import Outcome
 from nearcast.core.language import parse
 from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
 from nearcast.core.model.inputs import Published, Subscribed, Unsubscribed
-from nearcast.core.outcome import Outcome
 
 SUBJECTS = ("a/b", "a/c", "d")
 PATTERNS = (*SUBJECTS, "a/+", "#")

@@ -5,14 +5,14 @@ from random import Random
 
 import pytest
 
-from nearcast.core.engine import Engine
+from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.node_query import LOOKED_AT_MOST, FoundNode, NodeQuery, NodeSearch
 from nearcast.core.language import parse
 from nearcast.core.model import Position, parse_area
-from nearcast.core.model.area_resolution import holds, resolve
-from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.geometry.area_resolution import holds, resolve
+from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.core.model.inputs import ContextPatched, Moved
 from nearcast.core.model.visibility import SEE_ALL, SEE_IDENTITY
-from nearcast.core.node_query import LOOKED_AT_MOST, FoundNode, NodeQuery, NodeSearch
 
 
 def all_of_it(node: str) -> int:

@@ -1,8 +1,8 @@
 """What an outcome says of changes: which input made each."""
 
-from nearcast.core.engine import Engine, Settings
+from nearcast.core.engine.engine import Engine, EngineSettings
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import ContextPatched, Forgot, Input, Moved
-from nearcast.core.model.position import Position
 
 HERE, THERE = Position(53.35, -6.26), Position(53.36, -6.26)
 
@@ -24,7 +24,7 @@ def test_a_change_names_the_input_that_made_it() -> None:
 
 
 def test_what_time_changes_is_noticed_before_an_input() -> None:
-    engine = Engine(Settings(position_ttl_s=10.0))
+    engine = Engine(EngineSettings(position_ttl_s=10.0))
     inputs = [Moved("a", HERE), Moved("b", HERE), Moved("c", HERE)]
     outcome = engine.play(inputs, [0.0, 1.0, 10.5])
     assert [(each.index, each.key) for each in outcome.changes] == [
@@ -38,9 +38,9 @@ def test_what_time_changes_is_noticed_before_an_input() -> None:
 
 
 def test_positions_from_before_grow_old_in_the_order_of_their_fixes() -> None:
-    first = Engine(Settings(position_ttl_s=10.0))
+    first = Engine(EngineSettings(position_ttl_s=10.0))
     first.play([Moved("late", HERE), Moved("early", HERE), Moved("late", THERE)], [0.0, 1.0, 5.0])
-    engine = Engine(Settings(position_ttl_s=10.0))
+    engine = Engine(EngineSettings(position_ttl_s=10.0))
     engine.resume(first.seq, (), nodes=list(first.nodes.values()))
     assert engine.next_timer() == 11.0
     assert [each.key for each in engine.step([], 12.0).changes] == ["early"]

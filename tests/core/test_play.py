@@ -4,10 +4,11 @@ import random
 
 import pytest
 
-from nearcast.core.engine import Engine, Settings
+from nearcast.core.engine.engine import Engine, EngineSettings
 from nearcast.core.language import parse
-from nearcast.core.model.area_text import parse_area
 from nearcast.core.model.event import Announcement, Delivery, Event, Subscription
+from nearcast.core.model.geometry.area_text import parse_area
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     Announced,
     ContextPatched,
@@ -20,7 +21,6 @@ from nearcast.core.model.inputs import (
     Subscribed,
     Unsubscribed,
 )
-from nearcast.core.model.position import Position
 
 NODES = ("a", "b", "c", "d")
 SUBJECTS = ("s", "t", "s/u")
@@ -94,7 +94,7 @@ def told(deliveries: list[Delivery]) -> list[tuple[str, str, tuple[str, ...], in
 @pytest.mark.parametrize("seed", range(80))
 def test_a_batch_is_as_many_steps(seed: int) -> None:
     draw = random.Random(seed)
-    chosen = Settings(position_ttl_s=30.0, recent_s=40.0)
+    chosen = EngineSettings(position_ttl_s=30.0, recent_s=40.0)
     inputs = [an_input(draw, number) for number in range(150)]
     now, times = 0.0, []
     for _ in inputs:
@@ -149,7 +149,7 @@ def test_who_only_applies_asks_nobody() -> None:
 
 
 def test_what_is_decided_elsewhere_is_recorded_and_goes_to_nobody() -> None:
-    here = Engine(Settings(elsewhere=(("s/u", False), ("s/#", True)), unrecorded=("#",)))
+    here = Engine(EngineSettings(elsewhere=(("s/u", False), ("s/#", True)), unrecorded=("#",)))
     here.step([Subscribed(Subscription("w", "a", "#"))], 0.0)
     inputs = [Published(Event(f"e{i}", subject, "b", 0.0)) for i, subject in enumerate(SUBJECTS)]
     outcome = here.step(inputs, 1.0)

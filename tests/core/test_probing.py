@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nearcast.core.engine import Engine, Outcome
+from nearcast.core.engine.engine import Engine, Outcome
 from nearcast.core.language import Filter, parse
 from nearcast.core.model import (
     SEE_ALL,
@@ -44,7 +44,7 @@ from nearcast.core.model.inputs import (
     Subscribed,
     Unsubscribed,
 )
-from nearcast.core.rights import SightRule, Who
+from nearcast.core.rights import NodeCondition, SightRule
 from tests.core.matching import plain_world as plain
 
 VICTIM, BYSTANDER = "bob", "cy"
@@ -60,21 +60,25 @@ PLACES = (
 )
 UNSEEN = SEE_IDENTITY | SEE_ATTRIBUTES
 HIDING: dict[str, tuple[Input, ...]] = {
-    "by name": (RulesSet((SightRule(other=Who((VICTIM,)), see=UNSEEN),)),),
+    "by name": (RulesSet((SightRule(other=NodeCondition((VICTIM,)), see=UNSEEN),)),),
     "by context": (
         ContextPatched(VICTIM, {"shy": True}),
-        RulesSet((SightRule(other=Who(where=parse("shy")), see=UNSEEN),)),
+        RulesSet((SightRule(other=NodeCondition(where=parse("shy")), see=UNSEEN),)),
     ),
     "by rank": (
-        RulesSet((SightRule(Who(where=parse("rank > 2"))),), {VICTIM: {"rank": 9}}, default=UNSEEN),
+        RulesSet(
+            (SightRule(NodeCondition(where=parse("rank > 2"))),),
+            {VICTIM: {"rank": 9}},
+            default=UNSEEN,
+        ),
     ),
     "by being no friend": (
         ContextPatched(VICTIM, {"friends": [BYSTANDER]}),
         RulesSet((SightRule(friend=True),), default=0),
     ),
-    "by area": (RulesSet((SightRule(other=Who(inside=place("Seven")), see=UNSEEN),)),),
+    "by area": (RulesSet((SightRule(other=NodeCondition(inside=place("Seven")), see=UNSEEN),)),),
     "by pairs": tuple(SightSet(attacker, VICTIM, UNSEEN) for attacker in ATTACKERS),
-    "by name and altogether": (RulesSet((SightRule(other=Who((VICTIM,)), see=0),)),),
+    "by name and altogether": (RulesSet((SightRule(other=NodeCondition((VICTIM,)), see=0),)),),
 }
 
 

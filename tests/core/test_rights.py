@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nearcast.core.engine import Engine, Outcome
+from nearcast.core.engine.engine import Engine, Outcome
 from nearcast.core.language import parse
 from nearcast.core.matching.reference import decide
 from nearcast.core.model import (
@@ -41,7 +41,7 @@ from nearcast.core.model.inputs import (
     SightSet,
     Subscribed,
 )
-from nearcast.core.rights import SightRule, Who, mask_of
+from nearcast.core.rights import NodeCondition, SightRule, mask_of
 from tests.core.matching import plain_world as plain
 
 HERE = Position(53.35, -6.26)
@@ -52,11 +52,11 @@ HOSPITAL = PlaceDefined("hospital", "St James", WARD)
 HIDDEN = SightRule(see=SEE_NOTHING)
 
 
-def who(*nodes: str, where: str | None = None, inside: object = None) -> Who:
-    return Who(nodes, None if where is None else parse(where), inside)  # type: ignore[arg-type]
+def who(*nodes: str, where: str | None = None, inside: object = None) -> NodeCondition:
+    return NodeCondition(nodes, None if where is None else parse(where), inside)  # type: ignore[arg-type]
 
 
-def rule(viewer: Who, other: Who, see: int, **details: object) -> SightRule:
+def rule(viewer: NodeCondition, other: NodeCondition, see: int, **details: object) -> SightRule:
     return SightRule(viewer, other, see, **details)  # type: ignore[arg-type]
 
 
@@ -254,8 +254,8 @@ def test_an_exception_goes_before_rules_and_ends_in_them() -> None:
 @pytest.mark.parametrize(
     ("wrong", "said"),
     [
-        (lambda: Who(inside=circle("me", 5.0)), "fixed or a named place"),
-        (lambda: Who(inside=place("here", "city")), "fixed or a named place"),
+        (lambda: NodeCondition(inside=circle("me", 5.0)), "fixed or a named place"),
+        (lambda: NodeCondition(inside=place("here", "city")), "fixed or a named place"),
         (lambda: SightRule(see=8), "a mask of"),
         (lambda: mask_of(("positon",)), "did you mean position"),
     ],
@@ -497,7 +497,7 @@ conditions = st.sampled_from(
     (None, None, parse("role = 'chief'"), parse("level >= 1"), parse("flag"), parse("rank = 2"))
 )
 regions = st.sampled_from((None, None, None, place("Dublin"), Circle(HERE, 60.0), WARD))
-whoever = st.tuples(patterns, conditions, regions).map(lambda given_: Who(*given_))
+whoever = st.tuples(patterns, conditions, regions).map(lambda given_: NodeCondition(*given_))
 rule_sets = st.tuples(
     st.lists(
         st.tuples(
@@ -552,7 +552,7 @@ class RuledWorld(plain.PlainWorld):
                 return each.see
         return self.rules.default
 
-    def is_(self, whoever: Who, node: str) -> bool:
+    def is_(self, whoever: NodeCondition, node: str) -> bool:
         at = self.position(node)
         named = {"ann": ("ann",), "b*": ("bob",), "dee": ("dee",), "*e*": ("dee", "eve")}
         names = [name for one in whoever.nodes for name in named.get(one, (one,))]

@@ -3,7 +3,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.core.engine import Engine
+from nearcast.core.engine.engine import Engine
 from nearcast.core.language import parse
 from nearcast.core.model import Event, Subscription
 from nearcast.core.model.inputs import (
@@ -121,9 +121,9 @@ def test_a_session_takes_only_its_own_subscriptions_along() -> None:
 
 
 def test_what_is_kept_out_of_the_log_has_no_seq() -> None:
-    from nearcast.core.engine import Settings
+    from nearcast.core.engine.engine import EngineSettings
 
-    engine = Engine(Settings(unrecorded=("secret/#",)))
+    engine = Engine(EngineSettings(unrecorded=("secret/#",)))
     outcome = engine.step(
         [Published(Event(n, s, "p", 0.0)) for n, s in (("1", "secret/a"), ("2", "open"))], 0.0
     )

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING
 
 import pyarrow as pa
 
-from nearcast.pipeline.session import SparkSettings, session, stop
+from nearcast.pipeline.jobs.spark_session import SparkSettings, session, stop
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame

@@ -6,10 +6,10 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nearcast.pipeline.java import JavaError, find_java
+from nearcast.pipeline.jobs.java import JavaError, find_java
 from nearcast.store import Row, broker_directory
-from nearcast.store.manifest import Manifest, Whole, read_manifest
-from nearcast.store.segments import write_segment
+from nearcast.store.log.manifest import Manifest, Whole, read_manifest
+from nearcast.store.log.segments import write_segment
 from tests.pipeline.pipeline_process import JAVA
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ def spark() -> Iterator["SparkSession"]:
         find_java()
     except JavaError as error:
         pytest.skip(str(error))
-    from nearcast.pipeline.session import SparkSettings, session, stop
+    from nearcast.pipeline.jobs.spark_session import SparkSettings, session, stop
 
     settings = SparkSettings(
         master="local[2]",
@@ -44,7 +44,7 @@ def spark() -> Iterator["SparkSession"]:
 def _in_the_session(request: pytest.FixtureRequest) -> None:
     """Whatever a test before did with threads: Spark is asked in the session of all tests."""
     if "spark" in request.fixturenames:
-        from nearcast.pipeline.session import use
+        from nearcast.pipeline.jobs.spark_session import use
 
         use(request.getfixturevalue("spark"))
 

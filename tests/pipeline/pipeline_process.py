@@ -9,8 +9,8 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from nearcast.pipeline.replaying import committed
-from nearcast.pipeline.status import QueryStatus, Status, read_status
+from nearcast.pipeline.jobs.replay import committed
+from nearcast.pipeline.jobs.status import QueryStatus, Status, read_status
 from nearcast.store import broker_directory, read_manifest
 
 WITHIN_S = 300.0

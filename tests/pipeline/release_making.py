@@ -21,10 +21,10 @@ from collections.abc import Sequence
 from pathlib import Path
 
 from nearcast.core.gathering import cell_of
-from nearcast.core.model.position import Position
-from nearcast.pipeline import snapshots
-from nearcast.pipeline.deciding import snapshot_directory
-from nearcast.pipeline.playing import Player
+from nearcast.core.model.geometry.position import Position
+from nearcast.pipeline.decide import snapshots
+from nearcast.pipeline.decide.decisions import snapshot_directory
+from nearcast.pipeline.decide.player import Player
 from tests.chaos.broker_process import BrokerProcess
 from tests.chaos.stubborn_client import StubbornClient
 from tests.pipeline.pipeline_process import PipelineProcess, variables

@@ -18,7 +18,7 @@ from typing import Any
 import msgspec
 import pyarrow.parquet as pq
 
-from nearcast.pipeline.replaying import committed
+from nearcast.pipeline.jobs.replay import committed
 from nearcast.store import Gap, LogReader, Row, broker_directory, rows_of
 
 RELEASES = Path(__file__).with_name("releases")

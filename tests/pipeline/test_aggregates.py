@@ -17,14 +17,13 @@ from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.streaming.stateful_processor import ExpiredTimerInfo, TimerValues
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from nearcast.core.gathering import Part, Rule, parse_rules
+from nearcast.core.gathering import GatheringRule, Part, parse_rules
 from nearcast.core.model import Circle, Position, subject_matches
-from nearcast.pipeline.aggregates import AGGREGATES, Gathering, aggregates, named_in
-from nearcast.pipeline.spots import NamedPlace, Packet, java_regex, pack
+from nearcast.pipeline.gather.aggregates import AGGREGATES, Gathering, aggregates, named_in
+from nearcast.pipeline.gather.gathered_events import NamedPlace, Packet, java_regex, pack
 from nearcast.store import Row
-from nearcast.store.segments import batch_of
-
-from .test_cleaning import LOG
+from nearcast.store.log.segments import batch_of
+from tests.pipeline.test_event_checks import LOG
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -163,7 +162,11 @@ class Gatherer:
     """A query that follows a directory of files, one file a batch."""
 
     def __init__(
-        self, spark: "SparkSession", directory: Path, rules: Sequence[Rule], lateness_s: float
+        self,
+        spark: "SparkSession",
+        directory: Path,
+        rules: Sequence[GatheringRule],
+        lateness_s: float,
     ) -> None:
         self._spark, self._directory = spark, directory
         self._rules, self._lateness_s = rules, lateness_s

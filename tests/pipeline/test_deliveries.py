@@ -11,13 +11,13 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 from pyspark.sql.pandas.types import from_arrow_schema
 from pyspark.sql.types import DataType, StructType
 
-from nearcast.pipeline.decided_schema import ARROW_SCHEMA
-from nearcast.pipeline.deciding import decided
-from nearcast.pipeline.deliveries import deliveries, to_send
-from nearcast.pipeline.sink_rows import SINK_SCHEMA
+from nearcast.pipeline.decide.decided_schema import ARROW_SCHEMA
+from nearcast.pipeline.decide.decisions import decided
+from nearcast.pipeline.sink.sink_rows import SINK_SCHEMA
+from nearcast.pipeline.tables.deliveries import deliveries, to_send
 from nearcast.testing import World
 from tests.pipeline.conftest import write_log
-from tests.pipeline.test_playing import log_of_a_life, recorded
+from tests.pipeline.test_player import log_of_a_life, recorded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -8,23 +8,23 @@ situation, as it is for the edge; the broker crashes in between.
 
 import pyarrow as pa
 
-from nearcast.broker.settings import RecordSection, Settings, Situation
-from nearcast.pipeline.deciding import DELIVERY, decided_batches
-from nearcast.pipeline.playing import Player
-from nearcast.pipeline.sink_rows import rows_by_broker
+from nearcast.broker.config.settings import RecordSection, Settings, SituationSection
+from nearcast.pipeline.decide.decisions import DELIVERY, decided_batches
+from nearcast.pipeline.decide.player import Player
+from nearcast.pipeline.sink.sink_rows import rows_by_broker
 from nearcast.store import Gap, Row, rows_of
 from nearcast.testing import ClientOptions, World, explore
 from nearcast.testing.virtual_broker import PIPELINE_TOKEN
 from nearcast.wire.handover import Release, Staged, manifest_bytes, packets
 from nearcast.wire.mqtt import MQTT_5, Properties, Publish, TopicFilter
-from tests.pipeline.test_playing import played, recorded
+from tests.pipeline.test_player import played, recorded
 from tests.situation.random_life import RandomLife
 from tests.situation.test_random_lives import Virtual
 
 LEFT = Settings(
     decide={"#": "spark"},
     record=RecordSection(deliveries=True),
-    situation=Situation(position_ttl_s=1e6),
+    situation=SituationSection(position_ttl_s=1e6),
 )
 OPTIONS = ClientOptions(username="$pipeline", password=PIPELINE_TOKEN.encode(), keep_alive_s=0)
 LARGEST = 1 << 19

@@ -10,7 +10,7 @@ import pyarrow.parquet as pq
 import pytest
 
 from nearcast.core.relationships import MeetingSettings, TrackSettings
-from nearcast.pipeline.movement_settings import MovementSettings
+from nearcast.pipeline.movement.movement_settings import MovementSettings
 from tests.core.relationships.plain_meetings import Sighting, Told, plain_transitions
 from tests.pipeline.moving import START, as_log, wandering
 
@@ -18,9 +18,9 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from pyspark.sql import Row
 
-from nearcast.pipeline.encounters import ENCOUNTER, encounters, episodes
-from nearcast.pipeline.importing import import_tracks
-from nearcast.pipeline.motion import tracks
+from nearcast.pipeline.movement.encounters import ENCOUNTER, encounters, episodes
+from nearcast.pipeline.movement.motion import tracks
+from nearcast.pipeline.source.track_import import import_tracks
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -28,8 +28,8 @@ from paho.mqtt.subscribeoptions import SubscribeOptions
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from nearcast.core.gathering import cell_of
-from nearcast.core.model.position import Position
-from nearcast.pipeline.auditing import Audit, audit
+from nearcast.core.model.geometry.position import Position
+from nearcast.pipeline.jobs.audit import Audit, audit
 from nearcast.store import LogReader, rows_of
 from tests.chaos.broker_process import BrokerProcess
 from tests.pipeline.pipeline_process import PipelineProcess, variables

@@ -16,8 +16,8 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from nearcast.core.relationships import MeetingSettings
 from nearcast.core.relationships.meeting_cells import cells_of, grid_class, sent
-from nearcast.pipeline.movement import TABLES, placed
-from nearcast.pipeline.movement_settings import MovementSettings
+from nearcast.pipeline.movement.movement_query import TABLES, placed
+from nearcast.pipeline.movement.movement_settings import MovementSettings
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

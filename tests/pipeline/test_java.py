@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.pipeline import java
-from nearcast.pipeline.java import Java, JavaError, find_java, version_of
+from nearcast.pipeline.jobs import java
+from nearcast.pipeline.jobs.java import Java, JavaError, find_java, version_of
 
 
 def install(home: Path, told: str, code: int = 0) -> Path:

@@ -8,9 +8,9 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from nearcast.pipeline.job import _Job
-from nearcast.pipeline.running import Pipeline, PipelineSettings
-from nearcast.pipeline.status import Status, read_status
+from nearcast.pipeline.jobs.job import _Job
+from nearcast.pipeline.jobs.queries import Pipeline, PipelineSettings
+from nearcast.pipeline.jobs.status import Status, read_status
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -14,9 +14,9 @@ from tests.pipeline.moving import START, as_log, east, fix, hazard
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from nearcast.pipeline.importing import Imported, import_tracks
-from nearcast.pipeline.motion import MOTION, motion, tracks
-from nearcast.pipeline.movement_settings import MovementSettings
+from nearcast.pipeline.movement.motion import MOTION, motion, tracks
+from nearcast.pipeline.movement.movement_settings import MovementSettings
+from nearcast.pipeline.source.track_import import Imported, import_tracks
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -11,9 +11,9 @@ from urllib.parse import quote
 
 import pytest
 
-from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.core.relationships import MeetingSettings, TrackSettings
-from nearcast.pipeline.movement_settings import MovementSettings
+from nearcast.pipeline.movement.movement_settings import MovementSettings
 from nearcast.store import Row as LogRow
 from tests.core.relationships.plain_meetings import Sighting, Told, plain_transitions
 from tests.pipeline.moving import START, as_log, east, fix, hazard, wandering
@@ -23,11 +23,11 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 from pyspark.sql import Row
 from pyspark.sql.streaming.tws_tester import TwsTester
 
-from nearcast.pipeline.encounters import ENCOUNTER
-from nearcast.pipeline.motion_processor import TrackProcessor
-from nearcast.pipeline.movement import movement, told_of
-from nearcast.pipeline.movement_processor import CellProcessor, Sent
-from nearcast.pipeline.traffic import TRAFFIC
+from nearcast.pipeline.movement.cell_processor import CellInput, CellProcessor
+from nearcast.pipeline.movement.encounters import ENCOUNTER
+from nearcast.pipeline.movement.movement_query import movement, told_of
+from nearcast.pipeline.movement.track_processor import TrackProcessor
+from nearcast.pipeline.movement.traffic import TRAFFIC
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -120,7 +120,7 @@ def sighting(row: LogRow) -> Row:
 
 def packet(row: Row) -> Row:
     """Return a row of the first processor as the query gives it to the second."""
-    fields = {name: row[name] for name in Sent.__struct_fields__ if row[name] is not None}
+    fields = {name: row[name] for name in CellInput.__struct_fields__ if row[name] is not None}
     return Row(packet=json.dumps(fields), time=row.time)
 
 

@@ -14,12 +14,13 @@ import pyarrow as pa
 import pytest
 from msgspec.structs import replace
 
-from nearcast.core.engine import Engine, Settings
+from nearcast.core.engine.engine import Engine, EngineSettings
 from nearcast.core.language import parse
 from nearcast.core.model import Box
-from nearcast.core.model.area import Area
-from nearcast.core.model.area_text import parse_area
 from nearcast.core.model.event import Announcement, Event, Subscription
+from nearcast.core.model.geometry.area import Area
+from nearcast.core.model.geometry.area_text import parse_area
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     Announced,
     ContextPatched,
@@ -37,15 +38,15 @@ from nearcast.core.model.inputs import (
     Unannounced,
     Unsubscribed,
 )
-from nearcast.core.model.position import Position
 from nearcast.core.model.record import Record
-from nearcast.core.model.sight_rule import SightRule, Who
+from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.core.model.visibility import SEE_IDENTITY, SEE_NOTHING
-from nearcast.pipeline import plain_events, playing
-from nearcast.pipeline.deciding import decided_batches
-from nearcast.pipeline.plain_events import PlainEvents, are_plain, stretches, windows
-from nearcast.pipeline.playing import Player
-from nearcast.pipeline.row_inputs import input_in
+from nearcast.pipeline.decide import plain_events
+from nearcast.pipeline.decide import player as playing
+from nearcast.pipeline.decide.decisions import decided_batches
+from nearcast.pipeline.decide.plain_events import PlainEvents, are_plain, stretches, windows
+from nearcast.pipeline.decide.player import Player
+from nearcast.pipeline.source.row_inputs import input_in
 from nearcast.store import DELIVERY, Row, batch_of, plain_event, record_row
 from nearcast.wire.mqtt import first_message_expiry, message_expiry
 
@@ -69,7 +70,7 @@ class Life:
 
     def __init__(self, seed: int) -> None:
         self._draw = random.Random(seed)
-        self._engine = Engine(Settings(position_ttl_s=40.0, recent_s=30.0, known_ids_most=4))
+        self._engine = Engine(EngineSettings(position_ttl_s=40.0, recent_s=30.0, known_ids_most=4))
         self._now = 1_000.0
         self._made = 0
         self._counts = self._draw.random() < 0.4
@@ -147,7 +148,7 @@ class Life:
         draw = self._draw
         node, other = draw.choice(NODES), draw.choice(NODES)
         city = Box(53.3, -6.3, 53.355, -6.2)
-        whom = draw.choice((Who(nodes=(other,)), Who(inside=city)))
+        whom = draw.choice((NodeCondition(nodes=(other,)), NodeCondition(inside=city)))
         hidden = SightRule(other=whom, see=draw.choice((SEE_NOTHING, SEE_IDENTITY)))
         sessions = tuple(name for each in NODES for name in (each, f"{each}~1"))
         made: tuple[tuple[Input, int], ...] = (

@@ -4,10 +4,11 @@ import random
 
 import pytest
 
-from nearcast.core.engine import Engine, Settings
+from nearcast.core.engine.engine import Engine, EngineSettings
 from nearcast.core.language import parse
 from nearcast.core.model import Box
 from nearcast.core.model.event import Event, Subscription
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     Forgot,
     Input,
@@ -17,16 +18,17 @@ from nearcast.core.model.inputs import (
     Subscribed,
     Unsubscribed,
 )
-from nearcast.core.model.position import Position
 from nearcast.core.model.record import Record
-from nearcast.core.model.sight_rule import SightRule, Who
+from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.core.model.visibility import SEE_NOTHING
-from nearcast.pipeline.plain_events import PlainEvents
+from nearcast.pipeline.decide.plain_events import PlainEvents
 from nearcast.store import batch_of, record_row
 
 NODES = ("a", "b", "c")
 HERE = Position(53.35, -6.26)
-HIDDEN = RulesSet((SightRule(other=Who(inside=Box(53.0, -7.0, 54.0, -6.0)), see=SEE_NOTHING),))
+HIDDEN = RulesSet(
+    (SightRule(other=NodeCondition(inside=Box(53.0, -7.0, 54.0, -6.0)), see=SEE_NOTHING),)
+)
 COUNTING = Subscription("w", "a", "none", parse("count('#', '', 50) > 0"))
 
 
@@ -59,7 +61,9 @@ def counted(engine: Engine, now: float) -> list[tuple[str, Position | None, byte
 @pytest.mark.parametrize("seed", range(30))
 def test_they_are_remembered_alike(seed: int) -> None:
     draw = random.Random(seed)
-    settings = Settings(position_ttl_s=1e6, recent_s=20.0, recent_most=25, recent_most_bytes=500)
+    settings = EngineSettings(
+        position_ttl_s=1e6, recent_s=20.0, recent_most=25, recent_most_bytes=500
+    )
     plain, other = Engine(settings), Engine(settings)
     now, made = 100.0, 0
     looked = []

@@ -18,17 +18,17 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from nearcast.broker.configuration import load
+from nearcast.broker.config.configuration import load
 from nearcast.cli.spark_settings import pipeline_settings, spark_settings
-from nearcast.pipeline import snapshots
-from nearcast.pipeline.broker_link import close_idle
-from nearcast.pipeline.deciding import snapshot_directory
-from nearcast.pipeline.job import JobError, check_checkpoints
-from nearcast.pipeline.moved_checkpoints import settle
-from nearcast.pipeline.playing import Player
-from nearcast.pipeline.running import Pipeline
+from nearcast.pipeline.decide import snapshots
+from nearcast.pipeline.decide.decisions import snapshot_directory
+from nearcast.pipeline.decide.player import Player
+from nearcast.pipeline.jobs.job import JobError, check_checkpoints
+from nearcast.pipeline.jobs.moved_checkpoints import settle
+from nearcast.pipeline.jobs.queries import Pipeline
+from nearcast.pipeline.sink.broker_link import close_idle
 from nearcast.store import LogReader, Row, Store, StoreError, input_of
-from nearcast.store.segments import describe
+from nearcast.store.log.segments import describe
 from tests.chaos.broker_process import BrokerProcess
 from tests.chaos.stubborn_client import StubbornClient
 from tests.pipeline.release_making import PLACES, SPOT

@@ -14,9 +14,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
-from nearcast.pipeline.broker_link import LinkError, close_idle
-from nearcast.pipeline.broker_place import Place, entrance_of
-from nearcast.pipeline.sink import SinkOptions, release, stage
+from nearcast.pipeline.sink.broker_address import BrokerAddress, entrance_of
+from nearcast.pipeline.sink.broker_link import LinkError, close_idle
+from nearcast.pipeline.sink.data_sink import SinkOptions, release, stage
 from tests.chaos.broker_process import BrokerProcess
 
 KEY = ec.generate_private_key(ec.SECP256R1())
@@ -86,4 +86,4 @@ def test_from_another_machine_a_broker_that_listens_everywhere_has_its_name(tmp_
     for everywhere, wanted in ((True, "elsewhere.example"), (False, "127.0.0.1")):
         text = json.dumps(told | {"everywhere": everywhere})
         (directory / "address.json").write_text(text)
-        assert entrance_of(Place(str(tmp_path), "b")).host == wanted
+        assert entrance_of(BrokerAddress(str(tmp_path), "b")).host == wanted

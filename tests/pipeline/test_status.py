@@ -8,9 +8,9 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.metrics import Metrics
+from nearcast.broker.operations.metrics import Metrics
 from nearcast.console.pipeline_figures import pipeline_figures, pipeline_health
-from nearcast.pipeline.status import (
+from nearcast.pipeline.jobs.status import (
     FILE,
     STALE_S,
     QueryStatus,
@@ -153,7 +153,7 @@ def test_a_query_that_fails_again_and_again_is_told_while_it_is_tried(tmp_path: 
             'call last):\n  File "a.py", line 1, in call\n    raise e\npyspark.errors.exceptions.'
             "captured.PythonException: An exception was thrown from the Python worker:\nTraceback "
             '(most recent call last):\n  File "b.py", line 7, in stage\nnearcast.pipeline.'
-            "broker_link.LinkError: broker b, tried for 30 s: [SSL: X] verify failed\n\n"
+            "sink.broker_link.LinkError: broker b, tried for 30 s: [SSL: X] verify failed\n\n"
             "=== Streaming Query ===\nIdentifier: [id = 1]",
             "LinkError: broker b, tried for 30 s: [SSL: X] verify failed",
         ),

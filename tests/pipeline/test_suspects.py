@@ -7,8 +7,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from nearcast.pipeline.deciding import decided
-from nearcast.pipeline.events import judged_events, rejects
+from nearcast.pipeline.decide.decisions import decided
+from nearcast.pipeline.tables.events import judged_events, rejects
 from nearcast.store import Row
 from tests.pipeline.conftest import write_log
 

@@ -10,8 +10,8 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from nearcast.pipeline.rebuilding import published_until, rebuild_state
-from nearcast.pipeline.tables import Tables, TablesError
+from nearcast.pipeline.jobs.state_rebuild import published_until, rebuild_state
+from nearcast.pipeline.tables.tables import Tables, TablesError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -7,13 +7,13 @@ from typing import TYPE_CHECKING, Any
 import pytest
 
 from nearcast.core.relationships import CellTraffic, TrackSettings
-from nearcast.pipeline.movement_settings import MovementSettings
+from nearcast.pipeline.movement.movement_settings import MovementSettings
 from tests.pipeline.moving import as_log, wandering
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from nearcast.pipeline.motion import tracks
-from nearcast.pipeline.traffic import traffic, window_row
+from nearcast.pipeline.movement.motion import tracks
+from nearcast.pipeline.movement.traffic import traffic, window_row
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

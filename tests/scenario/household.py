@@ -3,12 +3,12 @@
 Who takes part, what they say and wish, and what goes wrong follow from the seed of the world.
 """
 
-from nearcast.broker.settings import Limits, RecordSection, Settings
+from nearcast.broker.config.settings import Limits, RecordSection, Settings
 from nearcast.testing import (
     ALL_KINDS,
     ClientOptions,
     DiskQuality,
-    Kind,
+    FaultKind,
     LinkQuality,
     VirtualBroker,
     VirtualClient,
@@ -23,7 +23,12 @@ TROUBLE_S = 12.0
 GROUP = "$share/team/jobs/#"
 FILTERS = ("news/#", "news/a", "+/b", "#", "state/#", "jobs/a")
 TOPICS = ("news/a", "news/b", "jobs/a", "jobs/b")
-KINDS = {**ALL_KINDS, Kind.CLIENT_AMNESIA: 0.5, Kind.BROKER_CRASH: 2.5, Kind.POWER_CUT: 2.5}
+KINDS = {
+    **ALL_KINDS,
+    FaultKind.CLIENT_AMNESIA: 0.5,
+    FaultKind.BROKER_CRASH: 2.5,
+    FaultKind.POWER_CUT: 2.5,
+}
 
 
 class Household:
@@ -131,7 +136,7 @@ class Household:
             kinds=KINDS,
         )
         self.world.inflict(faults)
-        self.truth.forgetful |= {f.host for f in faults if f.kind is Kind.CLIENT_AMNESIA}
+        self.truth.forgetful |= {f.host for f in faults if f.kind is FaultKind.CLIENT_AMNESIA}
         if self.ghost is not None:
             clock.after(chance.uniform(4.0, TROUBLE_S), self.ghost.vanish)
 

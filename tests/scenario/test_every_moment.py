@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 import pytest
 
-from nearcast.broker.settings import Limits, Settings
+from nearcast.broker.config.settings import Limits, Settings
 from nearcast.testing import ClientOptions, DiskQuality, LinkQuality, World
 
 TEXTS = [b"1", b"2", b"3"]

@@ -12,16 +12,16 @@ import pyarrow.parquet as pq
 import pytest
 from msgspec.structs import replace
 
-from nearcast.broker.explaining import explain
+from nearcast.broker.config.settings import Settings
+from nearcast.broker.durability.recovery import restore
+from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
-from nearcast.broker.keeping import journal_for
-from nearcast.broker.recent_events import recent_events
-from nearcast.broker.recovery import restore
-from nearcast.broker.settings import Settings
-from nearcast.pipeline.deciding import decide_batches
-from nearcast.pipeline.places import places_in
-from nearcast.pipeline.playing import Player
-from nearcast.pipeline.source import LogHistoryReader, source_options
+from nearcast.broker.operations.explanation import explain
+from nearcast.broker.operations.recent_events import recent_events
+from nearcast.pipeline.decide.decisions import decide_batches
+from nearcast.pipeline.decide.player import Player
+from nearcast.pipeline.source.data_source import LogHistoryReader, source_options
+from nearcast.pipeline.source.places import places_in
 from nearcast.store import (
     ERASED,
     INFORMATIONAL,
@@ -37,7 +37,7 @@ from nearcast.store import (
 )
 from nearcast.testing import World
 from tests.pipeline.conftest import write_log
-from tests.pipeline.test_playing import log_of_a_life, played
+from tests.pipeline.test_player import log_of_a_life, played
 
 BROKER = "broker"
 INFORMING, DECIDING = f"{INFORMATIONAL}pulse", "teleport"

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearcast.core.model.area_resolution import holds
+from nearcast.core.model.geometry.area_resolution import holds
 from nearcast.simulation.city import City, NamedPlace, metres, spot
 
 CITY = City()

@@ -2,8 +2,8 @@
 
 from functools import cache
 
-from nearcast.core.model.area import Around, Circle, PlaceArea
-from nearcast.core.model.area_resolution import holds
+from nearcast.core.model.geometry.area import Around, Circle, PlaceArea
+from nearcast.core.model.geometry.area_resolution import holds
 from nearcast.core.model.inputs import Moved, Published
 from nearcast.simulation.city_life import FEWEST_NODES, CityLife
 from nearcast.simulation.city_run import CityRun, Happening

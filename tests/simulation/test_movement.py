@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.position import Position
 from nearcast.simulation.city import City, metres
 from nearcast.simulation.movement import random_tour, street_tour, tour
 

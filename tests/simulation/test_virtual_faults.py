@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.simulation.faults import ALL_KINDS, Fault, Kind, plan_faults
+from nearcast.simulation.faults import ALL_KINDS, Fault, FaultKind, plan_faults
 
 PEOPLE = ["ann", "bob"]
 
@@ -15,7 +15,7 @@ def test_a_plan_is_in_order_and_over_in_time(seed: int, count: int) -> None:
         assert fault.at_s >= 2.0
         assert fault.at_s + fault.lasts_s <= 9.000002
         assert fault.host == "broker" if fault.kind.of_broker else fault.host in PEOPLE
-        assert fault.kind is not Kind.CLIENT_AMNESIA
+        assert fault.kind is not FaultKind.CLIENT_AMNESIA
 
 
 def test_one_seed_is_one_plan() -> None:
@@ -33,5 +33,5 @@ def test_every_kind_comes_up() -> None:
 
 
 def test_a_fault_says_what_it_is() -> None:
-    fault = Fault(1.5, Kind.SLOW, "ann", 2.0)
+    fault = Fault(1.5, FaultKind.SLOW, "ann", 2.0)
     assert str(fault) == "1.500 s: ann has a slow link (2.000 s)"

@@ -2,7 +2,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.simulation.virtual_clock import VirtualClock
-from nearcast.simulation.virtual_connection import Ear, End, LinkQuality
+from nearcast.simulation.virtual_connection import ConnectionListener, End, LinkQuality
 from nearcast.simulation.virtual_network import CONNECT_WITHIN_S, VirtualNetwork
 
 
@@ -45,11 +45,11 @@ class Pair:
         self.refused = 0
         self.network.listen("bob", self._accept)
 
-    def _accept(self, end: End) -> Ear:
+    def _accept(self, end: End) -> ConnectionListener:
         self.ends.append(Listener(end))
         return self.ends[-1]
 
-    def _opened(self, end: End | None) -> Ear | None:
+    def _opened(self, end: End | None) -> ConnectionListener | None:
         if end is None:
             self.refused += 1
             return None

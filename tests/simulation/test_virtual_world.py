@@ -2,8 +2,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nearcast.broker.settings import Limits, Settings
-from nearcast.testing import ClientOptions, DiskQuality, Fault, Kind, LinkQuality, World
+from nearcast.broker.config.settings import Limits, Settings
+from nearcast.testing import ClientOptions, DiskQuality, Fault, FaultKind, LinkQuality, World
 from nearcast.wire.mqtt import ReasonCode, Will
 
 LASTING = ClientOptions(session_expiry_s=3_600, clean_start=False, keep_alive_s=5)
@@ -131,8 +131,10 @@ def test_who_never_reads_is_disconnected(world: World) -> None:
     assert broker.hub.statistics()["connects_total"] == 3
 
 
-@pytest.mark.parametrize("kind", [Kind.HALF_OPEN, Kind.UNHEARD, Kind.PARTED, Kind.LOST])
-def test_whichever_side_learns_late_the_client_comes_back(world: World, kind: Kind) -> None:
+@pytest.mark.parametrize(
+    "kind", [FaultKind.HALF_OPEN, FaultKind.UNHEARD, FaultKind.PARTED, FaultKind.LOST]
+)
+def test_whichever_side_learns_late_the_client_comes_back(world: World, kind: FaultKind) -> None:
     world.broker(disk=DiskQuality())
     ann, bob = world.client("ann", LASTING), world.client("bob", LASTING)
     wish = bob.subscribe("news", qos=2)

@@ -12,12 +12,12 @@ from math import inf
 from msgspec import Struct, field
 
 from nearcast.core.language import Filter, parse
-from nearcast.core.language.scope import Value
+from nearcast.core.language.evaluation.scope import Value
 from nearcast.core.matching.reference import EventScope, decide
 from nearcast.core.model import Area, Circle, Event, Position, Subscription, parse_area
-from nearcast.core.model.area import FixedArea
+from nearcast.core.model.geometry.area import FixedArea
+from nearcast.core.model.geometry.places import Places
 from nearcast.core.model.payload import attributes_of
-from nearcast.core.model.places import Places
 from nearcast.core.model.subject import subject_matches
 from nearcast.core.model.visibility import SEE_ALL
 

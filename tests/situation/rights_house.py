@@ -6,13 +6,13 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nearcast.broker.metrics import Metrics
-from nearcast.broker.settings import Doors, Settings
+from nearcast.broker.config.settings import AuthSection, Settings
+from nearcast.broker.operations.metrics import Metrics
 from nearcast.console.http import make_app
 from nearcast.console.server import HttpServer
 from nearcast.store import broker_directory
 from nearcast.wire.mqtt import MQTT_5, Connect, Properties, Will
-from tests.broker.doors.house import SECRET, with_users
+from tests.broker.auth.house import SECRET, with_users
 from tests.conformance.running_broker import RunningBroker
 from tests.console.requests import Answer, ask
 from tests.situation.talking import Talker
@@ -65,7 +65,7 @@ class RightsHouse:
         self.broker.reload()
 
     def start(self) -> None:
-        settings = Settings(doors=Doors(rules=str(self.data / "rules.toml")))
+        settings = Settings(doors=AuthSection(rules=str(self.data / "rules.toml")))
         self.broker = RunningBroker(settings, self.data)
 
     def stop(self) -> None:

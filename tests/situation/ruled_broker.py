@@ -6,9 +6,9 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nearcast.broker import settings
-from nearcast.broker.doors.passwords import hashed
-from nearcast.broker.doors.users_file import Account, write_users
+from nearcast.broker.auth.passwords import hashed
+from nearcast.broker.auth.users_file import Account, write_users
+from nearcast.broker.config import settings
 from nearcast.wire.mqtt import MQTT_5, Connect
 from tests.conformance.running_broker import RunningBroker
 from tests.situation.talking import Talker
@@ -34,7 +34,7 @@ def broker_with(data: Path, rules: str, places: Mapping[str, bytes] | None = Non
     secret = hashed(b"secret")
     accounts = [Account("root", secret, superuser=True), Account("warden", secret)]
     write_users(data / "users.toml", {each.name: each for each in accounts})
-    doors = settings.Doors(rules=str(data / "rules.toml"))
+    doors = settings.AuthSection(rules=str(data / "rules.toml"))
     return RunningBroker(replace(settings.Settings(), doors=doors), data)
 
 

@@ -4,7 +4,7 @@ from collections.abc import Callable, Iterator
 
 import pytest
 
-from nearcast.broker.settings import Limits, Settings
+from nearcast.broker.config.settings import Limits, Settings
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
     MQTT_5,

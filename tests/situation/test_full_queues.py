@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.settings import Limits, RecordSection, Settings
-from nearcast.core.engine import Engine
+from nearcast.broker.config.settings import Limits, RecordSection, Settings
+from nearcast.core.engine.engine import Engine
 from nearcast.core.model.inputs import Published, QueueDrained, Undelivered
 from nearcast.store import Gap, LogReader, input_of, is_input, rows_of
 from tests.conformance.running_broker import RunningBroker

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from nearcast.broker.settings import Settings, Situation
+from nearcast.broker.config.settings import Settings, SituationSection
 from nearcast.testing import World
 from nearcast.wire.mqtt import PubAck, Publish, Subscribe, TopicFilter
 from tests.conformance.raw_client import fresh
@@ -104,7 +104,7 @@ def test_answers_keep_the_order_of_the_messages(broker: RunningBroker) -> None:
 
 def test_positions_count_as_none_when_they_are_old() -> None:
     with World(seed=1) as world:
-        world.broker(settings=Settings(situation=Situation(position_ttl_s=30.0)))
+        world.broker(settings=Settings(situation=SituationSection(position_ttl_s=30.0)))
         walker, publisher, watcher = (world.client(name) for name in ("walker", "pub", "watch"))
         wishes = [
             walker.subscribe("to", qos=1),
@@ -135,7 +135,7 @@ def test_positions_count_as_none_when_they_are_old() -> None:
 
 def test_a_fix_again_at_the_same_place_keeps_a_position_fresh() -> None:
     with World(seed=1) as world:
-        world.broker(settings=Settings(situation=Situation(position_ttl_s=30.0)))
+        world.broker(settings=Settings(situation=SituationSection(position_ttl_s=30.0)))
         walker, publisher = world.client("walker"), world.client("pub")
         wish = walker.subscribe("to", qos=1)
         world.run_until(lambda: wish.done)
@@ -151,7 +151,7 @@ def test_a_fix_again_at_the_same_place_keeps_a_position_fresh() -> None:
 
 def test_a_context_alone_does_not_keep_a_position_fresh() -> None:
     with World(seed=1) as world:
-        world.broker(settings=Settings(situation=Situation(position_ttl_s=30.0)))
+        world.broker(settings=Settings(situation=SituationSection(position_ttl_s=30.0)))
         walker, publisher = world.client("walker"), world.client("pub")
         wish = walker.subscribe("to", qos=1)
         world.run_until(lambda: wish.done)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.situation.words import wished_again
+from nearcast.broker.situation.nc_properties import subscription_options_from_texts
 from nearcast.wire.mqtt import MQTT_3_1_1, Connect, ReasonCode, Will
 from tests.conformance.raw_client import fresh
 from tests.conformance.running_broker import RunningBroker
@@ -101,8 +101,8 @@ def test_what_was_taken_is_there_again(tmp_path: Path) -> None:
 
 
 def test_a_subscription_that_an_earlier_release_kept_is_read() -> None:
-    assert wished_again((("meta", "1.0"),)).meta
-    assert wished_again((("meta", "0.0"),)).quiet
+    assert subscription_options_from_texts((("meta", "1.0"),)).meta
+    assert subscription_options_from_texts((("meta", "0.0"),)).quiet
 
 
 def test_a_will_that_is_no_json_object_is_refused(broker: RunningBroker) -> None:

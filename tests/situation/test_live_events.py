@@ -5,7 +5,7 @@ from math import ceil
 
 import pytest
 
-from nearcast.broker.settings import Objects, Settings
+from nearcast.broker.config.settings import Objects, Settings
 from nearcast.wire.mqtt import MQTT_5, Properties, Publish, ReasonCode, TopicFilter
 from tests.conformance.raw_client import fresh
 from tests.conformance.running_broker import RunningBroker

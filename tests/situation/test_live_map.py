@@ -5,10 +5,10 @@ from math import cos, radians
 
 import pytest
 
-from nearcast.core.engine import Engine
+from nearcast.core.engine.engine import Engine
 from nearcast.core.language import parse
 from nearcast.core.model import Area, Circle, Event, Position, Subscription, parse_area
-from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.core.model.inputs import Input, Moved, Published, Subscribed
 
 SOUTH, WEST = 53.0, -7.0

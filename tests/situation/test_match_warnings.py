@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.settings import Doors, Settings
-from nearcast.core.attribute_watch import ENOUGH
+from nearcast.broker.config.settings import AuthSection, Settings
+from nearcast.core.engine.attribute_watch import ENOUGH
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
     MQTT_5,
@@ -298,4 +298,4 @@ def _subscribe(area: str) -> Subscribe:
 def _with_rules(data: Path, rules: str) -> RunningBroker:
     path = data / "rules.toml"
     path.write_text(rules)
-    return RunningBroker(Settings(doors=Doors(rules=str(path))), data)
+    return RunningBroker(Settings(doors=AuthSection(rules=str(path))), data)

@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nearcast.broker.settings import Settings, Situation
+from nearcast.broker.config.settings import Settings, SituationSection
 from nearcast.testing import ClientOptions, DiskQuality, VirtualClient, World, explore
 from nearcast.wire.mqtt import (
     MQTT_5,
@@ -23,7 +23,7 @@ from tests.conformance.running_broker import RunningBroker
 from tests.situation.random_life import RandomLife
 from tests.situation.talking import Talker
 
-UNDYING = Settings(situation=Situation(position_ttl_s=1e6))
+UNDYING = Settings(situation=SituationSection(position_ttl_s=1e6))
 
 
 class Sockets:

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.settings import Objects, Settings
+from nearcast.broker.config.settings import Objects, Settings
 from nearcast.wire.mqtt import MQTT_3_1_1, ReasonCode
 from tests.conformance.running_broker import RunningBroker
 from tests.situation.talking import METRES_NORTH, Talker, told, words

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.settings import Doors, Settings
+from nearcast.broker.config.settings import AuthSection, Settings
 from nearcast.wire.mqtt import Connect
-from tests.broker.doors.house import SECRET, with_users
+from tests.broker.auth.house import SECRET, with_users
 from tests.conformance.raw_client import RawClient, fresh
 from tests.conformance.running_broker import RunningBroker
 from tests.situation.talking import Talker
@@ -36,7 +36,7 @@ def house(tmp_path_factory: pytest.TempPathFactory) -> Iterator[RunningBroker]:
     data = tmp_path_factory.mktemp("data")
     Path(data, "rules.toml").write_text(RULES)
     with_users(data)
-    running = RunningBroker(Settings(doors=Doors(rules=str(data / "rules.toml"))), data)
+    running = RunningBroker(Settings(doors=AuthSection(rules=str(data / "rules.toml"))), data)
     yield running
     running.stop()
 
@@ -78,7 +78,7 @@ def test_a_phone_speaks_for_whom_its_user_may_be(
 def test_a_node_has_what_rules_say_of_it_before_it_says_anything(tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text(RULES)
     with_users(tmp_path)
-    settings = Settings(doors=Doors(rules=str(tmp_path / "rules.toml")))
+    settings = Settings(doors=AuthSection(rules=str(tmp_path / "rules.toml")))
     running = RunningBroker(settings, tmp_path)
     try:
         reader = Talker(running)

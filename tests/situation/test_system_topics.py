@@ -4,8 +4,8 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.settings import Doors as DoorsSection
-from nearcast.broker.settings import Settings
+from nearcast.broker.config.settings import AuthSection as DoorsSection
+from nearcast.broker.config.settings import Settings
 from nearcast.wire.mqtt import ReasonCode
 from tests.conformance.running_broker import RunningBroker
 from tests.situation.talking import VERSIONS, Talker, told

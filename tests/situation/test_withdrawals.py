@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.settings import Objects, Settings
+from nearcast.broker.config.settings import Objects, Settings
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, ReasonCode
 from tests.conformance.raw_client import fresh
 from tests.conformance.running_broker import RunningBroker

@@ -4,17 +4,17 @@ from pathlib import Path
 
 import pyarrow as pa
 
-from nearcast.core.engine import Record
+from nearcast.core.engine.engine import Record
 from nearcast.core.model import Event, Position
 from nearcast.core.model.inputs import Published
 from nearcast.store import (
     Gap,
     LogSettings,
-    Message,
     Row,
-    Session,
     SessionPut,
     Store,
+    StoredMessage,
+    StoredSession,
     record_row,
     rows_of,
 )
@@ -38,12 +38,12 @@ def row(seq: int, payload: bytes = b'{"speed": 12}') -> Row:
     return record_row(Record(seq, 1.7e9 + seq, Published(event)), BROKER)
 
 
-def message(text: str = "hello") -> Message:
-    return Message("city/bus", text.encode(), "bus-7")
+def message(text: str = "hello") -> StoredMessage:
+    return StoredMessage("city/bus", text.encode(), "bus-7")
 
 
 def session(name: str) -> SessionPut:
-    return SessionPut(Session(name, 1.7e9))
+    return SessionPut(StoredSession(name, 1.7e9))
 
 
 def write_segments(store: Store, count: int, size: int = 10) -> None:

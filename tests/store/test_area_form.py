@@ -1,9 +1,13 @@
 """The stored form of areas: boxes stay as every release wrote them."""
 
-from nearcast.broker.situation.words import wished, wished_again, wished_in_json
+from nearcast.broker.situation.nc_properties import (
+    named_subscription_from_json,
+    subscription_options,
+    subscription_options_from_texts,
+)
 from nearcast.core.model import Box, Position, area_json, parse_area
-from nearcast.core.model.area import Circle
-from nearcast.store.area_form import area_from_store, stored_area
+from nearcast.core.model.geometry.area import Circle
+from nearcast.store.log.area_form import area_from_store, stored_area
 
 PACIFIC = Box(-10.0, 170.0, 10.0, -170.0)
 
@@ -23,14 +27,14 @@ def test_other_areas_are_stored_as_their_json() -> None:
 
 def test_a_subscription_that_an_earlier_release_kept_is_read_as_it_was_meant() -> None:
     kept = (("from", '{"bbox": [-10, 170, 10, -170]}'), ("meta", "1.0"))
-    assert wished_again(kept).from_ == PACIFIC
+    assert subscription_options_from_texts(kept).from_ == PACIFIC
 
 
 def test_a_subscription_in_either_form_is_kept_so_that_it_is_the_same_again() -> None:
     said = '{"bbox": [170, -10, -170, 10]}'
     for wish in (
-        wished((("nc-from", said),)),
-        wished_in_json(f'{{"subject": "a", "from": {said}}}'.encode()).wish,
+        subscription_options((("nc-from", said),)),
+        named_subscription_from_json(f'{{"subject": "a", "from": {said}}}'.encode()).wish,
     ):
         assert wish.from_ == PACIFIC
-        assert wished_again(wish.texts).from_ == PACIFIC
+        assert subscription_options_from_texts(wish.texts).from_ == PACIFIC

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.doors.users_file import Account, changing_users
-from nearcast.pipeline.tables import Tables
+from nearcast.broker.auth.users_file import Account, changing_users
+from nearcast.pipeline.tables.tables import Tables
 from nearcast.store import StoreError
 from nearcast.store.file_access import FileAccess, file_access
 from tests.store.small_world import AT_ONCE, BROKER, opened, write_segments

@@ -16,5 +16,5 @@ def test_the_store_does_without_the_engine_and_its_matcher() -> None:
     )
     loaded = done.stdout.split()
     assert "nearcast.core.model.record" in loaded
-    assert "nearcast.core.engine" not in loaded
+    assert "nearcast.core.engine.engine" not in loaded
     assert not [name for name in loaded if name.startswith("nearcast.core.matching")]

@@ -5,7 +5,7 @@ from pathlib import Path
 import pyarrow.parquet as pq
 import pytest
 
-from nearcast.core.engine import Engine
+from nearcast.core.engine.engine import Engine
 from nearcast.core.model import Event, Position, Subscription
 from nearcast.core.model.inputs import Input, Moved, Published, Subscribed
 from nearcast.store import (

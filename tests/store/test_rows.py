@@ -7,10 +7,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import replace
 
-from nearcast.core.engine import Record
+from nearcast.core.engine.engine import Record
 from nearcast.core.language import Filter, parse
 from nearcast.core.model import Announcement, Event, Subscription, circle, place
 from nearcast.core.model.context import NodeState
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     Announced,
     AreaUnwatched,
@@ -30,8 +31,7 @@ from nearcast.core.model.inputs import (
     Unsubscribed,
 )
 from nearcast.core.model.payload import attributes_of
-from nearcast.core.model.position import Position
-from nearcast.core.model.sight_rule import SightRule, Who
+from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.core.model.subject_permissions import SubjectClause, SubjectPermissions
 from nearcast.store import (
     CorruptError,
@@ -42,10 +42,10 @@ from nearcast.store import (
     input_of,
     plain_row,
     record_row,
-    rows,
     rows_of,
 )
-from nearcast.store.values import decoded_input, decoded_node, encoded_input, encoded_node
+from nearcast.store.log import rows
+from nearcast.store.state.values import decoded_input, decoded_node, encoded_input, encoded_node
 from tests.core.matching import plain_world
 from tests.core.model import strategies as model
 
@@ -103,7 +103,7 @@ whoever = st.tuples(
     names,
     st.none() | st.sampled_from((parse("rank >= 3"), parse("a.b = 'x' OR c IS NULL"))),
     st.none() | model.fixed_areas | st.just(place("St James", "hospital")),
-).map(lambda given_: Who(*given_))
+).map(lambda given_: NodeCondition(*given_))
 sight_rules = st.builds(
     SightRule, whoever, whoever, st.integers(0, 7), st.booleans(), st.none() | st.just("team")
 )

@@ -7,8 +7,8 @@ import pytest
 
 from nearcast.core.model import Event
 from nearcast.store import CorruptError, Live, LivePut, LiveSeen, State, StoreError
-from nearcast.store.schema import CURRENT, bring_up
-from nearcast.store.values import Session, encoded, encoded_live
+from nearcast.store.state.schema import CURRENT, bring_up
+from nearcast.store.state.values import StoredSession, encoded, encoded_live
 from tests.store.small_world import session
 
 LIVE = Live("retained\0a", Event("e", "a", "ann", 1.0, retain=True, payload=b"hi"))
@@ -19,7 +19,8 @@ def first_form(path: Path) -> None:
     db = sqlite3.connect(path, isolation_level=None)
     bring_up(db, path, "b", version=1)
     db.execute(
-        "INSERT INTO sessions (id, value) VALUES ('ann', ?)", (encoded(Session("ann", 1.7e9)),)
+        "INSERT INTO sessions (id, value) VALUES ('ann', ?)",
+        (encoded(StoredSession("ann", 1.7e9)),),
     )
     db.execute("INSERT INTO live (key, value) VALUES (?, ?)", (LIVE.key, encoded_live(LIVE)))
     db.execute("UPDATE position SET seq = 41, ticks = 7")
@@ -85,6 +86,6 @@ def test_a_value_of_a_later_form_is_refused(tmp_path: Path) -> None:
     db.execute("UPDATE sessions SET value = CAST(x'07' || substr(value, 2) AS BLOB)")
     db.close()
     state = State(path, "b")
-    with pytest.raises(StoreError, match="a kept Session has form 7"):
+    with pytest.raises(StoreError, match="a kept session has form 7"):
         list(state.load())
     state.close()

@@ -8,7 +8,7 @@ from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
 from nearcast.store import CorruptError, StoreError, read_segment, rows_of
-from nearcast.store.segments import describe, numbers_of, segment_name, write_segment
+from nearcast.store.log.segments import describe, numbers_of, segment_name, write_segment
 from tests.store.small_world import rows
 
 

@@ -9,20 +9,20 @@ from nearcast.store import (
     Enqueued,
     MessagePut,
     ReceivedPut,
-    Session,
     SessionPut,
     Stage,
     Store,
+    StoredSession,
+    StoredWill,
     StoreError,
     SubscriptionPut,
     SubscriptionState,
-    Will,
 )
 from tests.store.small_world import message, opened, session
 
 
 def fill(store: Store) -> None:
-    whole = Session("ann", 5.0, "ann", 3600.0, 9.0, Will(message("bye"), 1), b"own")
+    whole = StoredSession("ann", 5.0, "ann", 3600.0, 9.0, StoredWill(message("bye"), 1), b"own")
     wanted = SubscriptionState("a/#", 1, properties=(("nc-where", "x > 1"), ("nc-meta", "1")))
     store.commit(
         [

@@ -20,22 +20,22 @@ from nearcast.store import (
     LiveDropped,
     LivePut,
     LiveSeen,
-    Message,
     MessagePut,
     ReceivedDropped,
     ReceivedPut,
     Released,
     Sent,
-    Session,
     SessionDropped,
     SessionPut,
     Stage,
     State,
+    StoredMessage,
+    StoredSession,
+    StoredWill,
     StoreError,
     SubscriptionDropped,
     SubscriptionPut,
     SubscriptionState,
-    Will,
 )
 from tests.store.small_world import message, session
 
@@ -47,8 +47,8 @@ class PlainState:
     """The reference: changes applied one by one to dictionaries."""
 
     def __init__(self) -> None:
-        self.messages: dict[int, Message] = {}
-        self.sessions: dict[str, Session] = {}
+        self.messages: dict[int, StoredMessage] = {}
+        self.sessions: dict[str, StoredSession] = {}
         self.subscriptions: dict[tuple[str, str], Change] = {}
         self.queue: dict[int, Enqueued] = {}
         self.received: set[tuple[str, int]] = set()
@@ -131,8 +131,8 @@ class Client:
         key = self.draw(st.sampled_from(("a/#", "live\0b", "ü")))
         if kind == 0:
             expiry = self.draw(st.sampled_from((None, 0.0, 60.0)))
-            will = Will(message("gone"), 1, True, 2.5)
-            return [SessionPut(Session(name, 1.0, "user", expiry, 2.0, will, b"x"))]
+            will = StoredWill(message("gone"), 1, True, 2.5)
+            return [SessionPut(StoredSession(name, 1.0, "user", expiry, 2.0, will, b"x"))]
         if kind == 1:
             return [SessionDropped(name)]
         if kind == 2:

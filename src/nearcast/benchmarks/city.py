@@ -39,7 +39,7 @@ CONJUNCTION, WITH_OR, WITH_NOT = 0, 1, 2
 """All conditions hold; speed or severity, and all others; severity does not, all others do."""
 
 
-class Subscriptions(NamedTuple):
+class CitySubscriptions(NamedTuple):
     """Subscriptions as columns; ABSENT or NaN: no such condition."""
 
     owner: I32
@@ -94,7 +94,7 @@ def draw_events(count: int, rng: np.random.Generator) -> Events:
     )
 
 
-def draw_subscriptions(count: int, rng: np.random.Generator) -> Subscriptions:
+def draw_subscriptions(count: int, rng: np.random.Generator) -> CitySubscriptions:
     """What people want: round numbers, and mostly something in particular."""
     wants = rng.random((count, 5))
     wanted = np.column_stack([wants[:, 0] < 0.25, wants[:, 1] < 0.20, wants[:, 2:] < 0.36])
@@ -109,7 +109,7 @@ def draw_subscriptions(count: int, rng: np.random.Generator) -> Subscriptions:
     wanted[too_many, 4] = False
     below = rng.random(count) < 0.5
     speed = rng.integers(1, 26, count) * 5.0
-    return Subscriptions(
+    return CitySubscriptions(
         owner=np.arange(count, dtype=np.int32) // PEOPLE_PER,
         subject=np.where(
             rng.random(count) < 0.1, ANY_SUBJECT, _zipf(len(SUBJECTS), count, rng, 0.5)
@@ -125,7 +125,7 @@ def draw_subscriptions(count: int, rng: np.random.Generator) -> Subscriptions:
     )
 
 
-def filters(subscriptions: Subscriptions, first: int, last: int) -> list[Filter]:
+def filters(subscriptions: CitySubscriptions, first: int, last: int) -> list[Filter]:
     """The filters of some of the subscriptions."""
     rows = zip(
         *(column[first:last].tolist() for column in subscriptions[3:]),
@@ -135,7 +135,7 @@ def filters(subscriptions: Subscriptions, first: int, last: int) -> list[Filter]
 
 
 def nearcast_subscriptions(
-    subscriptions: Subscriptions, first: int, last: int
+    subscriptions: CitySubscriptions, first: int, last: int
 ) -> list[Subscription]:
     """Some of the subscriptions as Nearcast's own values."""
     owner, subject, radius = (column[first:last].tolist() for column in subscriptions[:3])

@@ -5,7 +5,7 @@ from collections.abc import Callable
 from functools import partial
 
 from nearcast.benchmarks.city import Events
-from nearcast.benchmarks.peers.peer import Peer
+from nearcast.benchmarks.matching.peers.peer import MatchingPeer
 
 FIRST_EVENTS = 16
 MOST_GROWTH = 16
@@ -25,14 +25,14 @@ def best_cpu_s(work: Callable[[], object], runs: int) -> float:
     return min(cpu_s(work) for _ in range(runs))
 
 
-def peer_cpu_s(peer: Peer, work: Callable[[], object]) -> float:
+def peer_cpu_s(peer: MatchingPeer, work: Callable[[], object]) -> float:
     """CPU seconds of this process and of a peer's server."""
     server = peer.server_cpu_s()
     return cpu_s(work) + peer.server_cpu_s() - server
 
 
 def peer_rate(
-    peer: Peer, events: Events, batch: int, budget_s: float, runs: int
+    peer: MatchingPeer, events: Events, batch: int, budget_s: float, runs: int
 ) -> tuple[float, int]:
     """Events per CPU-second, and how many events it was measured on, within about a budget.
 
@@ -52,14 +52,14 @@ def peer_rate(
     return count * repeats / max(least, 1e-3), count
 
 
-def whole_rate(peer: Peer, events: Events, runs: int) -> float:
+def whole_rate(peer: MatchingPeer, events: Events, runs: int) -> float:
     """Events per CPU-second with all events in one call."""
     total = len(events.lat)
     work = partial(_match, peer, events, total, total, 1)
     return total / max(min(peer_cpu_s(peer, work) for _ in range(runs)), 1e-3)
 
 
-def _match(peer: Peer, events: Events, count: int, batch: int, repeats: int) -> None:
+def _match(peer: MatchingPeer, events: Events, count: int, batch: int, repeats: int) -> None:
     for _ in range(repeats):
         for first in range(0, count, batch):
             peer.match(events, first, min(count, first + batch))

@@ -5,14 +5,14 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from nearcast.broker.connection import Connection
-from nearcast.broker.journal import Journal
-from nearcast.broker.random_ids import RandomBytes, random_ids
-from nearcast.broker.refusal import RefusedError
-from nearcast.broker.session import Parcel, Session
-from nearcast.broker.settings import Limits
-from nearcast.broker.traffic import Traffic
-from nearcast.core.engine import Engine
+from nearcast.broker.config.settings import Limits
+from nearcast.broker.durability.journal import Journal
+from nearcast.broker.ingest.random_ids import RandomBytes, random_ids
+from nearcast.broker.ingest.refusal import RefusedError
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.net.traffic import Traffic
+from nearcast.broker.sessions.session import OutboundMessage, Session
+from nearcast.core.engine.engine import Engine
 from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Input
 from nearcast.store import Change
@@ -68,9 +68,9 @@ class BrokerState:
         self.unanswered: list[tuple[int, int, Connection, str]] = []
         """Inputs that nobody is told of unless they are refused: which, how many answers come
         before, whose, and on which topic."""
-        self.parcels: dict[tuple[str, str], Parcel] = {}
+        self.parcels: dict[tuple[str, str], OutboundMessage] = {}
         """What the events among them carry, by publisher and event id."""
-        self.live: dict[str, Parcel] = {}
+        self.live: dict[str, OutboundMessage] = {}
         """What live events carry, by their key."""
         self.retaining: set[str] = set()
         """Keys of those among them that will be live events, and are not yet."""

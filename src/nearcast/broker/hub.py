@@ -9,26 +9,27 @@ import os
 from collections.abc import Iterable, Sequence
 from math import inf
 
-from nearcast.broker.admission import Admission, OpenDoors
-from nearcast.broker.answering import Answering, refused_for
-from nearcast.broker.arrivals import Arrivals
-from nearcast.broker.batch import Batch, Write
+from nearcast.broker.auth import Admitted, CredentialCheck
+from nearcast.broker.auth import AuthRefusal as Refusal
+from nearcast.broker.auth.admission import Admission, OpenAccess
+from nearcast.broker.auth.rights_review import RightsReview
 from nearcast.broker.broker_state import DECIDED, Answer, BrokerState
-from nearcast.broker.connection import Connection
-from nearcast.broker.delivering import Delivering
-from nearcast.broker.doors import Admitted, Check
-from nearcast.broker.doors import Refused as Refusal
-from nearcast.broker.journal import Journal
-from nearcast.broker.publishing import POSITION, Publishing
-from nearcast.broker.random_ids import RandomBytes
-from nearcast.broker.recording import Recording
-from nearcast.broker.releasing import Releasing
-from nearcast.broker.rights_review import RightsReview
-from nearcast.broker.session import Session
-from nearcast.broker.settings import Settings
-from nearcast.broker.short_way import LEFT, ShortWay
+from nearcast.broker.config.settings import Settings
+from nearcast.broker.delivery.batch import Batch, Write
+from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.durability.journal import Journal
+from nearcast.broker.durability.outcome_recorder import OutcomeRecorder
+from nearcast.broker.handover.inbox import HandoverInbox
+from nearcast.broker.ingest.acknowledgements import Acknowledger, refused_for
+from nearcast.broker.ingest.fast_path import LEFT, FastPath
+from nearcast.broker.ingest.publish import POSITION, PublishHandler
+from nearcast.broker.ingest.random_ids import RandomBytes
+from nearcast.broker.ingest.subscribe import SubscribeHandler
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.sessions.session import Session
+from nearcast.broker.sessions.session_manager import SessionManager
 from nearcast.broker.situation.commands import RIGHTS
-from nearcast.broker.situation.errors import Errors
+from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.match_warnings import MatchWarnings
 from nearcast.broker.situation.node_list import NodeList
 from nearcast.broker.situation.node_questions import NodeQuestions
@@ -36,9 +37,8 @@ from nearcast.broker.situation.node_topics import NodeTopics
 from nearcast.broker.situation.private_topics import PRIVATE
 from nearcast.broker.situation.system_topics import SystemTopics
 from nearcast.broker.situation.topic_readers import TopicReaders
-from nearcast.broker.subscribing import Subscribing
-from nearcast.core.engine import Engine
-from nearcast.core.engine import Settings as EngineSettings
+from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.engine import EngineSettings as EngineSettings
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.inputs import Moved, Published, QueueDrained, RulesSet
@@ -105,17 +105,17 @@ class Hub:
             random_bytes,
         )
         self._due_at = inf
-        self._delivering = Delivering(self.state)
-        self._errors = Errors(self._delivering)
+        self._delivering = DeliveryDispatcher(self.state)
+        self._errors = ErrorReports(self._delivering)
         self._warnings = MatchWarnings(self.state, self._errors)
-        self._subscribing = Subscribing(self.state, self._errors, self._warnings)
-        self.releasing = Releasing(self.state, self._delivering)
-        self._answering = Answering(self.state, self._errors)
-        self._short_way = ShortWay(self.state, self._delivering)
+        self._subscribing = SubscribeHandler(self.state, self._errors, self._warnings)
+        self.releasing = HandoverInbox(self.state, self._delivering)
+        self._answering = Acknowledger(self.state, self._errors)
+        self._short_way = FastPath(self.state, self._delivering)
         self.node_list = NodeList(self.state)
         """Who is there, for those who ask."""
         questions = NodeQuestions(self.state, self._delivering, self.node_list)
-        self._publishing = Publishing(
+        self._publishing = PublishHandler(
             self.state, self._short_way, self._answering, self._subscribing, self.releasing,
             questions, self._warnings,
         )  # fmt: skip
@@ -123,12 +123,12 @@ class Hub:
         readers = TopicReaders(self.state, self._delivering)
         self._node_topics = NodeTopics(self.state, readers)
         self._system_topics = SystemTopics(self.state, readers)
-        self._recording = Recording(self.state, self.settings.record.deliveries)
+        self._recording = OutcomeRecorder(self.state, self.settings.record.deliveries)
         self._rights_review = RightsReview(self.state, self._errors)
-        self.arrivals = Arrivals(
+        self.arrivals = SessionManager(
             self.state,
             self._publishing,
-            OpenDoors() if doors is None else doors,
+            OpenAccess() if doors is None else doors,
             self._rights_review,
         )
 
@@ -255,7 +255,7 @@ class Hub:
     def tick(self, now: float) -> Batch:
         """Decide on all that arrived."""
         state = self.state
-        slow: list[tuple[Connection, Check]] = []
+        slow: list[tuple[Connection, CredentialCheck]] = []
         releasing = self.releasing
         if (
             state.inputs

@@ -13,37 +13,38 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
 
-from nearcast.broker import control, pipeline_door
-from nearcast.broker.admission import Admission, OpenDoors
-from nearcast.broker.batch import Batch
-from nearcast.broker.connection import Connection
-from nearcast.broker.doors import Admitted, Doors, Peer
-from nearcast.broker.doors import Refused as Refusal
-from nearcast.broker.forgetting import forget
-from nearcast.broker.holding import Holding
+from nearcast.broker.auth import Admitted, Authenticator, Peer
+from nearcast.broker.auth import AuthRefusal as Refusal
+from nearcast.broker.auth.admission import Admission, OpenAccess
+from nearcast.broker.auth.server_access import ServerAccess
+from nearcast.broker.config.settings import Settings
+from nearcast.broker.delivery.batch import Batch
+from nearcast.broker.durability.commit_gate import CommitGate
+from nearcast.broker.durability.erasure import forget
+from nearcast.broker.durability.journal import Entries
+from nearcast.broker.durability.recovery import restore
+from nearcast.broker.durability.store_writer import StoreWriter, journal_for
+from nearcast.broker.handover import pipeline_access
 from nearcast.broker.hub import Hub
-from nearcast.broker.journal import Entries
-from nearcast.broker.keeping import Keeper, journal_for
-from nearcast.broker.links import (
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.net.links import (
     LINGER_S,
     Hold,
     Link,
     TcpLink,
-    WebSocketEar,
     WebSocketLink,
+    WebSocketListener,
 )
-from nearcast.broker.listening import (
+from nearcast.broker.net.listeners import (
     possible_connections,
     tls_context,
     upgrade,
     warn_of_strangers,
 )
-from nearcast.broker.recovery import restore
-from nearcast.broker.server_access import ServerAccess
-from nearcast.broker.settings import Settings
-from nearcast.broker.speaking import say
-from nearcast.broker.ticking import Ticking
-from nearcast.broker.web_names import WebNames
+from nearcast.broker.net.tick_scheduler import TickScheduler
+from nearcast.broker.net.web_origins import WebOrigins
+from nearcast.broker.operations import control
+from nearcast.broker.operations.event_log import log_event
 from nearcast.store import LogSettings, Store
 from nearcast.wire.mqtt import Connect, ProtocolError, ReasonCode
 
@@ -68,24 +69,24 @@ class Server:
         feed_tick: Callable[[float], None] | None = None,
     ) -> None:
         self.settings = Settings() if settings is None else settings
-        self._doors = OpenDoors() if doors is None else doors
+        self._doors = OpenAccess() if doors is None else doors
         self._store = store
         self._wall_s = time.time() - time.monotonic()
         journal = None if store is None else journal_for(store)
         self.hub = Hub(self.settings, journal, self._doors)
         if store is not None:
             restore(self.hub, store, self.now())
-            self.hub.arrivals.pipeline_token = pipeline_door.read_token(store.directory)
+            self.hub.arrivals.pipeline_token = pipeline_access.read_token(store.directory)
             self.hub.releasing.may_go_on = lambda: not self.is_full
         self._access = ServerAccess(self.hub, self._doors, self.now, lambda: self.soon())
         self.hub.begin(self.now())
-        self._keeper: Keeper | None = None
+        self._keeper: StoreWriter | None = None
         self._control: control.Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: dict[str, asyncio.Server] = {}
         self._links: set[Link] = set()
         self._most_links = self.settings.limits.connections
-        self._holding = Holding(self._write)
+        self._holding = CommitGate(self._write)
         self._paused: set[Link] = set()
         self._resting: list[Link] = []
         """Links that are heard again after this tick."""
@@ -94,7 +95,7 @@ class Server:
         self._sweeper: asyncio.TimerHandle | None = None
         self._feed_tick = feed_tick
         self.stopping = False
-        self._ticking = Ticking(self._tick, self.now)
+        self._ticking = TickScheduler(self._tick, self.now)
         self.soon = self._ticking.soon
         """Tick once everything that is there has been read."""
         self.heard = self._ticking.heard
@@ -142,17 +143,17 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._ticking.start(self._loop.call_soon)
         if self._store is not None:
-            self._keeper = Keeper(
+            self._keeper = StoreWriter(
                 self._store, self.now, self._loop.call_soon_threadsafe, self.settings.log
             )
-            self._holding = Holding(self._write, self._keeper.submit)
+            self._holding = CommitGate(self._write, self._keeper.submit)
             for problem in self._store.problems:
-                say(log, logging.WARNING, "the log was damaged", what=problem)
+                log_event(log, logging.WARNING, "the log was damaged", what=problem)
         wanted = self.settings.limits.connections
         self._most_links = possible_connections(wanted)
         if self._most_links < wanted:
             why = "the system allows no more open files"
-            say(log, logging.INFO, "fewer connections", possible=self._most_links, why=why)
+            log_event(log, logging.INFO, "fewer connections", possible=self._most_links, why=why)
         try:
             await self._listen()
             if self._store is not None:
@@ -175,7 +176,7 @@ class Server:
         if self._control is not None:
             await self._control.stop()
         if self._store is not None:
-            pipeline_door.remove_address(self._store.directory)
+            pipeline_access.remove_address(self._store.directory)
         for listener in self._listeners.values():
             listener.close()
         self.hub.shut_down()
@@ -237,10 +238,10 @@ class Server:
         self._links.add(link)
         connection = link.connection
         if len(self._links) > self._most_links:
-            say(log, logging.WARNING, "too many connections", address=connection.peer.address)
+            log_event(log, logging.WARNING, "too many connections", address=connection.peer.address)
             link.abort()
             return
-        if isinstance(self._doors, Doors) and not self._doors.knock(
+        if isinstance(self._doors, Authenticator) and not self._doors.knock(
             connection.peer.address, self.now()
         ):
             link.hold(Hold.KNOCK)
@@ -248,7 +249,7 @@ class Server:
 
     def _knock_again(self, link: Link) -> None:
         """Let a connection speak as soon as its address may have another one."""
-        assert isinstance(self._doors, Doors)
+        assert isinstance(self._doors, Authenticator)
         if link not in self._links:
             return
         if self._doors.knock(link.connection.peer.address, self.now()):
@@ -278,7 +279,7 @@ class Server:
                 self.hub.receive(connection, error.packets, self._ticking.time)
             except ProtocolError as earlier:
                 error = earlier
-        say(log, logging.INFO, "broken packet", client=_name(connection), why=str(error))
+        log_event(log, logging.INFO, "broken packet", client=_name(connection), why=str(error))
         self.hub.broken(connection, error)
 
     def pause(self, link: Link) -> None:
@@ -366,7 +367,7 @@ class Server:
         """Once a second: who is silent, who never said who they are, who does not read."""
         now, limits = self.now(), self.settings.limits
         for connection in self.hub.silent(now):
-            say(log, logging.INFO, "client is silent", client=_name(connection))
+            log_event(log, logging.INFO, "client is silent", client=_name(connection))
             self.hub.close(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing was heard")
         for link in list(self._links):
             connection = link.connection
@@ -377,10 +378,10 @@ class Server:
                 late = now - connection.since > limits.connect_within_s
                 if late and not link.is_held(Hold.KNOCK) and not link.is_held(Hold.DOORS):
                     address = connection.peer.address
-                    say(log, logging.INFO, "no CONNECT came", address=address)
+                    log_event(log, logging.INFO, "no CONNECT came", address=address)
                     link.abort()
             elif link.stalled_s(now) > limits.stalled_s:
-                say(log, logging.WARNING, "client does not read", client=_name(connection))
+                log_event(log, logging.WARNING, "client does not read", client=_name(connection))
                 self.hub.state.counters["stalled"] += 1
                 link.abort()
             else:
@@ -419,13 +420,13 @@ class Server:
         for name, port, context in sockets:
             if port != NO_LISTENER:
                 self._listeners[name] = await upgrade(
-                    lambda: WebSocketEar(WebSocketLink(self)),
-                    listen.host, port, context, within_s, WebNames.of(listen),
+                    lambda: WebSocketListener(WebSocketLink(self)),
+                    listen.host, port, context, within_s, WebOrigins.of(listen),
                 )  # fmt: skip
         if not self._listeners:
-            say(log, logging.WARNING, "nobody can connect", why="every port is -1")
+            log_event(log, logging.WARNING, "nobody can connect", why="every port is -1")
         if not self._doors.asks_for_names:
-            warn_of_strangers(self.settings, isinstance(self._doors, OpenDoors))
+            warn_of_strangers(self.settings, isinstance(self._doors, OpenAccess))
 
     def _say_where(self, store: Store) -> None:
         """Let the pipeline find this broker."""
@@ -434,7 +435,7 @@ class Server:
             if listener is not None:
                 host, port = listener.sockets[0].getsockname()[:2]
                 certificate = self.settings.listen.certificate if scheme == "mqtts" else ""
-                pipeline_door.write_address(store.directory, host, port, scheme, certificate)
+                pipeline_access.write_address(store.directory, host, port, scheme, certificate)
                 return
 
 
@@ -448,7 +449,7 @@ def open_server(
     rolls = LogSettings(section.roll_s, section.followed_roll_s, section.roll_bytes)
     store = Store(data, settings.node.name, rolls)
     try:
-        return Server(settings, store, Doors(settings, data), feed_tick)
+        return Server(settings, store, Authenticator(settings, data), feed_tick)
     except BaseException:
         store.abandon()
         raise

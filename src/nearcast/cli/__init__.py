@@ -172,7 +172,7 @@ def _is_ours(error: ValueError) -> bool:
 
     if isinstance(error, LanguageError | ModelError):
         return True
-    from nearcast.broker.configuration import ConfigurationError
+    from nearcast.broker.config.configuration import ConfigurationError
 
     return isinstance(error, ConfigurationError)
 

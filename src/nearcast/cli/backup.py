@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from nearcast.broker.configuration import load
+from nearcast.broker.config.configuration import load
 from nearcast.store import StoreError, back_up, broker_directory
 
 

@@ -9,21 +9,22 @@ import msgspec
 import typer
 from rich.console import Console
 
-from nearcast.benchmarks import broker as brokers
-from nearcast.benchmarks import broker_report, situation_report
-from nearcast.benchmarks import situation as situations
-from nearcast.benchmarks.agreement import DisagreementError
-from nearcast.benchmarks.broker_rows import Settings as BrokerSettings
-from nearcast.benchmarks.matching import Settings, run
-from nearcast.benchmarks.matching_report import show
-from nearcast.benchmarks.peers import PEERS
-from nearcast.benchmarks.peers.server_process import ServerFailedError
-from nearcast.benchmarks.situation_city import Scenario
+from nearcast.benchmarks.broker import benchmark as brokers
+from nearcast.benchmarks.broker import report as broker_report
+from nearcast.benchmarks.broker.rows import BrokerBenchSettings as BrokerSettings
+from nearcast.benchmarks.matching.agreement import DisagreementError
+from nearcast.benchmarks.matching.benchmark import MatchingBenchSettings, run
+from nearcast.benchmarks.matching.peers import PEERS
+from nearcast.benchmarks.matching.peers.server_process import ServerFailedError
+from nearcast.benchmarks.matching.report import show
+from nearcast.benchmarks.situation import benchmark as situations
+from nearcast.benchmarks.situation import report as situation_report
+from nearcast.benchmarks.situation.city import Scenario
 
 Result = TypeVar("Result")
 HUGE = 10_000_000
 SUFFIXES = {"k": 1_000, "m": 1_000_000}
-QUICK = Settings(sizes=(10_000,), events=1_024, sample=128, budget_s=0.5, runs=2)
+QUICK = MatchingBenchSettings(sizes=(10_000,), events=1_024, sample=128, budget_s=0.5, runs=2)
 QUICK_BROKERS = BrokerSettings(
     deliveries=5_000,
     fan_outs=(1, 10, 100),
@@ -33,7 +34,7 @@ QUICK_BROKERS = BrokerSettings(
     runs=1,
     settle_s=0.0,
 )
-QUICK_SITUATION = situations.Settings(
+QUICK_SITUATION = situations.SituationBenchSettings(
     scenario=Scenario(movers=100, side_m=6_000.0, rounds=4),
     cells_m=(500.0,),
     growth=(50,),
@@ -56,7 +57,9 @@ def matching(
     events: Annotated[
         int | None, typer.Option(min=1, help="How many events to match.  [default: 20000]")
     ] = None,
-    seed: Annotated[int, typer.Option(min=0, help="Draws another city.")] = Settings().seed,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Draws another city.")
+    ] = MatchingBenchSettings().seed,
     peers: Annotated[
         str | None,
         typer.Option(help=f"Whom to compare with: {','.join(PEERS)} (the default), or none."),
@@ -67,7 +70,7 @@ def matching(
     ] = False,
 ) -> None:
     """Match events with subscriptions in a city with hot spots, and so do others."""
-    base = QUICK if quick else Settings()
+    base = QUICK if quick else MatchingBenchSettings()
     settings = msgspec.structs.replace(
         base,
         sizes=(base.sizes if sizes is None else _sizes(sizes)) + ((HUGE,) if huge else ()),
@@ -140,7 +143,7 @@ def situation(
     ] = False,
 ) -> None:
     """Keep movers informed of what happens round them, and so do mosquitto and Redis."""
-    base = QUICK_SITUATION if quick else situations.Settings()
+    base = QUICK_SITUATION if quick else situations.SituationBenchSettings()
     scenario = msgspec.structs.replace(
         base.scenario, seed=seed, movers=base.scenario.movers if movers is None else movers
     )
@@ -184,12 +187,12 @@ def pipeline(
     ] = False,
 ) -> None:
     """Match a city's events in Spark, beside the join that a Spark user would write."""
-    from nearcast.benchmarks import pipeline as pipelines
-    from nearcast.benchmarks import pipeline_report
+    from nearcast.benchmarks.pipeline import benchmark as pipelines
+    from nearcast.benchmarks.pipeline import report as pipeline_report
 
-    base = pipelines.Settings()
+    base = pipelines.PipelineBenchSettings()
     if quick:
-        base = pipelines.Settings(
+        base = pipelines.PipelineBenchSettings(
             sizes=(1_000,), cores=(2,), events=2_000, runs=1, client_events=2_000, latency_s=15.0
         )
     settings = msgspec.structs.replace(

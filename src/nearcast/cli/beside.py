@@ -14,8 +14,8 @@ from types import TracebackType
 
 import typer
 
-from nearcast.broker.settings import Settings
-from nearcast.broker.speaking import say
+from nearcast.broker.config.settings import Settings
+from nearcast.broker.operations.event_log import log_event
 from nearcast.cli.extras import how_to_install
 
 log = logging.getLogger("nearcast.pipeline")
@@ -32,7 +32,7 @@ def obstacle() -> str | None:
     """Why no pipeline can run here; None if one can."""
     if find_spec("pyspark") is None:
         return f"PySpark is not installed ({how_to_install('pipeline')})"
-    from nearcast.pipeline.java import JavaError, find_java
+    from nearcast.pipeline.jobs.java import JavaError, find_java
 
     try:
         find_java()
@@ -138,7 +138,7 @@ class PipelineBeside:
             self.restarts += 1
             if time.monotonic() - started > LASTING_S:
                 pause_s = 1.0
-            say(log, logging.WARNING, "the pipeline ended", code=code, again_in_s=pause_s)
+            log_event(log, logging.WARNING, "the pipeline ended", code=code, again_in_s=pause_s)
             await asyncio.sleep(pause_s)
             pause_s = min(LONGEST_PAUSE_S, 2 * pause_s)
 

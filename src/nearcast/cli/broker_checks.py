@@ -9,8 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from nearcast.broker.configuration import ConfigurationError, load
-from nearcast.broker.settings import Settings
+from nearcast.broker.config.configuration import ConfigurationError, load
+from nearcast.broker.config.settings import Settings
 from nearcast.store import StoreError, broker_directory, read_manifest
 
 SPARE_DESCRIPTORS = 100

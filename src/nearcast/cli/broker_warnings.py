@@ -6,9 +6,9 @@ from collections.abc import AsyncIterator
 
 import typer
 
-from nearcast.client.commands import ERRORS, problem_of
-from nearcast.client.connection import Connection
-from nearcast.client.received import received
+from nearcast.client.api.commands import ERRORS, problem_of
+from nearcast.client.api.received import received
+from nearcast.client.link.connection import ClientConnection
 
 # Control characters could rewrite what stands on a terminal.
 SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
@@ -20,7 +20,7 @@ def show(why: str) -> None:
 
 
 @contextlib.asynccontextmanager
-async def shown(connection: Connection) -> AsyncIterator[None]:
+async def shown(connection: ClientConnection) -> AsyncIterator[None]:
     """Print all warnings that come about what is sent meanwhile; nothing else is read."""
     await connection.subscribe(ERRORS)
     reading = asyncio.create_task(_show_all(connection))
@@ -33,7 +33,7 @@ async def shown(connection: Connection) -> AsyncIterator[None]:
         reading.cancel()
 
 
-async def _show_all(connection: Connection) -> None:
+async def _show_all(connection: ClientConnection) -> None:
     async for message in connection.messages():
         problem = problem_of(received(message, connection.version))
         if problem.warning:

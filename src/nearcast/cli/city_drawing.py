@@ -10,9 +10,9 @@ from msgspec import Struct
 from rich.cells import cell_len
 from rich.text import Text
 
-from nearcast.core.model.area import Circle
 from nearcast.core.model.event import Delivery
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.area import Circle
+from nearcast.core.model.geometry.position import Position
 from nearcast.simulation.city import City
 from nearcast.simulation.city_map import CityMap
 from nearcast.simulation.city_run import Happening

@@ -4,9 +4,9 @@ import asyncio
 from collections.abc import Callable
 
 from nearcast.cli.city_scene import CityScene
-from nearcast.client.node import Node, connect
-from nearcast.client.received import Received
-from nearcast.client.told import ONLINE, POSITION
+from nearcast.client.api.node import Node, connect
+from nearcast.client.api.observations import ONLINE, POSITION
+from nearcast.client.api.received import Received
 
 NAME = "city-view"
 

@@ -13,11 +13,11 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from nearcast.cli.city_drawing import FADES_S, Node, Picture, plain
-from nearcast.client.received import Received
-from nearcast.client.told import ONLINE, POSITION
+from nearcast.client.api.observations import ONLINE, POSITION
+from nearcast.client.api.received import Received
 from nearcast.core.model import ModelError, Position, parse_position
-from nearcast.core.model.area import Circle
 from nearcast.core.model.event import Delivery, Event
+from nearcast.core.model.geometry.area import Circle
 from nearcast.core.model.subject import subject_matches
 from nearcast.simulation.city_life import SIREN_M, CityLife
 from nearcast.simulation.city_run import REMEMBERED, Happening

@@ -1,6 +1,6 @@
 """`nearcast config`: what the broker would run with, what it could, and whether a file is right.
 
-Descriptions are the texts under the fields in `nearcast.broker.settings`, and nowhere else.
+Descriptions are the texts under the fields in `nearcast.broker.config.settings`, and nowhere else.
 """
 
 import ast
@@ -17,10 +17,10 @@ from rich.console import Console
 from rich.table import Table
 from rich.text import Text
 
-from nearcast.broker import settings as settings_module
-from nearcast.broker.configuration import ConfigurationError, Effective, effective
-from nearcast.broker.known_settings import SECTIONS, SETTINGS, value_of
-from nearcast.broker.settings import Settings
+from nearcast.broker.config import settings as settings_module
+from nearcast.broker.config.configuration import ConfigurationError, Effective, effective
+from nearcast.broker.config.setting_catalog import SECTIONS, SETTINGS, value_of
+from nearcast.broker.config.settings import Settings
 
 WIDTH = 98
 PIPED_WIDTH = 200

@@ -9,10 +9,10 @@ import typer
 
 from nearcast.cli import server_options as server
 from nearcast.cli.meaning import position_of
-from nearcast.client.node import Node
-from nearcast.client.options import ClientOptions
-from nearcast.client.told import Known
-from nearcast.core.model.position import plain
+from nearcast.client.api.node import Node
+from nearcast.client.api.observations import Known
+from nearcast.client.api.options import ClientOptions
+from nearcast.core.model.geometry.position import plain
 from nearcast.wire.mqtt import MQTT_5
 
 
@@ -58,7 +58,7 @@ def context(
         # A part of the node: its context is changed, its own session is not touched.
         client_id = f"{node}{server.client_options(None, 'context').client_id}"
     options = server.client_options(client_id, "context", version=mqtt)
-    broker = server.Broker(url, host, port, user, password_file, ca_file)
+    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     me = node_with(broker, options)
 
     async def work() -> None:
@@ -82,7 +82,7 @@ def context(
         server.run(work)
 
 
-def node_with(broker: server.Broker, options: ClientOptions) -> Node:
+def node_with(broker: server.BrokerOptions, options: ClientOptions) -> Node:
     """Return a node that is not connected yet; bad options end the command."""
     made = broker.connection(options)
     return Node(str(made.address), made.options, made.behaviour)

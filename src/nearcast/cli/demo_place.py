@@ -14,8 +14,8 @@ from typing import TextIO
 
 from msgspec import Struct
 
-from nearcast.broker.configuration import effective
-from nearcast.broker.settings import Settings
+from nearcast.broker.config.configuration import effective
+from nearcast.broker.config.settings import Settings
 
 PORTS = {"mqtt_port": "MQTT", "ws_port": "WebSocket", "http_port": "HTTP"}
 TRIED_PORTS = 20

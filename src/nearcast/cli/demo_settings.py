@@ -3,8 +3,8 @@
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
 
-from nearcast.broker.configuration import effective
-from nearcast.broker.known_settings import SETTINGS
+from nearcast.broker.config.configuration import effective
+from nearcast.broker.config.setting_catalog import SETTINGS
 from nearcast.cli.config import toml_value
 
 DEMO: Mapping[str, Mapping[str, str]] = {

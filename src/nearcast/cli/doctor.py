@@ -21,7 +21,7 @@ from rich.table import Table
 
 from nearcast import _warm_up
 from nearcast.cli.extras import EXTRAS, how_to_install, packages
-from nearcast.pipeline.java import JavaError, find_java
+from nearcast.pipeline.jobs.java import JavaError, find_java
 
 OLDEST_PYTHON = (3, 11)
 CONSTRAINTS = Path(__file__).parents[3] / "constraints.txt"
@@ -34,7 +34,7 @@ PEERS = {
 State = Literal["ok", "optional", "missing"]
 
 
-class Check(Struct, frozen=True):
+class DoctorCheck(Struct, frozen=True):
     """One thing looked at; `optional` means that it is not as it could be."""
 
     what: str
@@ -66,7 +66,7 @@ def doctor(
         raise typer.Exit(1)
 
 
-def examine() -> Iterator[Check]:
+def examine() -> Iterator[DoctorCheck]:
     """Yield every check, the required ones first."""
     yield check_python(sys.version_info[:2])
     tested = tested_versions(CONSTRAINTS)
@@ -82,7 +82,7 @@ def examine() -> Iterator[Check]:
     yield from (check_peer(program, advice) for program, advice in PEERS.items())
 
 
-def examine_broker(config: Path | None, data: str | None) -> Iterator[Check]:
+def examine_broker(config: Path | None, data: str | None) -> Iterator[DoctorCheck]:
     """Yield what a broker would meet here."""
     if missing_packages(packages()["broker"]):
         return
@@ -91,59 +91,63 @@ def examine_broker(config: Path | None, data: str | None) -> Iterator[Check]:
 
     for finding in broker_checks(config, data):
         state: State = "missing" if finding.fatal else "optional" if finding.advice else "ok"
-        yield Check(finding.what, state, finding.found, finding.advice)
+        yield DoctorCheck(finding.what, state, finding.found, finding.advice)
 
 
-def check_python(running: tuple[int, int]) -> Check:
+def check_python(running: tuple[int, int]) -> DoctorCheck:
     """Check the version of Python."""
     if running >= OLDEST_PYTHON:
-        return Check("Python", "ok", platform.python_version())
-    return Check("Python", "missing", platform.python_version(), "install Python 3.11 or newer")
+        return DoctorCheck("Python", "ok", platform.python_version())
+    return DoctorCheck(
+        "Python", "missing", platform.python_version(), "install Python 3.11 or newer"
+    )
 
 
-def check_package(name: str, tested: dict[str, str], extra: str = "") -> Check:
+def check_package(name: str, tested: dict[str, str], extra: str = "") -> DoctorCheck:
     """Check that a package is there, and in the version that was tested."""
     try:
         found = version(name)
     except PackageNotFoundError:
         if not extra:
-            return Check(name, "missing", "not installed", "make setup")
+            return DoctorCheck(name, "missing", "not installed", "make setup")
         advice = "only tests need it"
         if extra in EXTRAS:
             advice = f"the {extra} does not run without: {how_to_install(extra)}"
-        return Check(name, "optional", "not installed", advice)
+        return DoctorCheck(name, "optional", "not installed", advice)
     wanted = tested.get(_normal(name), found)
     if found == wanted:
-        return Check(name, "ok", found)
-    return Check(name, "optional", found, f"tested with {wanted}: make setup")
+        return DoctorCheck(name, "ok", found)
+    return DoctorCheck(name, "optional", found, f"tested with {wanted}: make setup")
 
 
-def check_java() -> Check:
+def check_java() -> DoctorCheck:
     """Check for a Java that the pipeline can run on."""
     try:
         java = find_java()
     except JavaError as error:
-        return Check("Java", "optional", "none for Spark", f"the pipeline does not run: {error}")
-    return Check("Java", "ok", f"{java.version} in {java.home}")
+        return DoctorCheck(
+            "Java", "optional", "none for Spark", f"the pipeline does not run: {error}"
+        )
+    return DoctorCheck("Java", "ok", f"{java.version} in {java.home}")
 
 
-def check_kernels() -> Check:
+def check_kernels() -> DoctorCheck:
     """Check that kernels are compiled."""
     if _warm_up.is_warm():
-        return Check("kernels", "ok", "compiled")
+        return DoctorCheck("kernels", "ok", "compiled")
     advice = "they compile at first use, which takes a minute: nearcast doctor --warm-up"
-    return Check("kernels", "optional", "not compiled", advice)
+    return DoctorCheck("kernels", "optional", "not compiled", advice)
 
 
-def check_peer(program: str, advice: str) -> Check:
+def check_peer(program: str, advice: str) -> DoctorCheck:
     """Check for a program that benchmarks run beside us."""
     found = shutil.which(program)
     if found is None:
         # Debian keeps the servers of each version of PostgreSQL apart, and off the path.
         found = next(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{program}")), None)
     if found is None:
-        return Check(program, "optional", "not installed", advice)
-    return Check(program, "ok", found)
+        return DoctorCheck(program, "optional", "not installed", advice)
+    return DoctorCheck(program, "ok", found)
 
 
 def tested_versions(constraints: Path) -> dict[str, str]:
@@ -167,7 +171,7 @@ def missing_packages(names: Iterable[str]) -> set[str]:
     return missing
 
 
-def table(checks: list[Check]) -> Table:
+def table(checks: list[DoctorCheck]) -> Table:
     """Return the checks for a terminal."""
     colours = {"ok": "green", "optional": "yellow", "missing": "red"}
     grid = Table("", "what", "found", "what to do", box=None, pad_edge=False)

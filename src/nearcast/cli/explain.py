@@ -12,15 +12,15 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
-from nearcast.broker.configuration import load
-from nearcast.broker.explaining import (
+from nearcast.broker.config.configuration import load
+from nearcast.broker.operations.explanation import (
     Explanation,
     as_value,
     explain_everyone,
     label_of,
 )
-from nearcast.broker.explaining import explain as explained
-from nearcast.broker.recent_events import recent_events
+from nearcast.broker.operations.explanation import explain as explained
+from nearcast.broker.operations.recent_events import recent_events
 from nearcast.broker.situation.metadata import time_text
 from nearcast.core.model.event import Event
 from nearcast.core.model.subject import check_pattern

@@ -3,7 +3,7 @@
 import os
 from pathlib import Path
 
-from nearcast.broker.settings import Settings
+from nearcast.broker.config.settings import Settings
 from nearcast.store.file_access import file_access
 
 

@@ -8,13 +8,13 @@ from typing import Annotated
 
 import typer
 
-from nearcast.broker.configuration import load
-from nearcast.broker.control import ControlError, ask
-from nearcast.broker.doors import DoorsError
-from nearcast.broker.forgetting import forget_in_store
+from nearcast.broker.auth import AuthError
+from nearcast.broker.config.configuration import load
+from nearcast.broker.durability.erasure import forget_in_store
+from nearcast.broker.operations.control import ControlError, ask
 from nearcast.cli.file_access import limit_access
-from nearcast.pipeline.forgetting import caught_up
-from nearcast.pipeline.forgetting import forget as forget_in_tables
+from nearcast.pipeline.tables.erasure import caught_up
+from nearcast.pipeline.tables.erasure import forget as forget_in_tables
 from nearcast.store import InUseError, Store, StoreError, broker_directory, read_manifest
 
 WAIT_S = 60.0
@@ -59,7 +59,7 @@ def forget(
     except InUseError as error:
         typer.echo(f"{error}; it is starting or stopping: try again", err=True)
         raise typer.Exit(1) from None
-    except (StoreError, ControlError, DoorsError) as error:
+    except (StoreError, ControlError, AuthError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     assert isinstance(found, dict)

@@ -10,15 +10,15 @@ import msgspec
 import typer
 
 from nearcast.cli.meaning import position_of
-from nearcast.core.engine import Engine
-from nearcast.core.explanation import FilterStep, explain
+from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.explanation import FilterStep, explain
 from nearcast.core.language import parse
-from nearcast.core.language.instants import read_timestamp
-from nearcast.core.matching.reference import Step
+from nearcast.core.language.evaluation.instants import read_timestamp
+from nearcast.core.matching.reference import VerdictStep
 from nearcast.core.model import Event, Position, Subscription, parse_area
+from nearcast.core.model.geometry.position import parse_position, position_from_json
 from nearcast.core.model.inputs import ContextPatched, Input, Moved
 from nearcast.core.model.payload import attributes_of
-from nearcast.core.model.position import parse_position, position_from_json
 
 ROUND_IT = ("at", "base64", "id", "payload", "priority", "publisher", "subject", "text", "time")
 """Members of an object that is an event, and not its payload: as in `$me/publish`."""
@@ -132,7 +132,7 @@ def _position(value: object) -> Position | None:
     return parse_position(value) if isinstance(value, str) else position_from_json(value)
 
 
-def _print(matches: bool, steps: Sequence[Step], as_json: bool) -> None:
+def _print(matches: bool, steps: Sequence[VerdictStep], as_json: bool) -> None:
     if as_json:
         told = {"matches": matches, "steps": msgspec.to_builtins(steps)}
         typer.echo(json.dumps(told, indent=2))

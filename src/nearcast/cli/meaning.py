@@ -9,7 +9,7 @@ from collections.abc import Sequence
 import typer
 
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.position import Position, parse_position
+from nearcast.core.model.geometry.position import Position, parse_position
 
 Pairs = Sequence[tuple[str, str]]
 
@@ -19,11 +19,11 @@ def check_event(pairs: Pairs) -> None:
     if not pairs:
         return
     # Only where they are needed: they take longer to load than a plain message to send.
-    from nearcast.broker.refusal import RefusedError
-    from nearcast.broker.situation.words import said
+    from nearcast.broker.ingest.refusal import RefusedError
+    from nearcast.broker.situation.nc_properties import event_options
 
     try:
-        said(pairs)
+        event_options(pairs)
     except RefusedError as error:
         raise typer.BadParameter(error.why) from None
 
@@ -32,11 +32,11 @@ def check_subscription(pairs: Pairs) -> None:
     """Refuse properties that no subscription can have."""
     if not pairs:
         return
-    from nearcast.broker.refusal import RefusedError
-    from nearcast.broker.situation.words import wished
+    from nearcast.broker.ingest.refusal import RefusedError
+    from nearcast.broker.situation.nc_properties import subscription_options
 
     try:
-        wished(pairs)
+        subscription_options(pairs)
     except RefusedError as error:
         raise typer.BadParameter(error.why) from None
 

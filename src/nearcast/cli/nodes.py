@@ -7,8 +7,8 @@ import typer
 
 from nearcast.cli import server_options as server
 from nearcast.cli.context import node_with
-from nearcast.client.told import Present
-from nearcast.core.model.position import plain
+from nearcast.client.api.observations import Present
+from nearcast.core.model.geometry.position import plain
 from nearcast.wire.mqtt import MQTT_5
 
 
@@ -43,7 +43,7 @@ def nodes(
     You see what your user, and the node that --id names, may see.
     """
     options = server.client_options(client_id, "nodes", version=mqtt)
-    me = node_with(server.Broker(url, host, port, user, password_file, ca_file), options)
+    me = node_with(server.BrokerOptions(url, host, port, user, password_file, ca_file), options)
     found: list[Present] = []
 
     async def work() -> None:

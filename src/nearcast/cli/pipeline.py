@@ -18,19 +18,19 @@ from rich.console import Console
 from rich.progress import Progress
 from rich.table import Table
 
-from nearcast.broker.configuration import load
-from nearcast.broker.settings import Settings
+from nearcast.broker.config.configuration import load
+from nearcast.broker.config.settings import Settings
+from nearcast.broker.operations.event_log import set_up
 from nearcast.broker.situation.metadata import time_text
-from nearcast.broker.speaking import set_up
 from nearcast.cli.file_access import limit_access
-from nearcast.pipeline.status import STAGES, Status, problems, read_status
-from nearcast.pipeline.tables import Tables, TablesError, TableStatistics
+from nearcast.pipeline.jobs.status import STAGES, Status, problems, read_status
+from nearcast.pipeline.tables.tables import Tables, TablesError, TableStatistics
 from nearcast.store import StoreError
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-    from nearcast.pipeline.auditing import Audit
+    from nearcast.pipeline.jobs.audit import Audit
 
 LARGE_ROWS = 1_000_000
 """From so many rows on a history is worth compiling Java for."""
@@ -68,7 +68,7 @@ def run(
     runs one beside the broker unless it is told --no-pipeline.
     """
     from nearcast.cli.spark_settings import pipeline_settings, spark_settings
-    from nearcast.pipeline.job import run as run_job
+    from nearcast.pipeline.jobs.job import run as run_job
 
     settings = _settings(config, data, master)
     handler = set_up(settings.logging)
@@ -128,10 +128,10 @@ def replay(
     A range gives tables of just that range. The pipeline must not be running.
     """
     from nearcast.cli.spark_settings import pipeline_settings
-    from nearcast.pipeline.job import alone
-    from nearcast.pipeline.rebuilding import rebuild_state
-    from nearcast.pipeline.replaying import Range
-    from nearcast.pipeline.replaying import replay as replay_history
+    from nearcast.pipeline.jobs.job import alone
+    from nearcast.pipeline.jobs.replay import Range
+    from nearcast.pipeline.jobs.replay import replay as replay_history
+    from nearcast.pipeline.jobs.state_rebuild import rebuild_state
 
     settings = _settings(config, data, master)
     chosen = pipeline_settings(settings)
@@ -167,7 +167,7 @@ def audit(
     Needs `record.deliveries = true` at the brokers. The exit code is 1 if anything differs, and 2
     if nothing could be compared.
     """
-    from nearcast.pipeline.auditing import audit as audit_log
+    from nearcast.pipeline.jobs.audit import audit as audit_log
 
     settings = _settings(config, data, master)
     with _failures_told(code=2), _session(settings, quiet=as_json) as (spark, step):
@@ -223,8 +223,8 @@ def _session(
     if not (Path(settings.node.data) / "brokers").is_dir():
         raise StoreError(f"{settings.node.data} has no logs of brokers: see --data")
     from nearcast.cli.spark_settings import spark_settings
-    from nearcast.pipeline.following import Logs
-    from nearcast.pipeline.session import session, stop
+    from nearcast.pipeline.jobs.spark_session import session, stop
+    from nearcast.pipeline.source.log_follower import Logs
 
     logs = Logs(Path(settings.node.data))
     logs.refresh()
@@ -261,9 +261,9 @@ def _session(
 @contextmanager
 def _failures_told(code: int = 1) -> Iterator[None]:
     """Tell what is wrong with Java, the data directory or a job, without a traceback."""
-    from nearcast.pipeline.java import JavaError
-    from nearcast.pipeline.job import JobError
-    from nearcast.pipeline.session import SessionError
+    from nearcast.pipeline.jobs.java import JavaError
+    from nearcast.pipeline.jobs.job import JobError
+    from nearcast.pipeline.jobs.spark_session import SessionError
 
     try:
         yield

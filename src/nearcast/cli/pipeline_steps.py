@@ -6,7 +6,7 @@ from typing import Literal
 from msgspec import Struct
 
 from nearcast.cli.beside import PipelineBeside
-from nearcast.pipeline.status import STAGES, Status, problems, read_status
+from nearcast.pipeline.jobs.status import STAGES, Status, problems, read_status
 
 
 class Step(Struct, frozen=True):

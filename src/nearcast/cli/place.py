@@ -10,12 +10,12 @@ import typer
 
 from nearcast.cli import server_options as server
 from nearcast.cli.context import node_with
-from nearcast.client.node import Node
-from nearcast.client.speaking import place_topic
+from nearcast.client.api.node import Node
+from nearcast.client.api.node_messages import place_topic
 
 if TYPE_CHECKING:
     from nearcast.core.model import Place, Places
-    from nearcast.core.model.place_loading import Loaded
+    from nearcast.core.model.geometry.place_loading import Loaded
 
 app = typer.Typer(
     help="Load, list and remove named places.",
@@ -68,7 +68,7 @@ def load(
     # The broker tells places apart by kind and name alone; the last of one name would win.
     found = {(place.kind, place.name): place for place in places}
     twice = len(places) - len(found)
-    broker = server.Broker(url, host, port, user, password_file, ca_file)
+    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     me = node_with(broker, server.client_options(client_id, "place"))
     server.run(lambda: _define(me, list(found.values())))
     if as_json:
@@ -99,7 +99,7 @@ def list_(
     client_id: server.Id = None,
 ) -> None:
     """Print the places that the broker knows."""
-    broker = server.Broker(url, host, port, user, password_file, ca_file)
+    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     me = node_with(broker, server.client_options(client_id, "place"))
 
     async def work() -> None:
@@ -134,7 +134,7 @@ def remove(
     client_id: server.Id = None,
 ) -> None:
     """Remove a place; the exit code is 1 if there is none."""
-    broker = server.Broker(url, host, port, user, password_file, ca_file)
+    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     me = node_with(broker, server.client_options(client_id, "place"))
 
     async def work() -> None:

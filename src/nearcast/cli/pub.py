@@ -18,7 +18,7 @@ from msgspec.structs import replace
 from nearcast.cli import server_options as server
 from nearcast.cli.broker_warnings import shown
 from nearcast.cli.meaning import check_event
-from nearcast.client.event_words import EventWords
+from nearcast.client.api.event_options import EventOptions
 from nearcast.wire.mqtt import MQTT_5
 
 ID_BYTES = 10
@@ -108,7 +108,7 @@ def pub(
     said = (at, to, valid, key, priority, time, event_id)
     # What can be wrong with these is told only by an acknowledgement.
     level = qos if qos is not None else int(any(each is not None for each in said))
-    words = EventWords(
+    words = EventOptions(
         at=at, to=to, valid=valid, object=key, priority=priority, time=time, id=event_id
     )
     check_event(words.pack(topic, None, MQTT_5, pairs).properties.user_properties)
@@ -116,7 +116,7 @@ def pub(
     if alone and not quiet and event_id is None and "nc-id" not in dict(pairs):
         words = replace(words, id=secrets.token_hex(ID_BYTES))
     options = server.client_options(client_id, "pub", version=mqtt)
-    broker = server.Broker(url, host, port, user, password_file, ca_file)
+    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     connection = broker.connection(options)
 
     # Only a target that moves can be in vain.

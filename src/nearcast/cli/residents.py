@@ -9,9 +9,9 @@ from collections.abc import Iterator
 from itertools import islice
 
 from nearcast.cli.city_scene import CityScene
-from nearcast.client.node import Node, connect
-from nearcast.client.received import Received
-from nearcast.client.streams import Stream
+from nearcast.client.api.node import Node, connect
+from nearcast.client.api.received import Received
+from nearcast.client.api.streams import Stream
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.inputs import (
     Announced,

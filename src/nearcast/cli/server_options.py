@@ -11,10 +11,10 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nearcast.client.address import parse_address
-from nearcast.client.connection import Connection, ConnectionOptions
+from nearcast.client.api.options import ClientOptions
 from nearcast.client.errors import AddressError, ClientError, OptionsError
-from nearcast.client.options import ClientOptions
+from nearcast.client.link.address import parse_address
+from nearcast.client.link.connection import ClientConnection, ConnectionOptions
 from nearcast.wire.mqtt import EncodeError
 
 DEFAULT_URL = "mqtt://127.0.0.1:1883"
@@ -48,7 +48,7 @@ Id = Annotated[
 Mqtt = Annotated[int, typer.Option(min=3, max=5, help="The version of MQTT: 5, 4 (3.1.1) or 3.")]
 
 
-class Broker(Struct, frozen=True):
+class BrokerOptions(Struct, frozen=True):
     """Where the broker is and who connects."""
 
     url: str | None
@@ -58,7 +58,7 @@ class Broker(Struct, frozen=True):
     password_file: Path | None
     authority: Path | None
 
-    def connection(self, options: ClientOptions) -> Connection:
+    def connection(self, options: ClientOptions) -> ClientConnection:
         """Return a connection that is not open yet; bad options end the command."""
         tls = None
         if self.authority is not None:
@@ -79,7 +79,7 @@ class Broker(Struct, frozen=True):
         if self.password_file is not None:
             lines = self.password_file.read_bytes().splitlines()
             options = replace(options, password=lines[0] if lines else b"")
-        return Connection(url, options, ConnectionOptions(tls=tls))
+        return ClientConnection(url, options, ConnectionOptions(tls=tls))
 
     def _url(self) -> str:
         if self.url is None:
@@ -101,7 +101,8 @@ class Broker(Struct, frozen=True):
 def client_options(client_id: str | None, verb: str, **others: object) -> ClientOptions:
     """Return options with a client id.
 
-    Without one of the user's it is a part that nobody has, of a node that `Broker.connection` adds.
+    Without one of the user's it is a part that nobody has, of a node that
+    `BrokerOptions.connection` adds.
     """
     name = client_id if client_id is not None else f"{PART}{verb}-{secrets.token_hex(4)}"
     try:

@@ -1,11 +1,11 @@
 """What the configuration says of the pipeline, in the pipeline's own words."""
 
-from nearcast.broker.settings import Settings
+from nearcast.broker.config.settings import Settings
 from nearcast.core.gathering import parse_rules
 from nearcast.core.relationships import MeetingSettings, TrackSettings, TrafficSettings
-from nearcast.pipeline.movement_settings import MovementSettings
-from nearcast.pipeline.running import PipelineSettings
-from nearcast.pipeline.session import SparkSettings
+from nearcast.pipeline.jobs.queries import PipelineSettings
+from nearcast.pipeline.jobs.spark_session import SparkSettings
+from nearcast.pipeline.movement.movement_settings import MovementSettings
 from nearcast.store.file_access import file_access
 
 MASK = "spark.hadoop.fs.permissions.umask-mode"

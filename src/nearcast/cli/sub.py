@@ -14,11 +14,11 @@ import typer
 from nearcast.cli import server_options as server
 from nearcast.cli.broker_warnings import SHOWN, show
 from nearcast.cli.meaning import check_subscription, position_of
-from nearcast.client.commands import ERRORS, problem_of
-from nearcast.client.connection import Connection
+from nearcast.client.api.commands import ERRORS, problem_of
+from nearcast.client.api.received import received
 from nearcast.client.errors import RejectedError
-from nearcast.client.received import received
-from nearcast.core.model.position import Position, plain
+from nearcast.client.link.connection import ClientConnection
+from nearcast.core.model.geometry.position import Position, plain
 from nearcast.wire.mqtt import MQTT_5, Properties, Publish, ReasonCode, TopicFilter
 
 ADVICE = "publish $me/position"
@@ -97,7 +97,7 @@ def sub(
         clean_start=not session_expiry,
         session_expiry_s=session_expiry if mqtt == MQTT_5 else 0,
     )
-    broker = server.Broker(url, host, port, user, password_file, ca_file)
+    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     connection = broker.connection(options)
     connection.warn = _warn
     handling = 2 if no_retained and mqtt == MQTT_5 else 0
@@ -154,7 +154,7 @@ class _Situation(msgspec.Struct, frozen=True):
         said = (("where", self.where), ("from", self.from_))
         return {name: value for name, value in said if value is not None}
 
-    def asking(self, connection: Connection, filters: list[TopicFilter]) -> _Asking:
+    def asking(self, connection: ClientConnection, filters: list[TopicFilter]) -> _Asking:
         """Return what subscribes."""
         words = self._words()
         wanted = filters[0]
@@ -182,7 +182,7 @@ class _Situation(msgspec.Struct, frozen=True):
         return ask
 
 
-async def _print_until_stopped(connection: Connection, ask: _Asking, wanted: _Wanted) -> None:
+async def _print_until_stopped(connection: ClientConnection, ask: _Asking, wanted: _Wanted) -> None:
     """Print in one task and wait for a signal in this one, so that the end is a clean one."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
@@ -201,7 +201,7 @@ async def _print_until_stopped(connection: Connection, ask: _Asking, wanted: _Wa
         await connection.close()
 
 
-async def _print(connection: Connection, ask: _Asking, wanted: _Wanted) -> None:
+async def _print(connection: ClientConnection, ask: _Asking, wanted: _Wanted) -> None:
     await connection.open()
     # Printing begins at once: what was published before may come ahead of the answer.
     asking = asyncio.ensure_future(ask())
@@ -216,7 +216,7 @@ async def _print(connection: Connection, ask: _Asking, wanted: _Wanted) -> None:
             task.cancel()
 
 
-async def _print_all(connection: Connection, wanted: _Wanted) -> None:
+async def _print_all(connection: ClientConnection, wanted: _Wanted) -> None:
     async for message in connection.messages():
         if message.topic == ERRORS:
             problem = problem_of(received(message, connection.version))

@@ -13,13 +13,13 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearcast.broker.bridge import Bridge
-from nearcast.broker.configuration import load
-from nearcast.broker.doors import DoorsError
-from nearcast.broker.metrics import Figures, Health, Metrics, TickDurations
+from nearcast.broker.auth import AuthError
+from nearcast.broker.bridge.bridge import Bridge
+from nearcast.broker.config.configuration import load
+from nearcast.broker.config.settings import Settings
+from nearcast.broker.operations.event_log import set_up
+from nearcast.broker.operations.metrics import Figures, Health, Metrics, TickDurations
 from nearcast.broker.server import NO_LISTENER, Server, open_server
-from nearcast.broker.settings import Settings
-from nearcast.broker.speaking import set_up
 from nearcast.cli.addresses import Addresses
 from nearcast.cli.beside import PipelineBeside, pipeline_beside
 from nearcast.cli.file_access import limit_access
@@ -119,7 +119,7 @@ def run_until_stopped(
     try:
         limit_access(settings)
         _run(_serve(settings, beside, demo))
-    except (StoreError, DoorsError) as error:
+    except (StoreError, AuthError) as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(1) from None
     except OSError as error:

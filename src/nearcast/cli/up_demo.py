@@ -11,9 +11,9 @@ import typer
 from rich.console import Console
 
 from nearcast import _warm_up
-from nearcast.broker.configuration import load
+from nearcast.broker.config.configuration import load
+from nearcast.broker.config.settings import Settings
 from nearcast.broker.server import NO_LISTENER
-from nearcast.broker.settings import Settings
 from nearcast.cli.addresses import Addresses
 from nearcast.cli.beside import PipelineBeside, pipeline_beside
 from nearcast.cli.city_observer import NAME as OBSERVER

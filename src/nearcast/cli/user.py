@@ -16,11 +16,11 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
-from nearcast.broker.doors.errors import DoorsError
-from nearcast.broker.doors.names import check_user_name
-from nearcast.broker.doors.passwords import hashed, is_right
-from nearcast.broker.doors.users_file import USERS_FILE, Account, changing_users, read_users
-from nearcast.broker.settings import Node
+from nearcast.broker.auth.errors import AuthError
+from nearcast.broker.auth.names import check_user_name
+from nearcast.broker.auth.passwords import hashed, is_right
+from nearcast.broker.auth.users_file import USERS_FILE, Account, changing_users, read_users
+from nearcast.broker.config.settings import NodeSection
 from nearcast.core.model.errors import did_you_mean
 
 GENERATED_BYTES = 24
@@ -38,7 +38,7 @@ PasswordFile = Annotated[
     typer.Option(metavar="FILE", help="Take the password from a file's first line; - is stdin."),
 ]
 Generate = Annotated[bool, typer.Option("--generate", help="Make a password and print it.")]
-USERS = Path(Node().data) / USERS_FILE
+USERS = Path(NodeSection().data) / USERS_FILE
 
 
 @app.command()
@@ -58,14 +58,14 @@ def add(
     with _told():
         check_user_name(name)
         if users.exists() and name in read_users(users):
-            raise DoorsError(_taken(name, users))
+            raise AuthError(_taken(name, users))
         if no_password and (generate or password_file is not None):
-            raise DoorsError("--no-password goes with no other option about passwords")
+            raise AuthError("--no-password goes with no other option about passwords")
         chosen = None if no_password else _new_password(password_file, generate)
         kept = None if chosen is None else hashed(chosen)
         with changing_users(users) as accounts:
             if name in accounts:
-                raise DoorsError(_taken(name, users))
+                raise AuthError(_taken(name, users))
             accounts[name] = Account(name, kept, superuser)
     _say(f"Added {name} to {users}.", chosen if generate else None)
 
@@ -132,7 +132,7 @@ def check(name: Name, password_file: PasswordFile = None, users: Users = USERS) 
         _known(name, accounts, users)
         kept = accounts[name].password
         if kept is None:
-            raise DoorsError(f"{name} has no password: it comes in by certificate or token")
+            raise AuthError(f"{name} has no password: it comes in by certificate or token")
         tried = _from_file(password_file) if password_file else _asked(twice=False)
     if not is_right(kept, tried):
         typer.echo(f"That is not the password of {name}.", err=True)
@@ -151,7 +151,7 @@ def _account(name: str, users: Path) -> Iterator[dict[str, Account]]:
 
 def _known(name: str, accounts: dict[str, Account], users: Path) -> None:
     if name not in accounts:
-        raise DoorsError(f"there is no user {name!r} in {users}{did_you_mean(name, accounts)}")
+        raise AuthError(f"there is no user {name!r} in {users}{did_you_mean(name, accounts)}")
 
 
 def _taken(name: str, users: Path) -> str:
@@ -162,7 +162,7 @@ def _taken(name: str, users: Path) -> str:
 
 def _new_password(file: Path | None, generate: bool) -> bytes:
     if generate and file is not None:
-        raise DoorsError("--generate and --password-file exclude each other")
+        raise AuthError("--generate and --password-file exclude each other")
     if generate:
         return secrets.token_urlsafe(GENERATED_BYTES).encode()
     return _from_file(file) if file is not None else _asked(twice=True)
@@ -179,10 +179,10 @@ def _from_file(file: Path) -> bytes:
     try:
         data = sys.stdin.buffer.read() if str(file) == "-" else file.read_bytes()
     except OSError as error:
-        raise DoorsError(f"{file}: it cannot be read ({error.strerror})") from None
+        raise AuthError(f"{file}: it cannot be read ({error.strerror})") from None
     first = data.splitlines()[0] if data else b""
     if not first:
-        raise DoorsError(f"{file}: its first line is empty, and should be the password")
+        raise AuthError(f"{file}: its first line is empty, and should be the password")
     return first
 
 
@@ -195,6 +195,6 @@ def _asked(*, twice: bool) -> bytes:
 def _told() -> Iterator[None]:
     try:
         yield
-    except DoorsError as error:
+    except AuthError as error:
         typer.echo(str(error), err=True)
         raise typer.Exit(2) from None

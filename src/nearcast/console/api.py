@@ -10,13 +10,18 @@ from urllib.parse import unquote
 
 from fastapi import APIRouter, Query, Request, Response
 
-from nearcast.broker.explaining import AmbiguousEventError, Explanation, as_value, explain
-from nearcast.broker.known_settings import public
-from nearcast.broker.metrics import Metrics
-from nearcast.broker.recent_events import recent_events
-from nearcast.broker.refusal import RefusedError
+from nearcast.broker.config.setting_catalog import public
+from nearcast.broker.config.settings import Settings
+from nearcast.broker.ingest.refusal import RefusedError
+from nearcast.broker.operations.explanation import (
+    AmbiguousEventError,
+    Explanation,
+    as_value,
+    explain,
+)
+from nearcast.broker.operations.metrics import Metrics
+from nearcast.broker.operations.recent_events import recent_events
 from nearcast.broker.server import Server
-from nearcast.broker.settings import Settings
 from nearcast.broker.situation.metadata import time_text
 from nearcast.broker.situation.node_list import MOST as MOST_NODES
 from nearcast.broker.situation.node_list import USUAL as USUAL_NODES

@@ -15,11 +15,11 @@ from starlette.datastructures import Headers, QueryParams
 from starlette.responses import Response
 from starlette.types import ASGIApp, Receive, Scope, Send
 
-from nearcast.broker.admission import Admission
-from nearcast.broker.doors import Admitted, Identity, Peer, Refused, node_of
-from nearcast.broker.links import is_loopback
-from nearcast.broker.permissions import ANYTHING, Permissions
-from nearcast.broker.web_names import WebNames
+from nearcast.broker.auth import Admitted, AuthRefusal, Identity, Peer, node_of
+from nearcast.broker.auth.admission import Admission
+from nearcast.broker.auth.permissions import ANYTHING, Permissions
+from nearcast.broker.net.links import is_loopback
+from nearcast.broker.net.web_origins import WebOrigins
 from nearcast.console.answers import problem
 from nearcast.wire.mqtt import Connect, ReasonCode
 
@@ -43,21 +43,23 @@ class Asker(Struct, frozen=True):
     """It may know of the broker itself: a superuser, or anyone where there are no users."""
 
 
-class Doorkeeper(Protocol):
+class AdmissionService(Protocol):
     """What is needed of a broker to know who asks."""
 
     @property
     def doors(self) -> Admission:
         """Who decides on names and rights."""
 
-    async def admit(self, connect: Connect, peer: Peer) -> Admitted | Refused:
+    async def admit(self, connect: Connect, peer: Peer) -> Admitted | AuthRefusal:
         """Let someone in or not, within the limits for passwords."""
 
 
 class Gate:
     """Lets requests through to an application, with who asks in their scope."""
 
-    def __init__(self, app: ASGIApp, names: WebNames, doorkeeper: Doorkeeper | None) -> None:
+    def __init__(
+        self, app: ASGIApp, names: WebOrigins, doorkeeper: AdmissionService | None
+    ) -> None:
         self._app = app
         self._names = names
         self._doorkeeper = doorkeeper
@@ -108,7 +110,7 @@ class Gate:
         if connect is None:
             return _unknown(401, "send Authorization: Basic, or Bearer with a token")
         answer = await self._doorkeeper.admit(connect, peer)
-        if isinstance(answer, Refused):
+        if isinstance(answer, AuthRefusal):
             return _unknown(_STATUS.get(answer.reason, 403), answer.why)
         identity = answer.identity
         client_id = node or doors.client_id_for(identity, "http")

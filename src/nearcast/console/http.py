@@ -14,11 +14,11 @@ from fastapi import FastAPI, Request, Response
 from fastapi.exceptions import RequestValidationError
 from fastapi.responses import HTMLResponse
 
-from nearcast.broker.metrics import Health, Metrics
+from nearcast.broker.config.settings import Settings
+from nearcast.broker.net.web_origins import WebOrigins
+from nearcast.broker.operations.event_log import log_event
+from nearcast.broker.operations.metrics import Health, Metrics
 from nearcast.broker.server import Server
-from nearcast.broker.settings import Settings
-from nearcast.broker.speaking import say
-from nearcast.broker.web_names import WebNames
 from nearcast.console.answers import HEADERS, json_answer, problem
 from nearcast.console.api import make_api
 from nearcast.console.gate import Gate
@@ -74,7 +74,7 @@ def make_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.add_middleware(Gate, names=WebNames.of(settings.listen), doorkeeper=server)
+    app.add_middleware(Gate, names=WebOrigins.of(settings.listen), doorkeeper=server)
 
     # Plain `async def` throughout: FastAPI runs other functions in threads, and the parts that
     # are asked belong to the loop.
@@ -120,7 +120,7 @@ def _ask(name: str, check: Check) -> Health:
     try:
         return check()
     except Exception as error:
-        say(log, logging.WARNING, "a health check failed", check=name, error=repr(error))
+        log_event(log, logging.WARNING, "a health check failed", check=name, error=repr(error))
         return Health("failing", f"the check itself failed: {type(error).__name__}")
 
 

@@ -7,8 +7,8 @@ matter here.
 from datetime import UTC, datetime
 from pathlib import Path
 
-from nearcast.broker.metrics import Health
-from nearcast.pipeline.status import QueryStatus, figures, read_status
+from nearcast.broker.operations.metrics import Health
+from nearcast.pipeline.jobs.status import QueryStatus, figures, read_status
 
 
 def pipeline_figures(data: Path) -> dict[str, float]:

@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
-from nearcast.broker.speaking import say
+from nearcast.broker.operations.event_log import log_event
 
 CONNECTIONS = 200
 """Requests beyond this many open connections are answered with 503."""
@@ -64,7 +64,7 @@ class HttpServer:
         if self._task.done():
             listener.close()
             self._task.result()
-        say(log, logging.INFO, "listening for HTTP", host=self.host, port=self.port)
+        log_event(log, logging.INFO, "listening for HTTP", host=self.host, port=self.port)
 
     async def stop(self) -> None:
         """Stop listening, let requests end, and close; harmless if it was not started."""
@@ -73,7 +73,7 @@ class HttpServer:
         self._server.should_exit = True
         task, self._task = self._task, None
         await task
-        say(log, logging.INFO, "stopped HTTP", host=self.host, port=self.port)
+        log_event(log, logging.INFO, "stopped HTTP", host=self.host, port=self.port)
 
     async def __aenter__(self) -> "HttpServer":
         await self.start()

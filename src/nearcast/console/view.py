@@ -3,7 +3,7 @@
 from msgspec import Struct
 
 from nearcast.console.gate import Asker
-from nearcast.core.matching.reference import World, would_reach
+from nearcast.core.matching.reference import WorldView, would_reach
 from nearcast.core.model.event import Event
 from nearcast.core.model.visibility import SEE_ALL
 
@@ -12,7 +12,7 @@ class View(Struct, frozen=True):
     """The world as an asker may see it; without a world nothing is hidden."""
 
     asker: Asker
-    world: World | None
+    world: WorldView | None
 
     def sees(self, node: str) -> int:
         """What may be seen of a node."""

@@ -8,8 +8,8 @@ from collections.abc import Iterator
 
 from msgspec import Struct
 
-from nearcast.core.model.area import Polygon, polygon
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.area import Polygon, polygon
+from nearcast.core.model.geometry.position import Position
 
 Crossing = tuple[int, int]
 

@@ -12,9 +12,10 @@ from random import Random
 from msgspec import Struct
 
 from nearcast.core.language import Filter, parse
-from nearcast.core.model.area import Area, circle, place
 from nearcast.core.model.context import Attributes, Value
 from nearcast.core.model.event import Announcement, Event, Subscription
+from nearcast.core.model.geometry.area import Area, circle, place
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     Announced,
     ContextPatched,
@@ -24,7 +25,6 @@ from nearcast.core.model.inputs import (
     Published,
     Subscribed,
 )
-from nearcast.core.model.position import Position
 from nearcast.simulation.city import City, NamedPlace
 from nearcast.simulation.movement import Tour, random_tour, street_tour, tour
 

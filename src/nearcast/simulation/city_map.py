@@ -6,7 +6,7 @@ large as fits with all blocks alike. What is put later covers what was put earli
 
 import math
 
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.position import Position
 from nearcast.simulation.city import City, NamedPlace, metres
 
 HEIGHT_OF_CELL = 2.0

@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 from msgspec import Struct
 
-from nearcast.core.engine import Engine, Outcome
+from nearcast.core.engine.engine import Engine, Outcome
 from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.inputs import Input, Published
 from nearcast.core.model.subject import subject_matches

@@ -10,7 +10,7 @@ from random import Random
 from msgspec import Struct
 
 
-class Kind(Enum):
+class FaultKind(Enum):
     """What can go wrong."""
 
     LOST = "loses its connection"
@@ -27,19 +27,19 @@ class Kind(Enum):
     @property
     def of_broker(self) -> bool:
         """Whether it happens to the broker."""
-        return self in (Kind.BROKER_CRASH, Kind.POWER_CUT)
+        return self in (FaultKind.BROKER_CRASH, FaultKind.POWER_CUT)
 
 
-ALL_KINDS: Mapping[Kind, float] = {
-    Kind.LOST: 4.0,
-    Kind.HALF_OPEN: 2.0,
-    Kind.UNHEARD: 2.0,
-    Kind.PARTED: 2.0,
-    Kind.SLOW: 1.5,
-    Kind.DEAF: 1.0,
-    Kind.CLIENT_CRASH: 2.0,
-    Kind.BROKER_CRASH: 1.5,
-    Kind.POWER_CUT: 1.0,
+ALL_KINDS: Mapping[FaultKind, float] = {
+    FaultKind.LOST: 4.0,
+    FaultKind.HALF_OPEN: 2.0,
+    FaultKind.UNHEARD: 2.0,
+    FaultKind.PARTED: 2.0,
+    FaultKind.SLOW: 1.5,
+    FaultKind.DEAF: 1.0,
+    FaultKind.CLIENT_CRASH: 2.0,
+    FaultKind.BROKER_CRASH: 1.5,
+    FaultKind.POWER_CUT: 1.0,
 }
 """How likely each is beside the others; no client loses its memory unless a plan asks for it."""
 
@@ -48,7 +48,7 @@ class Fault(Struct, frozen=True):
     """One thing that goes wrong, `at_s` after the world began."""
 
     at_s: float
-    kind: Kind
+    kind: FaultKind
     host: str
     lasts_s: float
 
@@ -65,7 +65,7 @@ def plan_faults(
     until_s: float,
     count: int,
     longest_s: float = 5.0,
-    kinds: Mapping[Kind, float] = ALL_KINDS,
+    kinds: Mapping[FaultKind, float] = ALL_KINDS,
 ) -> tuple[Fault, ...]:
     """Return `count` faults in the order of their time; all of them are over by `until_s`."""
     assert from_s < until_s, "there is no time for faults"

@@ -11,7 +11,7 @@ from random import Random
 
 from msgspec import Struct
 
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.position import Position
 from nearcast.simulation.city import City, Crossing
 
 

@@ -44,7 +44,7 @@ class LinkQuality(Struct, frozen=True):
     """So long a datagram is held up at most."""
 
 
-class Ear(Protocol):
+class ConnectionListener(Protocol):
     """Who hears at one end, in the words of asyncio."""
 
     def received(self, data: bytes) -> None:
@@ -60,7 +60,7 @@ class Ear(Protocol):
         """There is room again."""
 
 
-class Ways(Protocol):
+class NetworkPaths(Protocol):
     """What an end asks of its network."""
 
     clock: VirtualClock
@@ -79,10 +79,10 @@ class Ways(Protocol):
 class End:
     """One side of a connection."""
 
-    def __init__(self, ways: Ways, host: str, number: int) -> None:
+    def __init__(self, ways: NetworkPaths, host: str, number: int) -> None:
         self.host = host
         self.number = number
-        self.ear: Ear | None = None
+        self.ear: ConnectionListener | None = None
         self.other: End = self
         self.cut = False
         """Nothing passes any more, whether the ends know it or not."""

@@ -19,7 +19,7 @@ from nearcast.simulation.datagrams import (
     Receive,
     SocketStatistics,
 )
-from nearcast.simulation.virtual_connection import Tell, Ways
+from nearcast.simulation.virtual_connection import NetworkPaths, Tell
 
 Hears = Callable[[str, str], bool]
 """Decides whether a receiver hears a sender now; the receiver comes first."""
@@ -45,7 +45,7 @@ class DatagramStatistics(Struct):
 class VirtualDatagrams:
     """All that is sent as datagrams between the hosts of a virtual network."""
 
-    def __init__(self, ways: Ways, tell: Tell = lambda who, what: None) -> None:
+    def __init__(self, ways: NetworkPaths, tell: Tell = lambda who, what: None) -> None:
         self.largest_bytes = LARGEST_BYTES
         """No larger datagram can be sent."""
         self._ways = ways

@@ -10,11 +10,11 @@ from collections.abc import Callable
 from zlib import crc32
 
 from nearcast.simulation.virtual_clock import VirtualClock
-from nearcast.simulation.virtual_connection import Ear, End, LinkQuality, Tell
+from nearcast.simulation.virtual_connection import ConnectionListener, End, LinkQuality, Tell
 from nearcast.simulation.virtual_datagrams import VirtualDatagrams
 
-Accept = Callable[[End], Ear]
-Opened = Callable[[End | None], Ear | None]
+Accept = Callable[[End], ConnectionListener]
+Opened = Callable[[End | None], ConnectionListener | None]
 """Gets an open end and says who hears there, or None if nobody could be reached."""
 
 CONNECT_WITHIN_S = 3.0

@@ -1,8 +1,39 @@
 """What a broker keeps: durable state in SQLite, and the event log in Parquet segments."""
 
-from nearcast.store.area_form import area_from_store
 from nearcast.store.backup import back_up
-from nearcast.store.changes import (
+from nearcast.store.errors import (
+    CorruptError,
+    DiskFullError,
+    InUseError,
+    MissingError,
+    StoreError,
+    UpgradeError,
+)
+from nearcast.store.log.area_form import area_from_store
+from nearcast.store.log.followers import follow, is_followed
+from nearcast.store.log.log import Log, LogSettings, LogStatistics, Merging, Sealed
+from nearcast.store.log.log_reader import LogReader
+from nearcast.store.log.manifest import Gap, read_manifest
+from nearcast.store.log.plain_rows import plain_event, plain_row
+from nearcast.store.log.row_kinds import (
+    DELIVERY,
+    ERASED,
+    GAP,
+    INFORMATIONAL,
+    KINDS,
+    is_input,
+    is_unknown,
+)
+from nearcast.store.log.rows import (
+    Recipient,
+    Row,
+    delivery_row,
+    input_of,
+    recipients_of,
+    record_row,
+)
+from nearcast.store.log.segments import Segment, batch_of, read_segment, rows_of
+from nearcast.store.state.changes import (
     Change,
     Dequeued,
     Enqueued,
@@ -23,46 +54,14 @@ from nearcast.store.changes import (
     SubscriptionDropped,
     SubscriptionPut,
 )
-from nearcast.store.errors import (
-    CorruptError,
-    DiskFullError,
-    InUseError,
-    MissingError,
-    StoreError,
-    UpgradeError,
-)
-from nearcast.store.followers import follow, is_followed
-from nearcast.store.log import Log, LogSettings, LogStatistics, Merging, Sealed
-from nearcast.store.manifest import Gap, read_manifest
-from nearcast.store.plain_rows import plain_event, plain_row
-from nearcast.store.reading import LogReader
-from nearcast.store.row_kinds import (
-    DELIVERY,
-    ERASED,
-    GAP,
-    INFORMATIONAL,
-    KINDS,
-    is_input,
-    is_unknown,
-)
-from nearcast.store.rows import (
-    Recipient,
-    Row,
-    delivery_row,
-    input_of,
-    recipients_of,
-    record_row,
-)
-from nearcast.store.segments import Segment, batch_of, read_segment, rows_of
-from nearcast.store.state import State, StateStatistics
-from nearcast.store.store import Store, StoreStatistics, broker_directory
-from nearcast.store.values import (
+from nearcast.store.state.state import State, StateStatistics
+from nearcast.store.state.values import (
     Live,
-    Message,
-    Session,
     SessionOwner,
+    StoredMessage,
+    StoredSession,
+    StoredWill,
     SubscriptionState,
-    Will,
     decoded,
     decoded_input,
     decoded_node,
@@ -70,6 +69,7 @@ from nearcast.store.values import (
     encoded_input,
     encoded_node,
 )
+from nearcast.store.store import Store, StoreStatistics, broker_directory
 
 __all__ = [
     "DELIVERY",
@@ -95,7 +95,6 @@ __all__ = [
     "LogSettings",
     "LogStatistics",
     "Merging",
-    "Message",
     "MessagePut",
     "MissingError",
     "ReceivedDropped",
@@ -106,7 +105,6 @@ __all__ = [
     "Sealed",
     "Segment",
     "Sent",
-    "Session",
     "SessionChange",
     "SessionDropped",
     "SessionOwner",
@@ -117,11 +115,13 @@ __all__ = [
     "Store",
     "StoreError",
     "StoreStatistics",
+    "StoredMessage",
+    "StoredSession",
+    "StoredWill",
     "SubscriptionDropped",
     "SubscriptionPut",
     "SubscriptionState",
     "UpgradeError",
-    "Will",
     "area_from_store",
     "back_up",
     "batch_of",

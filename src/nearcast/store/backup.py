@@ -12,8 +12,8 @@ from pathlib import Path
 from nearcast.store.durable_files import PARTIAL, put_in_place, sync_directory, sync_file
 from nearcast.store.errors import MissingError, StoreError, told
 from nearcast.store.file_access import PRIVATE, create_file, make_directory
-from nearcast.store.manifest import Manifest, Whole, read_manifest
-from nearcast.store.state import copy_state
+from nearcast.store.log.manifest import Manifest, Whole, read_manifest
+from nearcast.store.state.state import copy_state
 
 ATTEMPTS = 5
 

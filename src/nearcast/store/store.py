@@ -12,16 +12,16 @@ from pathlib import Path
 from msgspec import Struct
 
 from nearcast.store.backup import back_up
-from nearcast.store.changes import Change, SessionChange, SessionPut
 from nearcast.store.durable_files import ProcessLock, sync_directory
-from nearcast.store.erasing import Erasure
 from nearcast.store.errors import StoreError, told
 from nearcast.store.file_access import make_directory
-from nearcast.store.log import Log, LogSettings, LogStatistics
-from nearcast.store.rows import Row
-from nearcast.store.segments import Segment, numbers_of
-from nearcast.store.sessions import session_changes, session_value
-from nearcast.store.state import State, StateStatistics
+from nearcast.store.log.erasure import Erasure
+from nearcast.store.log.log import Log, LogSettings, LogStatistics
+from nearcast.store.log.rows import Row
+from nearcast.store.log.segments import Segment, numbers_of
+from nearcast.store.state.changes import Change, SessionChange, SessionPut
+from nearcast.store.state.sessions import session_changes, session_value
+from nearcast.store.state.state import State, StateStatistics
 
 RETRY_S = 1.0
 """How long after a segment could not be written it is tried again."""

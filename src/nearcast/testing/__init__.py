@@ -10,13 +10,13 @@ Nothing here is asynchronous: calls return at once, and time passes only in `Wor
 like.
 """
 
-from nearcast.client.options import ClientOptions
+from nearcast.client.api.options import ClientOptions
 from nearcast.simulation.datagrams import (
     DatagramSocket,
     DatagramTooLargeError,
     SocketStatistics,
 )
-from nearcast.simulation.faults import ALL_KINDS, Fault, Kind, plan_faults
+from nearcast.simulation.faults import ALL_KINDS, Fault, FaultKind, plan_faults
 from nearcast.simulation.virtual_clock import VirtualClock
 from nearcast.simulation.virtual_connection import LinkQuality
 from nearcast.simulation.virtual_datagrams import (
@@ -39,7 +39,7 @@ __all__ = [
     "DatagramTooLargeError",
     "DiskQuality",
     "Fault",
-    "Kind",
+    "FaultKind",
     "LinkQuality",
     "Receipt",
     "SocketStatistics",

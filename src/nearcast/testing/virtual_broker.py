@@ -10,15 +10,15 @@ from random import Random
 
 from msgspec.structs import replace
 
-from nearcast.broker.batch import Batch
-from nearcast.broker.connection import Connection
-from nearcast.broker.holding import Done, Holding
+from nearcast.broker.config.settings import NodeSection, Settings
+from nearcast.broker.delivery.batch import Batch
+from nearcast.broker.durability.commit_gate import CommitGate, Done
+from nearcast.broker.durability.journal import Entries
+from nearcast.broker.durability.recovery import restore
+from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
-from nearcast.broker.journal import Entries
-from nearcast.broker.keeping import journal_for
-from nearcast.broker.links import DEAF_AT
-from nearcast.broker.recovery import restore
-from nearcast.broker.settings import Node, Settings
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.net.links import DEAF_AT
 from nearcast.simulation.virtual_clock import Alarm
 from nearcast.simulation.virtual_connection import End, Tell
 from nearcast.simulation.virtual_network import VirtualNetwork
@@ -43,7 +43,7 @@ class VirtualBroker:
         tell: Tell = lambda who, what: None,
     ) -> None:
         self.name = name
-        self.settings = replace(settings or Settings(), node=Node(name))
+        self.settings = replace(settings or Settings(), node=NodeSection(name))
         self._network = network
         self._clock = network.clock
         self._directory = directory
@@ -209,7 +209,7 @@ class _Run:
         self.hub.begin(now)
         self.hub.arrivals.pipeline_token = PIPELINE_TOKEN
         self._links: dict[_Link, None] = {}
-        self._holding = Holding(self._write, None if disk is None else self._keep)
+        self._holding = CommitGate(self._write, None if disk is None else self._keep)
         self._due = False
         self._timer: Alarm | None = None
         self._halted = False

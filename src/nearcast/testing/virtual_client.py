@@ -7,11 +7,11 @@ without.
 
 from msgspec.structs import replace
 
-from nearcast.client import happenings as happened
-from nearcast.client.backoff import Backoff
-from nearcast.client.happenings import Happened
-from nearcast.client.options import ClientOptions
-from nearcast.client.protocol import ClientProtocol
+from nearcast.client.api.options import ClientOptions
+from nearcast.client.link.backoff import Backoff
+from nearcast.client.protocol import protocol_events as happened
+from nearcast.client.protocol.protocol import ClientProtocol
+from nearcast.client.protocol.protocol_events import Happened
 from nearcast.simulation.virtual_clock import Alarm
 from nearcast.simulation.virtual_connection import End, Tell
 from nearcast.simulation.virtual_network import VirtualNetwork
@@ -270,12 +270,14 @@ class VirtualClient:
         self.happened += found
         for event in found:
             match event:
-                case happened.Message(publish):
+                case happened.MessageReceived(publish):
                     self.messages.append(publish)
                     self._tell(self.name, f"receives {_shown(publish)}")
                 case happened.Acknowledged(token, code):
                     self._answered(token, (code,))
-                case happened.Subscribed(token, codes) | happened.Unsubscribed(token, codes):
+                case happened.SubscribeAcknowledged(
+                    token, codes
+                ) | happened.UnsubscribeAcknowledged(token, codes):
                     self._answered(token, codes)
                 case happened.Connected():
                     self.connected_at.append(self._clock.now())

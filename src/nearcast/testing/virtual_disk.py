@@ -11,7 +11,7 @@ from random import Random
 
 from msgspec import Struct
 
-from nearcast.broker.journal import Entries
+from nearcast.broker.durability.journal import Entries
 from nearcast.simulation.virtual_clock import Alarm, VirtualClock
 from nearcast.store import LogSettings, Store
 

@@ -13,9 +13,9 @@ from types import TracebackType
 
 from msgspec.structs import replace
 
-from nearcast.broker.settings import Settings
-from nearcast.client.options import ClientOptions
-from nearcast.simulation.faults import Fault, Kind
+from nearcast.broker.config.settings import Settings
+from nearcast.client.api.options import ClientOptions
+from nearcast.simulation.faults import Fault, FaultKind
 from nearcast.simulation.virtual_clock import VirtualClock
 from nearcast.simulation.virtual_connection import LinkQuality
 from nearcast.simulation.virtual_network import VirtualNetwork
@@ -149,7 +149,7 @@ class World:
     def _strike_broker(self, broker: VirtualBroker, fault: Fault) -> None:
         if not broker.is_up:
             return
-        power_cut = fault.kind is Kind.POWER_CUT
+        power_cut = fault.kind is FaultKind.POWER_CUT
         broker.crash(told=not power_cut, power_cut=power_cut)
         self.clock.after(fault.lasts_s, broker.start)
 
@@ -157,26 +157,26 @@ class World:
         network, name, other, lasts_s = self.network, client.name, client.broker, fault.lasts_s
         at_once = self._chance.uniform(0.0, 0.05)
         match fault.kind:
-            case Kind.LOST:
+            case FaultKind.LOST:
                 network.lose(name, learns_s=at_once, other_learns_s=lasts_s)
-            case Kind.HALF_OPEN:
+            case FaultKind.HALF_OPEN:
                 network.lose(name, learns_s=at_once, other_learns_s=None)
-            case Kind.UNHEARD:
+            case FaultKind.UNHEARD:
                 network.lose(name, learns_s=None, other_learns_s=at_once)
-            case Kind.PARTED:
+            case FaultKind.PARTED:
                 network.part(name, other)
                 self.clock.after(lasts_s, lambda: network.heal(name, other))
-            case Kind.SLOW:
+            case FaultKind.SLOW:
                 usual = network.quality(name, other)
                 slow = replace(usual, bytes_per_s=SLOW_BYTES_PER_S, held_bytes=256)
                 network.set_quality(name, other, slow)
                 self.clock.after(lasts_s, lambda: network.set_quality(name, other, None))
-            case Kind.DEAF:
+            case FaultKind.DEAF:
                 client.stop_listening()
                 self.clock.after(lasts_s, client.listen)
             case _ if client.is_wanted:
                 client.crash(told=self._chance.random() < 0.5)
-                if fault.kind is Kind.CLIENT_AMNESIA:
+                if fault.kind is FaultKind.CLIENT_AMNESIA:
                     client.forget()
                 self.clock.after(lasts_s, client.connect)
             case _:

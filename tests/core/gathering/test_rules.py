@@ -2,7 +2,14 @@
 
 import pytest
 
-from nearcast.core.gathering import GatheringError, Per, Rule, Threshold, parse_rule, parse_rules
+from nearcast.core.gathering import (
+    GatheringError,
+    GatheringRule,
+    Per,
+    Threshold,
+    parse_rule,
+    parse_rules,
+)
 
 
 @pytest.mark.parametrize(
@@ -26,7 +33,7 @@ from nearcast.core.gathering import GatheringError, Per, Rule, Threshold, parse_
 def test_a_rule_says_what_is_gathered_and_until_when(
     text: str, threshold: Threshold, per: Per
 ) -> None:
-    assert parse_rule("a/#", text) == Rule("a/#", threshold, per)
+    assert parse_rule("a/#", text) == GatheringRule("a/#", threshold, per)
 
 
 @pytest.mark.parametrize(

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.strategies import DrawFn, SearchStrategy
 
 from nearcast.core.language.ast import ARRAYS, SPATIAL, TEMPORAL
-from nearcast.core.language.geojson import Json
+from nearcast.core.language.forms.geojson import Json
 
 Written = tuple[list[str], Json]
 

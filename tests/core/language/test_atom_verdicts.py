@@ -3,8 +3,8 @@
 import pytest
 
 from nearcast.core.language import parse
-from nearcast.core.language.atom_verdicts import atom_verdicts, to_blame
-from nearcast.core.language.scope import PropertiesScope
+from nearcast.core.language.evaluation.atom_verdicts import atom_verdicts, to_blame
+from nearcast.core.language.evaluation.scope import PropertiesScope
 
 EVENT = PropertiesScope(
     {"delay": 1, "kind": "bus", "speed": 52.5, "on": False, "a": {"b": [1, 2]}, "long": "x" * 200}

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import example, given
 from hypothesis import strategies as st
 
-from nearcast.core.language.instants import read_timestamp
+from nearcast.core.language.evaluation.instants import read_timestamp
 
 DIGITS = "0123456789"
 

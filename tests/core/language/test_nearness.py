@@ -4,7 +4,7 @@ import pytest
 from msgspec import Struct
 
 from nearcast.core.language import Filter, PropertiesScope, Scope, Value, parse
-from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.geometry.geodesy import distance_m
 
 DUBLIN = (53.3498, -6.2603)
 NORTH = (53.3598, -6.2603)

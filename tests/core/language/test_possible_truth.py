@@ -5,7 +5,11 @@ import random
 import pytest
 
 from nearcast.core.language import Filter, Value, parse
-from nearcast.core.language.possible_truth import attribute_names, can_hold, possible_truths
+from nearcast.core.language.evaluation.possible_truth import (
+    attribute_names,
+    can_hold,
+    possible_truths,
+)
 
 CANNOT = [
     "gone = 1",

@@ -16,7 +16,7 @@ from nearcast.core.language import (
     parse_xml,
     to_xml,
 )
-from nearcast.core.language.xml_form import compared
+from nearcast.core.language.forms.xml_form import compared
 
 from .test_nearness import DUBLIN, NORTH, Situation
 

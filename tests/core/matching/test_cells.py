@@ -2,7 +2,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.core.matching.cells import (
+from nearcast.core.matching.index.cells import (
     CELL,
     EMPTY,
     LENGTH,

@@ -4,7 +4,7 @@ import numpy as np
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.core.matching.globe_grid import (
+from nearcast.core.matching.index.globe_grid import (
     CLASSES,
     REACH_M,
     WIDE,
@@ -13,7 +13,7 @@ from nearcast.core.matching.globe_grid import (
     code_of,
     columns_per_row,
 )
-from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.geometry.geodesy import distance_m
 
 COLUMNS = columns_per_row()
 latitudes = st.floats(-90, 90) | st.sampled_from((90.0, -90.0, 89.9999, -89.99, 0.0))

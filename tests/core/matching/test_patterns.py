@@ -1,7 +1,7 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.core.matching.patterns import Patterns
+from nearcast.core.matching.index.patterns import Patterns
 from nearcast.core.model import subject_matches
 
 levels = st.sampled_from(("a", "b", "", "$x"))

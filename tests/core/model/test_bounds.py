@@ -15,8 +15,8 @@ from nearcast.core.model import (
     holds,
     polygon,
 )
-from nearcast.core.model.ellipsoid import HALF_EARTH_M
-from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.geometry.ellipsoid import HALF_EARTH_M
+from nearcast.core.model.geometry.geodesy import distance_m
 
 from .strategies import fixed_areas, moving_shapes, positions, stars, wrapped
 

@@ -22,7 +22,7 @@ def attributes(draw: random.Random, nested: bool) -> dict[str, Value]:
     return found
 
 
-def told(of: event_batch.Carried, i: int) -> dict[str, tuple[int, float | str]]:
+def told(of: event_batch.AttributeColumns, i: int) -> dict[str, tuple[int, float | str]]:
     """What an event has, by name; what is MISSING it does not have."""
     found: dict[str, tuple[int, float | str]] = {}
     for j in range(of["first"][i], of["first"][i + 1]):

@@ -10,7 +10,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.core.model import flat_json
-from nearcast.core.model.event_batch import Carried, event_by_event
+from nearcast.core.model.event_batch import AttributeColumns, event_by_event
 from nearcast.core.model.flat_json import MOST_MEMBERS, carried_by, read_flat
 from nearcast.core.model.payload import LARGEST_JSON_PAYLOAD, attributes_of
 from tests.core.model.test_event_batch import told
@@ -34,7 +34,7 @@ def column(payloads: list[bytes]) -> Column:
     return np.frombuffer(b"xyz" + b"".join(payloads) + b"{}", np.uint8), ends
 
 
-def check(payloads: list[bytes]) -> Carried:
+def check(payloads: list[bytes]) -> AttributeColumns:
     found = carried_by(*column(payloads))
     wanted = event_by_event([attributes_of(each) for each in payloads])
     for i, payload in enumerate(payloads):

@@ -5,15 +5,15 @@ from geographiclib.geodesic import Geodesic
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nearcast.core.model.ellipsoid import SHORT_M
-from nearcast.core.model.geodesy import (
+from nearcast.core.model.geometry.ellipsoid import SHORT_M
+from nearcast.core.model.geometry.geodesy import (
     chord_limit_m,
     distance_m,
     ecef,
     local_metres,
     within,
 )
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.position import Position
 
 from .strategies import latitudes, longitudes, positions, wrapped
 

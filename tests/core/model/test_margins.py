@@ -5,7 +5,7 @@ from math import cos, pi, radians, sin, sqrt
 
 import pytest
 
-from nearcast.core.model.area import (
+from nearcast.core.model.geometry.area import (
     Box,
     Circle,
     FixedArea,
@@ -14,10 +14,10 @@ from nearcast.core.model.area import (
     MultiPolygon,
     Polygon,
 )
-from nearcast.core.model.area_resolution import Anchored, holds
-from nearcast.core.model.geodesy import distance_m
-from nearcast.core.model.margins import is_beyond
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.area_resolution import Anchored, holds
+from nearcast.core.model.geometry.geodesy import distance_m
+from nearcast.core.model.geometry.margins import is_beyond
+from nearcast.core.model.geometry.position import Position
 
 METRE = 1 / 111_200
 MARGIN_M = 10.0

@@ -12,7 +12,7 @@ from nearcast.core.model import (
     holds,
     polygon,
 )
-from nearcast.core.model.places import area_m2, inner_point
+from nearcast.core.model.geometry.places import area_m2, inner_point
 
 
 @pytest.fixture

@@ -6,7 +6,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.core.model import ModelError, Position, parse_position, position_from_json
-from nearcast.core.model.position import checked, parse_number, position, usual_position
+from nearcast.core.model.geometry.position import checked, parse_number, position, usual_position
 
 from .strategies import positions
 

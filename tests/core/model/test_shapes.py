@@ -20,8 +20,8 @@ from nearcast.core.model import (
     moving_box,
     polygon,
 )
-from nearcast.core.model.geodesy import distance_m, local_metres
-from nearcast.core.model.shapes import encode, shape_holds
+from nearcast.core.model.geometry.geodesy import distance_m, local_metres
+from nearcast.core.model.geometry.shapes import encode, shape_holds
 
 from .strategies import boxes, longitudes, moving_shapes, polar_caps, positions, stars, wrapped
 

@@ -7,7 +7,7 @@ from itertools import combinations
 import numpy as np
 from msgspec import Struct
 
-from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.core.relationships.meeting_cells import sent
 from nearcast.core.relationships.meetings import (
     Fixes,

@@ -6,7 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.core.relationships.meeting_cells import cells_of, centre_of, grid_class, sent
 
 PLACES = [(53.35, -6.26), (0.0, 180.0), (65.0, -180.0), (89.999, 12.0), (-90.0, 0.0)]

@@ -8,7 +8,7 @@ from random import Random
 import numpy as np
 import pytest
 
-from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.core.relationships.meetings import Fixes, Meetings, MeetingSettings, no_fix
 from nearcast.core.relationships.tracks import UnknownFormError
 from tests.core.relationships.plain_meetings import (

@@ -4,13 +4,19 @@ import math
 
 import pytest
 
-from nearcast.core.relationships.tracks import Fix, Step, Track, TrackSettings, UnknownFormError
+from nearcast.core.relationships.tracks import (
+    Fix,
+    Track,
+    TrackSettings,
+    TrackStep,
+    UnknownFormError,
+)
 
 SETTINGS = TrackSettings()
 DUBLIN, GALWAY = (53.35, -6.26), (53.27, -9.05)
 
 
-def steps(*fixes: tuple[float, tuple[float | None, float | None]]) -> list[Step]:
+def steps(*fixes: tuple[float, tuple[float | None, float | None]]) -> list[TrackStep]:
     track = Track()
     found = []
     for time, place in fixes:
@@ -25,7 +31,7 @@ def north(metres: float) -> tuple[float, float]:
 
 def test_each_fix_knows_the_one_before_and_its_speed() -> None:
     first, second = steps((0.0, DUBLIN), (10.0, north(100.0)))
-    assert first == Step()
+    assert first == TrackStep()
     assert second.previous == Fix(0.0, *DUBLIN)
     assert second.speed_mps == pytest.approx(10.0, rel=0.01)
     assert second.suspect is None
@@ -74,14 +80,14 @@ def test_no_place_on_earth_is_suspect(place: tuple[float, float]) -> None:
 
 def test_a_node_that_takes_its_position_back_is_as_new_afterwards() -> None:
     _, gone, again = steps((0.0, DUBLIN), (1.0, (None, None)), (2.0, GALWAY))
-    assert gone == Step(Fix(0.0, *DUBLIN), left=Fix(0.0, *DUBLIN))
-    assert again == Step()
+    assert gone == TrackStep(Fix(0.0, *DUBLIN), left=Fix(0.0, *DUBLIN))
+    assert again == TrackStep()
 
 
 def test_after_a_long_silence_a_node_is_as_new() -> None:
     assert steps((0.0, DUBLIN), (3600.0, DUBLIN))[1].previous is not None
     # But where it was must be told that it left.
-    assert steps((0.0, DUBLIN), (3600.5, GALWAY))[1] == Step(left=Fix(0.0, *DUBLIN))
+    assert steps((0.0, DUBLIN), (3600.5, GALWAY))[1] == TrackStep(left=Fix(0.0, *DUBLIN))
 
 
 def test_a_track_of_a_later_release_is_refused() -> None:

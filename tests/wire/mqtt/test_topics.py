@@ -3,24 +3,32 @@
 import pytest
 
 from nearcast.core.model import ModelError
-from nearcast.wire.mqtt import MQTT_5, Decoder, ProtocolError, Publish, Wanted, encode, parse_filter
+from nearcast.wire.mqtt import (
+    MQTT_5,
+    CheckedFilter,
+    Decoder,
+    ProtocolError,
+    Publish,
+    encode,
+    parse_filter,
+)
 from nearcast.wire.mqtt.decoder import LONGEST_KNOWN, MOST_KNOWN
 
 
 @pytest.mark.parametrize(
     ("text", "wanted"),
     [
-        ("#", Wanted("#")),
-        ("a/+/b", Wanted("a/+/b")),
-        ("/", Wanted("/")),
-        ("$share/g/a/#", Wanted("a/#", "g")),
-        ("$share/g//a", Wanted("/a", "g")),
-        ("$share/g/$me/x", Wanted("$me/x", "g")),
-        ("$shared/g/a", Wanted("$shared/g/a")),
-        ("$SHARE/g/a", Wanted("$SHARE/g/a")),
+        ("#", CheckedFilter("#")),
+        ("a/+/b", CheckedFilter("a/+/b")),
+        ("/", CheckedFilter("/")),
+        ("$share/g/a/#", CheckedFilter("a/#", "g")),
+        ("$share/g//a", CheckedFilter("/a", "g")),
+        ("$share/g/$me/x", CheckedFilter("$me/x", "g")),
+        ("$shared/g/a", CheckedFilter("$shared/g/a")),
+        ("$SHARE/g/a", CheckedFilter("$SHARE/g/a")),
     ],
 )
-def test_filters(text: str, wanted: Wanted) -> None:
+def test_filters(text: str, wanted: CheckedFilter) -> None:
     assert parse_filter(text) == wanted
 
 

@@ -8,9 +8,9 @@ from collections.abc import Callable, Collection
 
 from msgspec import Struct
 
-from nearcast.broker.refusal import RefusedError
-from nearcast.broker.session import Session
-from nearcast.broker.situation.words import (
+from nearcast.broker.ingest.refusal import RefusedError
+from nearcast.broker.sessions.session import Session
+from nearcast.broker.situation.nc_properties import (
     BAD,
     BAD_JSON,
     LONGEST_NAME,
@@ -18,9 +18,12 @@ from nearcast.broker.situation.words import (
     filter_of,
     json_object,
 )
-from nearcast.broker.topic_names import decode_name, normalize_topic
+from nearcast.broker.situation.topic_names import decode_name, normalize_topic
 from nearcast.core.model import Announcement, ModelError
-from nearcast.core.model.area_json import geometry_from_json
+from nearcast.core.model.geometry.area_json import geometry_from_json
+from nearcast.core.model.geometry.place_loading import LARGEST_PLACE
+from nearcast.core.model.geometry.places import Places
+from nearcast.core.model.geometry.position import parse_position
 from nearcast.core.model.inputs import (
     Announced,
     AreaUnwatched,
@@ -31,9 +34,6 @@ from nearcast.core.model.inputs import (
     PlaceDefined,
     Unannounced,
 )
-from nearcast.core.model.place_loading import LARGEST_PLACE
-from nearcast.core.model.places import Places
-from nearcast.core.model.position import parse_position
 from nearcast.core.model.subject import check_subject
 from nearcast.store import Change, Forgotten, Kept, encoded_input
 from nearcast.wire.mqtt import Publish, ReasonCode
@@ -44,7 +44,7 @@ LATER = ("$relate/", "$policy/", "$me/feedback/", "$me/scripts/")
 SCRIPTS = "scripts"
 
 
-class Asked(Struct, frozen=True):
+class ParsedCommand(Struct, frozen=True):
     """What a command asks of the engine, and what is to be kept once it holds."""
 
     inputs: tuple[Input, ...]
@@ -53,7 +53,7 @@ class Asked(Struct, frozen=True):
     """The message itself is there to be read, as a retained one: the only one for this."""
 
 
-def command(session: Session, packet: Publish, protected: Collection[str]) -> Asked:
+def command(session: Session, packet: Publish, protected: Collection[str]) -> ParsedCommand:
     """Return what a message to a `$` topic asks for, or raise `RefusedError`.
 
     Of an area that is watched the topic is the one under which it is.
@@ -73,7 +73,7 @@ def command(session: Session, packet: Publish, protected: Collection[str]) -> As
     raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"{topic!r} is not a topic to publish to")
 
 
-def _check_rights(asked: Asked, protected: Collection[str]) -> None:
+def _check_rights(asked: ParsedCommand, protected: Collection[str]) -> None:
     for value in asked.inputs:
         for name in value.patch if isinstance(value, ContextPatched) else ():
             if name in protected:
@@ -107,22 +107,24 @@ def announcement_key(node: str, subject: str) -> str:
     return f"{node}\0{subject}"
 
 
-def _position(session: Session, rest: str, payload: bytes) -> Asked:
+def _position(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     text = _text(payload)
     position = parse_position(text) if text.strip() else None
-    return Asked((Moved(session.node, position),))
+    return ParsedCommand((Moved(session.node, position),))
 
 
-def _context(session: Session, rest: str, payload: bytes) -> Asked:
+def _context(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     patch = json_object(payload)
-    return Asked((ContextPatched(session.node, patch),))  # type: ignore[arg-type]  # JSON
+    return ParsedCommand((ContextPatched(session.node, patch),))  # type: ignore[arg-type]  # JSON
 
 
-def _announcement(session: Session, rest: str, payload: bytes) -> Asked:
+def _announcement(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     subject = check_subject(rest)
     key = announcement_key(session.node, subject)
     if not payload:
-        return Asked((Unannounced(session.node, subject),), (Forgotten(ANNOUNCEMENTS, key),))
+        return ParsedCommand(
+            (Unannounced(session.node, subject),), (Forgotten(ANNOUNCEMENTS, key),)
+        )
     members = json_object(payload)
     _only(members, ("to",))
     if "to" not in members:
@@ -132,17 +134,17 @@ def _announcement(session: Session, rest: str, payload: bytes) -> Asked:
     kept = Kept(ANNOUNCEMENTS, key, encoded_input(value))
     # One that ends with this connection also replaces one that another part left to be kept, and
     # is kept itself only for a will that may come after a restart.
-    return Asked((value,), (kept if session.is_kept else Forgotten(ANNOUNCEMENTS, key),))
+    return ParsedCommand((value,), (kept if session.is_kept else Forgotten(ANNOUNCEMENTS, key),))
 
 
-def _place(session: Session, rest: str, payload: bytes) -> Asked:
+def _place(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     found = place_of(f"{PLACE}{rest}")
     if found is None:
         raise RefusedError(BAD, "a place is $place/KIND/NAME, names in UTF-8 with / as %2F")
     kind, name = found
     key = place_key(kind, name)
     if not payload:
-        return Asked((PlaceDefined(kind, name, None),), (Forgotten(PLACES, key),), True)
+        return ParsedCommand((PlaceDefined(kind, name, None),), (Forgotten(PLACES, key),), True)
     members: object = json_object(payload)
     if isinstance(members, dict) and members.get("type") == "Feature":
         members = members.get("geometry")
@@ -152,18 +154,18 @@ def _place(session: Session, rest: str, payload: bytes) -> Asked:
     return defining(PlaceDefined(kind, name, geometry))
 
 
-def defining(value: PlaceDefined) -> Asked:
+def defining(value: PlaceDefined) -> ParsedCommand:
     """What defines a place."""
     key = place_key(value.place_kind, value.name)
-    return Asked((value,), (Kept(PLACES, key, encoded_input(value)),), True)
+    return ParsedCommand((value,), (Kept(PLACES, key, encoded_input(value)),), True)
 
 
-def _area(session: Session, rest: str, payload: bytes) -> Asked:
+def _area(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     name = check_subject(rest)
     if len(name) > LONGEST_NAME:
         raise RefusedError(BAD, f"a name has at most {LONGEST_NAME} characters")
     if not payload:
-        return Asked((AreaUnwatched(name),), (Forgotten(AREAS, name),))
+        return ParsedCommand((AreaUnwatched(name),), (Forgotten(AREAS, name),))
     members = json_object(payload)
     _only(members, ("area", "nodes"))
     if "area" not in members:
@@ -172,10 +174,10 @@ def _area(session: Session, rest: str, payload: bytes) -> Asked:
     if where is not None and where.counted_subjects:
         raise RefusedError(BAD, '"nodes" is about nodes: it cannot count events')
     value = AreaWatched(name, session.node, area_of(members["area"], '"area"'), where)
-    return Asked((value,), (Kept(AREAS, name, encoded_input(value)),))
+    return ParsedCommand((value,), (Kept(AREAS, name, encoded_input(value)),))
 
 
-_COMMANDS: tuple[tuple[str, Callable[[Session, str, bytes], Asked]], ...] = (
+_COMMANDS: tuple[tuple[str, Callable[[Session, str, bytes], ParsedCommand]], ...] = (
     ("$me/position", _position),
     ("$me/context", _context),
     ("$me/announcements/", _announcement),

@@ -2,8 +2,8 @@
 
 import msgspec
 
-from nearcast.broker.delivering import Delivering
-from nearcast.broker.session import Outgoing, Parcel, Session
+from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.sessions.session import OutboundMessage, QueuedDelivery, Session
 from nearcast.broker.situation.private_topics import ERRORS
 from nearcast.wire.mqtt import PublishFrame
 
@@ -12,10 +12,10 @@ WARN_EVERY_S = 60.0
 MOST_REMEMBERED = 10_000
 
 
-class Errors:
+class ErrorReports:
     """Tells clients what went wrong, and with which of their messages or subscriptions."""
 
-    def __init__(self, delivering: Delivering) -> None:
+    def __init__(self, delivering: DeliveryDispatcher) -> None:
         self._delivering = delivering
         self._warned: dict[tuple[str, str], float] = {}
         """When a session was last warned of a topic; the oldest first."""
@@ -48,5 +48,5 @@ class Errors:
         granted = session.granted.get(ERRORS)
         if granted is None:
             return
-        parcel = Parcel(PublishFrame(ERRORS, msgspec.json.encode(members)))
-        self._delivering.put(session, Outgoing(parcel, min(1, granted.wanted.qos)))
+        parcel = OutboundMessage(PublishFrame(ERRORS, msgspec.json.encode(members)))
+        self._delivering.put(session, QueuedDelivery(parcel, min(1, granted.wanted.qos)))

@@ -10,16 +10,17 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from nearcast.broker.broker_state import BrokerState
-from nearcast.broker.session import Session
-from nearcast.broker.situation.errors import Errors
+from nearcast.broker.sessions.session import Session
+from nearcast.broker.situation.errors import ErrorReports
+from nearcast.broker.situation.nc_properties import SubscriptionOptions
 from nearcast.broker.situation.private_topics import ERRORS, PRIVATE
-from nearcast.broker.situation.words import Wish
-from nearcast.core.attribute_watch import ENOUGH
-from nearcast.core.engine import Outcome
+from nearcast.core.engine.attribute_watch import ENOUGH
+from nearcast.core.engine.engine import Outcome
+from nearcast.core.engine.unmet_needs import needed_nodes, needs_place, unmet_area, unmet_needs
 from nearcast.core.language.quoted_names import advice_on, likely_values
-from nearcast.core.model.area import Area, Around, PlaceHere
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Announcement, Subscription
+from nearcast.core.model.geometry.area import Area, Around, PlaceHere
 from nearcast.core.model.inputs import (
     Announced,
     Input,
@@ -31,7 +32,6 @@ from nearcast.core.model.inputs import (
     Unsubscribed,
 )
 from nearcast.core.model.visibility import SEE_WHERE_NAMED
-from nearcast.core.unmet_needs import needed_nodes, needs_place, unmet_area, unmet_needs
 
 SETTLE_S = 5.0
 """Who comes back has so long to say where it is before it is told that nobody knows."""
@@ -44,7 +44,7 @@ NAMED = "$me/subscriptions/"
 class MatchWarnings:
     """Knows who is to be warned, and when."""
 
-    def __init__(self, state: BrokerState, errors: Errors) -> None:
+    def __init__(self, state: BrokerState, errors: ErrorReports) -> None:
         self._state = state
         self._errors = errors
         self._needs: dict[str, tuple[str, ...]] = {}
@@ -58,7 +58,7 @@ class MatchWarnings:
 
     # What is known when a client subscribes
 
-    def known_now(self, wanted: Sequence[Subscription], wish: Wish) -> list[str]:
+    def known_now(self, wanted: Sequence[Subscription], wish: SubscriptionOptions) -> list[str]:
         """Return why subscriptions of one packet can match nothing; the engine is up to date."""
         if wish.where is None and wish.from_ is None:
             return []

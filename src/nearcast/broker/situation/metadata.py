@@ -10,7 +10,7 @@ from datetime import UTC, datetime
 import msgspec
 
 from nearcast.core.model.event import Event
-from nearcast.core.model.position import Position, plain
+from nearcast.core.model.geometry.position import Position, plain
 from nearcast.core.model.visibility import SEE_IDENTITY, SEE_POSITION
 
 Pairs = tuple[tuple[str, str], ...]

@@ -11,17 +11,17 @@ import msgspec
 from cryptography.fernet import Fernet, InvalidToken
 from msgspec import Struct
 
+from nearcast.broker.auth.permissions import Permissions
 from nearcast.broker.broker_state import BrokerState
-from nearcast.broker.permissions import Permissions
-from nearcast.broker.refusal import RefusedError
+from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.situation.metadata import time_text
+from nearcast.broker.situation.nc_properties import BAD, area_of, filter_of
 from nearcast.broker.situation.node_topics import CONTEXT, ONLINE, POSITION, topic_of
-from nearcast.broker.situation.words import BAD, area_of, filter_of
-from nearcast.core.engine import Engine
+from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.node_query import FoundNode, NodeQuery
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.position import shown
+from nearcast.core.model.geometry.position import shown
 from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_NOTHING, SEE_POSITION
-from nearcast.core.node_query import FoundNode, NodeQuery
 
 MOST = 1_000
 USUAL = 100

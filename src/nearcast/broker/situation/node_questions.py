@@ -9,13 +9,13 @@ from collections import Counter
 import msgspec
 
 from nearcast.broker.broker_state import BrokerState
-from nearcast.broker.connection import Connection
-from nearcast.broker.delivering import Delivering
-from nearcast.broker.refusal import RefusedError
-from nearcast.broker.session import Outgoing, Parcel, Session
+from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.ingest.refusal import RefusedError
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.sessions.session import OutboundMessage, QueuedDelivery, Session
+from nearcast.broker.situation.nc_properties import BAD, json_object
 from nearcast.broker.situation.node_list import PAGE_BYTES, NodeList
 from nearcast.broker.situation.private_topics import NODES
-from nearcast.broker.situation.words import BAD, json_object
 from nearcast.wire.mqtt import Properties, Publish, PublishFrame, ReasonCode
 
 ASKED_MOST = 20
@@ -27,7 +27,7 @@ ROOM_BYTES = 1_024
 class NodeQuestions:
     """Takes questions and answers them."""
 
-    def __init__(self, state: BrokerState, delivering: Delivering, nodes: NodeList) -> None:
+    def __init__(self, state: BrokerState, delivering: DeliveryDispatcher, nodes: NodeList) -> None:
         self._state = state
         self._delivering = delivering
         self._nodes = nodes
@@ -53,8 +53,8 @@ class NodeQuestions:
         correlation = packet.properties.correlation_data
         if correlation is not None:
             raw = Publish(NODES).with_(Properties(correlation_data=correlation)).raw_properties
-        parcel = Parcel(PublishFrame(NODES, msgspec.json.encode(members), raw))
-        self._delivering.put(session, Outgoing(parcel, min(1, granted.wanted.qos)))
+        parcel = OutboundMessage(PublishFrame(NODES, msgspec.json.encode(members), raw))
+        self._delivering.put(session, QueuedDelivery(parcel, min(1, granted.wanted.qos)))
 
     def _count(self, session: Session, now: float) -> None:
         if int(now) != self._second:

@@ -11,12 +11,12 @@ from urllib.parse import quote
 import msgspec
 
 from nearcast.broker.broker_state import BrokerState
-from nearcast.broker.session import Session
+from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.metadata import position_text, time_text
+from nearcast.broker.situation.topic_names import decode_name, normalize_topic
 from nearcast.broker.situation.topic_readers import TopicReaders
-from nearcast.broker.topic_names import decode_name, normalize_topic
-from nearcast.core.area_watch import Sighting
-from nearcast.core.engine import Outcome
+from nearcast.core.engine.area_watch import AreaSighting
+from nearcast.core.engine.engine import Outcome
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.inputs import Input, Presence, Subscribed
@@ -108,7 +108,7 @@ class NodeTopics:
                         event = self._event(topic, node, payload, state, now)
                         self._readers.put(session, [wanted], event, True)
 
-    def _sighted(self, sighting: Sighting) -> None:
+    def _sighted(self, sighting: AreaSighting) -> None:
         """Tell who came into a watched area, or went, to those who may see it."""
         # Told where whoever defined it wrote, read by those who mean the same.
         written, node = f"{AREAS}{sighting.area}", sighting.node

@@ -10,12 +10,12 @@ from collections.abc import Collection
 import msgspec
 from msgspec import Struct
 
-from nearcast.broker.session import Session
-from nearcast.broker.topic_names import decode_name
+from nearcast.broker.sessions.session import Session
+from nearcast.broker.situation.topic_names import decode_name
 from nearcast.core.model.context import check_attributes
 from nearcast.core.model.errors import ModelError
+from nearcast.core.model.geometry.position import position, shown
 from nearcast.core.model.inputs import ContextPatched
-from nearcast.core.model.position import position, shown
 from nearcast.wire.mqtt import Publish
 
 PREFIX = "owntracks/"

@@ -7,8 +7,8 @@ retained messages if it is there to be read.
 from msgspec.structs import replace
 
 from nearcast.broker.broker_state import BrokerState
-from nearcast.broker.delivering import Delivering
-from nearcast.broker.session import Parcel, Session
+from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.sessions.session import OutboundMessage, Session
 from nearcast.core.matching.reference import decide
 from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.wire.mqtt import PublishFrame
@@ -17,7 +17,7 @@ from nearcast.wire.mqtt import PublishFrame
 class TopicReaders:
     """Finds readers, and tells them."""
 
-    def __init__(self, state: BrokerState, delivering: Delivering) -> None:
+    def __init__(self, state: BrokerState, delivering: DeliveryDispatcher) -> None:
         self._state = state
         self._delivering = delivering
 
@@ -54,7 +54,7 @@ class TopicReaders:
         )
         if fitting:
             told = replace(event, id=self._state.unique_id(), retain=True)
-            parcel = Parcel(PublishFrame(topic or event.subject, event.payload))
+            parcel = OutboundMessage(PublishFrame(topic or event.subject, event.payload))
             own = "" if session.client_id == session.node else session.client_id
             delivery = Delivery(told, session.node, fitting, 1, own, replayed)
             self._delivering.deliver_parcel(delivery, parcel)

@@ -6,8 +6,8 @@ from nearcast.core.gathering.grouping import GroupKey, group_of, subject_of
 from nearcast.core.gathering.parts import Aggregate, Part
 from nearcast.core.gathering.rules import (
     GatheringError,
+    GatheringRule,
     Per,
-    Rule,
     parse_rule,
     parse_rules,
 )
@@ -17,11 +17,11 @@ __all__ = [
     "Aggregate",
     "Cell",
     "GatheringError",
+    "GatheringRule",
     "Group",
     "GroupKey",
     "Part",
     "Per",
-    "Rule",
     "Threshold",
     "cell_of",
     "group_of",

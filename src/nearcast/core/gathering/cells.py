@@ -8,7 +8,7 @@ import math
 
 from msgspec import Struct
 
-from nearcast.core.model.position import Position, plain
+from nearcast.core.model.geometry.position import Position, plain
 
 SMALLEST_M = 1.0
 LARGEST_M = 1_000_000.0

@@ -16,7 +16,7 @@ from nearcast.core.gathering.parts import Aggregate, Part, short_hash
 from nearcast.core.gathering.summary import aggregate
 from nearcast.core.gathering.thresholds import Threshold
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.position import Position
 
 STATE_VERSION = 1
 

@@ -7,9 +7,9 @@ place or a cell, its middle stands for the positions of its parts.
 from msgspec import Struct
 
 from nearcast.core.gathering.cells import cell_of
-from nearcast.core.gathering.rules import Rule
-from nearcast.core.model.places import Place, Places, inner_point
-from nearcast.core.model.position import Position
+from nearcast.core.gathering.rules import GatheringRule
+from nearcast.core.model.geometry.places import Place, Places, inner_point
+from nearcast.core.model.geometry.position import Position
 
 SUBJECT, PLACE, CELL = "subject", "place", "cell"
 NOWHERE = "aggregates"
@@ -39,7 +39,7 @@ class PlaceMiddles:
 
 
 def group_of(
-    rule: Rule, subject: str, lat: float | None, lon: float | None, known: PlaceMiddles
+    rule: GatheringRule, subject: str, lat: float | None, lon: float | None, known: PlaceMiddles
 ) -> GroupKey | None:
     """Return the group of an event; none if the rule asks where it is, and that is unknown."""
     per = rule.per

@@ -14,7 +14,7 @@ from msgspec import Struct
 from nearcast.core.gathering.cells import LARGEST_M, SMALLEST_M
 from nearcast.core.gathering.thresholds import AT_MOST, GRACE_S, WITHIN_S, Kind, Threshold
 from nearcast.core.model.errors import ModelError, did_you_mean
-from nearcast.core.model.position import parse_number, plain, shown
+from nearcast.core.model.geometry.position import parse_number, plain, shown
 from nearcast.core.model.subject import check_pattern
 
 KINDS: tuple[Kind, ...] = ("volume", "time", "people")
@@ -39,7 +39,7 @@ class Per(Struct, frozen=True):
     size_m: float = 0.0
 
 
-class Rule(Struct, frozen=True):
+class GatheringRule(Struct, frozen=True):
     """Which events are gathered, by what, and until when."""
 
     pattern: str
@@ -47,7 +47,9 @@ class Rule(Struct, frozen=True):
     per: Per = Per()
 
 
-def parse_rules(texts: Mapping[str, object], where: str = "aggregates") -> tuple[Rule, ...]:
+def parse_rules(
+    texts: Mapping[str, object], where: str = "aggregates"
+) -> tuple[GatheringRule, ...]:
     """Return the rules of a table from subject patterns to texts, or raise `GatheringError`."""
     rules = []
     for pattern, text in texts.items():
@@ -58,7 +60,7 @@ def parse_rules(texts: Mapping[str, object], where: str = "aggregates") -> tuple
     return tuple(rules)
 
 
-def parse_rule(pattern: str, text: object) -> Rule:
+def parse_rule(pattern: str, text: object) -> GatheringRule:
     """Return the rule that a text says, or raise `GatheringError` with what would be right."""
     check_pattern(pattern)
     if not isinstance(text, str) or not text.strip():
@@ -87,7 +89,7 @@ def parse_rule(pattern: str, text: object) -> Rule:
         else:
             words.one_of(("most",), "at is followed by")
             at_most = int(words.amount("at most needs", "a number of parts", True, MOST_PARTS))
-    return Rule(pattern, _threshold(words, kind, value, within_s, at_most, wait_s), per)
+    return GatheringRule(pattern, _threshold(words, kind, value, within_s, at_most, wait_s), per)
 
 
 def _per(words: "_Words") -> Per:

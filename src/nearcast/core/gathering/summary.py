@@ -21,7 +21,7 @@ from nearcast.core.gathering.grouping import SUBJECT
 from nearcast.core.gathering.parts import Aggregate, Part
 from nearcast.core.gathering.thresholds import Threshold
 from nearcast.core.model.context import Value
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.position import Position
 
 LARGEST_EVENTS_BYTES = 256 * 1024
 """Events that take more than this are left out of an aggregate; `count` still says how many."""

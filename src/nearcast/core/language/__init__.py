@@ -12,9 +12,9 @@ from nearcast.core.language.ast import (
     Timestamp,
 )
 from nearcast.core.language.errors import LanguageError
+from nearcast.core.language.evaluation.scope import PropertiesScope, Scope, Value
 from nearcast.core.language.filter import Filter, parse
-from nearcast.core.language.scope import PropertiesScope, Scope, Value
-from nearcast.core.language.xml_form import XmlSubscription, atoms, parse_xml, to_xml
+from nearcast.core.language.forms.xml_form import XmlSubscription, atoms, parse_xml, to_xml
 
 __all__ = [
     "Array",

@@ -6,13 +6,13 @@ from msgspec import Struct
 
 from nearcast.core.language.ast import Node, Operation, alike, walk
 from nearcast.core.language.errors import LanguageError
-from nearcast.core.language.evaluation import truth
-from nearcast.core.language.geojson import Json
-from nearcast.core.language.json_form import parse_json, parse_json_text, write_json
+from nearcast.core.language.evaluation.evaluator import truth
+from nearcast.core.language.evaluation.scope import PropertiesScope, Scope, Value
+from nearcast.core.language.forms.geojson import Json
+from nearcast.core.language.forms.json_form import parse_json, parse_json_text, write_json
+from nearcast.core.language.forms.parser import parse_text
+from nearcast.core.language.forms.text_form import write_text
 from nearcast.core.language.limits import MAX_TEXT
-from nearcast.core.language.parser import parse_text
-from nearcast.core.language.scope import PropertiesScope, Scope, Value
-from nearcast.core.language.text_form import write_text
 
 
 class Filter(Struct, frozen=True, eq=False, gc=False):

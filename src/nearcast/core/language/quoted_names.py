@@ -7,7 +7,7 @@ right, and compares two attributes. Who wrote it hardly means that.
 import re
 
 from nearcast.core.language.ast import COMPARISONS
-from nearcast.core.language.tokens import RESERVED, WORD
+from nearcast.core.language.forms.tokens import RESERVED, WORD
 
 _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 

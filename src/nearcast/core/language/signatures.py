@@ -40,7 +40,7 @@ OPERATORS = (
 CALLED = (*FOLDINGS, *SPATIAL, *TEMPORAL, *ARRAYS, *FUNCTIONS)
 
 
-class Problem(Struct, frozen=True):
+class SignatureProblem(Struct, frozen=True):
     """What is wrong with an operation: the argument (-1 for all of it) and the message."""
 
     arg: int
@@ -94,42 +94,44 @@ ARGUMENTS = {
 }
 
 
-def problem_with(op: str, args: tuple[Node, ...]) -> Problem | None:
+def problem_with(op: str, args: tuple[Node, ...]) -> SignatureProblem | None:
     """Return what is wrong with an operation whose arguments are themselves in order."""
     if op in FUNCTIONS:
         return problem_with_function(op, args)
     if op in ("and", "or"):
         if len(args) < 2:
-            return Problem(-1, f"{op.upper()} joins at least two conditions, not {len(args)}.")
+            return SignatureProblem(
+                -1, f"{op.upper()} joins at least two conditions, not {len(args)}."
+            )
         return misfit(op, args, (TRUTH,) * len(args))
     if op == "in":
         return problem_with_in(args)
     slots = SLOTS[op]
     if len(args) != len(slots):
         s = "" if len(slots) == 1 else "s"
-        return Problem(-1, f"{op} takes {len(slots)} argument{s}, not {len(args)}.")
+        return SignatureProblem(-1, f"{op} takes {len(slots)} argument{s}, not {len(args)}.")
     return misfit(op, args, slots) or (problem_with_pattern(args[1]) if op == "like" else None)
 
 
-def misfit(op: str, args: tuple[Node, ...], slots: tuple[Slot, ...]) -> Problem | None:
+def misfit(op: str, args: tuple[Node, ...], slots: tuple[Slot, ...]) -> SignatureProblem | None:
     """Return the first argument that is not what its slot takes."""
     for index, (arg, wanted) in enumerate(zip(args, slots, strict=True)):
         kind = kind_of(arg)
         if kind not in wanted.kinds:
-            return Problem(index, f"{op} takes {wanted.called} here, not {called(arg)}.")
+            return SignatureProblem(index, f"{op} takes {wanted.called} here, not {called(arg)}.")
     return None
 
 
-def problem_with_in(args: tuple[Node, ...]) -> Problem | None:
+def problem_with_in(args: tuple[Node, ...]) -> SignatureProblem | None:
     """Check ``in``: a value and a list of at least one."""
     if len(args) != 2 or not isinstance(args[1], Array):
-        return Problem(-1, "in takes a value and a list: x IN ('a', 'b').")
+        return SignatureProblem(-1, "in takes a value and a list: x IN ('a', 'b').")
     if not args[1].items:
-        return Problem(1, "The list of IN is empty; give at least one value.")
+        return SignatureProblem(1, "The list of IN is empty; give at least one value.")
     found = misfit("in", args[:1], (SCALAR,))
     return found or next(
         (
-            Problem(1, f"The list of IN holds {SCALAR.called}, not {called(item)}.")
+            SignatureProblem(1, f"The list of IN holds {SCALAR.called}, not {called(item)}.")
             for item in args[1].items
             if kind_of(item) not in SCALAR.kinds
         ),
@@ -137,48 +139,54 @@ def problem_with_in(args: tuple[Node, ...]) -> Problem | None:
     )
 
 
-def problem_with_pattern(pattern: Node) -> Problem | None:
+def problem_with_pattern(pattern: Node) -> SignatureProblem | None:
     """Check that a pattern is a text, folded or not; CQL2 has no computed patterns."""
     while isinstance(pattern, Operation):
         pattern = pattern.args[0]
-    return None if isinstance(pattern, str) else Problem(1, f"like takes {PATTERN.called}.")
+    return (
+        None if isinstance(pattern, str) else SignatureProblem(1, f"like takes {PATTERN.called}.")
+    )
 
 
-def problem_with_function(op: str, args: tuple[Node, ...]) -> Problem | None:
+def problem_with_function(op: str, args: tuple[Node, ...]) -> SignatureProblem | None:
     """Check a call of one of Nearcast's own functions."""
     counts = {"distance": (2,), "approaching": (1,), "friend": (1,), "count": (2, 3)}[op]
     if len(args) not in counts:
-        return Problem(-1, f"{op} takes {ARGUMENTS[op]}.")
+        return SignatureProblem(-1, f"{op} takes {ARGUMENTS[op]}.")
     if op == "friend":
         if args[0] == Property("publisher"):
             return None
-        return Problem(0, "friend takes publisher: whether they list me as a friend.")
+        return SignatureProblem(0, "friend takes publisher: whether they list me as a friend.")
     if op == "count":
         return problem_with_count(args)
     for index, arg in enumerate(args):
         if not is_place(arg):
-            return Problem(index, f"{op} takes {PLACE} here, not {called(arg)}.")
+            return SignatureProblem(index, f"{op} takes {PLACE} here, not {called(arg)}.")
     return None
 
 
-def problem_with_count(args: tuple[Node, ...]) -> Problem | None:
+def problem_with_count(args: tuple[Node, ...]) -> SignatureProblem | None:
     """Check the subject and the radius of ``count``; its filter is read by the parser."""
     subject = args[0]
     if not isinstance(subject, str):
-        return Problem(0, "count takes a subject in quotes first, such as 'traffic/#'.")
+        return SignatureProblem(0, "count takes a subject in quotes first, such as 'traffic/#'.")
     levels = subject.split("/")
     if (
         not subject
         or any(("+" in level or "#" in level) and len(level) > 1 for level in levels)
         or "#" in levels[:-1]
     ):
-        return Problem(0, "A subject has + for one level and # only as its last: 'traffic/+/#'.")
+        return SignatureProblem(
+            0, "A subject has + for one level and # only as its last: 'traffic/+/#'."
+        )
     if not isinstance(args[1], str):
-        return Problem(1, "count takes a filter in quotes second, such as 'speed < 20'.")
+        return SignatureProblem(1, "count takes a filter in quotes second, such as 'speed < 20'.")
     if len(args) == 3:
         metres = args[2]
         if isinstance(metres, bool) or not isinstance(metres, int | float) or metres <= 0:
-            return Problem(2, "count takes a distance in metres above 0 third, such as 500.")
+            return SignatureProblem(
+                2, "count takes a distance in metres above 0 third, such as 500."
+            )
     return None
 
 

@@ -6,18 +6,18 @@ from collections.abc import Mapping
 from msgspec.structs import replace
 
 from nearcast.core.language import Filter
-from nearcast.core.language.scope import Value
+from nearcast.core.language.evaluation.scope import Value
 from nearcast.core.matching.live import Bound, LiveEvents
 from nearcast.core.matching.nodes import Nodes
 from nearcast.core.matching.reference import EventScope, area_for, would_reach
 from nearcast.core.matching.sight import Sight
 from nearcast.core.matching.tables import LAT, LAT_BEFORE, NONE
-from nearcast.core.model.area import Circle
-from nearcast.core.model.area_resolution import Anchored, holds
-from nearcast.core.model.bounds import bounding_circle
 from nearcast.core.model.event import Event
-from nearcast.core.model.places import Places
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.area import Circle
+from nearcast.core.model.geometry.area_resolution import Anchored, holds
+from nearcast.core.model.geometry.bounds import bounding_circle
+from nearcast.core.model.geometry.places import Places
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.subject import subject_matches
 
 

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable
 
 import numpy as np
 
-from nearcast.core.matching.cells import (
+from nearcast.core.matching.index.cells import (
     CELL,
     CLASS,
     EMPTY,
@@ -24,7 +24,7 @@ from nearcast.core.matching.cells import (
     take_out,
     with_items,
 )
-from nearcast.core.matching.globe_grid import (
+from nearcast.core.matching.index.globe_grid import (
     CLASSES,
     REACH_M,
     WIDE,
@@ -33,7 +33,12 @@ from nearcast.core.matching.globe_grid import (
     code_of,
     columns_per_row,
 )
-from nearcast.core.matching.points import MAX_POINT_CELLS, POINT_LEVELS, place_point, point_cells
+from nearcast.core.matching.index.points import (
+    MAX_POINT_CELLS,
+    POINT_LEVELS,
+    place_point,
+    point_cells,
+)
 from nearcast.core.model.event import Event
 from nearcast.core.model.subject import subject_matches
 

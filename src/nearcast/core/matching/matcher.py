@@ -13,19 +13,19 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.core.language.scope import Value
-from nearcast.core.matching.cells import CELLS_USED, IN_USE
-from nearcast.core.matching.deciding import RECHECK
-from nearcast.core.matching.enrolment import Enrolment
-from nearcast.core.matching.intake import Intake, order_of
-from nearcast.core.matching.keys import KEYS_USED
+from nearcast.core.language.evaluation.scope import Value
+from nearcast.core.matching.candidate_scan import decide_for, match_events
+from nearcast.core.matching.event_arrays import EventIntake, order_of
+from nearcast.core.matching.filters.shared_programs import RULES_USED
+from nearcast.core.matching.index.cells import CELLS_USED, IN_USE
+from nearcast.core.matching.index.keys import KEYS_USED
+from nearcast.core.matching.index.subscription_index import SubscriptionIndex
 from nearcast.core.matching.known_world import KnownWorld
 from nearcast.core.matching.live import LiveEvents
 from nearcast.core.matching.memory import FIELDS, Memory, memory_of
 from nearcast.core.matching.node_search import nodes_within
+from nearcast.core.matching.pair_decision import RECHECK
 from nearcast.core.matching.reference import EventScope, Memo, best_priority, may_see_all
-from nearcast.core.matching.rules import RULES_USED
-from nearcast.core.matching.scanning import decide_for, match_events
 from nearcast.core.matching.sight import Sight
 from nearcast.core.matching.tables import (
     ANCHOR,
@@ -41,8 +41,8 @@ from nearcast.core.matching.tables import (
 from nearcast.core.matching.workspace import Workspace
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
-from nearcast.core.model.places import Places
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.places import Places
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.subject import subject_matches
 
 
@@ -59,7 +59,7 @@ class Matcher:
 
     def __init__(self, places: Places | None = None) -> None:
         self.places = Places() if places is None else places
-        self._enrolment = Enrolment(self.places)
+        self._enrolment = SubscriptionIndex(self.places)
         self._nodes = self._enrolment.nodes
         self.sight = Sight(self._nodes)
         """What may be seen of whom."""
@@ -67,7 +67,7 @@ class Matcher:
         """What the reference evaluator knows."""
         self.live = LiveEvents(self.world.bound_of_target)
         """Retained, valid and object events; the owner puts them in and takes them out."""
-        self._intake = Intake(self._enrolment, self.world)
+        self._intake = EventIntake(self._enrolment, self.world)
         self._workspace = Workspace()
         self._serial = 0
         self.looked_at = 0

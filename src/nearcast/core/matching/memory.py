@@ -60,7 +60,7 @@ class ScratchType(_HandleType):
 
 
 if TYPE_CHECKING:
-    from nearcast.core.matching.cells import CellArrays
+    from nearcast.core.matching.index.cells import CellArrays
     from nearcast.core.matching.tables import (
         F64,
         I32,

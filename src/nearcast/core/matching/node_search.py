@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from nearcast.core.matching.cells import EMPTY, LENGTH, START, CellArrays, find
+from nearcast.core.matching.index.cells import EMPTY, LENGTH, START, CellArrays, find
+from nearcast.core.matching.index.points import MAX_POINT_CELLS, POINT_LEVELS, point_cells
 from nearcast.core.matching.nodes import Nodes
-from nearcast.core.matching.points import MAX_POINT_CELLS, POINT_LEVELS, point_cells
 from nearcast.core.matching.tables import I32
 
 

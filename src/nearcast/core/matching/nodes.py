@@ -10,9 +10,9 @@ from itertools import repeat
 
 import numpy as np
 
-from nearcast.core.language.scope import Value, followed
+from nearcast.core.language.evaluation.scope import Value, followed
+from nearcast.core.matching.filters.vocabulary import IDENTITY, Vocabulary
 from nearcast.core.matching.tables import NONE, NodeTable, enough, resized
-from nearcast.core.matching.vocabulary import IDENTITY, Vocabulary
 from nearcast.core.model.event_batch import BOOLEAN, MISSING, NUMBER, OTHER, STRING
 
 FIXED_GROUP, DEFAULT_GROUP = 0, 1

@@ -3,11 +3,11 @@
 import numpy as np
 
 from nearcast.core.compiled import compiled
-from nearcast.core.matching.atoms import pair_home
+from nearcast.core.matching.filters.atoms import pair_home
 from nearcast.core.matching.tables import I64, NONE, U8, PairTable
 
 
-class Pairs:
+class NodePairs:
     """A byte for each ordered pair of nodes that has one."""
 
     def __init__(self) -> None:

@@ -12,13 +12,13 @@ from msgspec import Struct
 
 from nearcast.core.language import Filter, Node, Operation, Property
 from nearcast.core.language.ast import walk
-from nearcast.core.language.scope import LatLon, Value, followed
-from nearcast.core.model.area import ME, Area, Around, Circle, FixedArea
-from nearcast.core.model.area_resolution import Anchored, holds, resolve
+from nearcast.core.language.evaluation.scope import LatLon, Value, followed
 from nearcast.core.model.event import Event, Subscription
-from nearcast.core.model.geodesy import distance_m
-from nearcast.core.model.places import Places
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.area import ME, Area, Around, Circle, FixedArea
+from nearcast.core.model.geometry.area_resolution import Anchored, holds, resolve
+from nearcast.core.model.geometry.geodesy import distance_m
+from nearcast.core.model.geometry.places import Places
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.subject import subject_matches
 from nearcast.core.model.subject_permissions import SubjectPermissions
 from nearcast.core.model.visibility import (
@@ -30,7 +30,7 @@ from nearcast.core.model.visibility import (
 )
 
 
-class World(Protocol):
+class WorldView(Protocol):
     """What is known of everyone when an event is decided."""
 
     places: Places
@@ -61,7 +61,7 @@ class World(Protocol):
         ...
 
 
-class Step(Struct, frozen=True):
+class VerdictStep(Struct, frozen=True):
     """One step's verdict."""
 
     step: str
@@ -74,7 +74,7 @@ class Verdict(Struct, frozen=True):
 
     subscription: str
     priority: int | None
-    steps: tuple[Step, ...]
+    steps: tuple[VerdictStep, ...]
 
     @property
     def passed(self) -> bool:
@@ -82,13 +82,13 @@ class Verdict(Struct, frozen=True):
         return self.priority is not None
 
 
-def decide(event: Event, subscription: Subscription, world: World) -> Verdict:
+def decide(event: Event, subscription: Subscription, world: WorldView) -> Verdict:
     """Decide one pair, and say why, up to the first step that fails."""
     me = subscription.node
-    steps: list[Step] = []
+    steps: list[VerdictStep] = []
 
     def verdict(step: str, passed: bool, why: str) -> bool:
-        steps.append(Step(step, passed, why))
+        steps.append(VerdictStep(step, passed, why))
         return passed
 
     priority = None
@@ -110,14 +110,14 @@ def decide(event: Event, subscription: Subscription, world: World) -> Verdict:
     return Verdict(subscription.id, priority, tuple(steps))
 
 
-def could_have(event: Event, me: str, world: World) -> bool:
+def could_have(event: Event, me: str, world: WorldView) -> bool:
     """Whether a node can have an event at all: its target and whom it tells of allow it."""
     return (event.to is None or _to(event, me, world)[0]) and (
         not event.about or _about(event, me, world)[0]
     )
 
 
-def would_reach(event: Event, node: str, world: World) -> bool:
+def would_reach(event: Event, node: str, world: WorldView) -> bool:
     """Whether an event that came in before is for a node, by where that is and what it sees now.
 
     A target that moves lies where it lay when the event came in.
@@ -129,7 +129,7 @@ def would_reach(event: Event, node: str, world: World) -> bool:
     return not event.about or may_see_all(node, event.about, world)
 
 
-def may_see_all(viewer: str, others: Iterable[str], world: World) -> bool:
+def may_see_all(viewer: str, others: Iterable[str], world: WorldView) -> bool:
     """Whether a node may see who and where others are."""
     return all(world.may_see(viewer, each) & SEE_WHERE_NAMED == SEE_WHERE_NAMED for each in others)
 
@@ -191,17 +191,17 @@ PERSONAL = ("distance", "approaching", "count", "friend", "node", "earlier")
 WHO = ("me", "publisher", "event", "node")
 
 
-def area_for(area: Area, caller: str, world: World) -> FixedArea | Anchored | None:
+def area_for(area: Area, caller: str, world: WorldView) -> FixedArea | Anchored | None:
     """What an area means for a caller now, as far as the caller may know it."""
     return area_at(area, anchor_for(area, caller, world), world)
 
 
-def area_at(area: Area, anchor: Position | None, world: World) -> FixedArea | Anchored | None:
+def area_at(area: Area, anchor: Position | None, world: WorldView) -> FixedArea | Anchored | None:
     """What an area means if the node with which it moves is somewhere."""
     return resolve(area, caller=anchor, position_of=lambda _: anchor, places=world.places)
 
 
-def anchor_for(area: Area, caller: str, world: World) -> Position | None:
+def anchor_for(area: Area, caller: str, world: WorldView) -> Position | None:
     """Where the node is with which an area moves, as far as the caller may know it."""
     if not isinstance(area, Around) or area.anchor in (ME, caller):
         return world.position(caller)
@@ -220,7 +220,7 @@ class EventScope:
         self,
         event: Event,
         me: str,
-        world: World,
+        world: WorldView,
         sees: int | None = None,
         countable: SubjectPermissions | None = None,
     ) -> None:
@@ -328,7 +328,7 @@ class EventScope:
 
 
 def _from(
-    event: Event, area: Area | None, me: str, scope: EventScope, world: World
+    event: Event, area: Area | None, me: str, scope: EventScope, world: WorldView
 ) -> tuple[bool, str]:
     if area is None:
         return True, "no area asked for"
@@ -342,7 +342,7 @@ def _from(
     return inside, f"the event is {'inside' if inside else 'outside'} the area"
 
 
-def _to(event: Event, me: str, world: World) -> tuple[bool, str]:
+def _to(event: Event, me: str, world: WorldView) -> tuple[bool, str]:
     if event.to is None:
         return True, "no target"
     at = world.position(me)
@@ -355,7 +355,7 @@ def _to(event: Event, me: str, world: World) -> tuple[bool, str]:
     return inside, f"{me} is {'inside' if inside else 'outside'} the target"
 
 
-def _about(event: Event, me: str, world: World) -> tuple[bool, str]:
+def _about(event: Event, me: str, world: WorldView) -> tuple[bool, str]:
     seen = may_see_all(me, event.about, world)
     return seen, f"{me} {'may' if seen else 'may not'} see all that it tells of"
 

@@ -11,12 +11,12 @@ from typing import Protocol
 
 import numpy as np
 
-from nearcast.core.language.scope import Value
-from nearcast.core.matching.atoms import HAS_LIST, lookup
+from nearcast.core.language.evaluation.scope import Value
+from nearcast.core.matching.filters.atoms import HAS_LIST, lookup
 from nearcast.core.matching.nodes import DEFAULT_GROUP, Newcomer, Nodes
-from nearcast.core.matching.pairs import Pairs
+from nearcast.core.matching.pairs import NodePairs
 from nearcast.core.matching.tables import NONE
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.visibility import SEE_ALL
 
 GROUPS = 256
@@ -24,7 +24,7 @@ EXCEPTION = 128
 """Set in every exception's byte, so that seeing nothing is not the same as having none."""
 
 
-class Law(Protocol):
+class SightPolicy(Protocol):
     """Rules by which nodes see each other."""
 
     @property
@@ -60,16 +60,16 @@ class Sight:
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
         self.groups = np.full((GROUPS, GROUPS), SEE_ALL, np.uint8)
-        self.exceptions = Pairs()
-        self.friends = Pairs()
+        self.exceptions = NodePairs()
+        self.friends = NodePairs()
         self.restricted = False
         """Whether anything may be hidden at all."""
         self._friends_of: dict[int, list[int]] = {}
         self._listed_by: dict[int, set[int]] = {}
         self._set: dict[tuple[int, int], int] = {}
-        self._law: Law | None = None
+        self._law: SightPolicy | None = None
 
-    def govern(self, law: Law | None) -> None:
+    def govern(self, law: SightPolicy | None) -> None:
         """Let a law say what everyone may see, instead of the one before; None: everything."""
         self._law = law
         self.groups[DEFAULT_GROUP:, DEFAULT_GROUP:] = SEE_ALL if law is None else 0
@@ -214,10 +214,10 @@ class Sight:
         return None if mask == self.groups[group[first], group[second]] else mask
 
 
-def _by(law: Law) -> Newcomer:
+def _by(law: SightPolicy) -> Newcomer:
     # Not a lambda: a matcher may be written down and read back.
     return partial(_introduced, law)
 
 
-def _introduced(law: Law, node: str) -> tuple[int, Mapping[str, Value]]:
+def _introduced(law: SightPolicy, node: str) -> tuple[int, Mapping[str, Value]]:
     return law.group(node), law.granted(node)

@@ -2,9 +2,9 @@
 
 import numpy as np
 
-from nearcast.core.matching.globe_grid import CLASSES
+from nearcast.core.matching.candidate_scan import MAX_CODES
+from nearcast.core.matching.index.globe_grid import CLASSES
 from nearcast.core.matching.memory import scratch_of
-from nearcast.core.matching.scanning import MAX_CODES
 from nearcast.core.matching.tables import I32, NONE
 
 PAIRS_AN_EVENT = 32

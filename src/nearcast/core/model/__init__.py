@@ -6,7 +6,18 @@ What needs numba, numpy or shapely is loaded when it is first used: a client doe
 from importlib import import_module
 from typing import TYPE_CHECKING
 
-from nearcast.core.model.area import (
+from nearcast.core.model.context import (
+    Context,
+    NodeState,
+    aggregate,
+    check_attributes,
+    merge_patch,
+    moved,
+    patched,
+)
+from nearcast.core.model.errors import ModelError, PlaceError
+from nearcast.core.model.event import Announcement, Delivery, Event, Subscription
+from nearcast.core.model.geometry.area import (
     Area,
     Around,
     Box,
@@ -25,20 +36,9 @@ from nearcast.core.model.area import (
     place,
     polygon,
 )
-from nearcast.core.model.area_json import area_from_json, area_json
-from nearcast.core.model.area_text import area_text, parse_area
-from nearcast.core.model.context import (
-    Context,
-    NodeState,
-    aggregate,
-    check_attributes,
-    merge_patch,
-    moved,
-    patched,
-)
-from nearcast.core.model.errors import ModelError, PlaceError
-from nearcast.core.model.event import Announcement, Delivery, Event, Subscription
-from nearcast.core.model.position import Position, parse_position, position_from_json
+from nearcast.core.model.geometry.area_json import area_from_json, area_json
+from nearcast.core.model.geometry.area_text import area_text, parse_area
+from nearcast.core.model.geometry.position import Position, parse_position, position_from_json
 from nearcast.core.model.subject import check_pattern, check_subject, subject_matches
 from nearcast.core.model.visibility import (
     SEE_ALL,
@@ -49,13 +49,13 @@ from nearcast.core.model.visibility import (
 )
 
 if TYPE_CHECKING:
-    from nearcast.core.model.area_resolution import Anchored, check, holds, resolve
-    from nearcast.core.model.bounds import bounding_circle
     from nearcast.core.model.event_batch import EventBatch
-    from nearcast.core.model.geodesy import distance_m
-    from nearcast.core.model.place_loading import Loaded, Reject, load_geojson, load_table
-    from nearcast.core.model.places import Place, Places
-    from nearcast.core.model.shapes import encode, shape_holds
+    from nearcast.core.model.geometry.area_resolution import Anchored, check, holds, resolve
+    from nearcast.core.model.geometry.bounds import bounding_circle
+    from nearcast.core.model.geometry.geodesy import distance_m
+    from nearcast.core.model.geometry.place_loading import Loaded, Reject, load_geojson, load_table
+    from nearcast.core.model.geometry.places import Place, Places
+    from nearcast.core.model.geometry.shapes import encode, shape_holds
 
 __all__ = [
     "SEE_ALL",
@@ -121,21 +121,21 @@ __all__ = [
 ]
 
 _LOADED_LATER = {
-    "Anchored": "area_resolution",
+    "Anchored": "geometry.area_resolution",
     "EventBatch": "event_batch",
-    "Loaded": "place_loading",
-    "Place": "places",
-    "Places": "places",
-    "Reject": "place_loading",
-    "bounding_circle": "bounds",
-    "check": "area_resolution",
-    "distance_m": "geodesy",
-    "encode": "shapes",
-    "holds": "area_resolution",
-    "load_geojson": "place_loading",
-    "load_table": "place_loading",
-    "resolve": "area_resolution",
-    "shape_holds": "shapes",
+    "Loaded": "geometry.place_loading",
+    "Place": "geometry.places",
+    "Places": "geometry.places",
+    "Reject": "geometry.place_loading",
+    "bounding_circle": "geometry.bounds",
+    "check": "geometry.area_resolution",
+    "distance_m": "geometry.geodesy",
+    "encode": "geometry.shapes",
+    "holds": "geometry.area_resolution",
+    "load_geojson": "geometry.place_loading",
+    "load_table": "geometry.place_loading",
+    "resolve": "geometry.area_resolution",
+    "shape_holds": "geometry.shapes",
 }
 
 

@@ -14,7 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.position import Position, number, position_from_json, shown
+from nearcast.core.model.geometry.position import Position, number, position_from_json, shown
 
 LARGEST_ATTRIBUTES_BYTES = 64 * 1024
 FEW_ATTRIBUTES, SHORT_ATTRIBUTES = 64, 4 * 1024

@@ -10,9 +10,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from nearcast.core.model.area import Area
 from nearcast.core.model.context import Attributes
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.area import Area
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.subject_permissions import SubjectPermissions
 
 if TYPE_CHECKING:

@@ -13,10 +13,10 @@ from typing import Self, TypedDict
 import numpy as np
 import numpy.typing as npt
 
-from nearcast.core.model.area import Area
 from nearcast.core.model.context import Attributes, Value
 from nearcast.core.model.event import Event
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.area import Area
+from nearcast.core.model.geometry.position import Position
 
 MISSING, NUMBER, BOOLEAN, STRING, OTHER = 0, 1, 2, 3, 4
 """Kinds of value: MISSING is also JSON null, OTHER is a list or an object."""
@@ -139,7 +139,7 @@ class EventBatch:
         return self.strings[int(value)] if kind == STRING else None
 
 
-class Carried(TypedDict):
+class AttributeColumns(TypedDict):
     """The attributes of events, as a batch has them."""
 
     names: list[str]
@@ -150,7 +150,7 @@ class Carried(TypedDict):
     values: npt.NDArray[np.float64]
 
 
-def carried(attributes: Sequence[Attributes]) -> Carried:
+def carried(attributes: Sequence[Attributes]) -> AttributeColumns:
     """Return the attributes of events as columns."""
     if len(attributes) >= MANY:
         names = list(dict.fromkeys(chain.from_iterable(attributes)))
@@ -163,7 +163,7 @@ def carried(attributes: Sequence[Attributes]) -> Carried:
 
 def event_by_event(
     attributes: Sequence[Attributes], known: Sequence[str] = (), spelt: Sequence[str] = ()
-) -> Carried:
+) -> AttributeColumns:
     """The same; names and strings that are numbered already are `known` and `spelt`."""
     names = {name: number for number, name in enumerate(known)}
     strings = {string: number for number, string in enumerate(spelt)}
@@ -184,7 +184,7 @@ def event_by_event(
                 values.append(number)
             name_of.append(names.setdefault(name, len(names)))
         first.append(len(name_of))
-    return Carried(
+    return AttributeColumns(
         names=list(names),
         strings=list(strings),
         first=np.array(first, np.int32),
@@ -194,7 +194,7 @@ def event_by_event(
     )
 
 
-def _name_by_name(attributes: Sequence[Attributes], names: list[str]) -> Carried | None:
+def _name_by_name(attributes: Sequence[Attributes], names: list[str]) -> AttributeColumns | None:
     """The same for events that have mostly the same names, sooner; None if some are nested.
 
     What an event does not have is MISSING.
@@ -220,7 +220,7 @@ def _name_by_name(attributes: Sequence[Attributes], names: list[str]) -> Carried
             found = [coded(value, strings) for value in column]
             kinds[:, j] = [kind for kind, _ in found]
             values[:, j] = [number for _, number in found]
-    return Carried(
+    return AttributeColumns(
         names=names,
         strings=list(strings),
         first=np.arange(count + 1, dtype=np.int32) * np.int32(width),

@@ -17,7 +17,7 @@ from nearcast.core.model.event_batch import (
     MISSING,
     NUMBER,
     STRING,
-    Carried,
+    AttributeColumns,
     carried,
     event_by_event,
 )
@@ -41,7 +41,7 @@ POWERS = np.array([10.0**n for n in range(23)])
 """Those powers of ten that are doubles: with them a quotient or product is rounded once."""
 
 
-def carried_by(data: U8, ends: I32) -> Carried:
+def carried_by(data: U8, ends: I32) -> AttributeColumns:
     """Return what payloads say; payload i is `data[ends[i]]` to `data[ends[i + 1] - 1]`."""
     count = len(ends) - 1
     lengths = np.diff(ends)
@@ -67,7 +67,7 @@ def carried_by(data: U8, ends: I32) -> Carried:
         [_text(data, *span).decode() for span in spans[:many].tolist()]
         for spans, many in zip(words, found, strict=True)
     )
-    flat = Carried(
+    flat = AttributeColumns(
         names=names,
         strings=strings,
         first=first,
@@ -89,7 +89,9 @@ def _text(data: U8, start: int, end: int) -> bytes:
     return data[start:end].tobytes()
 
 
-def _joined(flat: Carried, left: npt.NDArray[np.int64], others: Carried) -> Carried:
+def _joined(
+    flat: AttributeColumns, left: npt.NDArray[np.int64], others: AttributeColumns
+) -> AttributeColumns:
     """What all payloads say: those that were left have nothing in `flat`."""
     counts = np.diff(flat["first"])
     counts[left] = np.diff(others["first"])
@@ -101,7 +103,7 @@ def _joined(flat: Carried, left: npt.NDArray[np.int64], others: Carried) -> Carr
         name_of[places] = part["name_of"]
         kinds[places] = part["kinds"]
         values[places] = part["values"]
-    return Carried(
+    return AttributeColumns(
         names=others["names"], strings=others["strings"], first=first, name_of=name_of,
         kinds=kinds, values=values,
     )  # fmt: skip

@@ -8,10 +8,10 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from nearcast.core.model.area import Area, FixedArea
 from nearcast.core.model.context import Value
 from nearcast.core.model.event import Announcement, Event, Subscription
-from nearcast.core.model.position import Position
+from nearcast.core.model.geometry.area import Area, FixedArea
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.sight_rule import SightRule
 from nearcast.core.model.visibility import SEE_ALL
 

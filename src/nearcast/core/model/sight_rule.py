@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 from msgspec import Struct
 
-from nearcast.core.model.area import Area, Around, PlaceHere
 from nearcast.core.model.errors import ModelError, did_you_mean
-from nearcast.core.model.position import shown
+from nearcast.core.model.geometry.area import Area, Around, PlaceHere
+from nearcast.core.model.geometry.position import shown
 from nearcast.core.model.visibility import SEE_ALL, SEE_ATTRIBUTES, SEE_IDENTITY, SEE_POSITION
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ SEE_NAMES = {
 }
 
 
-class Who(Struct, frozen=True):
+class NodeCondition(Struct, frozen=True):
     """Nodes by id, by context and by where they are: all that is given must hold."""
 
     nodes: tuple[str, ...] = ()
@@ -45,14 +45,14 @@ class Who(Struct, frozen=True):
         return not self.nodes or any(fits(pattern, node) for pattern in self.nodes)
 
 
-ANYONE = Who()
+ANYONE = NodeCondition()
 
 
 class SightRule(Struct, frozen=True):
     """What some may see of others."""
 
-    viewer: Who = ANYONE
-    other: Who = ANYONE
+    viewer: NodeCondition = ANYONE
+    other: NodeCondition = ANYONE
     see: int = SEE_ALL
     friend: bool = False
     """Only if the other lists the viewer as a friend."""

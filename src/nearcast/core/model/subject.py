@@ -7,7 +7,7 @@ above it and everything below. Wildcards at the start never match subjects that 
 from collections.abc import Sequence
 
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.position import shown
+from nearcast.core.model.geometry.position import shown
 
 LONGEST_SUBJECT_BYTES = 65_535
 MOST_KNOWN = 65_536

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.core.compiled import compiled
-from nearcast.core.matching.globe_grid import (
+from nearcast.core.matching.index.globe_grid import (
     FIRST_ROW,
     ROWS,
     WIDE,

@@ -11,8 +11,8 @@ import math
 import numpy as np
 
 from nearcast.core.compiled import compiled
-from nearcast.core.matching.globe_grid import code_of
-from nearcast.core.model.geodesy import distance_m, ecef, within
+from nearcast.core.matching.index.globe_grid import code_of
+from nearcast.core.model.geometry.geodesy import distance_m, ecef, within
 from nearcast.core.relationships.meeting_cells import B8, F64, I32, I64, MOST_CELLS, reached
 
 APART = 0

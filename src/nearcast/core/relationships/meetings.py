@@ -15,7 +15,7 @@ import msgspec
 import numpy as np
 from msgspec import Struct
 
-from nearcast.core.matching.globe_grid import columns_per_row
+from nearcast.core.matching.index.globe_grid import columns_per_row
 from nearcast.core.relationships import meeting_kernels as kernels
 from nearcast.core.relationships.meeting_cells import F64, I64, grid_class
 from nearcast.core.relationships.tracks import check_form

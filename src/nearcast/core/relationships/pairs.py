@@ -6,7 +6,7 @@ the fixes lie within `within_m`. Seed A's relationships between named members ar
 
 from collections.abc import Mapping
 
-from nearcast.core.model.geodesy import ecef, within
+from nearcast.core.model.geometry.geodesy import ecef, within
 from nearcast.core.relationships.tracks import Fix
 
 
@@ -18,7 +18,7 @@ def is_near(a: Fix, b: Fix, time: float, within_m: float, fresh_s: float) -> boo
     return within(*here, *ecef(*here), *there, *ecef(*there), within_m)
 
 
-class Declared:
+class DeclaredPairs:
     """Relationships by name, each with its members."""
 
     def __init__(self, members: Mapping[str, tuple[str, ...]]) -> None:

@@ -11,7 +11,7 @@ import math
 import msgspec
 from msgspec import Struct
 
-from nearcast.core.model.geodesy import distance_m
+from nearcast.core.model.geometry.geodesy import distance_m
 
 FORM = 1
 
@@ -37,7 +37,7 @@ class Fix(Struct, frozen=True, array_like=True, gc=False):
     lon: float
 
 
-class Step(Struct, frozen=True, gc=False):
+class TrackStep(Struct, frozen=True, gc=False):
     """What a fix means after those before it."""
 
     previous: Fix | None = None
@@ -59,19 +59,19 @@ class Track(Struct, array_like=True):
 
     def follow(
         self, time: float, lat: float | None, lon: float | None, settings: TrackSettings
-    ) -> Step:
+    ) -> TrackStep:
         """Take the node's next fix; without a place the node no longer says where it is."""
         believed = left = self.believed
         if believed is not None and time < believed.time:
-            return Step(believed, suspect=LATE)
+            return TrackStep(believed, suspect=LATE)
         if believed is not None and time - believed.time > settings.forget_s:
             believed = self.believed = self.doubted = None
         if lat is None or lon is None:
             self.believed = self.doubted = None
-            return Step(believed, left=left)
+            return TrackStep(believed, left=left)
         # Written so that NaN is no place either.
         if not (abs(lat) <= 90.0 and abs(lon) <= 180.0):
-            return Step(believed, suspect=NO_PLACE)
+            return TrackStep(believed, suspect=NO_PLACE)
         fix = Fix(time, lat, lon)
         speed = None
         if believed is not None:
@@ -80,9 +80,9 @@ class Track(Struct, array_like=True):
                 speed = math.inf if self.doubted is None else implied_mps(self.doubted, fix)
                 if speed > settings.fastest_mps:
                     self.doubted = fix
-                    return Step(believed, implied_mps(believed, fix), JUMP)
+                    return TrackStep(believed, implied_mps(believed, fix), JUMP)
         self.believed, self.doubted = fix, None
-        return Step(believed, speed, left=left)
+        return TrackStep(believed, speed, left=left)
 
     def to_bytes(self) -> bytes:
         """Return the track as it is kept."""

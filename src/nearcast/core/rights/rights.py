@@ -14,10 +14,10 @@ from nearcast.core.matching.nodes import DEFAULT_GROUP
 from nearcast.core.matching.sight import GROUPS, Sight
 from nearcast.core.model.context import NodeState, Value
 from nearcast.core.model.errors import ModelError
+from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import RulesSet
-from nearcast.core.model.position import Position
 from nearcast.core.model.visibility import SEE_IDENTITY, SEE_POSITION
-from nearcast.core.rights.law import Class, Law
+from nearcast.core.rights.compiled_rules import CompiledRules, NodeClass
 from nearcast.core.rights.rule_checks import carrying_rights, check_rules, granted_to
 
 CLOSED = GROUPS - 1
@@ -35,12 +35,12 @@ class Rights:
         self.rules = RulesSet()
         self.protected = carrying_rights(self.rules)
         """Attributes that only rules set."""
-        self._law = Law(self.rules, matcher.places)
-        self._groups: dict[Class, int] = {}
-        self._classes: dict[int, Class] = {}
-        self._found: dict[str, Class] = {}
+        self._law = CompiledRules(self.rules, matcher.places)
+        self._groups: dict[NodeClass, int] = {}
+        self._classes: dict[int, NodeClass] = {}
+        self._found: dict[str, NodeClass] = {}
         """Classes just found, while rules are put in force."""
-        self._was: dict[str, list[Class]] = {}
+        self._was: dict[str, list[NodeClass]] = {}
         """The classes that nodes have left in the present step."""
 
     # What rules say
@@ -51,7 +51,7 @@ class Rights:
         Strictly, all places that they name must be there.
         """
         check_rules(rules)
-        law = Law(rules, self._matcher.places, strictly)
+        law = CompiledRules(rules, self._matcher.places, strictly)
         states = list(known)
         names = {*self._sight.names(), *(state.node for state in states)}
         found = {name: law.class_of(self._state_of(name)) for name in names}
@@ -194,7 +194,7 @@ class Rights:
         first, second = (self._class_of(self._state_of(name)) for name in (viewer, other))
         return self._law.mask(first, second, friends)
 
-    def _class_of(self, state: NodeState) -> Class:
+    def _class_of(self, state: NodeState) -> NodeClass:
         """The class by which a node is in its group; for one that is in none, that of its state."""
         group = self._sight.group_of(state.node)
         known = None if group is None else self._classes.get(group)

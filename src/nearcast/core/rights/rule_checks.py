@@ -7,8 +7,8 @@ from nearcast.core.language.ast import walk
 from nearcast.core.matching.reference import PERSONAL, WHO
 from nearcast.core.model.context import check_attributes
 from nearcast.core.model.errors import ModelError
+from nearcast.core.model.geometry.position import shown
 from nearcast.core.model.inputs import RulesSet
-from nearcast.core.model.position import shown
 from nearcast.core.model.sight_rule import check_mask, fits
 
 NOT_GRANTED = ("position", "friends", "node")

@@ -38,7 +38,7 @@ from nearcast.wire.mqtt.publish_properties import (
     user_properties,
 )
 from nearcast.wire.mqtt.reason_codes import ReasonCode
-from nearcast.wire.mqtt.topics import Wanted, is_shared, parse_filter
+from nearcast.wire.mqtt.topics import CheckedFilter, is_shared, parse_filter
 
 __all__ = [
     "MESSAGE_EXPIRY_MARK",
@@ -48,6 +48,7 @@ __all__ = [
     "NO_PROPERTIES",
     "Acknowledgement",
     "Auth",
+    "CheckedFilter",
     "ConnAck",
     "Connect",
     "Decoder",
@@ -72,7 +73,6 @@ __all__ = [
     "TopicFilter",
     "UnsubAck",
     "Unsubscribe",
-    "Wanted",
     "Will",
     "encode",
     "encode_within",

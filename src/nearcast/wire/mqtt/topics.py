@@ -7,13 +7,13 @@ the form `$share/GROUP/PATTERN` of MQTT 5, which MQTT 3 clients may use as well.
 from msgspec import Struct
 
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.position import shown
+from nearcast.core.model.geometry.position import shown
 from nearcast.core.model.subject import check_pattern
 
 SHARED = "$share"
 
 
-class Wanted(Struct, frozen=True, gc=False):
+class CheckedFilter(Struct, frozen=True, gc=False):
     """A checked topic filter: the pattern that selects, and the group that shares it."""
 
     pattern: str
@@ -25,10 +25,10 @@ def is_shared(topic_filter: str) -> bool:
     return topic_filter.startswith("$share/") or topic_filter == SHARED
 
 
-def parse_filter(topic_filter: str) -> Wanted:
+def parse_filter(topic_filter: str) -> CheckedFilter:
     """Return what a topic filter selects, or raise `ModelError` with what is wrong with it."""
     if not is_shared(topic_filter):
-        return Wanted(check_pattern(topic_filter))
+        return CheckedFilter(check_pattern(topic_filter))
     _, _, rest = topic_filter.partition("/")
     group, slash, pattern = rest.partition("/")
     if not group or not {"+", "#", "\0"}.isdisjoint(group):
@@ -41,4 +41,4 @@ def parse_filter(topic_filter: str) -> Wanted:
             f"shared filter {shown(topic_filter)} has no pattern after its group; "
             "write $share/GROUP/PATTERN"
         )
-    return Wanted(check_pattern(pattern), group)
+    return CheckedFilter(check_pattern(pattern), group)

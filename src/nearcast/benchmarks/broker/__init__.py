@@ -1,0 +1,1 @@
+"""The broker beside mosquitto."""

@@ -1,0 +1,111 @@
+"""Many MQTT connections from one process: opened, subscribed and closed in groups.
+
+A group is not larger than what a server lets wait to be accepted, so that no connection is
+retried by the system a second later.
+"""
+
+import contextlib
+import socket
+import time
+from collections.abc import Iterator, Sequence
+from typing import TypeVar
+
+from nearcast.benchmarks.load import mqtt_frames
+from nearcast.wire.mqtt import MQTT_5, ConnAck, Decoder, Packet, Sender, SubAck
+
+GROUP = 50
+ANSWER_WITHIN_S = 30.0
+CLOSED_WITHIN_S = 30.0
+_NO_MAXIMUM = 65_535
+_Item = TypeVar("_Item")
+
+
+class LoadFailedError(RuntimeError):
+    """A broker did not do what it was to do."""
+
+
+class Client:
+    """One connection, which reads and writes with a deadline."""
+
+    __slots__ = ("receive_maximum", "socket")
+
+    def __init__(self, port: int) -> None:
+        self.socket = socket.create_connection(("127.0.0.1", port), ANSWER_WITHIN_S)
+        self.socket.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+        self.receive_maximum = _NO_MAXIMUM
+
+    def read_packet(self) -> tuple[Packet, int]:
+        """The next packet, and how many bytes it had; nothing may follow it yet."""
+        data = b""
+        while len(data) < 2 or len(data) < _length(data):
+            try:
+                more = self.socket.recv(1 << 16)
+            except TimeoutError:
+                raise LoadFailedError(f"no answer within {ANSWER_WITHIN_S:.0f} s") from None
+            if not more:
+                raise LoadFailedError("the broker closed a connection")
+            data += more
+        packets = Decoder(sender=Sender.SERVER, version=MQTT_5).feed(data)
+        if len(packets) != 1:
+            raise LoadFailedError(f"one packet was expected, and {len(packets)} came: {packets}")
+        return packets[0], len(data)
+
+
+def open_clients(port: int, names: Sequence[str], known: list[Client]) -> list[Client]:
+    """Connect clients, each with a session of its own; `known` gets all that are to be closed."""
+    clients: list[Client] = []
+    for group in _groups(names):
+        fresh = []
+        for _ in group:
+            fresh.append(Client(port))
+            known.append(fresh[-1])
+        clients += fresh
+        for client, name in zip(fresh, group, strict=True):
+            client.socket.sendall(mqtt_frames.connect(name))
+        for client in fresh:
+            answer, _ = client.read_packet()
+            if not isinstance(answer, ConnAck) or answer.reason_code.failed:
+                raise LoadFailedError(f"a CONNECT was answered by {answer}")
+            client.receive_maximum = answer.properties.receive_maximum or _NO_MAXIMUM
+    return clients
+
+
+def subscribe_clients(clients: Sequence[Client], topics: Sequence[str]) -> None:
+    """Subscribe each client to its topic, QoS 0."""
+    for group in _groups(list(zip(clients, topics, strict=True))):
+        for client, topic in group:
+            client.socket.sendall(mqtt_frames.subscribe(topic))
+        for client, _ in group:
+            answer, _ = client.read_packet()
+            if not isinstance(answer, SubAck) or answer.reason_codes[0].failed:
+                raise LoadFailedError(f"a SUBSCRIBE was answered by {answer}")
+
+
+def close_clients(clients: Sequence[Client]) -> None:
+    """Say goodbye, and wait until the broker has closed all of them, if it ever does."""
+    deadline = time.monotonic() + CLOSED_WITHIN_S
+    for client in clients:
+        with contextlib.suppress(OSError):
+            client.socket.settimeout(max(0.001, deadline - time.monotonic()))
+            client.socket.sendall(mqtt_frames.GOODBYE)
+    for client in clients:
+        with contextlib.suppress(OSError):
+            client.socket.settimeout(max(0.001, deadline - time.monotonic()))
+            while client.socket.recv(1 << 16):
+                pass
+        client.socket.close()
+
+
+def _length(data: bytes) -> int:
+    """How long the packet is that begins here, as far as one can see."""
+    length = shift = 0
+    for at in range(1, min(5, len(data))):
+        length |= (data[at] & 0x7F) << shift
+        if data[at] < 0x80:
+            return at + 1 + length
+        shift += 7
+    return len(data) + 1
+
+
+def _groups(items: Sequence[_Item]) -> Iterator[Sequence[_Item]]:
+    return (items[at : at + GROUP] for at in range(0, len(items), GROUP))

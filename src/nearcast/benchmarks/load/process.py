@@ -1,0 +1,63 @@
+"""The load generator's process, as the benchmark sees it: an order goes in, an outcome comes out.
+
+It is a process of its own so that neither a progress bar nor the collecting of figures takes
+time from it, and so that what it uses can be told apart.
+"""
+
+import os
+import subprocess
+import sys
+from types import TracebackType
+
+import msgspec
+
+from nearcast.benchmarks.load.orders import Order, Outcome
+from nearcast.benchmarks.matching.peers.server_process import ServerFailedError
+from nearcast.benchmarks.this_machine import cores_apart
+
+STOP_S = 30.0
+
+
+class LoadProcess:
+    """A load generator that runs until it is closed."""
+
+    def __init__(self) -> None:
+        self._process = subprocess.Popen(
+            [sys.executable, "-m", "nearcast.benchmarks.load.mqtt_load"],
+            stdin=subprocess.PIPE,
+            stdout=subprocess.PIPE,
+        )
+        # On a core of its own: it would be moved to the broker's, and wait for it there.
+        os.sched_setaffinity(self._process.pid, cores_apart()[1])
+        self._outcomes = msgspec.json.Decoder(Outcome)
+
+    def carry_out(self, order: Order) -> Outcome:
+        """Let an order be carried out."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        self._process.stdin.write(msgspec.json.encode(order) + b"\n")
+        self._process.stdin.flush()
+        line = self._process.stdout.readline()
+        if not line:
+            raise ServerFailedError(f"the load generator ended during {order}")
+        outcome: Outcome = self._outcomes.decode(line)
+        return outcome
+
+    def close(self) -> None:
+        """Let the process end."""
+        self._process.communicate(timeout=STOP_S)
+
+    def __enter__(self) -> "LoadProcess":
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        if kind is None:
+            self.close()
+            return
+        self._process.kill()
+        self._process.communicate()

@@ -1,0 +1,1 @@
+"""The matcher beside what else one could use."""

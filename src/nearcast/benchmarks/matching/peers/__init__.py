@@ -1,0 +1,22 @@
+"""What a user would pick instead of Nearcast, each given the form that suits it best."""
+
+from nearcast.benchmarks.matching.peers import (
+    duckdb_join,
+    numpy_scan,
+    postgis,
+    redis_geosearch,
+    strtree,
+)
+from nearcast.benchmarks.matching.peers.peer import MatchedPairs, MatchingPeer, PeerKind
+
+PEERS: dict[str, PeerKind] = {
+    "numpy": numpy_scan.KIND,
+    "strtree": strtree.KIND,
+    "strtree-python": strtree.PYTHON_KIND,
+    "duckdb": duckdb_join.KIND,
+    "duckdb-tuned": duckdb_join.TUNED_KIND,
+    "redis": redis_geosearch.KIND,
+    "postgis": postgis.KIND,
+}
+
+__all__ = ["PEERS", "MatchedPairs", "MatchingPeer", "PeerKind"]

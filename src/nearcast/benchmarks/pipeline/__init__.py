@@ -1,0 +1,1 @@
+"""The pipeline beside a join in Spark SQL."""

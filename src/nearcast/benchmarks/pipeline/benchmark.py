@@ -1,0 +1,351 @@
+"""The pipeline benchmark: a skewed city's events matched in Spark, to Parquet and to clients.
+
+In the same run the grid join that a Spark user would write, and the broker's own matcher without
+Spark. Rates are per CPU-second of all processes that Spark started: Java and Python workers. All
+must find the same pairs on a sample before anything is timed. Then, with real brokers and
+clients: how many events a second reach them when Spark decides, and how long it takes from the
+event that completes a threshold to the aggregate at a client.
+"""
+
+import platform
+import tempfile
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache, partial
+from importlib import metadata
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import numpy as np
+from msgspec import Struct
+
+from nearcast.benchmarks import city as cities
+from nearcast.benchmarks.matching.agreement import City, check_agreement
+from nearcast.benchmarks.matching.benchmark import draw
+from nearcast.benchmarks.matching.peers.peer import MatchedPairs
+from nearcast.benchmarks.pipeline.city import standing_player, write_city
+from nearcast.benchmarks.pipeline.skew import TASKS, SkewFigures, measure_skew, skewed
+from nearcast.benchmarks.pipeline.spark_cpu import SparkCpu
+from nearcast.benchmarks.pipeline.spark_join import CELL_DEGREES, SparkJoin
+from nearcast.benchmarks.this_machine import machine
+from nearcast.benchmarks.timing import best_cpu_s, cpu_s
+from nearcast.core.matching.matcher import Matcher
+from nearcast.core.model import Event, EventBatch
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+WANTED_RATIO, WANTED_COST = 4.0, 2.5
+"""Our aims: so many times the join, and at most so many times the CPU of the broker's matcher."""
+MATCHER_BATCH = 4_096
+MADE_BATCH = 64
+MORE_RUNS = 3
+"""Of the matching stage: in the first ones Java still compiles, for as long as they take."""
+
+
+class PipelineBenchSettings(Struct, frozen=True):
+    """What to measure."""
+
+    sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
+    cores: tuple[int, ...] = (1, 2)
+    events: int = 400_000
+    join_matches: int = 1_000_000
+    """The join gets no more events than have so many matches: then no start-up counts any more."""
+    runs: int = 2
+    seed: int = 1
+    sample: int = 256
+    memory: str = "6g"
+    matching: bool = True
+    """Measure the stages of Spark's own."""
+    clients: bool = True
+    """Also measure with brokers and clients."""
+    client_events: int = 60_000
+    latency_s: float = 60.0
+
+
+class PipelineStage(Struct, frozen=True):
+    """Events that went through something; rates are of the best run."""
+
+    events_per_cpu_s: float
+    events_per_s: float
+    runs: list[float]
+    """Events per CPU-second of every run."""
+
+
+class PipelineSizeFigures(Struct, frozen=True):
+    """One size of the city on so many cores."""
+
+    subscriptions: int
+    cores: int
+    events: int
+    matches_per_event: float
+    matching: PipelineStage
+    parquet: PipelineStage
+    join: PipelineStage
+    join_cell_degrees: float
+    matcher_us: float
+    """CPU of the broker's matcher for an event, in batches that are ready."""
+    made_us: float
+    """The same with making the batches from `Event` values, as a broker must."""
+    load_s: float
+    """CPU of the first task of each process: its snapshot."""
+    peak_bytes: int
+    """Memory of all processes of Spark at the end."""
+
+    @property
+    def ratio(self) -> float:
+        """How many times the join's events per CPU-second."""
+        return self.matching.events_per_cpu_s / self.join.events_per_cpu_s
+
+    @property
+    def cost(self) -> float:
+        """How many times the CPU of the matcher alone for an event, given ready batches."""
+        return 1e6 / self.matching.events_per_cpu_s / self.matcher_us
+
+    @property
+    def made_cost(self) -> float:
+        """How many times the CPU of the matcher as a broker uses it."""
+        return 1e6 / self.matching.events_per_cpu_s / self.made_us
+
+
+class PipelineResult(Struct, frozen=True):
+    """A whole run."""
+
+    benchmark: str
+    started: str
+    settings: PipelineBenchSettings
+    machine: dict[str, str]
+    versions: dict[str, str]
+    wanted_ratio: float
+    wanted_cost: float
+    sizes: list[PipelineSizeFigures]
+    clients: "ClientFigures | None" = None
+    latency: "Sequence[PipelineLatencyFigures]" = ()
+    skew: "SkewFigures | None" = None
+
+
+class ClientFigures(Struct, frozen=True):
+    """Events that Spark decided on, at clients."""
+
+    events: int
+    deliveries: int
+    events_per_s: float
+    seconds: float
+
+
+class PipelineLatencyFigures(Struct, frozen=True):
+    """From the event that completes a threshold to the aggregate at a client."""
+
+    movers: int
+    """Nodes that moved meanwhile, once a second."""
+    events_per_s: float
+    aggregates: int
+    p50_s: float
+    p95_s: float
+    most_s: float
+
+
+def run(settings: PipelineBenchSettings, step: Callable[[str], None]) -> PipelineResult:
+    """Measure; `step` is told what is going on. Raises DisagreementError."""
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    sizes, skew, clients, latency = [], None, None, []
+    if settings.matching:
+        for cores in settings.cores:
+            with _spark(cores, settings.memory, step) as spark:
+                sizes += [_size(spark, size, cores, settings, step) for size in settings.sizes]
+        with _spark(max(settings.cores), settings.memory, step, TASKS) as spark:
+            skew = measure_skew(spark, skewed(settings.events), step)
+    if settings.clients:
+        from nearcast.benchmarks.pipeline.clients import MOVERS, measure_clients, measure_latency
+
+        clients = measure_clients(settings, step)
+        latency = [measure_latency(settings, step, movers) for movers in (0, MOVERS)]
+    versions = {"python": platform.python_version()} | {
+        name: metadata.version(name) for name in ("nearcast", "pyspark", "numpy", "numba")
+    }
+    return PipelineResult(
+        benchmark="pipeline", started=started, settings=settings, machine=machine(),
+        versions=versions, wanted_ratio=WANTED_RATIO, wanted_cost=WANTED_COST, sizes=sizes,
+        clients=clients, latency=latency, skew=skew,
+    )  # fmt: skip
+
+
+@contextmanager
+def _spark(
+    cores: int, memory: str, step: Callable[[str], None], parts: int = 0
+) -> "Iterator[SparkSession]":
+    from nearcast.pipeline.jobs.spark_session import SparkSettings, session, stop
+
+    step(f"{cores} cores: starting Spark")
+    spark = session(
+        SparkSettings(
+            master=f"local[{cores}]", shuffle_partitions=parts or cores, driver_memory=memory
+        )
+    )
+    try:
+        yield spark
+    finally:
+        stop(spark)
+
+
+def _size(
+    spark: "SparkSession",
+    size: int,
+    cores: int,
+    settings: PipelineBenchSettings,
+    step: Callable[[str], None],
+) -> PipelineSizeFigures:
+    def tell(what: str) -> None:
+        step(f"{cores} cores, {size:,} subscriptions: {what}")
+
+    tell("drawing the city")
+    city = draw(size, settings.events, settings.seed)
+    player = standing_player(city, tell)
+    batches = [
+        cities.nearcast_batch(city.events, first, min(settings.events, first + MATCHER_BATCH))
+        for first in range(0, settings.events, MATCHER_BATCH)
+    ]
+    matcher = player.engine.matcher
+    found = _match(matcher, batches)
+    events = [batches[0].event(number) for number in range(len(batches[0]))]
+    ready_s: list[float] = []
+    made_s: list[float] = []
+
+    def match_alone() -> None:
+        ready_s.append(cpu_s(partial(_match, matcher, batches)))
+        made_s.append(best_cpu_s(partial(_make_and_match, matcher, events), settings.runs))
+
+    with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as directory:
+        tell("writing its log")
+        write_city(Path(directory), city, player, 2 * settings.runs + MORE_RUNS + 1)
+        first_seq = player.seq + 1
+        ours = _Ours(spark, Path(directory), first_seq, settings.events, cores)
+        tell("loading snapshots")
+        pairs, load_s = ours.warm_up(settings.sample)
+        # In turns: the machine is not equally fast at all times.
+        tell("matching, and the broker's matcher")
+        matching = _best(spark, settings.runs + MORE_RUNS, ours.match, settings.events, match_alone)
+        tell("to Parquet")
+        parquet = _best(spark, settings.runs, ours.to_parquet, settings.events)
+        peak = _cpu(spark).memory()
+    enough = max(settings.sample, round(settings.join_matches * settings.events / max(found, 1)))
+    joined = min(settings.events, enough)
+    join, cell = _joined(spark, city, pairs, joined, cores, settings, tell)
+    return PipelineSizeFigures(
+        size, cores, settings.events, found / settings.events, matching, parquet, join, cell,
+        min(ready_s) / settings.events * 1e6, min(made_s) / len(events) * 1e6, load_s, peak,
+    )  # fmt: skip
+
+
+def _match(matcher: Matcher, batches: Sequence[EventBatch]) -> int:
+    return sum(len(matcher.match(batch).event) for batch in batches)
+
+
+def _make_and_match(matcher: Matcher, events: Sequence[Event]) -> None:
+    for first in range(0, len(events), MADE_BATCH):
+        matcher.match(EventBatch.of(events[first : first + MADE_BATCH]))
+
+
+class _Ours:
+    """The pipeline's own stage, on one slice of the log after another."""
+
+    def __init__(
+        self, spark: "SparkSession", data: Path, first_seq: int, events: int, cores: int
+    ) -> None:
+        self._spark = spark
+        self._data = data
+        self._next = first_seq
+        self._events = events
+        self._cores = cores
+
+    def _slice(self) -> "DataFrame":
+        first, self._next = self._next, self._next + self._events
+        return (
+            self._spark.read.format("nearcast")
+            .option("path", str(self._data))
+            .option("rows", "decided")
+            .option("fromSeq", first)
+            .option("toSeq", self._next - 1)
+            .option("partitionRows", -(-self._events // self._cores))
+            .load()
+        )
+
+    def warm_up(self, sample: int) -> tuple[MatchedPairs, float]:
+        """The pairs of the first events, and the CPU until all processes are ready."""
+        before = _cpu(self._spark).seconds()
+        first = self._next
+        found = self._slice().select("seq", "recipients").toArrow()
+        used = _cpu(self._spark).seconds() - before
+        events, subscriptions = [], []
+        for seq, to in zip(found["seq"].to_pylist(), found["recipients"].to_pylist(), strict=True):
+            if seq - first < sample:
+                for recipient in to:
+                    for name in recipient["subscriptions"]:
+                        events.append(seq - first)
+                        subscriptions.append(int(name.partition("\0")[2]))
+        return MatchedPairs(np.array(events, np.int32), np.array(subscriptions, np.int32)), used
+
+    def match(self) -> None:
+        self._slice().write.format("noop").mode("overwrite").save()
+
+    def to_parquet(self) -> None:
+        from nearcast.pipeline.tables.deliveries import deliveries
+
+        where = str(self._data / "deliveries" / str(self._next))
+        deliveries(self._slice()).write.parquet(where)
+
+
+def _joined(
+    spark: "SparkSession",
+    city: City,
+    ours: MatchedPairs,
+    count: int,
+    cores: int,
+    settings: PipelineBenchSettings,
+    tell: Callable[[str], None],
+) -> tuple[PipelineStage, float]:
+    """The join of so many events, with the cells that suit it best."""
+    best: tuple[PipelineStage, float] | None = None
+    for size in CELL_DEGREES:
+        tell(f"the join, cells of {size} degrees")
+        join = SparkJoin(spark, city, size, cores)
+        try:
+            events = join.frame(city, count).persist()
+            events.count()
+            check_agreement(city, "the join", join.pairs(events, settings.sample), ours)
+
+            def match(join: SparkJoin = join, events: "DataFrame" = events) -> None:
+                join.matches(events).write.format("noop").mode("overwrite").save()
+
+            found = _best(spark, settings.runs, match, count)
+            events.unpersist(blocking=True)
+        finally:
+            join.close()
+        if best is None or found.events_per_cpu_s > best[0].events_per_cpu_s:
+            best = found, size
+    assert best is not None
+    return best
+
+
+def _best(
+    spark: "SparkSession",
+    runs: int,
+    work: Callable[[], None],
+    events: int,
+    between: Callable[[], None] | None = None,
+) -> PipelineStage:
+    rates, fastest = [], 0.0
+    for _ in range(runs):
+        if between is not None:
+            between()
+        cpu, clock = _cpu(spark).seconds(), time.monotonic()
+        work()
+        fastest = max(fastest, events / (time.monotonic() - clock))
+        rates.append(events / (_cpu(spark).seconds() - cpu))
+    return PipelineStage(max(rates), fastest, rates)
+
+
+@cache
+def _cpu(spark: "SparkSession") -> SparkCpu:
+    return SparkCpu(spark)

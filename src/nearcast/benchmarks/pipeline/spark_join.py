@@ -1,0 +1,69 @@
+"""The grid join that a Spark user would write: circles laid out in cells, events joined by cell.
+
+Each subscription is a row for every cell that its circle may touch, made beforehand and kept in
+memory; an event is in one cell. What is left is compared by the join's other conditions. People
+who move would have to be laid out anew, which is not counted here.
+"""
+
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from nearcast.benchmarks.matching.agreement import City
+from nearcast.benchmarks.matching.peers.peer import MatchedPairs
+from nearcast.benchmarks.matching.peers.sql import plain_query
+from nearcast.benchmarks.matching.peers.tables import events_table, subscriptions_table
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+CELL_DEGREES = (0.01, 0.02)
+"""Sizes of cells to try, in degrees of latitude; the best counts."""
+_CELL = "cast(floor({lat} / {size}) AS BIGINT) * 100000 + cast(floor({lon} / {size}) AS BIGINT)"
+_SPAN = "sequence(cast(floor({low} / {size}) AS BIGINT), cast(floor({high} / {size}) AS BIGINT))"
+
+
+class SparkJoin:
+    """Subscriptions in cells, kept by Spark."""
+
+    def __init__(self, spark: "SparkSession", city: City, size: float, partitions: int) -> None:
+        self._spark = spark
+        self._size = size
+        spark.createDataFrame(
+            subscriptions_table(city.subscriptions, city.people)
+        ).createOrReplaceTempView("standing")
+        rows = _SPAN.format(low="south", high="north", size=size)
+        columns = _SPAN.format(low="west", high="east", size=size)
+        self._laid_out = (
+            spark.sql(
+                f"SELECT *, r * 100000 + c AS cell FROM standing "
+                f"LATERAL VIEW explode({rows}) AS r LATERAL VIEW explode({columns}) AS c"
+            )
+            .repartition(partitions, "cell")
+            .persist()
+        )
+        self.rows = self._laid_out.count()
+
+    def frame(self, city: City, most: int) -> "DataFrame":
+        """The first events of a city, with their cells."""
+        count = min(most, len(city.events.lat))
+        events = self._spark.createDataFrame(events_table(city.events, 0, count))
+        cell = _CELL.format(lat="lat", lon="lon", size=self._size)
+        return events.selectExpr("*", f"{cell} AS cell")
+
+    def matches(self, events: "DataFrame") -> "DataFrame":
+        """Return the pairs of an event and a subscription that belong together."""
+        self._laid_out.createOrReplaceTempView("subscriptions")
+        events.createOrReplaceTempView("events")
+        return self._spark.sql(plain_query("s.cell = e.cell"))
+
+    def pairs(self, events: "DataFrame", sample: int) -> MatchedPairs:
+        """The pairs of the first events."""
+        found = self.matches(events.where(f"id < {sample}")).toArrow()
+        return MatchedPairs(
+            np.asarray(found["event"], np.int32), np.asarray(found["subscription"], np.int32)
+        )
+
+    def close(self) -> None:
+        """Give the memory back."""
+        self._laid_out.unpersist(blocking=True)

@@ -1,0 +1,1 @@
+"""A city of movers beside a broker with a grid of topics."""

@@ -1,0 +1,324 @@
+"""Doors: who may come in, as which node, and with which rights.
+
+Nothing here opens a socket or looks at a clock: `now` is given, in seconds since 1970. Files are
+read when made and on `reload`, which takes all of them or none.
+"""
+
+import math
+from pathlib import Path
+
+from msgspec import Struct
+
+from nearcast.broker.auth.auth_files import AuthData, AuthFiles
+from nearcast.broker.auth.errors import AuthError, BrokenFilesError
+from nearcast.broker.auth.identities import (
+    Admitted,
+    AuthRefusal,
+    CredentialCheck,
+    Identity,
+    Peer,
+    TokenTopics,
+    counted_as,
+    parse_address,
+)
+from nearcast.broker.auth.names import RESERVED, automatic_id, check_user_name, node_of
+from nearcast.broker.auth.passwords import decoy, is_right
+from nearcast.broker.auth.rates import ConnectRates, FailureRates
+from nearcast.broker.auth.rules.client_permissions import ActiveRules, ClientPermissions
+from nearcast.broker.auth.rules.topic_rules import Principal
+from nearcast.broker.auth.tokens import TokenError, TokenKey, looks_like_token
+from nearcast.broker.config.settings import Settings
+from nearcast.core.model.geometry.position import shown
+from nearcast.core.model.inputs import RulesSet
+from nearcast.store import SessionOwner
+from nearcast.wire.mqtt import Connect, ReasonCode
+
+_WRONG = AuthRefusal(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "the user name or the password is wrong")
+
+
+NOBODY = Identity()
+"""Whoever gave no name."""
+
+
+class AuthStatistics(Struct, frozen=True):
+    """What the doors hold in memory; the addresses are bounded."""
+
+    version: int
+    users: int
+    rules: int
+    knocking_addresses: int
+    knocks_refused: int
+    failing_addresses: int
+
+
+class Authenticator:
+    """The doors of one broker, which has its data directory in `base`.
+
+    Where no users file is named, `users.toml` in `base` is taken if it is there. Files that cannot
+    be used raise `BrokenFilesError`.
+    """
+
+    def __init__(self, settings: Settings, base: Path) -> None:
+        self._settings = settings.doors
+        self._needs_certificate = settings.listen.client_certificate == "required"
+        self._knocks = ConnectRates(settings.limits.connects_per_s)
+        self._failures = FailureRates(self._settings.failures_per_minute)
+        self._decoy = decoy()
+        self._files = AuthFiles(settings.doors, base)
+        # Looked at before they are read: what is written meanwhile counts as changed.
+        self._seen = self._files.state()
+        self._book = self._files.read()
+        self._rule_book = ActiveRules(self._book.rules)
+
+    @property
+    def sight(self) -> RulesSet:
+        """Who may see what of whom, by the rules in force."""
+        return self._book.rules.sight
+
+    @property
+    def asks_for_names(self) -> bool:
+        """Whether there are users, or tokens, to be asked for."""
+        return bool(self._book.users) or self._book.key is not None
+
+    def reload(self) -> list[str]:
+        """Read the files again; return what is wrong, a line each, and then nothing changed."""
+        self._seen = self._files.state()
+        try:
+            book = self._files.read()
+        except BrokenFilesError as error:
+            return error.problems
+        self._book = book
+        self._rule_book.replace(book.rules)
+        return []
+
+    def changed(self) -> bool:
+        """Decide whether a file is another one than when it was last read, well or not."""
+        return self._files.state() != self._seen
+
+    def knock(self, address: str, now: float) -> bool:
+        """Decide whether an address may open a connection now, and count it."""
+        return self._knocks.allow(counted_as(address), now)
+
+    def admit(
+        self, connect: Connect, peer: Peer, now: float
+    ) -> Admitted | AuthRefusal | CredentialCheck:
+        """Decide whether a client may come in, or return the slow check that will."""
+        if connect.properties.authentication_method is not None:
+            return AuthRefusal(
+                ReasonCode.BAD_AUTHENTICATION_METHOD,
+                "there is no enhanced authentication here; use a user name and a password",
+            )
+        if peer.certificate_name:
+            return self._by_certificate(peer.certificate_name, connect, peer)
+        if not connect.username and not connect.password:
+            if peer.certificate_name is not None and self._needs_certificate:
+                return AuthRefusal(
+                    ReasonCode.NOT_AUTHORIZED,
+                    "the certificate has no common name, or several: it is nobody's; give a user "
+                    "name and a password",
+                )
+            return self._enter_unnamed(NOBODY, connect.client_id, peer)
+        wait_s = self._failures.wait_s(counted_as(peer.address), now)
+        if wait_s > 0:
+            return _too_many(wait_s)
+        book, password = self._book, connect.password or b""
+        if book.key is not None and (looks_like_token(password) or not book.users):
+            return self._by_token(book.key, password, connect, peer, now)
+        if not book.users:
+            if peer.loopback:
+                # Nobody has a name here: what a client is set up to say by habit changes nothing.
+                return self._enter_unnamed(NOBODY, connect.client_id, peer)
+            return AuthRefusal(
+                ReasonCode.BAD_USER_NAME_OR_PASSWORD,
+                "this broker has no users: connect without a name, or add one by nearcast user add",
+            )
+        if not connect.username or not password:
+            return _WRONG
+        return CredentialCheck(
+            lambda: self._by_password(book, connect, peer, now),
+            connect.username,
+            counted_as(peer.address),
+        )
+
+    def stays(self, admitted: Admitted, now: float) -> AuthRefusal | None:
+        """Return why someone who is in may not stay: a token's end, or what a reload changed."""
+        identity = admitted.identity
+        if identity.expires is not None and identity.expires <= now:
+            return AuthRefusal(ReasonCode.NOT_AUTHORIZED, "the token has expired; get a new one")
+        if identity.user is not None and self._book.mark(identity.user) != identity.account:
+            return AuthRefusal(
+                ReasonCode.NOT_AUTHORIZED, f"user {identity.user} was changed; connect again"
+            )
+        entered = self._enter(identity, admitted.client_id, admitted.peer)
+        return entered if isinstance(entered, AuthRefusal) else None
+
+    def owner(self, admitted: Admitted) -> SessionOwner:
+        """Return what is kept of someone who is in, to judge their session by when they are out."""
+        identity, peer = admitted.identity, admitted.peer
+        listed = identity.listed
+        return SessionOwner(
+            identity.user,
+            peer.address,
+            peer.loopback,
+            None if listed is None else (*listed.pub, *listed.all),
+            None if listed is None else (*listed.sub, *listed.all),
+            identity.superuser_by_token,
+            identity.account != 0,
+        )
+
+    def recall(self, owner: SessionOwner, client_id: str) -> ClientPermissions | AuthRefusal:
+        """Return what the owner of a session may do now, or why they may no longer have it."""
+        user, listed = owner.user, None
+        if owner.in_users_file and user not in self._book.users:
+            return AuthRefusal(ReasonCode.NOT_AUTHORIZED, f"user {user} was removed")
+        if owner.publish is not None or owner.subscribe is not None:
+            listed = TokenTopics(owner.publish or (), owner.subscribe or ())
+        known = NOBODY if user is None else _identity(self._book, user)
+        identity = Identity(
+            user, known.superuser or owner.superuser, None, listed, known.account, owner.superuser
+        )
+        if owner.address is not None:
+            peer = Peer(owner.address, owner.loopback)
+            enter = self._enter_unnamed if user is None else self._enter
+            entered = enter(identity, client_id, peer)
+            if isinstance(entered, AuthRefusal):
+                return entered
+        return self.rights(identity, client_id, owner.address or "")
+
+    def client_id_for(self, identity: Identity, unique: str) -> str:
+        """Return a client id for someone who gave none; `unique` is another every time."""
+        return automatic_id(identity.user, unique)
+
+    def rights(self, identity: Identity, client_id: str, address: str) -> ClientPermissions:
+        """Return what a client may do; it follows later changes of the rules."""
+        return ClientPermissions(
+            self._rule_book, _visitor(identity, client_id, address), identity.listed
+        )
+
+    def statistics(self) -> AuthStatistics:
+        """Return what is held in memory."""
+        return AuthStatistics(
+            self._rule_book.version,
+            len(self._book.users),
+            len(self._book.rules.rules),
+            len(self._knocks),
+            self._knocks.refused,
+            len(self._failures),
+        )
+
+    def _enter_unnamed(
+        self, identity: Identity, client_id: str, peer: Peer
+    ) -> Admitted | AuthRefusal:
+        where = self._settings.anonymous
+        if where == "everywhere" or (where == "loopback" and peer.loopback):
+            return self._enter(identity, client_id, peer)
+        return AuthRefusal(
+            ReasonCode.NOT_AUTHORIZED,
+            "a user name and a password are needed here"
+            if where == "nowhere"
+            else "a user name and a password are needed from another machine",
+        )
+
+    def _by_certificate(self, name: str, connect: Connect, peer: Peer) -> Admitted | AuthRefusal:
+        try:
+            check_user_name(name)
+        except AuthError as error:
+            return AuthRefusal(ReasonCode.NOT_AUTHORIZED, f"the certificate's common name: {error}")
+        if connect.username and connect.username != name:
+            return AuthRefusal(
+                ReasonCode.BAD_USER_NAME_OR_PASSWORD,
+                f"the certificate is that of {name}, and the user name another",
+            )
+        return self._enter(_identity(self._book, name), connect.client_id, peer)
+
+    def _by_token(
+        self, key: TokenKey, token: bytes, connect: Connect, peer: Peer, now: float
+    ) -> Admitted | AuthRefusal:
+        try:
+            claims = key.read(token, now)
+        except TokenError as error:
+            # Whoever has a signed token, if an old one, is not guessing.
+            if error.forged:
+                self._failures.note(counted_as(peer.address), now)
+            return AuthRefusal(ReasonCode.BAD_USER_NAME_OR_PASSWORD, str(error))
+        if connect.username and connect.username != claims.sub:
+            return AuthRefusal(
+                ReasonCode.BAD_USER_NAME_OR_PASSWORD,
+                f"the token is that of {claims.sub}, and the user name another",
+            )
+        known = _identity(self._book, claims.sub)
+        identity = Identity(
+            claims.sub,
+            known.superuser or claims.superuser,
+            claims.exp,
+            claims.acl,
+            known.account,
+            claims.superuser,
+        )
+        return self._enter(identity, connect.client_id, peer)
+
+    def _by_password(
+        self, book: AuthData, connect: Connect, peer: Peer, now: float
+    ) -> Admitted | AuthRefusal:
+        assert connect.username is not None
+        assert connect.password is not None
+        address = counted_as(peer.address)
+        # Asked again: many may have been admitted to this check before the first was wrong.
+        wait_s = self._failures.wait_s(address, now)
+        if wait_s > 0:
+            return _too_many(wait_s)
+        account = book.users.get(connect.username)
+        kept = None if account is None else account.password
+        # The same work whether there is such a user or not.
+        right = is_right(kept or self._decoy, connect.password)
+        if not right or account is None or kept is None:
+            self._failures.note(address, now)
+            return _WRONG
+        return self._enter(_identity(book, account.name), connect.client_id, peer)
+
+    def _enter(self, identity: Identity, client_id: str, peer: Peer) -> Admitted | AuthRefusal:
+        # One who gave no id is judged by the kind of id that will be given.
+        visitor = _visitor(identity, client_id or automatic_id(identity.user, "0"), peer.address)
+        node, user = visitor.node, identity.user
+        if not node or node in RESERVED:
+            return AuthRefusal(
+                ReasonCode.CLIENT_IDENTIFIER_NOT_VALID,
+                f"{shown(node)} is no node; the client id up to ~ names one, but not me or here",
+            )
+        if user is None and node in self._book.users:
+            return AuthRefusal(
+                ReasonCode.NOT_AUTHORIZED,
+                f"{node} is a user's name: give the password, or choose another client id",
+            )
+        allowed = self._book.rules.may_connect(visitor)
+        if allowed is None:
+            allowed = user is None or identity.superuser or node == user
+        if allowed:
+            return Admitted(identity, client_id, peer)
+        who = "anonymous clients" if user is None else f"user {user}"
+        advice = f"; use client id {user} or {user}~PART" if user not in (None, node) else ""
+        return AuthRefusal(
+            ReasonCode.NOT_AUTHORIZED, f"{who} may not connect as node {shown(node)}{advice}"
+        )
+
+
+def _identity(book: AuthData, user: str) -> Identity:
+    account = book.users.get(user)
+    return Identity(user, account is not None and account.superuser, account=book.mark(user))
+
+
+def _visitor(identity: Identity, client_id: str, address: str) -> Principal:
+    return Principal(
+        identity.user,
+        identity.superuser,
+        node_of(client_id),
+        client_id,
+        parse_address(address),
+    )
+
+
+def _too_many(wait_s: float) -> AuthRefusal:
+    return AuthRefusal(
+        ReasonCode.CONNECTION_RATE_EXCEEDED,
+        f"too many wrong passwords from this address; try again in {math.ceil(wait_s)} s",
+    )

@@ -1,0 +1,49 @@
+"""What the filters of a session may count: events on subjects that it may subscribe to.
+
+The engine knows no rules of topics. What they say about the subjects that a filter counts goes
+with its subscription, which is recorded; when rules change that, it is subscribed to anew.
+"""
+
+from msgspec.structs import replace
+
+from nearcast.broker.auth.permissions import Permissions
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.sessions.granted import Counting, SessionSubscription
+from nearcast.broker.sessions.session import Session
+from nearcast.core.language import Filter
+from nearcast.core.model.event import Subscription
+from nearcast.core.model.inputs import Subscribed
+from nearcast.core.model.subject_permissions import SubjectPermissions
+from nearcast.store import SubscriptionPut, SubscriptionState
+
+
+def countable_by(allowed: Permissions, where: Filter | None) -> SubjectPermissions | None:
+    """Return what rules say of the subjects that a filter counts; None: it may count all."""
+    patterns = () if where is None else where.counted_subjects
+    return allowed.readable(patterns) if patterns else None
+
+
+def noted_if_counting(
+    granted: SessionSubscription, asked: Subscription, kept: SubscriptionState
+) -> SessionSubscription:
+    """Return what was granted; if its filter counts, with what engine and store have of it."""
+    if asked.where is None or not asked.where.counted_subjects:
+        return granted
+    return replace(granted, counting=Counting(asked, kept))
+
+
+def renew_counts(state: BrokerState, session: Session) -> None:
+    """Let a session's filters count what it may subscribe to by the rules of now."""
+    for key, granted in list(session.granted.items()):
+        counting = granted.counting
+        if counting is None:
+            continue
+        countable = countable_by(session.permissions, counting.subscription.where)
+        if countable == counting.subscription.countable:
+            continue
+        wanted = replace(counting.subscription, countable=countable)
+        kept = replace(counting.kept, countable=countable)
+        session.granted[key] = noted_if_counting(granted, wanted, kept)
+        state.ask(Subscribed(wanted, replay=False))
+        if session.durable:
+            state.journal.note(SubscriptionPut(session.client_id, key, kept))

@@ -1,0 +1,180 @@
+"""The queue of passwords to be checked: who got in lately goes first.
+
+A check takes tens of milliseconds of a core, so wrong passwords from many addresses could keep
+everybody else waiting. Here a bounded number waits, by rank: addresses and users that succeeded
+lately before those that nobody knows. Where too many wait, the one that came last of the lowest
+rank is refused. Whoever hangs up leaves the queue. A few are checked at once, in threads.
+"""
+
+import asyncio
+import os
+from collections import OrderedDict
+from collections.abc import Callable, Hashable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
+
+from msgspec import Struct
+
+from nearcast.broker.auth import Admitted, AuthRefusal, CredentialCheck
+from nearcast.wire.mqtt import ReasonCode
+
+MOST_WAITING = 500
+MOST_REMEMBERED = 10_000
+"""Of users and of addresses that succeeded."""
+LATELY_S = 24 * 3600.0
+RANKS = 4
+LOWEST_EACH = 4
+"""So many checks include one of the lowest rank, lest it wait for ever."""
+BUSY = AuthRefusal(
+    ReasonCode.SERVER_BUSY, "too many passwords wait to be checked; try again in a while"
+)
+GONE = AuthRefusal(ReasonCode.SERVER_BUSY, "the client hung up before its password was checked")
+
+Done = Callable[[Admitted | AuthRefusal], None]
+
+
+class PasswordQueueStatistics(Struct, frozen=True):
+    """How much waits, and what became of what did not."""
+
+    waiting: int
+    refused: int
+    abandoned: int
+
+
+class _Job(Struct, frozen=True):
+    check: CredentialCheck
+    done: Done
+    is_gone: Callable[[], bool]
+
+
+class PasswordQueue:
+    """Runs slow checks of the doors; to be used from one event loop."""
+
+    def __init__(self, now: Callable[[], float], threads: int = 0) -> None:
+        self._now = now
+        self._threads = threads or max(2, min(4, os.cpu_count() or 1))
+        self._pool = ThreadPoolExecutor(self._threads, "nearcast-passwords")
+        self._ranks: list[OrderedDict[Hashable, _Job]] = [OrderedDict() for _ in range(RANKS)]
+        self._running = 0
+        self._started = 0
+        self._refused = self._abandoned = 0
+        self._users: OrderedDict[str, float] = OrderedDict()
+        self._addresses: OrderedDict[str, float] = OrderedDict()
+
+    def check(
+        self,
+        who: Hashable,
+        check: CredentialCheck,
+        done: Done,
+        is_gone: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """Check a password when its turn comes, and hand over the answer.
+
+        `is_gone` tells whether nobody waits for it any more.
+        """
+        rank = self._rank(check)
+        if len(self) >= MOST_WAITING:
+            lowest = max(number for number, jobs in enumerate(self._ranks) if jobs)
+            self._refused += 1
+            if rank >= lowest:
+                done(BUSY)
+                return
+            self._ranks[lowest].popitem()[1].done(BUSY)
+        self._ranks[rank][who] = _Job(check, done, is_gone)
+        self._start()
+
+    async def answer(self, check: CredentialCheck) -> Admitted | AuthRefusal:
+        """Check a password for one who waits for the answer; who is cancelled hangs up."""
+        found: asyncio.Future[Admitted | AuthRefusal] = asyncio.get_running_loop().create_future()
+        self.check(found, check, partial(_answer, found))
+        try:
+            return await found
+        finally:
+            self.leave(found)
+
+    def leave(self, who: Hashable) -> None:
+        """Whoever waited has hung up, or has its answer."""
+        for jobs in self._ranks:
+            if jobs.pop(who, None) is not None:
+                self._abandoned += 1
+
+    def sweep(self) -> None:
+        """Let those leave who are gone."""
+        for jobs in self._ranks:
+            for who in [who for who, job in jobs.items() if job.is_gone()]:
+                self._abandon(jobs.pop(who))
+
+    def _abandon(self, job: _Job) -> None:
+        self._abandoned += 1
+        job.done(GONE)
+
+    def remember(self, user: str | None, address: str) -> None:
+        """A user came in from an address."""
+        for known, name in ((self._users, user), (self._addresses, address)):
+            if name is not None:
+                known[name] = self._now()
+                known.move_to_end(name)
+                if len(known) > MOST_REMEMBERED:
+                    known.popitem(last=False)
+
+    def statistics(self) -> PasswordQueueStatistics:
+        """Return how much waits, and what became of what did not."""
+        return PasswordQueueStatistics(len(self), self._refused, self._abandoned)
+
+    def __len__(self) -> int:
+        return sum(map(len, self._ranks))
+
+    def stop(self) -> None:
+        """Check nothing more."""
+        for jobs in self._ranks:
+            jobs.clear()
+        self._pool.shutdown(wait=False)
+
+    def _rank(self, check: CredentialCheck) -> int:
+        """Return the place in line: 0 is first."""
+        # A user's name may be known to many; an address is harder to have.
+        by_address = self._is_recent(self._addresses, check.address)
+        by_user = self._is_recent(self._users, check.user)
+        return (0 if by_address else 2) + (not by_user)
+
+    def _is_recent(self, known: OrderedDict[str, float], name: str) -> bool:
+        return self._now() - known.get(name, -LATELY_S) < LATELY_S
+
+    def _start(self) -> None:
+        """Begin as many checks as may run at once."""
+        loop = asyncio.get_running_loop()
+        while self._running < self._threads and (job := self._next()) is not None:
+            self._running += 1
+            future = loop.run_in_executor(self._pool, job.check.run)
+            future.add_done_callback(partial(self._ended, job))
+
+    def _next(self) -> _Job | None:
+        while filled := [jobs for jobs in self._ranks if jobs]:
+            is_turn = (self._started + 1) % LOWEST_EACH == 0
+            job = filled[-1 if is_turn else 0].popitem(last=False)[1]
+            if not job.is_gone():
+                self._started += 1
+                return job
+            self._abandon(job)
+        return None
+
+    def _ended(self, job: _Job, future: "asyncio.Future[Admitted | AuthRefusal]") -> None:
+        self._running -= 1
+        if future.cancelled():
+            return
+        error = future.exception()
+        if error is not None:
+            job.done(AuthRefusal(ReasonCode.SERVER_UNAVAILABLE, f"it cannot be checked: {error!r}"))
+        else:
+            answer = future.result()
+            if isinstance(answer, Admitted):
+                self.remember(answer.identity.user, job.check.address)
+            job.done(answer)
+        self._start()
+
+
+def _answer(
+    asked: "asyncio.Future[Admitted | AuthRefusal]", answer: Admitted | AuthRefusal
+) -> None:
+    if not asked.done():
+        asked.set_result(answer)

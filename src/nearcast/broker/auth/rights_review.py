@@ -1,0 +1,150 @@
+"""Review of rights: what rules no longer allow ends at once, and its owner is told.
+
+Done for every session when rules or users change and after a restart, and for one session when
+its client connects. A subscription that may no longer be had ends as if its client had ended it:
+the engine is told by an ordinary input, which is recorded, so a delivery needs no look at rules.
+
+What was published while it was allowed stays: retained messages, live events, places and watched
+areas. Who may read them is judged by the subscriptions.
+"""
+
+from collections.abc import Callable
+from urllib.parse import unquote
+
+import msgspec
+
+from nearcast.broker.auth.count_rights import renew_counts
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.ingest.subscribe import NAMED, subscription_id
+from nearcast.broker.sessions.session import QueuedDelivery, Session
+from nearcast.broker.situation.errors import ErrorReports
+from nearcast.broker.situation.node_topics import AREAS, NEEDED_SIGHT
+from nearcast.broker.situation.node_topics import PREFIX as NODES
+from nearcast.broker.situation.private_topics import ERRORS, PRIVATE
+from nearcast.core.matching.index.patterns import Patterns
+from nearcast.core.model.inputs import Unsubscribed
+from nearcast.core.model.subject import subject_matches
+from nearcast.store import SubscriptionDropped
+from nearcast.wire.mqtt import parse_filter
+
+MOST_NOTICES = 20
+"""So many notices of one review a client gets, and so many wait for one that is away."""
+_MORE = "more than this ended by rules or was dropped"
+
+
+class RightsReview:
+    """Ends what the owners of sessions may no longer have."""
+
+    def __init__(self, state: BrokerState, errors: ErrorReports) -> None:
+        self._state = state
+        self._errors = errors
+
+    def review(self, session: Session, notices: list[tuple[str, str]]) -> None:
+        """End subscriptions and drop waiting messages that the session's permissions forbid.
+
+        `notices` are what its owner is to be told besides.
+        """
+        state, allowed = self._state, session.permissions
+        ended: list[str] = []
+        if not allowed.unrestricted:
+            for key, granted in list(session.granted.items()):
+                wanted = granted.wanted.filter
+                if wanted in PRIVATE or allowed.may_subscribe(wanted):
+                    continue
+                del session.granted[key]
+                state.ask(Unsubscribed(subscription_id(session, key)))
+                if session.durable:
+                    state.journal.note(SubscriptionDropped(session.client_id, key))
+                state.counters["revoked_subscriptions"] += 1
+                ended.append(parse_filter(wanted).pattern)
+                sent_to = wanted if granted.name is None else f"{NAMED}{granted.name}"
+                why = f"a rule forbids subscribing to {wanted!r}: the subscription ended"
+                notices.append((sent_to, why))
+        renew_counts(state, session)
+        restricted = state.engine.matcher.sight.restricted
+        if session.has_messages and (restricted or not allowed.unrestricted):
+            self._drop_messages(session, ended, notices)
+        if notices:
+            self._tell(session, notices)
+
+    def tell_waiting(self, session: Session) -> bool:
+        """Tell a client that is here what happened while it was not; whether anything was told."""
+        if not session.notices or ERRORS not in session.granted:
+            return False
+        for topic, why in session.notices:
+            self._errors.tell(session, topic, why)
+        session.notices = ()
+        return True
+
+    def _drop_messages(
+        self, session: Session, ended: list[str], notices: list[tuple[str, str]]
+    ) -> None:
+        lost = self._lost_topics(session, ended)
+        is_connected = session.connection is not None
+        topics: list[str] = []
+
+        def unwanted(message: QueuedDelivery) -> bool:
+            if is_connected and message.packet_id:
+                # It was sent already. If it has to be sent again, that is judged then.
+                return False
+            frame = message.parcel.frame
+            if not lost(frame.topic) and self._may_witness(session, frame.topic, frame.payload):
+                return False
+            topics.append(frame.topic)
+            return True
+
+        dropped = session.drop(unwanted, self._state.journal)
+        if dropped:
+            self._state.counters["dropped_by_rules"] += dropped
+            were = "message that waited was" if dropped == 1 else "messages that waited were"
+            notices.append((topics[0], f"rules changed: {dropped} {were} dropped"))
+
+    def _lost_topics(self, session: Session, ended: list[str]) -> Callable[[str], bool]:
+        """Decide by its topic whether a message was only for subscriptions that ended.
+
+        One that no subscription asks for any more, ended or not, goes by the rights to its topic.
+        """
+        remaining, answers = Patterns(), dict[str, bool]()
+        for granted in session.granted.values():
+            remaining.acquire(parse_filter(granted.wanted.filter).pattern)
+
+        def lost(topic: str) -> bool:
+            answer = answers.get(topic)
+            if answer is None:
+                answer = answers[topic] = not remaining.matching(topic) and (
+                    any(subject_matches(each, topic) for each in ended)
+                    or not session.permissions.may_subscribe(topic)
+                )
+            return answer
+
+        return lost
+
+    def _may_witness(self, session: Session, topic: str, payload: bytes) -> bool:
+        """Decide whether a session may still see what a message tells of another node."""
+        engine, viewer = self._state.engine, session.node
+        if topic.startswith(NODES):
+            node, _, what = topic[len(NODES) :].partition("/")
+            needed = NEEDED_SIGHT.get(what, 0)
+            return engine.matcher.world.may_see(viewer, unquote(node)) & needed == needed
+        if topic.startswith(AREAS):
+            try:
+                told = msgspec.json.decode(payload, type=dict[str, object])
+            except msgspec.DecodeError:
+                return False
+            # With an envelope round it, what is told is inside.
+            inner = told.get("payload", told)
+            seen = inner.get("node") if isinstance(inner, dict) else None
+            return isinstance(seen, str) and engine.rights.may_witness(viewer, seen)
+        return True
+
+    def _tell(self, session: Session, notices: list[tuple[str, str]]) -> None:
+        """Tell the owner of a session, now or when it returns."""
+        if session.connection is None:
+            notices = [*session.notices, *notices]
+        if len(notices) > MOST_NOTICES:
+            notices = [*notices[: MOST_NOTICES - 1], ("", _MORE)]
+        if session.connection is None:
+            session.notices = tuple(notices)
+            return
+        for topic, why in notices:
+            self._errors.tell(session, topic, why)

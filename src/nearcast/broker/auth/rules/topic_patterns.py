@@ -1,0 +1,144 @@
+"""Topic patterns in rules: what they cover, what they overlap, and the names put into them.
+
+A topic is a pattern without wildcards, so one pair of questions serves publishing and
+subscribing: does a rule's pattern cover all that is asked for, and does it overlap any of it.
+Names in them are decoded before they are compared.
+"""
+
+import re
+from collections.abc import Mapping
+
+from msgspec import Struct
+
+from nearcast.broker.situation.topic_names import normalize_topic
+from nearcast.core.model.errors import ModelError, did_you_mean
+from nearcast.core.model.geometry.position import shown
+from nearcast.core.model.subject import check_pattern
+
+Levels = tuple[str, ...]
+
+PLACEHOLDERS = ("node", "user", "client")
+EXACTLY = "eq "
+_PLACEHOLDER = re.compile(r"\$\{([^}]*)\}")
+_NOT_PLAIN = re.compile(r"[/+#%\0]")
+
+
+class TopicPattern(Struct, frozen=True):
+    """A pattern as a rule has it; a `literal` one (`eq …`) is compared letter by letter."""
+
+    text: str
+    literal: bool = False
+
+    @property
+    def has_placeholder(self) -> bool:
+        """Whether it is another pattern for everyone."""
+        return not self.literal and _PLACEHOLDER.search(self.text) is not None
+
+    def filled(self, values: Mapping[str, str | None]) -> str | None:
+        """Return the pattern for someone, or None if their names would make it another one."""
+        return filled(self.text, values) if self.has_placeholder else self.text
+
+
+def parse_topic_pattern(text: str) -> TopicPattern:
+    """Return what a rule says about topics, or raise `ModelError`."""
+    if text.startswith(EXACTLY):
+        return TopicPattern(check_pattern(text.removeprefix(EXACTLY)), literal=True)
+    check_placeholders(text, PLACEHOLDERS)
+    check_pattern(_PLACEHOLDER.sub("x", text))
+    if text.startswith("$share/"):
+        raise ModelError(
+            f"pattern {shown(text)}: shared subscriptions are judged by what follows the group; "
+            "leave $share/GROUP/ out"
+        )
+    return TopicPattern(text)
+
+
+def check_placeholders(text: str, known: tuple[str, ...]) -> None:
+    """Raise `ModelError` if text has a placeholder that nothing is put into."""
+    for name in _PLACEHOLDER.findall(text):
+        if name not in known:
+            there = " and ".join(f"${{{one}}}" for one in known)
+            raise ModelError(
+                f"{shown(text)}: ${{{name}}} stands for nothing; there is {there}"
+                f"{did_you_mean(name, known)}"
+            )
+
+
+def filled(text: str, values: Mapping[str, str | None]) -> str | None:
+    """Return text with names put in, or None where one is missing or not plain.
+
+    A name that holds a wildcard, a slash or an escape, or that begins with `$`, would turn the
+    rule into one that nobody wrote.
+    """
+    names = [values[name] for name in _PLACEHOLDER.findall(text)]
+    if not all(name is not None and is_plain(name) for name in names):
+        return None
+    # All at once: a name that looks like a placeholder is not filled again.
+    return _PLACEHOLDER.sub(lambda found: values[found[1]] or "", text)
+
+
+def is_plain(name: str) -> bool:
+    """Decide whether a name stands for itself alone when it is a level of a topic."""
+    return (
+        bool(name)
+        and _NOT_PLAIN.search(name) is None
+        and not name.startswith("$")
+        and name == name.strip()
+    )
+
+
+def levels_of(pattern: str) -> Levels:
+    """Return the levels of a checked pattern or topic, names in their one spelling."""
+    return tuple(normalize_topic(pattern).split("/"))
+
+
+def covers(pattern: Levels, asked: Levels) -> bool:
+    """Decide whether a pattern selects every topic that `asked` selects."""
+    if _wild_before_dollar(pattern, asked):
+        return False
+    for at, level in enumerate(pattern):
+        if level == "#":
+            return True
+        if at == len(asked):
+            return False
+        if asked[at] == "#":
+            # `+/#` selects what `#` does; further down `x/#` selects x itself, `x/+/#` does not.
+            return at == 0 and pattern == ("+", "#")
+        if level not in ("+", asked[at]):
+            return False
+    return len(pattern) == len(asked)
+
+
+def overlaps(pattern: Levels, asked: Levels) -> bool:
+    """Decide whether there can be a topic that both select."""
+    if _wild_before_dollar(pattern, asked) or _wild_before_dollar(asked, pattern):
+        return False
+    for one, other in zip(pattern, asked, strict=False):
+        if "#" in (one, other):
+            return True
+        if one != other and "+" not in (one, other):
+            return False
+    if len(pattern) == len(asked):
+        return True
+    shorter = min(len(pattern), len(asked))
+    return (pattern[shorter:] or asked[shorter:]) == ("#",)
+
+
+def _wild_before_dollar(pattern: Levels, asked: Levels) -> bool:
+    return pattern[0] in ("+", "#") and asked[0].startswith("$")
+
+
+def like(parts: tuple[str, ...], text: str) -> bool:
+    """Decide whether text is these parts with anything between them: a pattern cut at each `*`."""
+    if len(parts) == 1:
+        return text == parts[0]
+    first, *middle, last = parts
+    at, end = len(first), len(text) - len(last)
+    if end < at or not text.startswith(first) or not text.endswith(last):
+        return False
+    for part in middle:
+        found = text.find(part, at, end)
+        if found < 0:
+            return False
+        at = found + len(part)
+    return True

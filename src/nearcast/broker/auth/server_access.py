@@ -1,0 +1,147 @@
+"""Access to a server: its doors at work, with threads, files and the log.
+
+Passwords are checked in turn, files that changed are read again and put in force, and whoever may
+not stay is sent away.
+"""
+
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+
+from nearcast.broker.auth import (
+    Admitted,
+    Authenticator,
+    AuthError,
+    AuthRefusal,
+    CredentialCheck,
+    Peer,
+)
+from nearcast.broker.auth.admission import Admission
+from nearcast.broker.auth.identities import counted_as
+from nearcast.broker.auth.password_queue import PasswordQueue
+from nearcast.broker.hub import Hub
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.net.links import Hold, Link
+from nearcast.broker.operations.event_log import log_event
+from nearcast.core.model.errors import ModelError
+from nearcast.wire.mqtt import Connect
+
+REVOKED = ("revoked_sessions", "revoked_subscriptions", "revoked_wills", "dropped_by_rules")
+"""Counters of what changed rules end."""
+log = logging.getLogger("nearcast.broker")
+
+
+class ServerAccess:
+    """Lets clients of a server in, and out when they may not stay.
+
+    Raises `AuthError` if the rules cannot be put in force: without them everything would be
+    visible. What a restored session may no longer have has ended when this is made.
+    """
+
+    def __init__(
+        self, hub: Hub, doors: Admission, now: Callable[[], float], soon: Callable[[], None]
+    ) -> None:
+        self._hub = hub
+        self._doors = doors
+        self._now = now
+        self._soon = soon
+        self.passwords = PasswordQueue(now)
+        self._seen = self.passwords.statistics()
+        self._revoked = dict.fromkeys(REVOKED, 0)
+        for session in hub.sessions.values():
+            if session.owner is not None and session.owner.address:
+                self.passwords.remember(session.owner.user, counted_as(session.owner.address))
+        if isinstance(doors, Authenticator):
+            try:
+                hub.set_rules(doors.sight, now())
+            except ModelError as error:
+                raise AuthError(f"the rules of sight cannot be put in force: {error}") from None
+            hub.review_rights(now())
+            self._tell_of_revoked()
+
+    def check(self, connection: Connection, check: CredentialCheck) -> None:
+        """Check a password where it holds nobody up."""
+        link = connection.host
+        assert isinstance(link, Link)
+        link.hold(Hold.DOORS)
+        done = partial(self._checked, connection, link)
+        self.passwords.check(connection, check, done, link.has_hung_up)
+
+    def _checked(self, connection: Connection, link: Link, answer: Admitted | AuthRefusal) -> None:
+        if isinstance(answer, AuthRefusal):
+            address = connection.peer.address
+            log_event(log, logging.WARNING, "client refused", address=address, why=answer.why)
+        self._hub.admit(connection, answer, self._now())
+        link.let(Hold.DOORS)
+        self._soon()
+
+    async def admit(self, connect: Connect, peer: Peer) -> Admitted | AuthRefusal:
+        """Let someone in, or not, who does not come over MQTT."""
+        answer = self._doors.admit(connect, peer, self._now())
+        if isinstance(answer, CredentialCheck):
+            answer = await self.passwords.answer(answer)
+        if isinstance(answer, AuthRefusal):
+            log_event(log, logging.WARNING, "request refused", address=peer.address, why=answer.why)
+        return answer
+
+    def dismiss(self, connection: Connection, now: float) -> None:
+        """Say goodbye to a client that may not stay."""
+        if connection.admitted is None or connection.trusted is not None:
+            return
+        refusal = self._doors.stays(connection.admitted, now)
+        if refusal is not None:
+            self._hub.close(connection, refusal.reason, refusal.why)
+
+    def sweep(self) -> bool:
+        """Tell of passwords that could not be checked; whether files changed since the last."""
+        self.passwords.sweep()
+        seen, self._seen = self._seen, self.passwords.statistics()
+        refused, abandoned = (
+            self._seen.refused - seen.refused,
+            self._seen.abandoned - seen.abandoned,
+        )
+        if refused or abandoned:
+            log_event(
+                log, logging.WARNING, "too many passwords to check",
+                waiting=self._seen.waiting, refused=refused, abandoned=abandoned,
+            )  # fmt: skip
+        return isinstance(self._doors, Authenticator) and self._doors.changed()
+
+    def reload(self, connections: Iterable[Connection]) -> None:
+        """Read users and rules again and put them in force, also for those who are in."""
+        if not isinstance(self._doors, Authenticator):
+            return
+        problems = self._doors.reload()
+        for problem in problems:
+            log_event(log, logging.ERROR, "rules stay as they were", why=problem)
+        if problems:
+            return
+        now = self._now()
+        try:
+            self._hub.set_rules(self._doors.sight, now)
+        except ModelError as error:
+            log_event(log, logging.ERROR, "rules of sight stay as they were", why=str(error))
+        self._hub.review_rights(now)
+        for connection in connections:
+            self.dismiss(connection, now)
+        self._soon()
+        log_event(log, logging.INFO, "users and rules were read again")
+        self._tell_of_revoked()
+
+    def _tell_of_revoked(self) -> None:
+        """Say in the log what rules have ended since the last time."""
+        counters = self._hub.state.counters
+        now = {name: counters[name] for name in REVOKED}
+        if now != self._revoked:
+            more = {name: now[name] - self._revoked[name] for name in REVOKED}
+            log_event(log, logging.WARNING, "rules ended what was allowed before", **more)
+        self._revoked = now
+
+    def statistics(self) -> dict[str, float]:
+        """How many passwords wait, and what became of the others."""
+        found = self.passwords.statistics()
+        return {
+            "passwords_waiting": found.waiting,
+            "passwords_refused_total": found.refused,
+            "passwords_abandoned_total": found.abandoned,
+        }

@@ -1,0 +1,53 @@
+"""Holding back: what a tick writes leaves in order, and not before what it promises is kept.
+
+The rule of the real server and of the virtual one. A batch that promises something waits until it
+is on disk, and so does everything after it; one that promises nothing, with nothing before it,
+leaves at once.
+"""
+
+from collections import deque
+from collections.abc import Callable
+
+from nearcast.broker.delivery.batch import Batch
+from nearcast.broker.durability.journal import Entries
+
+Done = Callable[[], None]
+Keep = Callable[[Entries, Done | None], None]
+
+
+class CommitGate:
+    """Batches on their way to clients; `keep` hands their entries to a disk, if there is one."""
+
+    def __init__(self, write: Callable[[Batch], None], keep: Keep | None = None) -> None:
+        self._write = write
+        self._keep = keep
+        self._held: deque[tuple[Batch, int]] = deque()
+        self.bytes = 0
+        """About how much is held back."""
+
+    def __len__(self) -> int:
+        return len(self._held)
+
+    def take(self, batch: Batch) -> None:
+        """Write a batch now or when it may be."""
+        entries = batch.entries
+        if self._keep is None or not (entries or self._held):
+            self._write(batch)
+        elif entries.must_sync or self._held:
+            size = sum(len(write.data) for write in batch.writes)
+            self._held.append((batch, size))
+            self.bytes += size
+            self._keep(entries, self._release)
+        else:
+            self._write(batch)
+            self._keep(entries, None)
+
+    def release_all(self) -> None:
+        """Everything is on disk: write all that is held back."""
+        while self._held:
+            self._release()
+
+    def _release(self) -> None:
+        batch, size = self._held.popleft()
+        self.bytes -= size
+        self._write(batch)

@@ -1,0 +1,54 @@
+"""Forgetting a person: out of sessions, queues, live events, contexts and the places it named.
+
+The log is the keeper's affair. What others received is theirs; what they said of the person in
+their own messages stays.
+"""
+
+from pathlib import Path
+
+from nearcast.broker.auth import Authenticator
+from nearcast.broker.auth.names import node_of
+from nearcast.broker.config.settings import Settings
+from nearcast.broker.durability.journal import Journal
+from nearcast.broker.durability.recovery import restore
+from nearcast.broker.hub import Hub
+from nearcast.broker.situation.commands import PLACES, place_key, place_of
+from nearcast.core.model.inputs import Forgot, PlaceDefined
+from nearcast.store import Forgotten, Store
+from nearcast.wire.mqtt import ReasonCode
+
+
+def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
+    """Forget a node; how much of it there was. The next tick keeps that."""
+    sessions = [each for each in hub.sessions.values() if each.node == node]
+    for session in sessions:
+        connection = session.connection
+        if connection is not None:
+            hub.close(connection, ReasonCode.ADMINISTRATIVE_ACTION, "this node was forgotten")
+        hub.arrivals.drop_will(session)
+        hub.arrivals.end(session, now)
+    dropped = sum(session.drop_from(node, hub.state.journal) for session in hub.sessions.values())
+    # What a place is called may tell of who named it; without being shown it must not hold either.
+    for parcel in list(hub.state.live.values()):
+        place = place_of(parcel.frame.topic)
+        if place is not None and node_of(parcel.publisher) == node:
+            hub.state.ask(PlaceDefined(*place, None))
+            hub.state.journal.note(Forgotten(PLACES, place_key(*place)))
+    hub.state.ask(Forgot(node))
+    # Files of the log are about to be written anew.
+    hub.keep_moves()
+    return {"sessions": len(sessions), "messages": dropped}
+
+
+def forget_in_store(store: Store, settings: Settings, node: str, now: float) -> dict[str, int]:
+    """Forget a node in what a broker keeps that does not run.
+
+    A will may be due in this moment, too: what its owner may do is for the doors to say.
+    """
+    doors = Authenticator(settings, Path(settings.node.data))
+    hub = Hub(settings, Journal(True, store.message_ids, store.queue_numbers), doors)
+    restore(hub, store, now)
+    found = forget(hub, node, now)
+    entries = hub.tick(now).entries
+    store.commit(entries.changes, entries.rows, now=now)
+    return found | {"segments": store.erase(node, now=now)}

@@ -1,0 +1,150 @@
+"""Recording: what comes of a step, as rows for the log and changes for the store.
+
+Where a node is now is in the log as soon as it moves; the store is told only now and then, of
+many moves at once. Whoever recovers reads on in the log from what the store was told last.
+"""
+
+from collections.abc import Iterable
+from math import inf
+
+import msgspec
+
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.durability.message_headers import NOTHING, carried_with
+from nearcast.broker.sessions.session import OutboundMessage
+from nearcast.core.engine.engine import Outcome
+from nearcast.core.engine.fan import Fan
+from nearcast.core.model.context import NodeState
+from nearcast.core.model.event import Event
+from nearcast.core.model.inputs import Published, Undelivered
+from nearcast.store import (
+    Forgotten,
+    Kept,
+    Live,
+    LiveDropped,
+    LivePut,
+    delivery_row,
+    encoded_node,
+    record_row,
+)
+
+NODES = "nodes"
+"""Where the store keeps what is known of nodes."""
+NODES_UNTIL = "nodes until"
+"""Where it keeps up to which row of the log it was told of all of them."""
+BEHIND_S = 10.0
+"""About so long the store may not know of a move that the log knows of."""
+MOST_AT_ONCE = 1_000
+"""So many nodes it is told of in one tick."""
+
+
+class OutcomeRecorder:
+    """Notes in the journal what a step decided; with `deliveries` also who gets what."""
+
+    def __init__(self, state: BrokerState, deliveries: bool) -> None:
+        self._state = state
+        self._deliveries = deliveries
+        self._behind: dict[str, NodeState] = {}
+        """Nodes whose moves the store does not know of yet."""
+        self._round: list[str] = []
+        """Those of them that it is being told of, a few in each tick."""
+        self._until = 0
+        """What it knows once that is done: all up to this row of the log."""
+        self._marked = False
+        """Whether it knows up to which row it was told of all of them."""
+        self._told_at = -inf
+
+    def begin(self, moved: Iterable[NodeState], marked: bool) -> None:
+        """Begin with a store that does not know of some moves yet, and whether it says so."""
+        self._behind = {state.node: state for state in moved}
+        self._marked = marked
+
+    def hurry(self) -> None:
+        """Let the store know of all moves soon."""
+        self._told_at = -inf
+
+    def catch_up(self, now: float) -> None:
+        """Tell the store now and then of nodes that moved, along with what else it is told."""
+        journal, behind = self._state.journal, self._behind
+        if not journal.rows or abs(now - self._told_at) < BEHIND_S:
+            return
+        seq = self._state.engine.seq
+        if not self._round:
+            self._round, self._until = list(behind), seq
+        names, self._round = self._round[:MOST_AT_ONCE], self._round[MOST_AT_ONCE:]
+        for node in names:
+            state = behind.pop(node, None)
+            if state is not None:
+                journal.note(Kept(NODES, node, encoded_node(state, seq)), sync=False)
+        if not self._round:
+            self._mark(self._until)
+            self._told_at = now
+
+    def _mark(self, seq: int) -> None:
+        until = Kept(NODES_UNTIL, "", msgspec.msgpack.encode(seq))
+        self._state.journal.note(until, sync=False)
+        self._marked = True
+
+    def record(self, outcome: Outcome, now: float) -> None:
+        """Note rows for the log and changes of what is live or known."""
+        self._note_changes(outcome)
+        state, journal = self._state, self._state.journal
+        if not journal.keeps:
+            return
+        for record in outcome.records:
+            carried = NOTHING
+            if isinstance(record.input, Published):
+                event = record.input.event
+                carried = carried_with(event, state.parcels[event.publisher, event.id], now)
+            journal.rows.append(record_row(record, state.name, *carried))
+        if self._deliveries:
+            self._note_deliveries(outcome, now)
+
+    def record_undelivered(self, now: float) -> None:
+        """Let the engine know which live events sessions had no room for: an input as any other."""
+        state = self._state
+        undelivered, state.undelivered = state.undelivered, {}
+        missed = [
+            Undelivered(session.node, tuple(live), session.part)
+            for name, live in undelivered.items()
+            if (session := state.sessions.get(name)) is not None
+        ]
+        if missed:
+            self.record(state.engine.step(missed, now), now)
+
+    def _note_changes(self, outcome: Outcome) -> None:
+        state, journal, behind = self._state, self._state.journal, self._behind
+        # What was promised is kept twice, lest a file of the log be damaged.
+        may_wait = journal.keeps and not journal.must_sync
+        told: set[str] = set()
+        for changed in outcome.changes:
+            key, value = changed.key, changed.value
+            if changed.by_move and may_wait and key not in told:
+                behind[key] = value  # type: ignore[assignment]  # a move leaves a state
+            elif isinstance(value, Event):
+                parcel = state.parcels[value.publisher, value.id]
+                state.live[key] = OutboundMessage(parcel.frame, parcel.publisher, parcel.expires_at)
+                raw = parcel.frame.raw_properties
+                live = Live(key, value, state.engine.expiry_of(key), headers=raw or None)
+                journal.note(LivePut(live), sync=value.qos > 0)
+            elif value is not None:
+                behind.pop(key, None)
+                told.add(key)
+                journal.note(Kept(NODES, key, encoded_node(value, state.engine.seq)), sync=False)
+            elif "\0" in key:
+                state.live.pop(key, None)
+                journal.note(LiveDropped(key), sync=False)
+            else:
+                behind.pop(key, None)
+                journal.note(Forgotten(NODES, key), sync=False)
+        if behind and not self._marked:
+            self._mark(outcome.records[0].seq - 1)
+
+    def _note_deliveries(self, outcome: Outcome, now: float) -> None:
+        """Note to whom events go."""
+        state = self._state
+        for sent in outcome.event_by_event():
+            copies = sent.deliveries() if isinstance(sent, Fan) else (sent,)
+            to = [(each.owner, each.subscriptions, each.priority, each.replayed) for each in copies]
+            row = delivery_row(sent.event, to, state.name, state.engine.next_seq(), now)
+            state.journal.rows.append(row)

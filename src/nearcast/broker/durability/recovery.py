@@ -1,0 +1,201 @@
+"""Recovery: a hub as its store left it.
+
+Sessions, subscriptions, queues and live events come back; nobody is connected. What was sent and
+not acknowledged is sent again when its client returns, under the same packet id.
+"""
+
+from collections.abc import Iterator
+from math import inf
+
+import msgspec
+from msgspec.structs import replace
+
+from nearcast.broker.auth.count_rights import noted_if_counting
+from nearcast.broker.durability.outcome_recorder import NODES, NODES_UNTIL
+from nearcast.broker.durability.remembered_events import remembered_events
+from nearcast.broker.handover.staged_rows import RELEASES, STAGED
+from nearcast.broker.hub import Hub
+from nearcast.broker.ingest.subscribe import subscription, tells
+from nearcast.broker.sessions.granted import SessionSubscription
+from nearcast.broker.sessions.session import OutboundMessage, Session
+from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES, RIGHTS
+from nearcast.broker.situation.nc_properties import subscription_options_from_texts
+from nearcast.broker.situation.private_topics import PRIVATE
+from nearcast.core.model.context import NodeState, moved
+from nearcast.core.model.event import Event, Subscription
+from nearcast.core.model.geometry.position import Position
+from nearcast.core.model.inputs import Input, Presence
+from nearcast.store import (
+    Enqueued,
+    Gap,
+    Kept,
+    Live,
+    LiveDropped,
+    LivePut,
+    LiveSeen,
+    MessagePut,
+    ReceivedPut,
+    SessionPut,
+    Store,
+    SubscriptionPut,
+    decoded_input,
+    decoded_node,
+    is_unknown,
+)
+from nearcast.store import StoredSession as KeptSession
+from nearcast.wire.mqtt import PublishFrame, TopicFilter, parse_filter
+
+RECENT = 100_000
+"""Among so many of the newest rows repeats of events are recognised."""
+
+
+def restore(hub: Hub, store: Store, now: float) -> None:
+    """Apply what the store kept to a hub that has nothing yet."""
+    kept: dict[str, KeptSession] = {}
+    subscriptions: list[Subscription] = []
+    parcels: dict[int, OutboundMessage] = {0: OutboundMessage(PublishFrame("released"))}
+    live = _LiveEvents(hub)
+    nodes: dict[str, tuple[NodeState, int | None]] = {}
+    until: int | None = None
+    standing: list[Input] = []
+    sessions = hub.sessions
+    for change in store.load():
+        match change:
+            case SessionPut(value):
+                kept[value.id] = value
+                sessions[value.id] = _session(value)
+                hub.state.parts[sessions[value.id].node] += 1
+            case SubscriptionPut(name, _, wanted):
+                session = sessions[name]
+                options = TopicFilter(
+                    wanted.filter, wanted.qos, wanted.no_local, wanted.retain_as_published,
+                    wanted.retain_handling,
+                )  # fmt: skip
+                wish = subscription_options_from_texts(wanted.properties)
+                envelope = wanted.extra == b"envelope"
+                told = tells(wish, wanted.name, envelope)
+                granted = SessionSubscription(
+                    options, wanted.identifier, wanted.name, told, envelope
+                )
+                if wanted.filter not in PRIVATE:
+                    parsed = parse_filter(wanted.filter)
+                    asked = subscription(session, granted, parsed, wish, wanted.countable)
+                    subscriptions.append(asked)
+                    granted = noted_if_counting(granted, asked, wanted)
+                session.granted[change.key] = granted
+            case ReceivedPut(name, packet):
+                session = sessions[name]
+                session.received = session.received or set()
+                session.received.add(packet)
+            case MessagePut(number, message):
+                frame = PublishFrame(message.topic, message.payload, message.extra)
+                parcels[number] = OutboundMessage(
+                    frame, message.publisher, message.expires, number, message.live_key,
+                    message.enveloped,
+                )  # fmt: skip
+            case Enqueued():
+                sessions[change.session].restore(change, parcels[change.message])
+            case LivePut(value):
+                live.put(value)
+            case LiveSeen(key, who):
+                name = who.partition("\0")[0]
+                if name in sessions and sessions[name].lifetime == who:
+                    live.seen(key, who)
+            case Kept(space, node, value) if space == NODES:
+                nodes[node] = decoded_node(value)
+            case Kept(space, _, value) if space == NODES_UNTIL:
+                until = msgspec.msgpack.decode(value, type=int)
+            case Kept(space, _, value) if space in (ANNOUNCEMENTS, PLACES, AREAS, RIGHTS):
+                standing.append(decoded_input(value))
+            case Kept(space, key, value) if space in (STAGED, RELEASES):
+                hub.releasing.staging.restore(space, key, value)
+    for session in sessions.values():
+        own = "" if session.client_id == session.node else session.client_id
+        standing.append(Presence(session.node, False, own))
+    kept_nodes = dict(nodes)
+    known = list(_read_on(store, store.seq if until is None else until, nodes))
+    states = [state for state, _ in nodes.values()]
+    chosen = hub.engine.settings
+    recent = remembered_events(store.log, now - chosen.recent_s, chosen.recent_most)
+    hub.engine.resume(store.seq, subscriptions, live.found(), states, standing, known, recent)
+    moved_since = [nodes[node][0] for node in nodes if nodes[node] != kept_nodes.get(node)]
+    hub.resume_moves(moved_since, marked=until is not None)
+    hub.note_restart(now)
+    for name, value in kept.items():
+        hub.arrivals.restore(value, sessions[name], now)
+    hub.releasing.staging.resume()
+    hub.look_ahead()
+
+
+class _LiveEvents:
+    """Live events as the store has them, under the keys that they have by the settings of now."""
+
+    def __init__(self, hub: Hub) -> None:
+        self._hub = hub
+        self._kept: dict[str, Live] = {}
+        self._seen: dict[str, list[str]] = {}
+        """Who has seen each, by the key that the store has it under."""
+
+    def put(self, value: Live) -> None:
+        """Go on with a live event, in place of an older one that has the same key."""
+        key = self._hub.engine.live_key(value.event)
+        if (older := self._kept.pop(key, None)) is not None:
+            self._hub.state.journal.note(LiveDropped(older.key))
+        self._kept[key] = value
+
+    def seen(self, key: str, who: str) -> None:
+        """A session has seen one."""
+        self._seen.setdefault(key, []).append(who)
+
+    def found(self) -> Iterator[tuple[Event, float | None, list[str]]]:
+        """Yield all of them with their expiry and the sessions that have seen them."""
+        state = self._hub.state
+        for key, value in self._kept.items():
+            event, who = value.event, self._seen.get(value.key, [])
+            frame = PublishFrame(event.subject, event.payload, value.headers or b"")
+            state.live[key] = OutboundMessage(frame, event.origin, value.expires)
+            if key != value.key:
+                state.journal.note(LiveDropped(value.key))
+                state.journal.note(LivePut(replace(value, key=key)))
+                for each in who:
+                    state.journal.note(LiveSeen(key, each))
+            yield event, value.expires, [each.partition("\0")[0] for each in who]
+
+
+def _read_on(
+    store: Store, until: int, nodes: dict[str, tuple[NodeState, int | None]]
+) -> Iterator[tuple[str, str]]:
+    """Yield publisher and id of the newest events in the log; move nodes as it says on the way.
+
+    Of a node the store knows what was so at some row of the log; moves after that, and after all
+    that it knew `until` then, are in the log alone.
+    """
+    newest = store.seq - RECENT
+    for part in store.log.read(max(1, min(newest, until) + 1)):
+        if isinstance(part, Gap):
+            continue
+        columns = (part.column(name).to_pylist() for name in _READ)
+        for seq, kind, publisher, event, node, lat, lon, at in zip(*columns, strict=True):
+            if seq > until and kind in ("position", "forgotten"):
+                before, known = nodes.get(node) or (NodeState(node), 0)
+                if known is None:
+                    continue
+                if seq > known and kind == "forgotten":
+                    nodes.pop(node, None)
+                elif seq > known and lat is not None:
+                    nodes[node] = moved(before, Position(lat, lon), at), seq
+            elif is_unknown(kind):
+                continue
+            elif seq > newest and event is not None and publisher is not None:
+                yield publisher, event
+
+
+_READ = ("seq", "kind", "publisher", "event_id", "node", "lat", "lon", "ingested")
+
+
+def _session(value: KeptSession) -> Session:
+    session = Session(value.id, value.created)
+    session.expiry_s = inf if value.expiry_s is None else value.expiry_s
+    session.durable = session.expiry_s > 0.0
+    session.is_kept = True
+    return session

@@ -1,0 +1,247 @@
+"""Keeping: a store beside the loop, so that nobody waits for a disk who need not.
+
+Ticks are handed over in order; whatever has gathered while one commit was under way is the next
+commit. A tick that promises something is told when it is on disk. If the disk refuses, the same
+is tried again every second, nothing that was promised is lost, and nothing new is promised.
+Segments of the log are written in a second thread.
+"""
+
+import logging
+import threading
+from collections.abc import Callable, Sequence
+from concurrent.futures import Future, ThreadPoolExecutor, wait
+from contextlib import suppress
+
+from nearcast.broker.config.settings import LogSection
+from nearcast.broker.durability.journal import Entries, Journal
+from nearcast.broker.operations.event_log import log_event
+from nearcast.store import Merging, Segment, Store, StoreError, is_followed
+
+RETRY_S = 1.0
+GATHER_S = 0.01
+"""What nobody waits for (QoS 0) gathers for so long before it is committed."""
+CHECKPOINT_EVERY_S = 5.0
+TEND_EVERY_S = 10.0
+LOOK_EVERY_S = 1.0
+"""How often it is seen whether somebody follows the log."""
+
+log = logging.getLogger("nearcast.broker")
+Done = Callable[[], None]
+
+
+class StoreWriter:
+    """Commits ticks in a thread of its own; `call` brings an answer back to the loop."""
+
+    def __init__(
+        self,
+        store: Store,
+        now: Callable[[], float],
+        call: Callable[[Done], object],
+        section: LogSection | None = None,
+    ) -> None:
+        self._store = store
+        self._section = LogSection() if section is None else section
+        self._merging: tuple[Merging, Future[Segment]] | None = None
+        self._tend_at = 0.0
+        self._looked_at = 0.0
+        self._now = now
+        self._call = call
+        self._lock = threading.Condition()
+        self._waiting: list[tuple[Entries, Done | None]] = []
+        self._stopping = False
+        self._erasing: list[tuple[str, Future[int]]] = []
+        self._urgent = False
+        """Somebody waits for what was handed over."""
+        self.waiting_bytes = 0
+        """About how much memory is taken by what is not on disk yet."""
+        self._failing: str | None = None
+        self._files = ThreadPoolExecutor(1, "nearcast-files")
+        self._writing: Future[Segment] | None = None
+        self._checkpointing: Future[None] | None = None
+        self._checkpointed = now()
+        self.commits = 0
+        self._thread = threading.Thread(target=self._work, name="nearcast-store", daemon=True)
+        self._thread.start()
+
+    @property
+    def failing(self) -> str | None:
+        """Why the store cannot keep anything now."""
+        return self._failing
+
+    def submit(self, entries: Entries, done: Done | None = None) -> None:
+        """Keep a tick; `done` is called in the loop once it is on disk."""
+        size = entries.size
+        with self._lock:
+            self._waiting.append((entries, done))
+            self.waiting_bytes += size
+            if done is not None:
+                self._urgent = True
+            if self._urgent or len(self._waiting) == 1:
+                self._lock.notify()
+
+    def stop(self) -> None:
+        """Keep what was handed over, write the last segment, and close the store."""
+        with self._lock:
+            self._stopping = True
+            self._lock.notify()
+        self._thread.join()
+        self._files.shutdown()
+        self._settle()
+        if self._merging is not None:
+            self._tend()
+        if self._failing is None:
+            self._store.close()
+        else:
+            self._store.abandon()
+
+    def statistics(self) -> dict[str, float]:
+        """How far behind it is."""
+        return {
+            "commits_total": self.commits,
+            "waiting_ticks": len(self._waiting),
+            "waiting_bytes": self.waiting_bytes,
+            "failing": self._failing is not None,
+            "seq": self._store.seq,
+        }
+
+    def erase(self, node: str) -> "Future[int]":
+        """Erase all that the log tells of a node, after what was handed over so far."""
+        future: Future[int] = Future()
+        with self._lock:
+            self._erasing.append((node, future))
+            self._lock.notify()
+        return future
+
+    def _work(self) -> None:
+        while True:
+            with self._lock:
+                if not self._waiting and not self._stopping and not self._erasing:
+                    self._lock.wait(self._next_wake())
+                if self._waiting:
+                    self._lock.wait_for(lambda: self._urgent or self._stopping, GATHER_S)
+                taken, self._waiting, self._urgent = self._waiting, [], False
+                stopping = self._stopping
+            if taken:
+                self._commit(taken)
+            elif stopping:
+                return
+            elif self._erasing:
+                self._erase()
+            self._roll()
+
+    def _next_wake(self) -> float | None:
+        """How long to sleep: until a segment is due."""
+        if self._writing is not None or self._merging is not None:
+            return 0.02
+        due = self._store.log.next_due()
+        return None if due is None else max(0.0, due - self._now())
+
+    def _commit(self, taken: Sequence[tuple[Entries, Done | None]]) -> None:
+        changes = [change for entries, _ in taken for change in entries.changes]
+        rows = [row for entries, _ in taken for row in entries.rows]
+        must_sync = any(entries.must_sync for entries, _ in taken)
+        while changes or rows:
+            try:
+                keep = self._store.commit if must_sync else self._store.commit_unsynced
+                keep(changes, rows, now=self._now())
+                break
+            except StoreError as error:
+                if self._failing is None:
+                    log_event(
+                        log, logging.ERROR, "nothing can be kept; clients wait", why=str(error)
+                    )
+                self._failing = str(error)
+                with self._lock:
+                    if self._stopping:
+                        return
+                    self._lock.wait_for(lambda: self._stopping, RETRY_S)
+        if self._failing is not None:
+            log_event(log, logging.WARNING, "the store works again")
+            self._failing = None
+        self.commits += 1
+        size = sum(entries.size for entries, _ in taken)
+        with self._lock:
+            self.waiting_bytes -= size
+        finished = [done for _, done in taken if done is not None]
+        if finished:
+            self._call(lambda: _call_all(finished))
+
+    def _erase(self) -> None:
+        """Erase someone once no file is being written."""
+        for pending in (self._writing, self._merging[1] if self._merging else None):
+            if pending is not None:
+                wait([pending])
+        self._settle()
+        self._tend()
+        with self._lock:
+            node, future = self._erasing.pop(0)
+        try:
+            future.set_result(self._store.erase(node, now=self._now()))
+        except StoreError as error:
+            future.set_exception(error)
+
+    def _roll(self) -> None:
+        """Begin a segment that is due, end one that is written, fold back now and then."""
+        self._settle()
+        self._tend()
+        now = self._now()
+        if abs(now - self._looked_at) > LOOK_EVERY_S:
+            self._looked_at = now
+            self._store.log.follow(is_followed(self._store.log.directory))
+        due = self._store.log.next_due()
+        if self._writing is None and due is not None and due <= now:
+            sealed = self._store.log.seal()
+            if sealed is not None:
+                self._writing = self._files.submit(sealed.write)
+        if now - self._checkpointed > CHECKPOINT_EVERY_S:
+            self._checkpointed = now
+            if self._checkpointing is None or self._checkpointing.done():
+                self._checkpointing = self._files.submit(self._checkpoint)
+
+    def _settle(self) -> None:
+        writing = self._writing
+        if writing is None or not (writing.done() or self._stopping):
+            return
+        self._writing = None
+        try:
+            self._store.log.settle(writing.result())
+        except StoreError as error:
+            log_event(log, logging.ERROR, "a segment cannot be written", why=str(error))
+            self._store.log.unseal(self._now() + RETRY_S)
+
+    def _tend(self) -> None:
+        """Merge and drop segments at the low end of the log, a few at a time."""
+        try:
+            if self._merging is not None:
+                merging, future = self._merging
+                if future.done() or self._stopping:
+                    self._merging = None
+                    self._store.log.settle_merge(merging, future.result())
+            elif self._now() >= self._tend_at:
+                self._tend_at = self._now() + TEND_EVERY_S
+                if self._section.keep_s:
+                    self._store.log.drop_older(self._now() - self._section.keep_s)
+                self._begin_merge()
+        except StoreError as error:
+            log_event(log, logging.ERROR, "the log cannot be tidied", why=str(error))
+
+    def _begin_merge(self) -> None:
+        singles = [each for each in self._store.log.segments() if each.first == each.last]
+        if len(singles) > self._section.merge_after:
+            last = singles[self._section.merge_after - 1].last
+            merging = self._store.log.plan_merge(singles[0].first, last)
+            self._merging = merging, self._files.submit(merging.write)
+
+    def _checkpoint(self) -> None:
+        with suppress(StoreError):
+            self._store.checkpoint()
+
+
+def journal_for(store: Store) -> Journal:
+    """A journal whose numbers go on where the store's end."""
+    return Journal(True, store.message_ids, store.queue_numbers)
+
+
+def _call_all(finished: Sequence[Done]) -> None:
+    for done in finished:
+        done()

@@ -1,0 +1,1 @@
+"""What the pipeline hands over: staged, then released once and whole."""

@@ -1,0 +1,287 @@
+"""Releasing: what the pipeline hands over is staged, then released once and whole.
+
+Tasks stage rows, which are kept and do nothing. A release names the attempts that count: from
+the tick that accepts it they are this broker's to hand out, whatever happens. They are handed out
+a chunk at a time, each in one commit with the end of its staging, so that a large epoch keeps
+nobody waiting and a crash at any moment neither loses nor repeats a row. An epoch that was
+released before is acknowledged and dropped. Clients that read are given time to: while more than
+half of what may wait for one does, the next chunk for it is held back, for some seconds.
+"""
+
+from collections.abc import Callable
+
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.handover.release_throttle import ReleaseThrottle
+from nearcast.broker.handover.staged_rows import Chunk, StagedRows
+from nearcast.broker.ingest.refusal import RefusedError
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.sessions.session import OutboundMessage
+from nearcast.broker.situation.nc_properties import BAD, area_of
+from nearcast.core.engine.fan import Fan, SubscriptionEntry
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.event import Delivery, Event
+from nearcast.core.model.geometry.position import Position, position
+from nearcast.core.model.inputs import Published
+from nearcast.core.model.payload import attributes_of
+from nearcast.core.model.subject import check_subject
+from nearcast.store import delivery_row
+from nearcast.wire.handover import (
+    LAST_PART,
+    PART,
+    WHOLE,
+    Abort,
+    DeliveryRow,
+    EventRow,
+    HandedRow,
+    HandoverError,
+    Manifest,
+    Release,
+    Staged,
+    manifest_in,
+    parse_topic,
+    rows_in,
+)
+from nearcast.wire.mqtt import ProtocolError, Publish, PublishFrame, ReasonCode
+
+MOST_AT_ONCE = 1_000
+"""About so many deliveries are handed out in one tick; the others in the next."""
+MOST_FILED = 262_144
+WAIT_S = 0.02
+"""How long to wait where too much waits for the disk, or for a client."""
+
+
+class HandoverInbox:
+    """Takes rows from the pipeline and hands them out."""
+
+    def __init__(self, state: BrokerState, delivering: DeliveryDispatcher) -> None:
+        self._state = state
+        self._delivering = delivering
+        self.staging = StagedRows(state.journal)
+        self._filed: dict[str, SubscriptionEntry] = {}
+        """Subscriptions that deliveries named, by id."""
+        self.may_go_on: Callable[[], bool] = lambda: True
+        """Whether the disk has room for more; the host says."""
+        self._next: tuple[Chunk, list[HandedRow]] | None = None
+        """The rows of the chunk that is held back."""
+        self._patience = ReleaseThrottle(state)
+        self._not_before = 0.0
+
+    # From the pipeline
+
+    def take(self, connection: Connection, packet: Publish) -> None:
+        """Take a message to a topic of the pipeline's, or raise `RefusedError`."""
+        if not _may_hand_over(connection):
+            raise RefusedError(ReasonCode.NOT_AUTHORIZED, "only the pipeline hands over rows")
+        if not packet.qos:
+            raise RefusedError(BAD, "rows are handed over with QoS 1")
+        try:
+            match parse_topic(packet.topic):
+                case Staged() as staged:
+                    self._stage(staged, packet.payload)
+                case Release(query, epoch):
+                    self._release(query, epoch, manifest_in(packet.payload))
+                case Abort(query, epoch):
+                    self.staging.drop(query, epoch)
+        except HandoverError as error:
+            raise RefusedError(BAD, str(error)) from None
+        # Also where it was known already: what it repeats may not be on disk yet.
+        self._state.journal.must_sync = True
+
+    def _stage(self, staged: Staged, data: bytes) -> None:
+        staging = self.staging
+        if staging.is_released(staged.query, staged.epoch) or staging.has(staged):
+            return
+        if data[:1] == WHOLE:
+            _check(data[1:])
+        elif data[:1] not in (PART, LAST_PART):
+            raise HandoverError("a packet of rows begins with 0, or 1 or 2 for a part")
+        staging.put(staged, data)
+
+    def _release(self, query: str, epoch: int, manifest: Manifest) -> None:
+        if self.staging.is_released(query, epoch):
+            self._state.counters["repeated_releases"] += 1
+            return
+        chunks = self.staging.find(query, epoch, manifest)
+        for chunk in chunks:
+            if len(chunk.packets) > 1:
+                _check(chunk.data)
+        self.staging.release(query, epoch, manifest, chunks)
+        self._state.counters["releases"] += 1
+
+    # To clients
+
+    @property
+    def pending(self) -> bool:
+        """Whether something was released and is still to be handed out."""
+        return bool(self.staging.ready)
+
+    def due(self, now: float) -> float | None:
+        """When to go on, if there is anything to hand out."""
+        if not self.pending:
+            return None
+        if self._held_back(now):
+            return self._not_before
+        return now if self.may_go_on() else now + WAIT_S
+
+    def go_on(self, now: float) -> None:
+        """Hand out some of what was released."""
+        ready = self.staging.ready
+        if not ready or self._held_back(now) or not self.may_go_on():
+            return
+        # What is handed out here is in no queue before the engine has decided.
+        left = min(MOST_AT_ONCE, max(1, self._state.limits.queued // 2))
+        while ready and left > 0:
+            rows = self._rows_of(ready[0])
+            if self._patience.holds_back(rows, now):
+                self._not_before = now + WAIT_S
+                return
+            chunk = ready.popleft()
+            self._next = None
+            left -= self._hand_out(rows, now)
+            self.staging.done(chunk)
+
+    def _held_back(self, now: float) -> bool:
+        # A clock that was set back must not make it longer.
+        return 0.0 < self._not_before - now <= WAIT_S
+
+    def _rows_of(self, chunk: Chunk) -> list[HandedRow]:
+        if self._next is None or self._next[0] is not chunk:
+            self._next = chunk, rows_in(chunk.data)
+        return self._next[1]
+
+    def _hand_out(self, rows: list[HandedRow], now: float) -> int:
+        done = 0
+        for row in rows:
+            if isinstance(row, EventRow):
+                self._publish(row, now)
+                done += 1
+            else:
+                self._deliver(row, now)
+                done += len(row.recipients)
+        self._state.counters["released_rows"] += len(rows)
+        return done
+
+    def _publish(self, row: EventRow, now: float) -> None:
+        """Let the engine decide on an event."""
+        state = self._state
+        if (row.publisher, row.id) in state.parcels:
+            # It is a repeat, or withdraws the first: that is decided before.
+            state.settle(now)
+        valid_s = 0.0 if row.retain and not row.payload else row.valid_s
+        stays = row.retain or valid_s is not None or row.object is not None
+        at = _position(row)
+        event = Event(
+            row.id,
+            row.subject,
+            row.publisher,
+            now if row.time is None else row.time,
+            attributes_of(row.payload) if stays or state.engine.matcher.reads_attributes else {},
+            at,
+            at is not None,
+            None if row.to is None else area_of(row.to, "to"),
+            valid_s,
+            row.object,
+            row.retain,
+            payload=row.payload,
+            qos=row.qos,
+            about=row.about,
+        )
+        if stays and valid_s != 0.0 and not self._has_room(event):
+            state.counters["refused_rows"] += 1
+            return
+        frame = PublishFrame(row.subject, row.payload, row.headers)
+        expires_at = now + valid_s if valid_s else None
+        state.parcels.setdefault(
+            (row.publisher, row.id), OutboundMessage(frame, row.publisher, expires_at)
+        )
+        state.subjects.add(row.subject)
+        state.inputs.append(Published(event))
+
+    def _deliver(self, row: DeliveryRow, now: float) -> None:
+        """Hand an event to those for whom it was decided."""
+        state = self._state
+        if state.inputs:
+            # What came before goes by the subscriptions of then.
+            state.settle(now)
+        self._delivering.flush()
+        event = Event(
+            row.id,
+            row.subject,
+            row.publisher,
+            row.time,
+            position=_position(row),
+            at_given=row.at_given,
+            retain=row.retain,
+            payload=row.payload,
+            qos=row.qos,
+            session=row.session,
+        )
+        frame = PublishFrame(row.subject, row.payload, row.headers)
+        parcel = OutboundMessage(frame, row.session or row.publisher, row.expires)
+        fans: dict[int, list[SubscriptionEntry]] = {}
+        for to in row.recipients:
+            if len(to.subscriptions) == 1 and not (to.replayed or row.retain):
+                filed = self._filed_under(to.subscriptions[0])
+                if filed is not None:
+                    fans.setdefault(to.priority, []).append(filed)
+                continue
+            delivery = Delivery(
+                event, to.session, to.subscriptions, to.priority, replayed=to.replayed
+            )
+            self._delivering.deliver_parcel(delivery, parcel)
+        state.parcels[event.publisher, event.id] = parcel
+        for priority, everyone in fans.items():
+            self._delivering.deliver(Fan(event, everyone, priority))
+        del state.parcels[event.publisher, event.id]
+        # Who has seen a live event is known where it was decided.
+        state.seen.clear()
+        if not state.engine.settings.routes and state.journal.keeps:
+            got = [(e.session, e.subscriptions, e.priority, e.replayed) for e in row.recipients]
+            told = delivery_row(event, got, state.name, state.engine.next_seq(), now)
+            state.journal.rows.append(told)
+
+    def _filed_under(self, name: str) -> SubscriptionEntry | None:
+        """A subscription, with what delivering remembers of it; None if it is gone."""
+        wanted = self._state.engine.subscriptions.get(name)
+        if wanted is None:
+            return None
+        filed = self._filed.get(name)
+        if filed is None or filed.subscription is not wanted:
+            if len(self._filed) >= MOST_FILED:
+                self._filed.clear()
+            filed = self._filed[name] = SubscriptionEntry(wanted)
+        return filed
+
+    def _has_room(self, event: Event) -> bool:
+        state = self._state
+        key = state.engine.live_key(event)
+        return key in state.live or len(state.live) + len(state.retaining) < state.limits.retained
+
+
+def _check(chunk: bytes) -> None:
+    """Refuse rows that could not be handed out, while nothing has come of them."""
+    for row in rows_in(chunk):
+        try:
+            _position(row)
+            if isinstance(row, EventRow):
+                check_subject(row.subject)
+                if row.to is not None:
+                    area_of(row.to, "to")
+            if row.headers:
+                Publish("x", raw_properties=row.headers).validate()
+        except (ModelError, RefusedError, ProtocolError) as error:
+            why = error.why if isinstance(error, RefusedError) else str(error)
+            raise HandoverError(f"row {row.id!r}: {why}") from None
+
+
+def _position(row: HandedRow) -> Position | None:
+    return None if row.lat is None or row.lon is None else position(row.lat, row.lon)
+
+
+def _may_hand_over(connection: Connection) -> bool:
+    """Whether a client is the pipeline, or may do everything; no other part of the broker is."""
+    admitted = connection.admitted
+    if admitted is None or not admitted.identity.superuser:
+        return False
+    return connection.trusted is None or admitted.identity.user is not None

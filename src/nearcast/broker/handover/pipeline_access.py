@@ -1,0 +1,84 @@
+"""The pipeline's door: whoever can read a broker's directory may hand it the pipeline's results.
+
+A token lies there, for its owner only, and while the broker listens a file that says where. Who
+comes as `$pipeline` with the token is let in as a part of the broker, past all rules; nobody else
+may have that name. From elsewhere a superuser's name and password do the same.
+"""
+
+import hmac
+import json
+import os
+import re
+import secrets
+import socket
+from pathlib import Path
+
+from nearcast.broker.auth import Admitted, AuthRefusal, Identity, Peer
+from nearcast.store.durable_files import beside, put_in_place, write_whole
+from nearcast.wire.handover import ADDRESS_FILE, PUBLISHER, TOKEN_FILE
+from nearcast.wire.mqtt import Connect, ReasonCode
+
+PIPELINE = Identity(PUBLISHER, superuser=True)
+NEAR = {"0.0.0.0": "127.0.0.1", "::": "::1"}
+"""How whoever is on the same machine reaches a broker that listens on every address."""
+_CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
+
+
+def read_token(directory: Path) -> str:
+    """Return the token of a broker's directory, made if there is none."""
+    path = directory / TOKEN_FILE
+    try:
+        token = path.read_text().strip()
+        if token:
+            return token
+    except FileNotFoundError:
+        pass
+    token = secrets.token_urlsafe(32)
+    partial = beside(path)
+    partial.unlink(missing_ok=True)
+    descriptor = os.open(partial, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
+    with os.fdopen(descriptor, "w") as file:
+        file.write(token + "\n")
+        file.flush()
+        os.fsync(descriptor)
+    put_in_place(partial, path)
+    return token
+
+
+def admit(connect: Connect, peer: Peer, token: str) -> Admitted | AuthRefusal | None:
+    """Decide on a client that comes as the pipeline; None if it does not."""
+    node = connect.client_id.partition("~")[0]
+    if connect.username != PUBLISHER:
+        if node != PUBLISHER:
+            return None
+        why = f"{PUBLISHER} is a part of this broker; choose another client id"
+        return AuthRefusal(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, why)
+    given = (connect.password or b"").strip()
+    if not token or not hmac.compare_digest(given, token.encode()):
+        why = f"{PUBLISHER} comes with the token in the broker's directory"
+        return AuthRefusal(ReasonCode.BAD_USER_NAME_OR_PASSWORD, why)
+    if node != PUBLISHER or connect.will is not None:
+        why = f"{PUBLISHER} has a client id of {PUBLISHER}~PART, and no will"
+        return AuthRefusal(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, why)
+    return Admitted(PIPELINE, connect.client_id, peer)
+
+
+def write_address(
+    directory: Path, host: str, port: int, scheme: str = "mqtt", certificate: str = ""
+) -> None:
+    """Say where a broker listens, on which machine, and by which certificate it is known.
+
+    Of a file of certificates that is the first, the broker's own; never its key.
+    """
+    near = NEAR.get(host, host)
+    told: dict[str, object] = {"scheme": scheme, "host": near, "port": port}
+    told |= {"everywhere": host in NEAR, "machine": socket.gethostname()}
+    if certificate:
+        found = _CERTIFICATE.search(Path(certificate).read_text())
+        told["certificate"] = found[0] if found else ""
+    write_whole(directory / ADDRESS_FILE, json.dumps(told).encode() + b"\n")
+
+
+def remove_address(directory: Path) -> None:
+    """Say that it does not listen."""
+    (directory / ADDRESS_FILE).unlink(missing_ok=True)

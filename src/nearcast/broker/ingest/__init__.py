@@ -1,0 +1,1 @@
+"""From packets to inputs of the engine: checked, refused or taken, and acknowledged."""

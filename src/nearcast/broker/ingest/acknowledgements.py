@@ -1,0 +1,117 @@
+"""Answering: what a client is told of the messages that it sends.
+
+A message of QoS 1 or 2 is begun when it arrives and acknowledged when it is decided on, in the
+order of the messages. One that is refused is answered too: MQTT 5 says why.
+"""
+
+from nearcast.broker.broker_state import DECIDED, Answer, BrokerState
+from nearcast.broker.ingest.refusal import RefusedError
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.sessions.session import Session
+from nearcast.broker.situation.errors import ErrorReports
+from nearcast.core.model.inputs import Announced, AreaWatched, Input, Published
+from nearcast.wire.mqtt import (
+    MQTT_5,
+    NO_PROPERTIES,
+    PacketType,
+    Properties,
+    PubAck,
+    PubComp,
+    Publish,
+    PubRec,
+    PubRel,
+    ReasonCode,
+    encode,
+    encode_within,
+    success,
+)
+
+_PUBACK, _PUBREC = PacketType.PUBACK, PacketType.PUBREC
+
+
+class Acknowledger:
+    """Acknowledges and refuses messages."""
+
+    def __init__(self, state: BrokerState, errors: ErrorReports) -> None:
+        self._state = state
+        self._errors = errors
+
+    def begin(self, connection: Connection, session: Session, packet: Publish) -> bool:
+        """Begin a message of QoS 1 or 2; False if there is nothing more to do for it."""
+        state = self._state
+        if packet.qos == 2 and not session.receive(packet.packet_id, state.journal):
+            data = success(_PUBREC, packet.packet_id)
+            state.acknowledge(connection, _PUBREC, data)
+            return False
+        connection.inbound += 1
+        if connection.inbound > state.limits.receive_maximum and connection.version == MQTT_5:
+            if packet.qos == 2:
+                session.release(packet.packet_id, state.journal)
+            why = f"more than {state.limits.receive_maximum} messages without an answer"
+            state.close(connection, ReasonCode.RECEIVE_MAXIMUM_EXCEEDED, why)
+            return False
+        return True
+
+    def accept(self, connection: Connection, qos: int, packet_id: int) -> None:
+        """Acknowledge a message that is taken, if its QoS asks for that."""
+        if qos:
+            kind = _PUBACK if qos == 1 else _PUBREC
+            self._state.acknowledge(connection, kind, success(kind, packet_id))
+
+    def accept_in_turn(self, connection: Connection, packet: Publish) -> None:
+        """Acknowledge what holds already, after what still waits for an answer."""
+        answer = Answer(connection, packet.qos, packet.packet_id, packet.topic)
+        if connection.waits:
+            self._state.answers.append((DECIDED, answer, None))
+        else:
+            self.answer(answer, None)
+
+    def refuse_in_turn(self, connection: Connection, answer: Answer, refusal: RefusedError) -> None:
+        """Say why a message is not taken, after what still waits for an answer."""
+        self._state.counters["refused"] += 1
+        if connection.waits:
+            self._state.answers.append((DECIDED, answer, refusal))
+        else:
+            if connection.session is not None:
+                self._errors.tell(connection.session, answer.topic, refusal.why)
+            self.answer(answer, refusal)
+
+    def answer(self, answer: Answer, refusal: RefusedError | None) -> None:
+        """Tell a client what became of its message."""
+        connection, packet_id = answer.connection, answer.packet_id
+        connection.waits = False
+        if not answer.qos or connection.session is None:
+            return
+        if refusal is None or connection.version != MQTT_5:
+            # MQTT 3 knows no refusal: the message is taken, and nothing comes of it.
+            self.accept(connection, answer.qos, packet_id)
+            return
+        properties = Properties(reason_string=refusal.why) if connection.explains else NO_PROPERTIES
+        form = PubAck if answer.qos == 1 else PubRec
+        limit = connection.largest_packet or 1 << 28
+        fitting = encode_within(form(packet_id, refusal.reason, properties), MQTT_5, limit)
+        assert fitting is not None, "who takes a CONNACK takes this"
+        # A PUBREC that refuses ends the message.
+        self._state.acknowledge(connection, _PUBACK, fitting)
+        if answer.qos == 2:
+            connection.session.release(packet_id, self._state.journal)
+
+    def release(self, connection: Connection, session: Session, packet: PubRel) -> None:
+        """PUBREL: the client will not send this message again."""
+        known = session.release(packet.packet_id, self._state.journal)
+        reason = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
+        data = encode(PubComp(packet.packet_id, reason), connection.version)
+        self._state.acknowledge(connection, PacketType.PUBCOMP, data)
+        if not known:
+            connection.acknowledgements -= 1
+
+
+def refused_for(value: Input, why: str) -> RefusedError:
+    """Return the refusal of what the engine did not take, with the word that it is about."""
+    if isinstance(value, Published) and value.event.to is not None:
+        why = f"nc-to: {why}"
+    elif isinstance(value, Announced):
+        why = f'"to": {why}'
+    elif isinstance(value, AreaWatched):
+        why = f'"area": {why}'
+    return RefusedError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, why)

@@ -1,0 +1,301 @@
+"""Subscribing: what clients want becomes subscriptions, once checked.
+
+A subscription is (session, topic filter), replaced when it is subscribed to again. What is
+refused says why and leaves the old one as it was.
+"""
+
+from msgspec.structs import replace
+
+from nearcast.broker.auth.count_rights import countable_by, noted_if_counting
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.ingest.refusal import RefusedError
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.sessions.granted import SessionSubscription
+from nearcast.broker.sessions.session import Session
+from nearcast.broker.situation.commands import is_planned
+from nearcast.broker.situation.errors import ErrorReports
+from nearcast.broker.situation.match_warnings import MatchWarnings
+from nearcast.broker.situation.nc_properties import (
+    BAD,
+    LONGEST_NAME,
+    PREFIX,
+    SubscriptionOptions,
+    named_subscription_from_json,
+    subscription_options,
+)
+from nearcast.broker.situation.private_topics import ERRORS, PRIVATE
+from nearcast.broker.situation.topic_names import BROKER_TOPICS, normalize_topic
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.event import Subscription
+from nearcast.core.model.inputs import Subscribed, Unsubscribed
+from nearcast.core.model.subject_permissions import SubjectPermissions
+from nearcast.store import SubscriptionDropped, SubscriptionPut, SubscriptionState
+from nearcast.wire.mqtt import (
+    MQTT_5,
+    NO_PROPERTIES,
+    CheckedFilter,
+    Properties,
+    Publish,
+    ReasonCode,
+    SubAck,
+    Subscribe,
+    TopicFilter,
+    UnsubAck,
+    Unsubscribe,
+    encode_within,
+    parse_filter,
+)
+
+NO_LIMIT = 1 << 28
+NAMED = "$me/subscriptions/"
+READABLE = ("$node", "$area", "$place", "$SYS")
+"""Topics that begin with a `$` and can be subscribed to."""
+
+
+class SubscribeHandler:
+    """Takes wishes from clients."""
+
+    def __init__(self, state: BrokerState, errors: ErrorReports, warnings: MatchWarnings) -> None:
+        self._state = state
+        self._errors = errors
+        self._warnings = warnings
+
+    def subscribe(self, connection: Connection, session: Session, packet: Subscribe) -> None:
+        """Grant what can be granted, and say so."""
+        reasons: list[ReasonCode] = []
+        why: list[str] = []
+        now = connection.heard_at
+        given = packet.properties.subscription_identifiers
+        identifier = given[0] if given else None
+        wish, problem = SubscriptionOptions(), self._problem_with(packet)
+        if problem is None:
+            try:
+                wish = subscription_options(packet.properties.user_properties)
+                if wish.where is not None or wish.from_ is not None:
+                    # What can be matched depends on what was said before.
+                    self._state.settle(now)
+                self._vet(session, wish, "nc-from")
+            except RefusedError as refusal:
+                problem = refusal
+        granted: list[Subscribed] = []
+        for wanted in packet.filters:
+            try:
+                if problem is not None:
+                    raise problem
+                granted += self._grant(connection, session, wanted, identifier, wish)
+                reasons.append(ReasonCode(wanted.qos))
+            except RefusedError as refusal:
+                self._state.counters["refused"] += 1
+                reasons.append(refusal.reason)
+                if refusal.why not in why:
+                    why.append(refusal.why)
+                    self._errors.tell(session, wanted.filter, refusal.why)
+        warnings = self._warnings.known_now([each.subscription for each in granted], wish)
+        for place, value in enumerate(granted, 1):
+            self._state.ask(replace(value, more=True) if place < len(granted) else value)
+        answer = SubAck(packet.packet_id, tuple(reasons), _reason(connection, why + warnings))
+        self._write(connection, answer)
+        if warnings and not _explains(connection):
+            for each in granted:
+                self._warnings.tell(session, each.subscription.id.partition("\0")[2], warnings, now)
+        if any(wanted.filter == ERRORS for wanted in packet.filters):
+            self._warnings.listen(session, now)
+
+    def unsubscribe(self, connection: Connection, session: Session, packet: Unsubscribe) -> None:
+        """End subscriptions; those that are not there are named."""
+        state = self._state
+        most = state.limits.filters_per_packet
+        ours = [name for name, _ in packet.properties.user_properties if name.startswith(PREFIX)]
+        why: list[str] = []
+        if len(packet.filters) > most:
+            why = [f"at most {most} filters are taken in one packet"]
+        elif ours:
+            why = [f"{ours[0]} says nothing here: an UNSUBSCRIBE has no words of ours"]
+        if why:
+            refused = (ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,) * len(packet.filters)
+            self._write(connection, UnsubAck(packet.packet_id, refused, _reason(connection, why)))
+            return
+        reasons = []
+        for topic_filter in packet.filters:
+            if session.granted.pop(topic_filter, None) is None or "\0" in topic_filter:
+                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
+                continue
+            if topic_filter not in PRIVATE:
+                state.ask(Unsubscribed(subscription_id(session, topic_filter)))
+            if session.durable:
+                state.journal.note(SubscriptionDropped(session.client_id, topic_filter))
+            reasons.append(ReasonCode.SUCCESS)
+        self._write(connection, UnsubAck(packet.packet_id, tuple(reasons)))
+
+    def _problem_with(self, packet: Subscribe) -> RefusedError | None:
+        """Return why none of a packet's filters can be granted."""
+        limits, pairs = self._state.limits, packet.properties.user_properties
+        if len(packet.filters) > limits.filters_per_packet:
+            return RefusedError(
+                ReasonCode.QUOTA_EXCEEDED,
+                f"{len(packet.filters)} filters in one packet; at most "
+                f"{limits.filters_per_packet} are taken",
+            )
+        if len(pairs) > limits.user_properties:
+            return RefusedError(
+                ReasonCode.QUOTA_EXCEEDED,
+                f"{len(pairs)} user properties; at most {limits.user_properties} are taken",
+            )
+        return None
+
+    def named(self, connection: Connection, session: Session, packet: Publish) -> None:
+        """Take a subscription in JSON under a name of its own, or end it."""
+        state, name = self._state, packet.topic[len(NAMED) :]
+        if not 0 < len(name) <= LONGEST_NAME:
+            raise RefusedError(BAD, f"a name has 1 to {LONGEST_NAME} characters")
+        key = f"\0{name}"
+        if not packet.payload:
+            if session.granted.pop(key, None) is not None:
+                state.ask(Unsubscribed(subscription_id(session, key)))
+                if session.durable:
+                    state.journal.note(SubscriptionDropped(session.client_id, key))
+            return
+        asked = named_subscription_from_json(packet.payload)
+        self._vet(session, asked.wish, '"from"')
+        options = TopicFilter(asked.subject, asked.qos, asked.no_local)
+        try:
+            wish, envelope = asked.wish, asked.envelope
+            granted = self._grant(connection, session, options, None, wish, name, envelope)
+            for value in granted:
+                state.ask(value)
+            known = self._warnings.known_now([each.subscription for each in granted], wish)
+            self._warnings.tell(session, key, known, connection.heard_at)
+        except RefusedError as refusal:
+            if refusal.reason is ReasonCode.TOPIC_FILTER_INVALID:
+                # That is no code of a PUBACK.
+                raise RefusedError(BAD, refusal.why) from None
+            raise
+
+    def _vet(self, session: Session, wish: SubscriptionOptions, what: str) -> None:
+        """Refuse what the engine would refuse, before anything is changed."""
+        if wish.from_ is not None:
+            try:
+                self._state.engine.vet(Subscription("", session.node, "#", from_=wish.from_))
+            except ModelError as error:
+                raise RefusedError(BAD, f"{what}: {error}") from None
+
+    def _grant(
+        self,
+        connection: Connection,
+        session: Session,
+        wanted: TopicFilter,
+        identifier: int | None,
+        wish: SubscriptionOptions,
+        name: str | None = None,
+        envelope: bool = False,
+    ) -> list[Subscribed]:
+        """Grant one filter; what is to be asked of the engine then."""
+        state, limits = self._state, self._state.limits
+        text = wanted.filter
+        if len(text.encode()) > limits.topic_bytes or text.count("/") >= limits.topic_levels:
+            raise RefusedError(
+                ReasonCode.TOPIC_FILTER_INVALID,
+                f"a filter has at most {limits.topic_bytes} bytes and {limits.topic_levels} levels",
+            )
+        try:
+            parsed = parse_filter(text)
+        except ModelError as error:
+            raise RefusedError(ReasonCode.TOPIC_FILTER_INVALID, str(error)) from None
+        if parsed.pattern[:1] == "$" and (text not in PRIVATE or name is not None):
+            _check_ours(parsed.pattern)
+        key = text if name is None else f"\0{name}"
+        is_new = key not in session.granted
+        if is_new and len(session.granted) >= limits.subscriptions:
+            raise RefusedError(
+                ReasonCode.QUOTA_EXCEEDED, f"a session has at most {limits.subscriptions} of them"
+            )
+        allowed = connection.permissions
+        # What the broker tells a client of its own doings is private, as all of $me is.
+        if text not in PRIVATE and not allowed.unrestricted and not allowed.may_subscribe(text):
+            raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids subscribing to {text!r}")
+        granted = SessionSubscription(
+            wanted, identifier, name, tells(wish, name, envelope), envelope
+        )
+        replay = wanted.retain_handling == 0 or (wanted.retain_handling == 1 and is_new)
+        kept = SubscriptionState(
+            text, wanted.qos, name, wanted.no_local, wanted.retain_as_published,
+            wanted.retain_handling, identifier, wish.texts, b"envelope" if envelope else b"",
+            countable_by(allowed, wish.where),
+        )  # fmt: skip
+        asked = subscription(session, granted, parsed, wish, kept.countable)
+        session.granted[key] = noted_if_counting(granted, asked, kept)
+        if session.durable:
+            state.journal.note(SubscriptionPut(session.client_id, key, kept))
+        return [] if text in PRIVATE else [Subscribed(asked, replay)]
+
+    def _write(self, connection: Connection, packet: SubAck | UnsubAck) -> None:
+        limit = connection.largest_packet or NO_LIMIT
+        data = encode_within(packet, connection.version, limit)
+        if data is None:
+            why = "the answer would be larger than the client takes"
+            self._state.close(connection, ReasonCode.PACKET_TOO_LARGE, why)
+            return
+        self._state.write(connection, data)
+
+
+def _check_ours(pattern: str) -> None:
+    """Refuse topics of ours that nobody can read."""
+    head = pattern.partition("/")[0]
+    if is_planned(pattern):
+        why = f"{pattern!r} is not available yet"
+    elif head == "$me":
+        why = f"of $me only {' and '.join(PRIVATE)} can be subscribed to, by their own names"
+    elif head not in READABLE:
+        why = f"there is no {head!r}; topics of the broker are {', '.join((*READABLE, *PRIVATE))}"
+    else:
+        return
+    raise RefusedError(ReasonCode.TOPIC_FILTER_INVALID, why)
+
+
+def tells(wish: SubscriptionOptions, name: str | None, envelope: bool) -> bool:
+    """Whether deliveries of a subscription tell of their events; an envelope always does."""
+    return envelope or wish.meta or (name is not None and not wish.quiet)
+
+
+def subscription_id(session: Session, topic_filter: str) -> str:
+    """The id of a subscription: unique over all sessions."""
+    return f"{session.client_id}\0{topic_filter}"
+
+
+def subscription(
+    session: Session,
+    granted: SessionSubscription,
+    parsed: CheckedFilter,
+    wish: SubscriptionOptions,
+    countable: SubjectPermissions | None = None,
+) -> Subscription:
+    """A subscription as the engine knows it."""
+    wanted = granted.wanted
+    key = wanted.filter if granted.name is None else f"\0{granted.name}"
+    pattern = parsed.pattern
+    if pattern.startswith(BROKER_TOPICS):
+        pattern = normalize_topic(pattern)
+    return Subscription(
+        subscription_id(session, key),
+        session.node,
+        pattern,
+        wish.where,
+        wish.from_,
+        qos=wanted.qos,
+        no_local=wanted.no_local,
+        session="" if session.client_id == session.node else session.client_id,
+        group=parsed.group,
+        meta=granted.meta,
+        countable=countable,
+    )
+
+
+def _reason(connection: Connection, why: list[str]) -> Properties:
+    if not why or not _explains(connection):
+        return NO_PROPERTIES
+    return Properties(reason_string="; ".join(why)[:1000])
+
+
+def _explains(connection: Connection) -> bool:
+    """Whether a client gets reason strings."""
+    return connection.version == MQTT_5 and connection.explains

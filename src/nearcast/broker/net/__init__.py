@@ -1,0 +1,1 @@
+"""Sockets and the loop: connections, links, listeners, and when a tick is due."""

@@ -1,0 +1,106 @@
+"""A network connection, as the hub knows it: what came over it, and what is to be written.
+
+No I/O: the host (a socket, a WebSocket, a simulated link) is opaque here. Slots, because there
+are tens of thousands of these and most are idle.
+"""
+
+from typing import TYPE_CHECKING
+
+from nearcast.broker.auth import Admitted, Peer
+from nearcast.broker.auth.admission import SOMEBODY
+from nearcast.broker.auth.permissions import ANYTHING, Permissions
+from nearcast.wire.mqtt import MQTT_5, Packet, PublishFrame, Will, topic_alias
+
+if TYPE_CHECKING:
+    from nearcast.broker.sessions.session import Session
+
+NO_HOST = object()
+
+
+class Connection:
+    """One connection, from CONNECT to its end."""
+
+    __slots__ = (
+        "acknowledgements", "admitted", "alias_most", "aliases_in", "aliases_out", "backlog",
+        "blocked", "closing", "direct", "explains", "farewell", "heard_at", "host", "inbound",
+        "keep_alive_s", "largest_packet", "out", "peer", "permissions", "session", "since",
+        "touched", "trusted", "version", "waits", "will",
+    )  # fmt: skip
+
+    def __init__(
+        self,
+        host: object = NO_HOST,
+        peer: Peer = SOMEBODY,
+        since: float = 0.0,
+        trusted: Admitted | None = None,
+    ) -> None:
+        self.host = host
+        self.peer = peer
+        self.since = since
+        self.session: Session | None = None
+        self.version = 0
+        self.keep_alive_s = 0.0
+        self.heard_at = since
+        self.will: Will | None = None
+        self.trusted = trusted
+        """Who it is, for a part of the broker itself: the doors are not asked."""
+        self.admitted: Admitted | None = None
+        self.permissions: Permissions = ANYTHING
+        self.out: list[bytes] = []
+        """What is to be written, in order."""
+        self.farewell = b""
+        """What is to be written after that, and nothing after it: a DISCONNECT."""
+        self.acknowledgements = 0
+        """How many acknowledgements are in `out`."""
+        self.inbound = 0
+        """Messages of QoS 1 and 2 from the client that it has no final answer to."""
+        self.touched = False
+        self.closing = False
+        self.blocked = False
+        """The client does not read: what can wait, waits."""
+        self.direct = False
+        """Nothing is special about it: a shared frame can be written as it is."""
+        self.waits = False
+        """An answer to this client is still to be decided in this tick."""
+        self.largest_packet = 0
+        self.alias_most = 0
+        self.aliases_in: dict[int, str] | None = None
+        self.aliases_out: dict[str, int] | None = None
+        self.explains = True
+        """The client wants reason strings."""
+        self.backlog: list[Packet] | None = None
+        """Packets that came while it is being decided whether the client may come in."""
+
+    def settle(self) -> None:
+        """What `direct` says follows from the rest."""
+        self.direct = not (self.blocked or self.largest_packet or self.alias_most)
+
+    def alias(self, frame: PublishFrame) -> tuple[bytes, bool]:
+        """The topic alias for a frame as a property, and whether the client knows it already."""
+        if not self.alias_most or self.version != MQTT_5:
+            return b"", False
+        if self.aliases_out is None:
+            self.aliases_out = {}
+        known = self.aliases_out.get(frame.topic)
+        if known is not None:
+            return topic_alias(known), True
+        number = len(self.aliases_out) + 1
+        if number > self.alias_most:
+            return b"", False
+        self.aliases_out[frame.topic] = number
+        return topic_alias(number), False
+
+    def forget_alias(self, topic: str) -> None:
+        """The newest alias was not told after all."""
+        if self.aliases_out is not None:
+            del self.aliases_out[topic]
+
+    def take(self) -> bytes:
+        """All that is to be written, in one piece."""
+        out = self.out
+        if self.farewell:
+            out.append(self.farewell)
+            self.farewell = b""
+        data = out[0] if len(out) == 1 else b"".join(out)
+        out.clear()
+        return data

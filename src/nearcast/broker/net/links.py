@@ -1,0 +1,357 @@
+"""Links: a client's socket or WebSocket, between the loop and the server.
+
+A link hands in bytes and takes bytes to write. A client that does not read is bounded: beyond
+`unsent_bytes` what can wait waits in its session's queue, at a few times that much nothing more
+is read from it, and one that reads nothing for `stalled_s` is disconnected.
+
+A link that the broker ends lingers: a socket that is closed while its client still writes is reset,
+and the client loses what it has not read, the reason among it. So writing ends first, and what
+comes is discarded until the client is done, for `LINGER_S` or `LINGER_BYTES` at most.
+"""
+
+import asyncio
+import select
+from contextlib import suppress
+from enum import IntFlag, auto
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
+
+from nearcast.broker.auth import Peer
+from nearcast.broker.net.connection import Connection
+from nearcast.wire.mqtt import Decoder, ProtocolError
+
+if TYPE_CHECKING:
+    from nearcast.broker.server import Server
+
+MANY_PACKETS = 2_000
+"""A client that sends more in one read lets the others come first."""
+LINGER_S = 2.0
+LINGER_BYTES = 1 << 20
+QUIET_S = 0.2
+"""A broker that stops does not wait for a client that wrote nothing for so long."""
+DEAF_AT = 2
+"""At so many times `unsent_bytes` a client that does not read is not heard either."""
+
+_HANGING_UP = getattr(select, "POLLRDHUP", 0)
+"""Besides errors, which are told in any case; a system without it notices resets only."""
+
+
+class Hold(IntFlag):
+    """Why nothing is read from a client for a while; there may be several reasons at once."""
+
+    KNOCK = auto()
+    """Too many connections came from its address."""
+    DOORS = auto()
+    """Its password is being checked."""
+    DISK = auto()
+    """Too much waits for the disk."""
+    REST = auto()
+    """It sent so much that the others come first."""
+    PACE = auto()
+    """It sends more messages a second than it may."""
+    DEAF = auto()
+    """It does not read its answers."""
+
+
+class Link:
+    """What TCP and WebSocket have in common."""
+
+    __slots__ = (
+        "_allowance", "_decoder", "_discarded", "_holds", "_lingers_until", "_refilled_at",
+        "blocked_since", "connection", "is_ending", "server", "transport", "unsent",
+    )  # fmt: skip
+
+    def __init__(self, server: "Server") -> None:
+        self.server = server
+        self.transport: asyncio.Transport | None = None
+        self.blocked_since: float | None = None
+        self._holds = 0
+        self._allowance = 0.0
+        """How many messages more it may send at once."""
+        self._refilled_at = 0.0
+        self.unsent = 0
+        """How much was unsent when this was last looked at."""
+        self.is_ending = False
+        """Nothing more is written, and what comes is discarded."""
+        self._lingers_until = 0.0
+        self._discarded = 0
+
+    def open(self, transport: asyncio.Transport) -> None:
+        """A connection has come."""
+        server = self.server
+        self.transport = transport
+        limit = server.settings.limits.unsent_bytes
+        transport.set_write_buffer_limits(high=limit, low=limit // 4)
+        self._decoder = Decoder(server.settings.limits.packet_bytes)
+        self.connection = Connection(self, peer_of(transport), server.now())
+        server.joined(self)
+
+    def feed(self, data: bytes) -> None:
+        """Bytes have come."""
+        server, connection = self.server, self.connection
+        if connection.closing:
+            self._discard(len(data))
+            return
+        try:
+            packets = self._decoder.feed(data)
+            server.hub.state.traffic.received(len(data), len(packets))
+            server.hub.receive(connection, packets, server.begin())
+            if len(packets) > MANY_PACKETS:
+                server.rest(self)
+            if server.paces:
+                self._pace(len(packets))
+        except ProtocolError as error:
+            server.broken(self, error)
+        server.heard()
+        if server.was_full:
+            server.pause(self)
+        if self.blocked_since is not None:
+            self._stop_hearing()
+
+    def end(self, spoke: bool) -> None:
+        """Close once the client had time to read what was written; `spoke` if there was a reason.
+
+        For the broker the client is gone from now on.
+        """
+        if self.is_ending or self.transport is None:
+            return
+        self.is_ending = True
+        if not self._end_writing() and not spoke:
+            self._close()
+            return
+        if self._holds:
+            self._holds = 0
+            with suppress(RuntimeError):  # it is closing
+                self.transport.resume_reading()
+        self._lingers_until = self.server.now() + LINGER_S
+        self.server.parted(self)
+        self.server.later(QUIET_S, self._linger, self._discarded)
+
+    def _end_writing(self) -> bool:
+        """Say that nothing more will be written; False if the transport has no way to."""
+        assert self.transport is not None
+        if not self.transport.can_write_eof():
+            return False
+        with suppress(OSError):  # the client is gone already
+            self.transport.write_eof()
+        return True
+
+    def _linger(self, discarded: int) -> None:
+        """Look whether the client is done."""
+        transport = self.transport
+        if transport is None or transport.is_closing():
+            return
+        is_quiet = self.server.stopping and discarded == self._discarded and not self._unsent()
+        if is_quiet or self.server.now() >= self._lingers_until:
+            self._close()
+        else:
+            self.server.later(QUIET_S, self._linger, self._discarded)
+
+    def _discard(self, size: int) -> None:
+        self._discarded += size
+        if self._discarded > LINGER_BYTES and self.is_ending:
+            self.abort()
+
+    def _close(self) -> None:
+        """Close once everything is written."""
+        assert self.transport is not None
+        if self.blocked_since is None:
+            self.blocked_since = self.server.now()
+        self.transport.close()
+
+    def abort(self) -> None:
+        """Close at once, whatever is still to be written."""
+        if self.transport is not None:
+            self.transport.abort()
+
+    def write(self, data: bytes) -> None:
+        """Write bytes."""
+        assert self.transport is not None
+        self.transport.write(data)
+
+    def hold(self, reason: Hold) -> None:
+        """Let what the client sends wait in the system."""
+        if self.is_ending:
+            return
+        before, self._holds = self._holds, self._holds | reason
+        if not before and self.transport is not None and not self.transport.is_closing():
+            self.transport.pause_reading()
+
+    def let(self, reason: Hold) -> None:
+        """Hear the client again, unless there is another reason not to."""
+        before, self._holds = self._holds, self._holds & ~reason
+        if before and not self._holds and self.transport is not None:
+            with suppress(RuntimeError):  # it is closing
+                self.transport.resume_reading()
+
+    def has_hung_up(self) -> bool:
+        """Whether the client is gone, which nobody notices while nothing is read from it."""
+        if self.transport is None or self.transport.is_closing():
+            return True
+        found = self.transport.get_extra_info("socket")
+        if found is None or found.fileno() < 0:
+            return False
+        poll = select.poll()
+        poll.register(found.fileno(), _HANGING_UP)
+        return bool(poll.poll(0))
+
+    def is_held(self, reason: Hold) -> bool:
+        """Whether nothing is read from the client for this reason."""
+        return bool(self._holds & reason)
+
+    def _pace(self, packets: int) -> None:
+        """Hear a client that sends faster than it may only after a while."""
+        rate, now = self.server.settings.limits.messages_per_s, self.server.now()
+        passed = now - (self._refilled_at or self.connection.since)
+        self._allowance = min(rate, self._allowance + passed * rate) - packets
+        self._refilled_at = now
+        if self._allowance < 0.0:
+            self.server.later(-self._allowance / rate, self.let, Hold.PACE)
+            self.hold(Hold.PACE)
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self.blocked_since = self.server.now()
+        self.unsent = self._unsent()
+        self.server.hub.block(self.connection, True)
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self.blocked_since = None
+        self.let(Hold.DEAF)
+        self.server.hub.block(self.connection, False)
+        self.server.soon()
+
+    def stalled_s(self, now: float) -> float:
+        """For how long the client has read nothing although much waits for it."""
+        if self.blocked_since is None:
+            return 0.0
+        unsent = self._unsent()
+        if unsent < self.unsent:
+            self.blocked_since = now
+        self.unsent = unsent
+        return now - self.blocked_since
+
+    def _stop_hearing(self) -> None:
+        """Answers cannot wait in a queue: take no more questions from one who reads none."""
+        if self._unsent() > DEAF_AT * self.server.settings.limits.unsent_bytes:
+            self.hold(Hold.DEAF)
+
+    def _unsent(self) -> int:
+        return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+
+class TcpLink(Link, asyncio.Protocol):
+    """A client's socket, with or without TLS."""
+
+    __slots__ = ()
+
+    def connection_made(self, transport: asyncio.BaseTransport) -> None:
+        """A connection has come."""
+        self.open(transport)  # type: ignore[arg-type]  # of a stream
+
+    def data_received(self, data: bytes) -> None:
+        """Bytes have come."""
+        self.feed(data)
+
+    def connection_lost(self, error: Exception | None) -> None:
+        """The connection is gone."""
+        self.server.left(self)
+
+
+class WebSocketLink(Link):
+    """A client's WebSocket: MQTT packets in binary frames, however they are cut."""
+
+    __slots__ = ("_code", "_socket")
+
+    def join(self, socket: WSTransport) -> None:
+        """A connection has come."""
+        self._socket = socket
+        self._code = WSCloseCode.OK
+        self.open(socket.underlying_transport)
+
+    def frame(self, frame: WSFrame) -> None:
+        """A frame has come."""
+        kind = frame.msg_type
+        if kind in (WSMsgType.BINARY, WSMsgType.CONTINUATION):
+            self.feed(frame.get_payload_as_bytes())
+        elif kind == WSMsgType.PING:
+            # Only the last of several pings need be answered, and those who read none get none.
+            if self.blocked_since is None:
+                self._socket.send_pong(frame.get_payload_as_bytes())
+        elif kind == WSMsgType.CLOSE:
+            # The client begins to close, or answers: it has read everything.
+            if not self.is_ending:
+                self._socket.send_close(WSCloseCode.OK)
+            self._socket.disconnect()
+        elif kind == WSMsgType.TEXT and not self.connection.closing:
+            # MQTT-6.0.0-1: anything but binary ends the connection.
+            self._code = WSCloseCode.UNSUPPORTED_DATA
+            self.connection.closing = True
+            self.end(True)
+
+    def write(self, data: bytes) -> None:
+        """Write bytes as one frame."""
+        self._socket.send(WSMsgType.BINARY, data)
+
+    def _end_writing(self) -> bool:
+        self._socket.send_close(self._code)
+        super()._end_writing()
+        # The client answers a close frame, over TLS too.
+        return True
+
+
+class WebSocketListener(WSListener):
+    """Hears for a link, which cannot itself be what the WebSocket library calls."""
+
+    def __init__(self, link: WebSocketLink) -> None:
+        self._link = link
+
+    def on_ws_connected(self, transport: WSTransport) -> None:
+        """A connection has come."""
+        self._link.join(transport)
+
+    def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
+        """A frame has come."""
+        self._link.frame(frame)
+
+    def on_ws_disconnected(self, transport: WSTransport) -> None:
+        """The connection is gone."""
+        self._link.server.left(self._link)
+
+    def pause_writing(self) -> None:
+        """The client does not read."""
+        self._link.pause_writing()
+
+    def resume_writing(self) -> None:
+        """The client reads again."""
+        self._link.resume_writing()
+
+
+def peer_of(transport: asyncio.Transport) -> Peer:
+    """Whom a transport leads to."""
+    found = transport.get_extra_info("peername")
+    address = str(found[0]) if found else ""
+    certificate = transport.get_extra_info("peercert")
+    if not certificate:
+        return _plain_peer(address)
+    names = [
+        str(value)
+        for part in certificate.get("subject", ())
+        for key, value in part
+        if key == "commonName"
+    ]
+    # Of several nobody could say whose it is.
+    return Peer(address, is_loopback(address), names[0] if len(names) == 1 else "")
+
+
+@lru_cache(1_024)
+def _plain_peer(address: str) -> Peer:
+    return Peer(address, is_loopback(address))
+
+
+def is_loopback(address: str) -> bool:
+    """Whether an address is one of this machine's own."""
+    return address.startswith("127.") or address in ("::1", "::ffff:127.0.0.1", "")

@@ -1,0 +1,118 @@
+"""Listening: TLS contexts, and WebSockets that speak MQTT."""
+
+import asyncio
+import logging
+import ssl
+from collections.abc import Callable
+
+from picows import (
+    WSListener,
+    WSUpgradeRequest,
+    WSUpgradeResponse,
+    WSUpgradeResponseWithListener,
+    ws_create_server,
+)
+
+from nearcast.broker.config.settings import ListenSection, Settings
+from nearcast.broker.net.links import LINGER_S, is_loopback
+from nearcast.broker.net.web_origins import WebOrigins
+from nearcast.broker.operations.event_log import log_event
+
+log = logging.getLogger("nearcast.broker")
+
+SUBPROTOCOLS = ("mqtt", "mqttv3.1")
+LARGEST_FRAME = 4 << 20
+OTHER_FILES = 100
+"""Open files that are no connections: listeners, the store, segments being written."""
+
+
+def tls_context(listen: ListenSection) -> ssl.SSLContext | None:
+    """How to speak TLS, if a certificate is given; certificates of clients as configured."""
+    if not listen.certificate:
+        return None
+    context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
+    context.minimum_version = ssl.TLSVersion.TLSv1_2
+    context.load_cert_chain(listen.certificate, listen.key or None)
+    if listen.client_authority:
+        context.load_verify_locations(listen.client_authority)
+        required = listen.client_certificate == "required"
+        context.verify_mode = ssl.CERT_REQUIRED if required else ssl.CERT_OPTIONAL
+    return context
+
+
+def warn_of_strangers(settings: Settings, open_doors: bool) -> None:
+    """Tell an operator who has no users, but listens for other machines, who may connect."""
+    listen = settings.listen
+    if is_loopback(listen.host) or listen.host == "localhost":
+        return
+    if open_doors or settings.doors.anonymous == "everywhere":
+        what, why = "everyone may connect from anywhere", "there are no users"
+    elif not listen.client_authority:
+        what = "nobody may connect from another machine"
+        why = "there are no users; add one by nearcast user add, or set doors.anonymous"
+    else:
+        return
+    log_event(log, logging.WARNING, what, host=listen.host, why=why)
+
+
+def possible_connections(wanted: int) -> int:
+    """How many connections the system's limit of open files allows; it is raised if it can be."""
+    try:
+        import resource
+    except ImportError:
+        return wanted
+    soft, hard = resource.getrlimit(resource.RLIMIT_NOFILE)
+    if soft == resource.RLIM_INFINITY:
+        return wanted
+    needed = wanted + OTHER_FILES
+    if soft < needed:
+        soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
+        resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
+    return min(wanted, max(1, soft - OTHER_FILES))
+
+
+async def upgrade(
+    make: Callable[[], WSListener],
+    host: str,
+    port: int,
+    context: ssl.SSLContext | None,
+    within_s: float,
+    names: WebOrigins,
+) -> asyncio.Server:
+    """Listen for WebSockets; they name the subprotocol `mqtt` or none, and say so in time.
+
+    Those that pages of others open in a browser on this machine are refused.
+    """
+
+    def answer(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:
+        under, page = request.headers.get("Host"), request.headers.get("Origin")
+        if not names.takes_host(under):
+            return _refused(403, "this name is not in the setting listen.hosts")
+        if not names.takes_origin(page, under):
+            return _refused(403, "this page is not in the setting listen.origins")
+        offered = request.headers.get("Sec-WebSocket-Protocol", "")
+        offers = [name.strip() for name in offered.split(",") if name.strip()]
+        chosen = next((name for name in SUBPROTOCOLS if name in offers), None)
+        if offers and chosen is None:
+            return _refused(400, "this server speaks the WebSocket subprotocol mqtt")
+        headers = {"Sec-WebSocket-Protocol": chosen} if chosen else {}
+        response = WSUpgradeResponse.create_101_response(extra_headers=headers)
+        return WSUpgradeResponseWithListener(response, make())
+
+    return await ws_create_server(
+        answer,
+        host,
+        port,
+        ssl=context,
+        ssl_handshake_timeout=None if context is None else within_s,
+        ssl_shutdown_timeout=None if context is None else LINGER_S,
+        websocket_handshake_timeout=within_s,
+        max_frame_size=LARGEST_FRAME,
+        enable_auto_pong=False,
+        use_aiofastnet=False,
+    )
+
+
+def _refused(status: int, why: str) -> WSUpgradeResponseWithListener:
+    refusal = WSUpgradeResponse.create_error_response(status, f"{why}\n".encode())
+    return WSUpgradeResponseWithListener(refusal, None)

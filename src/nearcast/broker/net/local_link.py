@@ -1,0 +1,110 @@
+"""A link inside the broker: a part of it that takes part as a client does, without a socket.
+
+It is let in without the doors and may do everything, so only code of the broker can make one: a
+trusted connection never comes from a listener. No client may connect as its node. What it sends
+and gets waits for ticks and for the disk like everyone's.
+"""
+
+import asyncio
+from collections.abc import Sequence
+from typing import TYPE_CHECKING, Protocol
+
+from nearcast.broker.auth import Admitted, Identity, Peer
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.net.links import Link
+from nearcast.wire.mqtt import Decoder, Packet, ProtocolError
+
+if TYPE_CHECKING:
+    from nearcast.broker.server import Server
+
+HERE = Peer("", True)
+
+
+class Participant(Protocol):
+    """The part of the broker at the other end of a link."""
+
+    def heard(self, data: bytes) -> None:
+        """The broker has written something."""
+
+    def let_go(self) -> None:
+        """The link has ended; it comes once, and nothing after it."""
+
+    def wait(self, wanted: bool) -> None:
+        """Send nothing for a while, as too much waits for the disk; or send again."""
+
+
+class LocalLink(Link):
+    """One connection of a part of the broker, as long as it lasts."""
+
+    __slots__ = ("participant",)
+
+    def __init__(self, server: "Server", client_id: str, participant: Participant) -> None:
+        super().__init__(server)
+        self.participant = participant
+        self.transport = _Inside(self)
+        self._decoder = Decoder(server.settings.limits.packet_bytes)
+        trusted = Admitted(Identity(superuser=True), client_id, HERE)
+        self.connection = Connection(self, HERE, server.now(), trusted)
+
+    def send(self, packets: Sequence[Packet]) -> None:
+        """Say something to the broker, the CONNECT first."""
+        server, connection = self.server, self.connection
+        if connection.closing:
+            return
+        try:
+            server.hub.receive(connection, packets, server.begin())
+        except ProtocolError as error:
+            server.broken(self, error)
+        server.soon()
+        if server.is_full:
+            server.pause(self)
+
+    def write(self, data: bytes) -> None:
+        """Let the participant have what the broker says."""
+        # It promised to speak once in so many seconds only if the broker made it.
+        self.connection.keep_alive_s = 0.0
+        self.participant.heard(data)
+
+    def end(self, spoke: bool) -> None:
+        """Close: there is no network that could lose what was written."""
+        self.close()
+
+    def close(self) -> None:
+        """Close, from either side."""
+        assert self.transport is not None
+        self.transport.close()
+
+
+class _Inside(asyncio.Transport):
+    """What a server asks of a transport, where there is none."""
+
+    def __init__(self, link: LocalLink) -> None:
+        super().__init__()
+        self._link = link
+        self._closed = False
+
+    def is_closing(self) -> bool:
+        return self._closed
+
+    def close(self) -> None:
+        if not self._closed:
+            self._closed = True
+            self._link.server.left(self._link)
+            self._link.participant.let_go()
+
+    def abort(self) -> None:
+        self.close()
+
+    def pause_reading(self) -> None:
+        self._link.participant.wait(True)
+
+    def resume_reading(self) -> None:
+        self._link.participant.wait(False)
+
+    def get_write_buffer_size(self) -> int:
+        return 0
+
+
+def reserve(server: "Server", node: str) -> None:
+    """Let no client connect as a node from now on."""
+    server.hub.arrivals.own_nodes.add(node)

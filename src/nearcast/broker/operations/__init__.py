@@ -1,0 +1,1 @@
+"""What operators see and ask: figures, logs, explanations, a control socket."""

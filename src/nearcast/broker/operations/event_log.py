@@ -1,0 +1,248 @@
+"""What the broker says: one line for each event, for people or as JSON for machines.
+
+Nobody can forge a line or flood the rest away: what is not printable is escaped, long values are
+cut, and of one event about one client only a few lines are written in ten seconds; then a line
+tells how many were left out. All times are those of the records.
+"""
+
+import json
+import logging
+import math
+import sys
+from collections import OrderedDict
+from collections.abc import Mapping
+from datetime import UTC, datetime
+from typing import TextIO
+
+from msgspec import Struct
+
+from nearcast.broker.config.settings import LoggingSection
+
+LONGEST_VALUE = 200
+LONGEST_EVENT = 1_000
+LONGEST_TRACEBACK = 20_000
+REPEATS = 5
+WINDOW_S = 10.0
+REMEMBERED = 1_000
+
+_FIELDS = "nearcast_fields"
+_SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
+_QUOTED = {'"': '\\"', "\\": "\\\\"}
+
+
+def log_event(logger: logging.Logger, level: int, event: str, /, **fields: object) -> None:
+    """Say that something happened, with what belongs to it; `client` names whom it is about."""
+    if logger.isEnabledFor(level):
+        logger.log(level, event, extra={_FIELDS: fields}, stacklevel=2)
+
+
+def set_up(section: LoggingSection, stream: TextIO | None = None) -> logging.Handler:
+    """Let everything that is logged in this program go to a stream, by default standard error.
+
+    Called again, it replaces what it did before. Closing the handler tells what was left out.
+    """
+    root = logging.getLogger()
+    for old in list(root.handlers):
+        if isinstance(old, LogHandler):
+            root.removeHandler(old)
+            old.close()
+    handler = LogHandler(section, sys.stderr if stream is None else stream)
+    root.addHandler(handler)
+    root.setLevel(section.level.upper())
+    return handler
+
+
+class LogHandler(logging.StreamHandler[TextIO]):
+    """Writes lines in the form that was chosen, and leaves out what repeats itself."""
+
+    def __init__(self, section: LoggingSection, stream: TextIO) -> None:
+        super().__init__(stream)
+        self.setFormatter(JsonFormatter() if section.form == "json" else TextFormatter())
+        self.repeats = RepeatFilter()
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Write a record unless it is one too many; before it, what earlier ones left to tell."""
+        try:
+            lines = self.repeats.sift(record)
+        except Exception:
+            # A message that does not fit its arguments must not hurt whoever logged it.
+            self.handleError(record)
+            return
+        for line in lines:
+            super().emit(line)
+
+    def close(self) -> None:
+        """Tell what was left out and not yet told."""
+        self.acquire()
+        try:
+            for line in self.repeats.rest():
+                super().emit(line)
+        finally:
+            self.release()
+        super().close()
+
+
+class TextFormatter(logging.Formatter):
+    """Time, level, event, then `key=value`; a traceback follows on lines that are set in."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        parts = [_time(record.created), record.levelname, _escaped(_event(record), _SHORT)]
+        parts += (f"{name}={_in_text(value)}" for name, value in _fields(record).items())
+        lines = [" ".join(parts)]
+        lines += (
+            f"    {_escaped(line, _SHORT)}" for line in _traceback(record).split("\n") if line
+        )
+        return "\n".join(lines)
+
+
+class JsonFormatter(logging.Formatter):
+    """One JSON object, in ASCII."""
+
+    def format(self, record: logging.LogRecord) -> str:
+        """Return the line."""
+        line: dict[str, object] = {
+            "time": _time(record.created),
+            "level": record.levelname.lower(),
+            "logger": record.name,
+            "event": _event(record),
+        }
+        for name, value in _fields(record).items():
+            line[f"{name}_" if name in line else name] = value
+        if traceback := _traceback(record):
+            line["traceback"] = traceback
+        return json.dumps(line, allow_nan=False)
+
+
+class RepeatFilter:
+    """Counts what is said of whom, and lets through so many lines of each in a window of time.
+
+    At most `remembered` are counted at once: beyond, the oldest is forgotten, and may speak again.
+    """
+
+    def __init__(
+        self, most: int = REPEATS, window_s: float = WINDOW_S, remembered: int = REMEMBERED
+    ) -> None:
+        self._most = most
+        self._window_s = window_s
+        self._remembered = remembered
+        # In the order in which their windows began.
+        self._said: OrderedDict[tuple[str, str, str], _Said] = OrderedDict()
+
+    def sift(self, record: logging.LogRecord) -> list[logging.LogRecord]:
+        """Return what is to be written now: what ended windows left out, then the record or not.
+
+        Debugging is never left out: whoever asks for it wants to see everything.
+        """
+        lines = self._end(record.created)
+        if record.levelno < logging.INFO:
+            return [*lines, record]
+        client = str(_fields(record).get("client", ""))
+        key = (record.name, _event(record), client)
+        said = self._said.get(key)
+        if said is None:
+            if len(self._said) >= self._remembered:
+                lines += self._forget(next(iter(self._said)), record.created)
+            said = self._said[key] = _Said(record.levelno, record.created)
+        said.count += 1
+        said.last = record.created
+        return [*lines, record] if said.count <= self._most else lines
+
+    def rest(self) -> list[logging.LogRecord]:
+        """Return what all windows left out, and forget them."""
+        lines: list[logging.LogRecord] = []
+        for key, said in list(self._said.items()):
+            lines += self._forget(key, said.last)
+        return lines
+
+    def statistics(self) -> dict[str, int]:
+        """Return how many events and clients are counted."""
+        return {"remembered": len(self._said)}
+
+    def _end(self, now: float) -> list[logging.LogRecord]:
+        lines: list[logging.LogRecord] = []
+        while self._said:
+            key, said = next(iter(self._said.items()))
+            # The clock may have been set back: a window that begins in the future is over too.
+            if abs(now - said.since) < self._window_s:
+                break
+            lines += self._forget(key, now)
+        return lines
+
+    def _forget(self, key: tuple[str, str, str], now: float) -> list[logging.LogRecord]:
+        said = self._said.pop(key)
+        left_out = said.count - self._most
+        if left_out <= 0:
+            return []
+        logger, event, client = key
+        of: dict[str, object] = {"of": event, "client": client} if client else {"of": event}
+        level = logging.getLevelName(said.level)
+        return [
+            logging.makeLogRecord(
+                {
+                    "name": logger, "levelno": said.level, "levelname": level, "msg": "left out",
+                    "created": now, _FIELDS: of | {"lines": left_out},
+                }
+            )
+        ]  # fmt: skip
+
+
+class _Said(Struct):
+    level: int
+    since: float
+    count: int = 0
+    last: float = 0.0
+
+
+def _time(created: float) -> str:
+    moment = datetime.fromtimestamp(created, UTC)
+    return f"{moment:%Y-%m-%dT%H:%M:%S}.{moment.microsecond // 1_000:03}Z"
+
+
+def _event(record: logging.LogRecord) -> str:
+    return _cut(record.getMessage(), LONGEST_EVENT)
+
+
+def _fields(record: logging.LogRecord) -> dict[str, str | int | float | None]:
+    fields: Mapping[str, object] = getattr(record, _FIELDS, {})
+    return {name: _plain(value) for name, value in fields.items()}
+
+
+def _plain(value: object) -> str | int | float | None:
+    if value is None or isinstance(value, bool | int):
+        return value
+    if isinstance(value, float) and math.isfinite(value):
+        return value
+    if isinstance(value, bytes):
+        value = value[: LONGEST_VALUE + 1].decode(errors="backslashreplace")
+    return _cut(str(value), LONGEST_VALUE)
+
+
+def _in_text(value: str | int | float | None) -> str:
+    if not isinstance(value, str):
+        return json.dumps(value)
+    if value and value.isprintable() and not any(mark in value for mark in ' "=\\'):
+        return value
+    return f'"{_escaped(value, _SHORT | _QUOTED)}"'
+
+
+def _escaped(text: str, short: Mapping[str, str]) -> str:
+    return "".join(
+        short.get(letter) or (letter if letter.isprintable() else _number(letter))
+        for letter in text
+    )
+
+
+def _number(letter: str) -> str:
+    return f"\\u{ord(letter):04x}" if ord(letter) < 0x1_0000 else f"\\U{ord(letter):08x}"
+
+
+def _cut(text: str, most: int) -> str:
+    return text if len(text) <= most else f"{text[:most]}…"
+
+
+def _traceback(record: logging.LogRecord) -> str:
+    if record.exc_info and not record.exc_text:
+        record.exc_text = logging.Formatter().formatException(record.exc_info)
+    parts = [part for part in (record.exc_text, record.stack_info) if part]
+    return _cut("\n".join(parts), LONGEST_TRACEBACK)

@@ -1,0 +1,253 @@
+"""Why a node did or did not get an event: the log is played again up to it.
+
+A decision depends only on the inputs before it in its broker's log, so the engine that has seen
+just those says the same as the one that decided. What stays may reach a node later: then the log
+is played on.
+"""
+
+from collections.abc import Callable, Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow.compute as pc
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nearcast.broker.situation.metadata import time_text
+from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.engine import EngineSettings as EngineSettings
+from nearcast.core.engine.outcome import Outcome
+from nearcast.core.matching.reference import Verdict, VerdictStep
+from nearcast.core.model.event import Delivery, Event
+from nearcast.core.model.inputs import Input, Published
+from nearcast.store import Gap, LogReader, Row, StoreError, input_of, is_input, rows_of
+
+
+class NotFoundError(StoreError):
+    """There is no such event in the log."""
+
+
+class AmbiguousEventError(StoreError):
+    """Several publishers gave an event the same id, and nobody said whose is meant."""
+
+    def __init__(self, event_id: str, publishers: Sequence[str]) -> None:
+        super().__init__(
+            f"{len(publishers)} publishers have an event {event_id!r}: "
+            f"{', '.join(map(repr, publishers))}; say whose is meant (--publisher NAME)"
+        )
+        self.publishers = tuple(publishers)
+
+
+class Later(Struct, frozen=True):
+    """What stays came to a node after it was published: by which input, and when."""
+
+    seq: int
+    time: float
+
+
+class Explanation(Struct, frozen=True):
+    """An event, a node, and what each of its subscriptions made of it."""
+
+    seq: int
+    event: Event
+    node: str
+    verdicts: tuple[Verdict, ...]
+    missing: tuple[str, ...] = ()
+    """What of the log before it is missing, so that the answer may be another."""
+    later: Later | None = None
+    """When it came to the node, if not at once."""
+
+    @property
+    def delivered(self) -> bool:
+        """Whether it was to be delivered, at once or later."""
+        return self.later is not None or any(verdict.passed for verdict in self.verdicts)
+
+
+def explain(
+    log: Path,
+    event_id: str,
+    node: str,
+    settings: EngineSettings | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    publisher: str | None = None,
+) -> Explanation:
+    """Say why a node did or did not get an event; raises `NotFoundError` if it is unknown.
+
+    Ids are those of their publishers: where several have the same, `publisher` says whose is
+    meant, and without it `AmbiguousEventError` names them all.
+    """
+    playing = _Playing(log, event_id, publisher, settings, progress)
+    found = playing.explain((node,))[0]
+    if found.delivered or not found.event.stays:
+        return found
+    for row, value in playing.rows:
+        outcome = playing.engine.play([value], [row.ingested], again=True, quietly=True)
+        if _copies(outcome, found.event, node):
+            return replace(found, later=Later(row.seq, row.ingested))
+    return found
+
+
+def explain_everyone(
+    log: Path,
+    event_id: str,
+    settings: EngineSettings | None = None,
+    progress: Callable[[int, int], None] | None = None,
+    publisher: str | None = None,
+) -> list[Explanation]:
+    """Say why each node that had a subscription did or did not get an event when it came.
+
+    Raises as `explain` does. What stays may have come to some of them later.
+    """
+    return _Playing(log, event_id, publisher, settings, progress).explain()
+
+
+class _Playing:
+    """A log that is played again up to an event."""
+
+    def __init__(
+        self,
+        log: Path,
+        event_id: str,
+        publisher: str | None,
+        settings: EngineSettings | None,
+        progress: Callable[[int, int], None] | None,
+    ) -> None:
+        reader = LogReader(log)
+        if publisher is None and len(named := publishers_of(reader, event_id)) > 1:
+            raise AmbiguousEventError(event_id, named)
+        segments = reader.segments()
+        total = segments[-1].last_seq if segments else 0
+        self.engine = Engine(settings)
+        self._missing: list[str] = []
+        self.rows = _inputs(_rows(reader, self._missing), total, progress)
+        for row, value in self.rows:
+            if (
+                isinstance(value, Published)
+                and value.event.id == event_id
+                and publisher in (None, value.event.publisher)
+            ):
+                self._row, self._value = row, value
+                return
+            # Who got what does not matter, unless it does for what comes later.
+            self.engine.play([value], [row.ingested], again=True, quietly=True)
+        if not segments:
+            raise NotFoundError(f"there is no log in {log}; name the broker's data directory")
+        whose = "" if publisher is None else f" of {publisher!r}"
+        raise NotFoundError(
+            f"no event {event_id!r}{whose} in {log} (inputs 1 to {total}); an event is there a "
+            "second after it was published, until it is older than log.keep_s"
+        )
+
+    def explain(self, nodes: Sequence[str] | None = None) -> list[Explanation]:
+        """Play the event, and say why nodes get it or not: these, or all that want something."""
+        engine, event = self.engine, self._value.event
+        if nodes is None:
+            nodes = sorted({each.node for each in engine.subscriptions.values()})
+        verdicts = {node: engine.explain(event, node) for node in nodes}
+        outcome = engine.play([self._value], [self._row.ingested], again=True)
+        found = []
+        for node in nodes:
+            copies = _copies(outcome, event, node)
+            made = tuple(
+                _with_what_came_of_it(each, event, engine, copies) for each in verdicts[node]
+            )
+            found.append(Explanation(self._row.seq, event, node, made, tuple(self._missing)))
+        return found
+
+
+def publishers_of(reader: LogReader, event_id: str) -> list[str]:
+    """Whose events have an id, the earliest first."""
+    found: dict[str, None] = {}
+    for part in reader.read():
+        if not isinstance(part, Gap):
+            same = pc.and_(
+                pc.equal(part.column("kind"), "event"), pc.equal(part.column("event_id"), event_id)
+            )
+            found.update(dict.fromkeys(part.filter(same).column("publisher").to_pylist()))
+    return list(found)
+
+
+def _copies(outcome: Outcome, event: Event, node: str) -> list[Delivery]:
+    """What a node gets of an event."""
+    return [
+        copy
+        for copy in outcome.deliveries
+        if copy.node == node
+        and copy.event.id == event.id
+        and copy.event.publisher == event.publisher
+    ]
+
+
+def _with_what_came_of_it(
+    verdict: Verdict, event: Event, engine: Engine, copies: list[Delivery]
+) -> Verdict:
+    """A verdict, and what else decided whether there was a copy: No Local, or a shared group."""
+    wanted = engine.subscriptions[verdict.subscription]
+    got = any(verdict.subscription in copy.subscriptions for copy in copies)
+    if got and not verdict.passed:
+        # What withdraws an event goes to those who have it, wherever they are.
+        step = VerdictStep("withdrawal", True, "it has the event that this withdraws")
+        return replace(verdict, priority=1, steps=(*verdict.steps, step))
+    if not verdict.passed:
+        return verdict
+    if wanted.group is not None:
+        why = "it was this member's turn" if got else "another member of the group had its turn"
+        step = VerdictStep("shared", got, why)
+    elif wanted.no_local and wanted.owner == event.origin:
+        step = VerdictStep("no local", False, "its own session published it")
+    elif event.valid_s == 0.0 and not got:
+        step = VerdictStep("withdrawal", False, "it does not have the event that this withdraws")
+    else:
+        return verdict
+    return replace(
+        verdict, priority=verdict.priority if got else None, steps=(*verdict.steps, step)
+    )
+
+
+def _inputs(
+    rows: Iterator[Row], total: int, progress: Callable[[int, int], None] | None
+) -> Iterator[tuple[Row, Input]]:
+    for row in rows:
+        if not is_input(row.kind):
+            continue
+        if progress is not None and row.seq % 1_000 == 0:
+            progress(row.seq, total)
+        yield row, input_of(row)
+
+
+def _rows(reader: LogReader, missing: list[str]) -> Iterator[Row]:
+    for part in reader.read():
+        if isinstance(part, Gap):
+            missing.append(part.reason)
+        else:
+            yield from rows_of(part)
+
+
+def as_value(found: Explanation) -> dict[str, object]:
+    """Return an explanation as plain values."""
+    return {
+        "event": found.event.id,
+        "seq": found.seq,
+        "subject": found.event.subject,
+        "node": found.node,
+        "publisher": found.event.publisher,
+        "delivered": found.delivered,
+        "time": time_text(found.event.time),
+        "later": None
+        if found.later is None
+        else {"seq": found.later.seq, "time": time_text(found.later.time)},
+        "subscriptions": [
+            {
+                "subscription": label_of(verdict.subscription),
+                "priority": verdict.priority,
+                "steps": msgspec.to_builtins(verdict.steps),
+            }
+            for verdict in found.verdicts
+        ],
+        "missing": list(found.missing),
+    }
+
+
+def label_of(subscription: str) -> str:
+    """What a subscription is called: its filter, or its name."""
+    return subscription.partition("\0")[2].lstrip("\0") or subscription

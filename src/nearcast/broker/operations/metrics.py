@@ -1,0 +1,140 @@
+"""What a broker tells about itself: figures for Prometheus, and how it is.
+
+Figures are asked for when somebody looks, never pushed: every part has `statistics()`, and this
+module only names them. The one exception, how long ticks take, costs a search in a short list.
+"""
+
+import logging
+import math
+import re
+from bisect import bisect_left
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from typing import Literal
+
+from msgspec import Struct, structs
+from prometheus_client import CollectorRegistry, GCCollector, PlatformCollector, ProcessCollector
+from prometheus_client.core import (
+    CounterMetricFamily,
+    GaugeMetricFamily,
+    HistogramMetricFamily,
+    Metric,
+)
+from prometheus_client.exposition import choose_encoder
+from prometheus_client.registry import Collector
+
+from nearcast.broker.operations.event_log import log_event
+from nearcast.broker.operations.metric_help import help_of
+
+log = logging.getLogger("nearcast.broker.operations.metrics")
+
+Figures = Mapping[str, float] | Struct
+"""What a `statistics()` returns; parts of a struct that are structs themselves are told too."""
+
+TICK_BOUNDS_S = (
+    0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
+)  # fmt: skip
+
+_UNFIT = re.compile(r"[^a-zA-Z0-9_]")
+
+
+class Health(Struct, frozen=True):
+    """How a part is: `degraded` works less well than it should, `failing` does not do its job."""
+
+    status: Literal["ok", "degraded", "failing"] = "ok"
+    detail: str = ""
+
+
+class TickDurations:
+    """How long ticks took, counted in buckets."""
+
+    def __init__(self, bounds_s: Iterable[float] = TICK_BOUNDS_S) -> None:
+        self._bounds = tuple(bounds_s)
+        self._counts = [0] * (len(self._bounds) + 1)
+        self._sum = 0.0
+
+    def feed(self, duration_s: float) -> None:
+        """Count one tick."""
+        # A duration that equals a bound belongs to it, as Prometheus has it.
+        self._counts[bisect_left(self._bounds, duration_s)] += 1
+        self._sum += duration_s
+
+    def family(self) -> HistogramMetricFamily:
+        """Return the buckets as Prometheus wants them, each with all below it."""
+        buckets, below = [], 0
+        for bound, count in zip((*self._bounds, math.inf), self._counts, strict=True):
+            below += count
+            buckets.append(("+Inf" if math.isinf(bound) else repr(bound), below))
+        return HistogramMetricFamily(
+            "nearcast_tick_duration_seconds",
+            "How long the broker took for a tick.",
+            buckets=buckets,
+            sum_value=self._sum,
+        )
+
+
+class Metrics(Collector):
+    """The figures of all parts, of the process and of ticks, in a registry of their own.
+
+    A figure is called `nearcast_SOURCE_NAME`; a name that ends in `_total` only ever grows.
+    """
+
+    def __init__(
+        self, sources: Mapping[str, Callable[[], Figures]], ticks: TickDurations | None = None
+    ) -> None:
+        self.sources = dict(sources)
+        self.ticks = TickDurations() if ticks is None else ticks
+        self.registry = CollectorRegistry(auto_describe=False)
+        self.registry.register(self)
+        ProcessCollector(registry=self.registry)
+        PlatformCollector(registry=self.registry)
+        GCCollector(registry=self.registry)
+
+    def collect(self) -> Iterator[Metric]:
+        """Yield all figures of the broker."""
+        answers = GaugeMetricFamily(
+            "nearcast_source_up", "Whether a part gave its figures.", labels=("source",)
+        )
+        for source, figures in self.statistics().items():
+            answers.add_metric([source], 0.0 if figures is None else 1.0)
+            for name, value in (figures or {}).items():
+                yield _family(_UNFIT.sub("_", f"{source}_{name}"), value)
+        yield answers
+        yield self.ticks.family()
+
+    def statistics(self) -> dict[str, dict[str, float] | None]:
+        """Return the figures of every source; None for one that failed, which must not hide others.
+
+        Call it where the sources may be called: most belong to the loop of the broker.
+        """
+        told: dict[str, dict[str, float] | None] = {}
+        for source, ask in self.sources.items():
+            try:
+                told[source] = flat(ask())
+            except Exception as error:
+                log_event(log, logging.WARNING, "no figures", source=source, error=repr(error))
+                told[source] = None
+        return told
+
+    def text(self, accept: str = "") -> tuple[bytes, str]:
+        """Return all figures in the form that an Accept header asks for, and its type."""
+        encode, content_type = choose_encoder(accept)
+        return encode(self.registry), content_type
+
+
+def flat(figures: Figures) -> dict[str, float]:
+    """Return figures by name; those of a part inside are called `PART_NAME`."""
+    items = structs.asdict(figures) if isinstance(figures, Struct) else figures
+    found: dict[str, float] = {}
+    for name, value in items.items():
+        if isinstance(value, Struct | Mapping):
+            found |= {f"{name}_{inner}": figure for inner, figure in flat(value).items()}
+        else:
+            found[name] = int(value) if isinstance(value, int) else float(value)
+    return found
+
+
+def _family(name: str, value: float) -> Metric:
+    help_text = help_of(name) or f"{name.replace('_', ' ').capitalize()}."
+    if name.endswith("_total"):
+        return CounterMetricFamily(f"nearcast_{name}", help_text, value=value)
+    return GaugeMetricFamily(f"nearcast_{name}", help_text, value=value)

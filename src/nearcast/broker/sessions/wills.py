@@ -1,0 +1,52 @@
+"""Wills: what must be right about them, and how they are kept."""
+
+from msgspec.structs import replace
+
+from nearcast.broker.auth import AuthRefusal
+from nearcast.broker.auth.permissions import Permissions
+from nearcast.broker.config.settings import Limits
+from nearcast.broker.ingest.publish import told_by
+from nearcast.broker.ingest.refusal import RefusedError
+from nearcast.store import StoredMessage
+from nearcast.store import StoredWill as KeptWill
+from nearcast.wire.mqtt import Properties, Publish, ReasonCode, Will
+
+
+def problem_with(will: Will, allowed: Permissions, limits: Limits) -> AuthRefusal | None:
+    """Return why a client may not leave a will, or may no longer."""
+    topic, pairs = will.topic, will.properties.user_properties
+    try:
+        packet, spoken = told_by(will)
+        topic = packet.topic
+    except RefusedError as error:
+        return AuthRefusal(error.reason, f"the will: {error.why}")
+    if topic.startswith("$"):
+        return AuthRefusal(ReasonCode.TOPIC_NAME_INVALID, "a will cannot go to a $ topic")
+    if len(topic.encode()) > limits.topic_bytes or topic.count("/") >= limits.topic_levels:
+        why = f"a topic has at most {limits.topic_bytes} bytes and {limits.topic_levels} levels"
+        return AuthRefusal(ReasonCode.TOPIC_NAME_INVALID, why)
+    if len(pairs) > limits.user_properties:
+        why = f"{len(pairs)} user properties; at most {limits.user_properties} are taken"
+        return AuthRefusal(ReasonCode.QUOTA_EXCEEDED, why)
+    if not allowed.may_publish(topic, will.qos, will.retain or spoken.stays):
+        return AuthRefusal(ReasonCode.NOT_AUTHORIZED, f"a rule forbids the will to {topic!r}")
+    return None
+
+
+def kept_will(will: Will) -> KeptWill:
+    """Return a will as the store keeps it."""
+    raw = Publish(will.topic).with_(_without_delay(will.properties)).raw_properties
+    message = StoredMessage(will.topic, will.payload, extra=raw)
+    delay = float(will.properties.will_delay_interval or 0)
+    return KeptWill(message, will.qos, will.retain, delay)
+
+
+def restored_will(kept: KeptWill) -> Will:
+    """Return the will that the store kept; when it is due is known besides."""
+    message = kept.message
+    properties = Publish(message.topic, raw_properties=message.extra).properties
+    return Will(message.topic, message.payload, kept.qos, kept.retain, properties)
+
+
+def _without_delay(properties: Properties) -> Properties:
+    return replace(properties, will_delay_interval=None)

@@ -1,0 +1,330 @@
+"""Our words in messages: `nc-` properties, and the same in JSON for clients without properties.
+
+An unknown word and one that is said twice are refused, and so is a value that cannot be meant:
+nothing is guessed and nothing is half applied.
+"""
+
+import base64
+import binascii
+import json
+from collections.abc import Callable, Mapping, Sequence
+from typing import TypeVar
+
+import msgspec
+from msgspec import Struct
+
+from nearcast.broker.ingest.refusal import RefusedError
+from nearcast.core.language import Filter, LanguageError, parse
+from nearcast.core.language.evaluation.instants import read_timestamp
+from nearcast.core.model import Area, Box, ModelError, area_text, parse_area
+from nearcast.core.model.geometry.position import (
+    Position,
+    parse_number,
+    parse_position,
+    position_from_json,
+    shown,
+)
+from nearcast.wire.mqtt import ReasonCode
+
+PREFIX = "nc-"
+AT_CONNECT = ("nc-accept-encoding",)
+"""What a client may say of itself when it comes."""
+PLANNED_AT_CONNECT = ("nc-p2p",)
+"""What will be understood in CONNECT, and is refused until then."""
+LONGEST_NAME = 200
+T = TypeVar("T")
+Pairs = Sequence[tuple[str, str]]
+BAD = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
+BAD_JSON = ReasonCode.PAYLOAD_FORMAT_INVALID
+
+
+class EventOptions(Struct, frozen=True):
+    """What a message says of its event beside subject and payload."""
+
+    at: Position | None = None
+    to: Area | None = None
+    valid_s: float | None = None
+    object: str | None = None
+    priority: int | None = None
+    deadline_s: float | None = None
+    time: float | None = None
+    id: str | None = None
+
+    @property
+    def stays(self) -> bool:
+        """Whether it makes an event stay, or ends one that does."""
+        return self.valid_s is not None or self.object is not None
+
+
+class SubscriptionOptions(Struct, frozen=True):
+    """What a subscription says beside its topic filter."""
+
+    where: Filter | None = None
+    from_: Area | None = None
+    meta: bool = False
+    quiet: bool = False
+    """Whoever wishes does not want to be told of events, only to have them."""
+    texts: tuple[tuple[str, str], ...] = ()
+    """The same as it was written, to be kept."""
+
+
+class NamedSubscriptionOptions(Struct, frozen=True):
+    """A subscription in JSON."""
+
+    subject: str
+    wish: SubscriptionOptions
+    qos: int = 0
+    no_local: bool = False
+    envelope: bool = False
+
+
+NO_EVENT_OPTIONS = EventOptions()
+
+
+def ours(pairs: Pairs) -> dict[str, str]:
+    """Return our words among user properties; one that is repeated is refused."""
+    found: dict[str, str] = {}
+    for name, value in pairs:
+        if name.startswith(PREFIX):
+            if name in found:
+                raise RefusedError(BAD, f"{name} is given twice; once is enough")
+            found[name] = value
+    return found
+
+
+def check_connect(pairs: Pairs) -> None:
+    """Refuse what a CONNECT says that we do not know."""
+    for name in ours(pairs):
+        if name in PLANNED_AT_CONNECT:
+            raise RefusedError(BAD, f"{name} is not available yet")
+        if name not in AT_CONNECT:
+            raise RefusedError(BAD, f"{name} is not known in CONNECT; {AT_CONNECT[0]} is")
+
+
+def event_options(pairs: Pairs) -> EventOptions:
+    """Return what user properties say of an event."""
+    found = ours(pairs)
+    if not found:
+        return NO_EVENT_OPTIONS
+    return _said({name[len(PREFIX) :]: value for name, value in found.items()}, PREFIX)
+
+
+def event_options_from_json(payload: bytes) -> tuple[EventOptions, bytes]:
+    """Return what a JSON message says of an event, and the event's own payload."""
+    members = json_object(payload)
+    parts = [name for name in _BODIES if name in members]
+    if len(parts) > 1:
+        raise RefusedError(BAD, f"{' and '.join(parts)} are given; an event has one payload")
+    body = b""
+    if parts:
+        body = _body(parts[0], members.pop(parts[0]), payload)
+    return _said(members, ""), body
+
+
+def subscription_options(pairs: Pairs) -> SubscriptionOptions:
+    """Return what user properties say of a subscription."""
+    found = ours(pairs)
+    if not found:
+        return SubscriptionOptions()
+    return _wished({name[len(PREFIX) :]: value for name, value in found.items()}, PREFIX)
+
+
+def subscription_options_from_texts(texts: Pairs) -> SubscriptionOptions:
+    """Return what a kept subscription says."""
+    # Earlier releases kept a number as it was written: 1.0.
+    words = {name: text.removesuffix(".0") if name == "meta" else text for name, text in texts}
+    if words.get("from", "").lstrip().startswith("{"):
+        # And a box as JSON, with its latitudes first. Not imported at the top: the command line
+        # reads properties too, and does without the store.
+        from nearcast.store import area_from_store
+
+        words["from"] = area_text(area_from_store(msgspec.json.decode(words["from"])))
+    return _wished(words, "")
+
+
+def named_subscription_from_json(payload: bytes) -> NamedSubscriptionOptions:
+    """Return the subscription that a JSON message describes."""
+    members = json_object(payload)
+    subject = members.pop("subject", None)
+    if not isinstance(subject, str) or not subject:
+        raise RefusedError(BAD, 'a subscription needs a "subject", such as "traffic/#"')
+    qos = members.pop("qos", 0)
+    # In Python 1.0 and True are 1 too.
+    if type(qos) is not int or qos not in (0, 1, 2):
+        raise RefusedError(BAD, f'"qos" is 0, 1 or 2, not {shown(qos)}')
+    no_local = _flag(members, "no_local")
+    envelope = _flag(members, "envelope")
+    return NamedSubscriptionOptions(subject, _wished(members, ""), qos, no_local, envelope)
+
+
+def json_object(payload: bytes) -> dict[str, object]:
+    """Return the members of a JSON object, or say what is wrong with it."""
+    try:
+        value = msgspec.json.decode(payload)
+    except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
+        raise RefusedError(BAD_JSON, f"this is no JSON: {error}") from None
+    if not isinstance(value, dict):
+        raise RefusedError(BAD_JSON, f"a JSON object is needed, not {shown(value)}")
+    return value
+
+
+def area_of(value: object, what: str) -> Area:
+    """Return the area that a text or a JSON object describes."""
+    if not isinstance(value, str | Mapping):
+        raise RefusedError(BAD, f"{what} is an area such as circle:me,500, not {shown(value)}")
+    return _meant(lambda: parse_area(value), what)
+
+
+def filter_of(value: object, what: str) -> Filter:
+    """Return the filter that a text or a JSON object describes."""
+    if not isinstance(value, str | Mapping):
+        raise RefusedError(BAD, f"{what} is a filter such as speed > 50, not {shown(value)}")
+    if isinstance(value, str) and value.lstrip().startswith(TEMPLATE):
+        raise RefusedError(BAD, f"{what}: templates ({TEMPLATE}NAME) are not available yet")
+    return _meant(lambda: parse(value), what)
+
+
+def _said(words: Mapping[str, object], prefix: str) -> EventOptions:
+    found: dict[str, object] = {}
+    for name, value in words.items():
+        reader = _EVENT_WORDS.get(name)
+        if name in PLANNED_FOR_EVENTS:
+            raise RefusedError(BAD, f"{prefix}{name} is not available yet")
+        if reader is None:
+            beside = () if prefix else _BODIES
+            raise RefusedError(BAD, _unknown(prefix + name, (*_EVENT_WORDS, *beside), prefix))
+        field, read = reader
+        found[field] = read(value, prefix + name)
+    return EventOptions(**found)  # type: ignore[arg-type]  # each read by its own reader
+
+
+def _wished(words: Mapping[str, object], prefix: str) -> SubscriptionOptions:
+    where = from_ = None
+    quiet = False
+    for name, value in words.items():
+        label = prefix + name
+        if name == "where":
+            where = filter_of(value, label)
+        elif name == "from":
+            from_ = area_of(value, label)
+        elif name == "meta":
+            if type(value) not in (str, int, bool) or value not in ("0", "1", True, False):
+                raise RefusedError(BAD, f"{label} is 0 or 1, not {shown(value)}")
+            quiet = value in ("0", False)
+        elif name in LATER:
+            raise RefusedError(BAD, f"{label} is not available yet")
+        else:
+            known = ("where", "from", "meta") if prefix else _NAMED_WORDS
+            later = ", ".join(prefix + each for each in LATER)
+            why = f"{_unknown(label, known, prefix)}; {later} are not available yet"
+            raise RefusedError(BAD, why)
+    kept = dict(words)
+    if isinstance(from_, Box):
+        # As text, which has had one order of its numbers in all releases.
+        kept["from"] = area_text(from_)
+    texts = tuple((name, _text(value)) for name, value in kept.items())
+    return SubscriptionOptions(where, from_, bool(words) and not quiet, quiet, texts)
+
+
+LATER = ("relevance", "aggregate", "detail")
+PLANNED_FOR_EVENTS = ("people",)
+TEMPLATE = "template:"
+_NAMED_WORDS = ("subject", "where", "from", "qos", "no_local", "envelope", "meta")
+_BODIES = ("payload", "text", "base64")
+
+
+def _text(value: object) -> str:
+    if isinstance(value, str):
+        return value
+    return str(int(value)) if isinstance(value, bool) else json.dumps(value)
+
+
+def _at(value: object, what: str) -> Position:
+    if isinstance(value, str):
+        return _meant(lambda: parse_position(value), what)
+    return _meant(lambda: position_from_json(value), what)
+
+
+def _seconds(value: object, what: str) -> float:
+    number = _number(value, what)
+    if number < 0.0:
+        raise RefusedError(BAD, f"{what} is {number:g} seconds; it cannot be negative")
+    return number
+
+
+def _number(value: object, what: str) -> float:
+    if isinstance(value, str):
+        try:
+            value = parse_number(value, what)
+        except ModelError:
+            raise RefusedError(BAD, f"{what} is a number, not {shown(value)}") from None
+    if isinstance(value, bool) or not isinstance(value, int | float) or not abs(value) < 1e15:
+        raise RefusedError(BAD, f"{what} is a number, not {shown(value)}")
+    return float(value)
+
+
+def _priority(value: object, what: str) -> int:
+    number = _number(value, what)
+    if number != int(number) or number < 1:
+        raise RefusedError(BAD, f"{what} is a whole number from 1, not {shown(value)}")
+    return int(number)
+
+
+def _name(value: object, what: str) -> str:
+    if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME or "\0" in value:
+        raise RefusedError(BAD, f"{what} is text of 1 to {LONGEST_NAME} characters")
+    return value
+
+
+def _time(value: object, what: str) -> float:
+    if isinstance(value, str):
+        try:
+            # In UTC it must be a time as well, or nobody could be told of it.
+            return read_timestamp(value).timestamp()
+        except ValueError:
+            pass
+    raise RefusedError(BAD, f"{what} is a time such as 2026-11-15T14:30:00Z, not {shown(value)}")
+
+
+_EVENT_WORDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
+    "at": ("at", _at),
+    "to": ("to", area_of),
+    "valid": ("valid_s", _seconds),
+    "object": ("object", _name),
+    "priority": ("priority", _priority),
+    "deadline": ("deadline_s", _seconds),
+    "time": ("time", _time),
+    "id": ("id", _name),
+}
+
+
+def _body(name: str, value: object, message: bytes) -> bytes:
+    if name == "payload":
+        # Its bytes as they were written: numbers keep their digits, members their order.
+        return bytes(msgspec.json.decode(message, type=dict[str, msgspec.Raw])[name])
+    if not isinstance(value, str):
+        raise RefusedError(BAD, f'"{name}" is text, not {shown(value)}')
+    if name == "text":
+        return value.encode()
+    try:
+        return base64.b64decode(value, validate=True)
+    except (binascii.Error, ValueError):
+        raise RefusedError(BAD, '"base64" is not base64') from None
+
+
+def _flag(members: dict[str, object], name: str) -> bool:
+    value = members.pop(name, False)
+    if not isinstance(value, bool):
+        raise RefusedError(BAD, f'"{name}" is true or false, not {shown(value)}')
+    return value
+
+
+def _meant(read: Callable[[], T], what: str) -> T:
+    try:
+        return read()
+    except (ModelError, LanguageError) as error:
+        raise RefusedError(BAD, f"{what}: {error}") from None
+
+
+def _unknown(name: str, known: Sequence[str] | Mapping[str, object], prefix: str) -> str:
+    return f"unknown {name!r}; there are {', '.join(prefix + each for each in known)}"

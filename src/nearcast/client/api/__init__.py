@@ -1,0 +1,1 @@
+"""A node in a program: what it publishes, subscribes to and is told."""

@@ -1,0 +1,133 @@
+"""Commands to the broker, and whether it took them.
+
+MQTT 5 refuses a message with a reason. MQTT 3 cannot: the broker then says on `$me/errors` what was
+wrong, so a command is followed by a question whose answer comes after any error.
+"""
+
+import asyncio
+import contextlib
+import logging
+from collections.abc import AsyncIterator
+
+import msgspec
+
+from nearcast.client.api.exchange import Exchange
+from nearcast.client.api.mailboxes import Mailbox, Mailboxes
+from nearcast.client.api.received import Received
+from nearcast.client.errors import RejectedError
+from nearcast.wire.mqtt import MQTT_5, NO_PROPERTIES, Properties, ReasonCode, TopicFilter
+
+ERRORS = "$me/errors"
+
+log = logging.getLogger("nearcast.client")
+
+
+class Commands:
+    """Says things to the broker, and raises `RejectedError` for what it does not take."""
+
+    def __init__(self, exchange: Exchange, mailboxes: Mailboxes) -> None:
+        self._exchange = exchange
+        self._mailboxes = mailboxes
+        self._one_at_a_time = asyncio.Lock()
+        self._errors: _Complaints | None = None
+        # What stands by the broker's consent, where an acknowledgement does not say so.
+        self._accepted: dict[str, bytes] = {}
+
+    async def open(self) -> None:
+        """Listen to errors, where there is no other way to hear of them."""
+        if self._exchange.version != MQTT_5:
+            self._errors = _Complaints()
+            self._mailboxes.open(self._errors)
+            await self._fence()
+
+    async def say(
+        self,
+        topic: str,
+        payload: bytes,
+        *,
+        qos: int = 1,
+        retain: bool = False,
+        properties: Properties = NO_PROPERTIES,
+    ) -> None:
+        """Publish; with QoS 1 and 2, return once it holds."""
+        if self._errors is None or not qos or not topic.startswith("$"):
+            await self._exchange.publish(
+                topic, payload, qos=qos, retain=retain, properties=properties
+            )
+            return
+        async with self._one_at_a_time, self._errors.about(topic):
+            await self._exchange.publish(topic, payload, qos=qos, retain=retain)
+            await self._fence()
+
+    async def state(self, topic: str, payload: bytes) -> None:
+        """Publish what holds as long as the session; nothing (an empty payload) ends it."""
+        if self._errors is None:
+            await self._exchange.state(topic, payload)
+            return
+        async with self._one_at_a_time:
+            try:
+                async with self._errors.about(topic):
+                    await self._exchange.state(topic, payload)
+                    await self._fence()
+            except RejectedError:
+                # What the broker did not take must not be said again; what stood before must.
+                await self._exchange.state(topic, self._accepted.get(topic, b""))
+                raise
+            self._accepted.pop(topic, None)
+            if payload:
+                self._accepted[topic] = payload
+
+    async def _fence(self) -> None:
+        await self._exchange.subscribe(TopicFilter(ERRORS, 1))
+
+
+class _Complaints(Mailbox):
+    """Errors as they come: raised by the command that they are about, and logged otherwise."""
+
+    def __init__(self) -> None:
+        super().__init__(ERRORS, ERRORS, 1)
+        self._topic: str | None = None
+        self._found: str | None = None
+
+    def put(self, event: Received) -> None:
+        """Take an error; it never waits for a reader."""
+        problem = problem_of(event)
+        if problem.warning:
+            log.warning("%s: %s", problem.topic, problem.warning)
+        elif problem.topic == self._topic and self._found is None:
+            self._found = problem.error
+        else:
+            log.warning("refused: %s: %s", problem.topic, problem.error)
+
+    @contextlib.asynccontextmanager
+    async def about(self, topic: str) -> AsyncIterator[None]:
+        """Raise at the end what came about messages to a topic."""
+        self._topic, self._found = topic, None
+        try:
+            yield
+        finally:
+            self._topic = None
+        if self._found is not None:
+            raise RejectedError(ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, self._found)
+
+
+class Problem(msgspec.Struct, frozen=True):
+    """What the broker has against a message or a subscription of this session."""
+
+    error: str = ""
+    """Why something was refused."""
+    topic: str = ""
+    """Where the message was sent, or what was subscribed to."""
+    warning: str = ""
+    """Why nothing will come of something that was taken."""
+
+
+def problem_of(event: Received) -> Problem:
+    """Return the problem that a message on `$me/errors` tells."""
+    try:
+        found = msgspec.json.decode(event.payload, type=Problem)
+    except (msgspec.DecodeError, UnicodeDecodeError):
+        found = Problem()
+    if found.error or found.warning:
+        return found
+    return Problem(event.payload.decode(errors="replace"))

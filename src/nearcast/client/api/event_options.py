@@ -1,0 +1,115 @@
+"""What a message says of its event beside subject and payload.
+
+With MQTT 5 these are user properties that begin with `nc-`; for MQTT 3, which has none, they are
+members of a JSON object round the payload, sent to `$me/publish/SUBJECT`.
+"""
+
+from base64 import b64encode
+from collections.abc import Mapping, Sequence
+from datetime import UTC, datetime
+
+import msgspec
+from msgspec import Struct
+
+from nearcast.client.api.areas import AreaLike, PositionLike, area_words, position_words
+from nearcast.client.errors import OptionsError
+from nearcast.wire.mqtt import MQTT_5, NO_PROPERTIES, Properties
+
+Pairs = Sequence[tuple[str, str]]
+Payload = (
+    bytes | bytearray | str | bool | int | float | Mapping[str, object] | Sequence[object] | None
+)
+"""Bytes go as they are, text as UTF-8, None as nothing; all else goes as JSON."""
+
+
+class Packed(Struct, frozen=True):
+    """An event as a message: where it goes, what it holds and what it says."""
+
+    topic: str
+    payload: bytes
+    properties: Properties
+
+
+class EventOptions(Struct, frozen=True, kw_only=True):
+    """What is said of an event, in the words of messages; None where nothing is said."""
+
+    at: str | None = None
+    to: str | None = None
+    valid: float | None = None
+    object: str | None = None
+    priority: int | None = None
+    deadline: float | None = None
+    time: str | None = None
+    id: str | None = None
+
+    def pack(self, subject: str, payload: Payload, version: int, others: Pairs = ()) -> Packed:
+        """Return the message that says all this in a version of MQTT."""
+        said = {name: value for name, value in _members(self) if value is not None}
+        if version == MQTT_5:
+            ours = tuple((f"nc-{name}", _text(value)) for name, value in said.items())
+            return Packed(
+                subject, payload_bytes(payload), Properties(user_properties=(*ours, *others))
+            )
+        if others:
+            raise OptionsError("MQTT 3 has no user properties; use version 5")
+        if not said:
+            return Packed(subject, payload_bytes(payload), NO_PROPERTIES)
+        document = msgspec.json.encode(said | _payload_member(payload))
+        return Packed(f"$me/publish/{subject}", document, NO_PROPERTIES)
+
+
+def event_words(
+    *,
+    at: PositionLike | str | None = None,
+    to: AreaLike | None = None,
+    valid: float | None = None,
+    object: str | None = None,  # noqa: A002  # the word of the contract
+    priority: int | None = None,
+    deadline: float | None = None,
+    time: datetime | str | None = None,
+    id: str | None = None,  # noqa: A002
+) -> EventOptions:
+    """Return what is said of an event, or raise `ValueError` for what cannot be said."""
+    return EventOptions(
+        at=None if at is None else position_words(at),
+        to=None if to is None else area_words(to),
+        valid=valid,
+        object=object,
+        priority=priority,
+        deadline=deadline,
+        time=_time_words(time) if isinstance(time, datetime) else time,
+        id=id,
+    )
+
+
+def payload_bytes(payload: Payload) -> bytes:
+    """Return the bytes of a payload."""
+    if payload is None:
+        return b""
+    if isinstance(payload, bytes | bytearray):
+        return bytes(payload)
+    if isinstance(payload, str):
+        return payload.encode()
+    return msgspec.json.encode(payload)
+
+
+def _payload_member(payload: Payload) -> dict[str, object]:
+    if payload is None:
+        return {}
+    if isinstance(payload, bytes | bytearray):
+        return {"base64": b64encode(payload).decode()}
+    return {"text" if isinstance(payload, str) else "payload": payload}
+
+
+def _members(words: EventOptions) -> list[tuple[str, object]]:
+    return list(msgspec.structs.asdict(words).items())
+
+
+def _text(value: object) -> str:
+    return value if isinstance(value, str) else str(msgspec.json.encode(value), "ascii")
+
+
+def _time_words(time: datetime) -> str:
+    if time.tzinfo is None:
+        raise OptionsError(f"{time} has no time zone; write datetime(..., tzinfo=UTC)")
+    return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

@@ -1,0 +1,302 @@
+"""Questions to a server and their answers, over a link that lasts.
+
+What was not acknowledged goes out again after a loss. Messages go to `incoming`; when that is full
+the socket is not read, so nothing is dropped. While somebody awaits an answer it is read on for a
+while, since a reader that publishes would otherwise wait for itself.
+"""
+
+import asyncio
+import logging
+from collections.abc import Callable, Iterable
+from functools import partial
+from types import TracebackType
+from typing import Protocol, Self
+
+from msgspec.structs import replace
+
+from nearcast.client.api.options import ClientOptions
+from nearcast.client.api.statistics import Statistics
+from nearcast.client.errors import BacklogError, ConnectionLostError, RejectedError
+from nearcast.client.link.address import parse_address
+from nearcast.client.link.connection_options import ConnectionOptions
+from nearcast.client.link.reconnecting_link import ReconnectingLink
+from nearcast.client.protocol import protocol_events as happened
+from nearcast.client.protocol.protocol import ClientProtocol
+from nearcast.client.protocol.protocol_events import Happened
+from nearcast.wire.mqtt import NO_PROPERTIES, Properties, Publish, ReasonCode, TopicFilter
+
+log = logging.getLogger("nearcast.client")
+
+Answer = happened.Acknowledged | happened.SubscribeAcknowledged | happened.UnsubscribeAcknowledged
+
+
+class Incoming(Protocol):
+    """Where messages go, and whether there is room."""
+
+    def __len__(self) -> int: ...
+
+    @property
+    def full(self) -> bool:
+        """Whether no more should be read."""
+
+    @property
+    def overfull(self) -> bool:
+        """Whether no more may be read, whoever waits for it."""
+
+    def begin(self, session_present: bool) -> None:
+        """The server let the client in."""
+
+    def put(self, message: Publish) -> None:
+        """Take a message."""
+
+    def end(self, why: Exception | None) -> None:
+        """No more will come."""
+
+
+class Exchange:
+    """A client on a server; `async with` connects it and closes it."""
+
+    def __init__(
+        self,
+        url: str,
+        incoming: Incoming,
+        options: ClientOptions | None = None,
+        behaviour: ConnectionOptions | None = None,
+    ) -> None:
+        options = options or ClientOptions()
+        self.address = parse_address(url)
+        if self.address.username is not None and options.username is None:
+            password = self.address.password
+            options = replace(
+                options,
+                username=self.address.username,
+                password=None if password is None else password.encode(),
+            )
+        self.options = options
+        self.behaviour = behaviour or ConnectionOptions()
+        self._incoming = incoming
+        self._protocol = ClientProtocol(options)
+        self._link = ReconnectingLink(
+            self.address,
+            self._protocol,
+            self.behaviour,
+            self._happened,
+            self._over,
+        )
+        self._waiters: dict[int, asyncio.Future[Answer]] = {}
+        self._settled = asyncio.Event()
+        self.warn: Callable[[str, str], None] = partial(log.warning, "%s: %s")
+        """Told of a subscription that the server took, and why nothing will come of it."""
+
+    @property
+    def client_id(self) -> str:
+        """The client's identifier: its own, or the one that the server chose."""
+        return self._protocol.client_id
+
+    @property
+    def version(self) -> int:
+        """The version of MQTT that is spoken."""
+        return self.options.version
+
+    @property
+    def online(self) -> bool:
+        """Whether there is a server at the other end now."""
+        return self._protocol.online
+
+    @property
+    def sending(self) -> Statistics:
+        """How much waits to be sent and acknowledged."""
+        return self._protocol.statistics()
+
+    @property
+    def connections(self) -> int:
+        """How often the server let the client in."""
+        return self._link.connections
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connect, or raise why not: `ConnectionLostError`, or `RejectedError` by the server.
+
+        Only later losses are followed by new attempts.
+        """
+        await self._link.open()
+
+    async def close(self) -> None:
+        """Say goodbye and stop; what waits to be sent is given up, what has come can be read."""
+        await self._link.close()
+
+    async def publish(
+        self,
+        topic: str,
+        payload: bytes = b"",
+        *,
+        qos: int = 0,
+        retain: bool = False,
+        properties: Properties = NO_PROPERTIES,
+    ) -> ReasonCode:
+        """Publish, and return what the server said once it has the message.
+
+        With QoS 0 nobody answers, and it returns once the message is queued. Raises
+        `RejectedError` if the server does not take it, and `QueueFullError` if too much waits.
+        A call that is cancelled does not take the message back.
+        """
+        await self._link.ready()
+        token = self._protocol.publish(topic, payload, qos, retain, properties, _now())
+        self._link.flush_soon()
+        return await self._acknowledged(token) if qos else ReasonCode.SUCCESS
+
+    async def state(self, topic: str, payload: bytes) -> None:
+        """Publish what holds as long as the session, and is said again if that is forgotten.
+
+        It goes with QoS 1; an empty payload ends it. Raises as `publish` does.
+        """
+        await self._link.ready()
+        token = self._protocol.state(topic, payload, _now())
+        self._link.flush_soon()
+        await self._acknowledged(token)
+
+    async def subscribe(
+        self,
+        *filters: TopicFilter | str,
+        qos: int = 0,
+        properties: Properties = NO_PROPERTIES,
+    ) -> tuple[ReasonCode, ...]:
+        """Subscribe, and return what was granted; a filter that is only text gets `qos`.
+
+        Raises `RejectedError` if the server refused one of them; the others are subscribed.
+        """
+        await self._link.ready()
+        wanted = [TopicFilter(f, qos) if isinstance(f, str) else f for f in filters]
+        token = self._protocol.subscribe(wanted, properties, _now())
+        return await self._granted(token, [each.filter for each in wanted])
+
+    async def unsubscribe(
+        self, *filters: str, properties: Properties = NO_PROPERTIES
+    ) -> tuple[ReasonCode, ...]:
+        """End subscriptions, and return what the server said; MQTT 3 says nothing."""
+        await self._link.ready()
+        token = self._protocol.unsubscribe(filters, properties, _now())
+        return await self._granted(token, filters)
+
+    async def settled(self) -> None:
+        """Wait until everything is sent and all that can be is acknowledged."""
+        while self._link.failure is None and not self._link.closing:
+            statistics = self._protocol.statistics()
+            if not (statistics.waiting or statistics.in_flight):
+                return
+            self._settled.clear()
+            await self._settled.wait()
+        await self._link.ready()
+
+    def read_or_not(self) -> None:
+        """Read on if there is room for what comes, or if somebody awaits an answer."""
+        incoming = self._incoming
+        if incoming.overfull:
+            for future in self._waiters.values():
+                if not future.done():
+                    future.set_exception(BacklogError(_BACKLOG.format(len(incoming))))
+        waiting = bool(self._waiters) and not incoming.overfull
+        self._link.listen(not incoming.full or waiting)
+
+    async def _answer(self, token: int) -> Answer:
+        future: asyncio.Future[Answer] = asyncio.get_running_loop().create_future()
+        self._waiters[token] = future
+        self.read_or_not()
+        try:
+            return await future
+        finally:
+            del self._waiters[token]
+            self.read_or_not()
+
+    async def _acknowledged(self, token: int) -> ReasonCode:
+        answer = await self._answer(token)
+        assert isinstance(answer, happened.Acknowledged)
+        if answer.reason_code.failed:
+            raise RejectedError(answer.reason_code, answer.text)
+        return answer.reason_code
+
+    async def _granted(self, token: int, filters: Iterable[str]) -> tuple[ReasonCode, ...]:
+        self._link.flush_soon()
+        answer = await self._answer(token)
+        assert not isinstance(answer, happened.Acknowledged)
+        refused = _refused(filters, answer.reason_codes)
+        if refused:
+            names = ", ".join(name for name, _ in refused)
+            text = f"{names}: {answer.text}" if answer.text else names
+            raise RejectedError(refused[0][1], text)
+        if answer.text:
+            self.warn(", ".join(filters), answer.text)
+        return answer.reason_codes
+
+    def _happened(self, found: list[Happened]) -> None:
+        """Hand on what happened."""
+        for event in found:
+            match event:
+                case happened.MessageReceived():
+                    self._incoming.put(event.publish)
+                case (
+                    happened.Acknowledged()
+                    | happened.SubscribeAcknowledged()
+                    | happened.UnsubscribeAcknowledged()
+                ):
+                    self._answered(event)
+                case happened.Connected():
+                    self._incoming.begin(event.session_present)
+                case happened.Resubscribed():
+                    refused = _refused(event.filters, event.reason_codes)
+                    for name, code in refused:
+                        log.error("%s is no longer subscribed: %s", name, code.text)
+                    if event.text and not refused:
+                        self.warn(", ".join(event.filters), event.text)
+                case happened.Restated() if event.reason_code.failed:
+                    why = RejectedError(event.reason_code, event.text)
+                    log.error("%s no longer holds: %s", event.topic, why)
+        self._settled.set()
+        self.read_or_not()
+
+    def _answered(self, event: Answer) -> None:
+        future = self._waiters.get(event.token)
+        if future is not None and not future.done():
+            future.set_result(event)
+            return
+        codes = (
+            (event.reason_code,) if isinstance(event, happened.Acknowledged) else event.reason_codes
+        )
+        for code in codes:
+            if code.failed:
+                # Whoever asked was cancelled, or gave up.
+                log.warning("%s: %s", self.address, RejectedError(code, event.text))
+
+    def _over(self, failure: Exception | None) -> None:
+        """It is over, for a reason or because it was closed: tell everyone who waits."""
+        self._incoming.end(failure)
+        for future in self._waiters.values():
+            if not future.done():
+                reason = failure or ConnectionLostError("the connection was closed")
+                future.set_exception(reason)
+        self._settled.set()
+
+
+def _refused(filters: Iterable[str], codes: Iterable[ReasonCode]) -> list[tuple[str, ReasonCode]]:
+    return [(name, code) for name, code in zip(filters, codes, strict=False) if code.failed]
+
+
+def _now() -> float:
+    return asyncio.get_running_loop().time()
+
+
+_BACKLOG = (
+    "{} messages wait to be read, and the answer comes after them: "
+    "read messages in one task and publish in another"
+)

@@ -1,0 +1,148 @@
+"""Mailboxes: one for each subscription of a node; an event goes into all that it fits.
+
+A session gets one copy of an event, which says the subscriptions that it fits; where nothing is
+said its subject decides. A full mailbox stops the reading of the socket, for all of them: nothing
+is dropped. What comes for a subscription that an earlier run of the program made waits until it is
+subscribed to again.
+"""
+
+import logging
+
+from nearcast.client.api.receive_buffer import ReceiveBuffer
+from nearcast.client.api.received import Received, received
+from nearcast.client.protocol.repeats import KnownEvents, SentTwice
+from nearcast.core.model.subject import subject_matches
+from nearcast.wire.mqtt import Publish, parse_filter
+
+BUFFERED_BYTES = 16 << 20
+UNCLAIMED = 1_000
+
+log = logging.getLogger("nearcast.client")
+
+
+class Mailbox:
+    """What has come to one subscription and was not read yet."""
+
+    def __init__(self, label: str, pattern: str, most: int) -> None:
+        self.label = label
+        """The pattern as subscribed, or the name."""
+        self._pattern = parse_filter(pattern).pattern
+        self.arrivals = ReceiveBuffer[Received](most, BUFFERED_BYTES)
+        self._known = KnownEvents()
+
+    def fits(self, event: Received) -> bool:
+        """Decide whether an event is for this subscription."""
+        if event.subscriptions:
+            return self.label in event.subscriptions
+        return subject_matches(self._pattern, event.subject)
+
+    def put(self, event: Received) -> None:
+        """Add an event, unless it was here before."""
+        if not self._known.is_repeat(event):
+            self.arrivals.put(event, event.size)
+
+
+class Mailboxes:
+    """Where a node's messages go."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._boxes: list[Mailbox] = []
+        self._sent_twice = SentTwice()
+        self._unclaimed = ReceiveBuffer[Received](UNCLAIMED, BUFFERED_BYTES)
+        self._closed: set[str] = set()
+        self._kept: set[str] = set()
+        self._resumed: bool | None = None
+        self._over = False
+        self._why: Exception | None = None
+        self.received = 0
+        """How many messages have come."""
+        self.repeats = 0
+        """How many of them were here before."""
+
+    def __len__(self) -> int:
+        return sum(len(box.arrivals) for box in self._boxes) + len(self._unclaimed)
+
+    @property
+    def bytes(self) -> int:
+        """How much is unread."""
+        return sum(box.arrivals.bytes for box in self._boxes) + self._unclaimed.bytes
+
+    @property
+    def full(self) -> bool:
+        """Whether no more should be read."""
+        return self._unclaimed.full or any(box.arrivals.full for box in self._boxes)
+
+    @property
+    def overfull(self) -> bool:
+        """Whether no more may be read, whoever waits for it."""
+        return self._unclaimed.overfull or any(box.arrivals.overfull for box in self._boxes)
+
+    def begin(self, session_present: bool) -> None:
+        """The server let the client in."""
+        if self._resumed is None:
+            self._resumed = session_present
+        if not session_present:
+            self._sent_twice.forget()
+
+    def put(self, message: Publish) -> None:
+        """Put a message into every mailbox that it fits."""
+        self.received += 1
+        if self._sent_twice.is_repeat(message):
+            self.repeats += 1
+            return
+        event = received(message, self._version)
+        boxes = [box for box in self._boxes if box.fits(event)]
+        for box in boxes:
+            box.put(event)
+        if not boxes and self._may_be_claimed(event):
+            self._hold(event)
+
+    def end(self, why: Exception | None) -> None:
+        """No more will come."""
+        self._over, self._why = True, why
+        for box in self._boxes:
+            box.arrivals.end(why)
+
+    def holds(self, label: str) -> bool:
+        """Whether there is a mailbox for a subscription."""
+        return any(box.label == label for box in self._boxes)
+
+    def open(self, box: Mailbox) -> None:
+        """Add a mailbox; what waits for it unclaimed goes into it."""
+        self._boxes.append(box)
+        self._closed.discard(box.label)
+        self._kept.discard(box.label)
+        for event in self._unclaimed.take_all():
+            if box.fits(event):
+                box.put(event)
+            else:
+                self._unclaimed.put(event, event.size)
+        if self._over:
+            box.arrivals.end(self._why)
+
+    def close(self, box: Mailbox, *, keep: bool = False) -> None:
+        """Remove a mailbox, and what is in it unless its subscription is kept."""
+        self._boxes.remove(box)
+        (self._kept if keep else self._closed).add(box.label)
+        for event in box.arrivals.take_all():
+            if keep:
+                self._unclaimed.put(event, event.size)
+        box.arrivals.end(None)
+
+    def _may_be_claimed(self, event: Received) -> bool:
+        """Whether somebody may subscribe again to what an event came for."""
+        if not self._kept.isdisjoint(event.subscriptions):
+            return True
+        return bool(self._resumed) and self._closed.isdisjoint(event.subscriptions)
+
+    def _hold(self, event: Received) -> None:
+        self._unclaimed.put(event, event.size)
+        if len(self._unclaimed) == UNCLAIMED:
+            names = ", ".join(event.subscriptions) or event.subject
+            log.error(
+                "%d events came for subscriptions of this session that nobody reads, such as %s; "
+                "no more is read until they are subscribed to, or the node connects without resume",
+                UNCLAIMED,
+                names,
+            )

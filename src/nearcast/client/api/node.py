@@ -1,0 +1,155 @@
+"""A node in a program: connected to a broker, saying where it is and hearing what concerns it."""
+
+import secrets
+import ssl
+from types import TracebackType
+from typing import Self
+
+from nearcast.client.api.commands import Commands
+from nearcast.client.api.exchange import Exchange
+from nearcast.client.api.mailboxes import Mailboxes
+from nearcast.client.api.node_messages import NodeMessages
+from nearcast.client.api.node_subscriptions import NodeSubscriptions
+from nearcast.client.api.options import ClientOptions
+from nearcast.client.api.statistics import NodeStatistics
+from nearcast.client.api.streams import StreamContext
+from nearcast.client.errors import OptionsError
+from nearcast.client.link.backoff import Backoff
+from nearcast.client.link.connection_options import ConnectionOptions
+from nearcast.wire.mqtt import MQTT_5, Will
+
+SESSION_EXPIRY_S = 300
+RESERVED = ("me", "here")
+
+
+class Node(NodeMessages, NodeSubscriptions):
+    """A node and its session; `async with` connects it and closes it.
+
+    After a loss it connects again by itself: it keeps its session, sends again what was not
+    acknowledged, and, should the broker have forgotten the session, renews its subscriptions and
+    announcements before anything else. One object is for one event loop.
+    """
+
+    def __init__(self, url: str, options: ClientOptions, behaviour: ConnectionOptions) -> None:
+        mailboxes = Mailboxes(options.version)
+        self._exchange = Exchange(url, mailboxes, options, behaviour)
+        self._mailboxes = mailboxes
+        ways = StreamContext(self._exchange, mailboxes, Commands(self._exchange, mailboxes), set())
+        NodeMessages.__init__(self, ways.commands, options.version)
+        NodeSubscriptions.__init__(self, ways)
+
+    def __repr__(self) -> str:
+        return f"<Node {self._exchange.client_id!r} at {self._exchange.address}>"
+
+    @property
+    def client_id(self) -> str:
+        """The client id: the node, and `~` and its part if it has one."""
+        return self._exchange.client_id
+
+    @property
+    def online(self) -> bool:
+        """Whether there is a broker at the other end now."""
+        return self._exchange.online
+
+    def statistics(self) -> NodeStatistics:
+        """Return how much waits, and where."""
+        return NodeStatistics(
+            self._exchange.sending,
+            len(self._mailboxes),
+            self._mailboxes.bytes,
+            self._mailboxes.received,
+            self._mailboxes.repeats,
+            self._exchange.connections,
+        )
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Connect; raises `ConnectionLostError`, or `RejectedError` if the broker refuses.
+
+        Only later losses are followed by new attempts.
+        """
+        await self._exchange.open()
+        try:
+            await self._commands.open()
+        except BaseException:
+            await self._exchange.close()
+            raise
+
+    async def close(self) -> None:
+        """Say goodbye; the session ends with it, unless it is one to be resumed.
+
+        Calls that wait raise `ConnectionLostError`, and streams end once they are read.
+        """
+        await self._exchange.close()
+
+    async def settled(self) -> None:
+        """Wait until everything is sent and all that can be is acknowledged."""
+        await self._exchange.settled()
+
+
+def connect(
+    url: str = "mqtt://localhost",
+    node: str | None = None,
+    *,
+    part: str | None = None,
+    user: str | None = None,
+    password: str | None = None,
+    version: int = MQTT_5,
+    session_expiry_s: int = SESSION_EXPIRY_S,
+    resume: bool = False,
+    keep_alive_s: int = 60,
+    will: Will | None = None,
+    tls: ssl.SSLContext | None = None,
+    backoff: Backoff = Backoff(),  # noqa: B008  # frozen
+    seed: int | None = None,
+) -> Node:
+    """Return a node that `async with` connects to a broker.
+
+    `url` begins with mqtt://, mqtts://, ws:// or wss://. `node` is who you are; without one the
+    broker chooses. A `part` has a session of its own and shares the node's context, so that
+    several programs can be one node. `version` is that of MQTT: 5, or 4 for 3.1.1.
+
+    The broker keeps the session for `session_expiry_s` after a connection is lost, and what comes
+    with QoS 1 and 2 meanwhile. With `resume` it keeps it also after a goodbye, and the next run
+    of the program takes it up: what came for subscriptions that were kept is delivered then.
+    MQTT 3 keeps a session only with `resume`, for as long as the broker likes.
+
+    Raises `AddressError` and `OptionsError` (both `ValueError`) for what cannot be meant.
+    """
+    options = ClientOptions(
+        client_id=_client_id(node, part),
+        version=version,
+        clean_start=not resume,
+        session_expiry_s=session_expiry_s if version == MQTT_5 else 0,
+        ends_session=not resume,
+        keep_alive_s=keep_alive_s,
+        username=user,
+        password=None if password is None else password.encode(),
+        will=will,
+        # An older session of this id may have left messages behind under low numbers.
+        first_packet_id=secrets.randbelow(0xFFFF) + 1,
+    )
+    return Node(url, options, ConnectionOptions(backoff=backoff, seed=seed, tls=tls))
+
+
+def _client_id(node: str | None, part: str | None) -> str:
+    if node is None:
+        if part is not None:
+            raise OptionsError("a part is a part of a node; give the node too")
+        return ""
+    if not node or "~" in node or node in RESERVED:
+        raise OptionsError(
+            f"{node!r} is no node; a name without ~ is, but not me or here (a part is part=...)"
+        )
+    return node if part is None else f"{node}~{part}"

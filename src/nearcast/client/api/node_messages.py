@@ -1,0 +1,136 @@
+"""What a node says: where it is, what it does, what happens, and whom it concerns.
+
+Every call returns once the broker has it, and then it holds for all that the broker receives
+afterwards, from anyone. Every call raises `RejectedError` with the broker's reason if it refuses,
+`QueueFullError` if too much waits to be sent, and `ConnectionLostError` when the connection is
+closed. While the broker is away, calls wait.
+"""
+
+from collections.abc import Iterable, Mapping
+from datetime import datetime
+from itertools import count
+from secrets import token_hex
+from urllib.parse import quote
+
+import msgspec
+
+from nearcast.client.api.areas import AreaLike, HasNode, PositionLike, area_words, geometry_json
+from nearcast.client.api.commands import Commands
+from nearcast.client.api.event_options import Pairs, Payload, event_words
+from nearcast.core.model.geometry.position import plain, position
+from nearcast.core.model.subject import check_subject
+from nearcast.wire.mqtt import MQTT_5
+
+
+class NodeMessages:
+    """The half of a node that talks."""
+
+    def __init__(self, commands: Commands, version: int) -> None:
+        self._commands = commands
+        self._version = version
+        run = token_hex(6)
+        self._event_ids = (f"{run}-{number}" for number in count(1))
+
+    async def move(self, lat: float, lon: float, *, qos: int = 1) -> None:
+        """Say where the node is; with QoS 0 nobody answers.
+
+        Raises `ModelError` for what is no position, and the node stays where it was.
+        """
+        at = position(lat, lon)
+        text = f"{plain(at.lat)},{plain(at.lon)}"
+        await self._commands.say("$me/position", text.encode(), qos=qos)
+
+    async def context(self, **attributes: object) -> None:
+        """Say what the node is and does; what is not named stays, None removes."""
+        await self.update(attributes)
+
+    async def update(self, patch: Mapping[str, object]) -> None:
+        """Change the node's context by a JSON merge patch; None removes a member."""
+        await self._commands.say("$me/context", msgspec.json.encode(patch))
+
+    async def announce(self, subject: str, *, to: AreaLike) -> None:
+        """Say whom the events that this node publishes on a subject concern.
+
+        It holds for that exact subject, until `unannounce` or the end of the session. An event
+        that has a target of its own keeps it.
+        """
+        topic = f"$me/announcements/{check_subject(subject)}"
+        await self._commands.state(topic, msgspec.json.encode({"to": area_words(to)}))
+
+    async def unannounce(self, subject: str) -> None:
+        """End an announcement; later events concern everyone."""
+        await self._commands.state(f"$me/announcements/{check_subject(subject)}", b"")
+
+    async def publish(
+        self,
+        subject: str,
+        payload: Payload = None,
+        *,
+        qos: int = 1,
+        retain: bool = False,
+        at: PositionLike | str | None = None,
+        to: AreaLike | None = None,
+        valid: float | None = None,
+        object: str | None = None,  # noqa: A002  # the word of the contract
+        priority: int | None = None,
+        deadline: float | None = None,
+        time: datetime | str | None = None,
+        id: str | None = None,  # noqa: A002
+        properties: Pairs = (),
+    ) -> str | None:
+        """Publish an event, and return its id once the broker has it.
+
+        A mapping or a list goes as JSON, and the members of a JSON object are attributes that
+        filters see; text goes as it is, and so do bytes. `at` is where it happens, if that is not
+        where the node is; `to` an area whose nodes it concerns; `valid` for how many seconds it
+        can be met, 0 to withdraw it; `object` the key of the thing that it is a version of;
+        `deadline` the seconds within which it should arrive, which the broker does not act on yet;
+        `time` when it happened.
+
+        An event gets an `id` that makes it idempotent: sent again after a loss, it is not
+        delivered twice. With QoS 0, and with MQTT 3, it has one only if you give it, and None is
+        returned. With QoS 0 it returns once the event is queued.
+        """
+        if id is None and qos and self._version == MQTT_5:
+            id = next(self._event_ids)  # noqa: A001
+        words = event_words(
+            at=at,
+            to=to,
+            valid=valid,
+            object=object,
+            priority=priority,
+            deadline=deadline,
+            time=time,
+            id=id,
+        )
+        packed = words.pack(check_subject(subject), payload, self._version, properties)
+        await self._commands.say(
+            packed.topic, packed.payload, qos=qos, retain=retain, properties=packed.properties
+        )
+        return id
+
+    async def relate(self, name: str, members: Iterable[str | HasNode], *, within: float) -> None:
+        """Define a relationship: its members are near while all are `within` metres.
+
+        Planned: brokers refuse it for now, with `RejectedError` ("not available yet").
+        """
+        nodes = [each if isinstance(each, str) else each.node for each in members]
+        document = msgspec.json.encode({"members": nodes, "within": within})
+        await self._commands.say(f"$relate/{check_subject(name)}", document)
+
+    async def unrelate(self, name: str) -> None:
+        """End a relationship; planned, as `relate` is."""
+        await self._commands.say(f"$relate/{check_subject(name)}", b"")
+
+    async def define_place(self, kind: str, name: str, geometry: AreaLike) -> None:
+        """Define a named place, for everyone: a polygon, several, or GeoJSON."""
+        await self._commands.say(place_topic(kind, name), geometry_json(geometry), retain=True)
+
+    async def remove_place(self, kind: str, name: str) -> None:
+        """Remove a named place."""
+        await self._commands.say(place_topic(kind, name), b"", retain=True)
+
+
+def place_topic(kind: str, name: str) -> str:
+    """Return where a place is defined."""
+    return f"$place/{quote(kind, safe='')}/{quote(name, safe='')}"

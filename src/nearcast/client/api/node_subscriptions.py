@@ -1,0 +1,251 @@
+"""What a node hears: events, who comes into an area, and what is known of others."""
+
+import asyncio
+from collections.abc import Mapping
+from itertools import count
+from secrets import token_hex
+from urllib.parse import quote
+
+import msgspec
+
+from nearcast.client.api.areas import AreaLike, HasNode, area_words
+from nearcast.client.api.commands import ERRORS, Problem, problem_of
+from nearcast.client.api.observations import (
+    Known,
+    NodePage,
+    Present,
+    Sighting,
+    known_with,
+    node_page_of,
+    node_topic,
+    sighting_of,
+)
+from nearcast.client.api.received import Received
+from nearcast.client.api.streams import BUFFER, Stream, StreamContext
+from nearcast.client.api.subscription_request import (
+    SubscriptionRequest,
+    filter_words,
+    from_words,
+    is_of_the_broker,
+)
+from nearcast.client.errors import OptionsError
+from nearcast.core.model.subject import check_subject
+from nearcast.wire.mqtt import MQTT_5, parse_filter
+
+
+class NodeSubscriptions:
+    """The half of a node that hears."""
+
+    def __init__(self, ways: StreamContext) -> None:
+        self._ways = ways
+        run = token_hex(4)
+        self._names = (f"{run}-{number}" for number in count(1))
+        self._reading = asyncio.Lock()
+        self._asking = asyncio.Lock()
+
+    @property
+    def node(self) -> str:
+        """The node's id: the client id up to the first `~`, which names a part."""
+        return self._ways.exchange.client_id.partition("~")[0]
+
+    def subscribe(
+        self,
+        pattern: str,
+        *,
+        where: str | Mapping[str, object] | None = None,
+        from_: AreaLike | None = None,
+        name: str | None = None,
+        qos: int = 1,
+        no_local: bool = True,
+        buffer: int = BUFFER,
+        keep: bool = False,
+    ) -> Stream[Received]:
+        """Return the events that fit, as a stream: `async with` subscribes, `async for` reads.
+
+        `pattern` is a subject with the wildcards `+` and `#`; `where` a filter in CQL2, `from_`
+        the area where events happen. A `name` is the subscription's identity in the session in
+        place of its pattern. `keep` leaves it with the session when the stream is closed, which
+        is of use with `connect(resume=True)`. The node's own events are left out unless
+        `no_local` is False. Raises `ModelError` for a pattern that cannot be, and
+        `OptionsError` for a name that is in use; see `Stream` for the rest.
+        """
+        parse_filter(pattern)
+        wish = SubscriptionRequest(
+            pattern=pattern,
+            where=filter_words(where),
+            from_=from_words(from_),
+            qos=qos,
+            no_local=no_local,
+            name=self._name_for(pattern, name, keep),
+        )
+        return Stream(self._ways, wish, lambda event: event, buffer=buffer, keep=keep)
+
+    def watch(
+        self,
+        area: AreaLike | None = None,
+        *,
+        nodes: str | Mapping[str, object] | None = None,
+        name: str | None = None,
+        buffer: int = BUFFER,
+        keep: bool = False,
+    ) -> Stream[Sighting]:
+        """Return who comes into an area and who goes out, as a stream.
+
+        `nodes` is a filter over contexts. Under a `name` others can read it too; without an
+        area it is one that somebody defined. Closing ends the watch, unless it is kept or
+        somebody else's.
+        """
+        if area is None and name is None:
+            raise OptionsError("give an area to watch, or the name of one that is watched")
+        called = check_subject(name or f"{quote(self.node, safe='')}/{next(self._names)}")
+        topic = f"$area/{called}"
+        say = self._ways.commands.say
+        if area is None:
+            return Stream(
+                self._ways,
+                SubscriptionRequest(pattern=topic),
+                sighting_of,
+                buffer=buffer,
+                keep=keep,
+            )
+        members: dict[str, object] = {"area": area_words(area)}
+        if nodes is not None:
+            members["nodes"] = filter_words(nodes)
+        document = msgspec.json.encode(members)
+        return Stream(
+            self._ways,
+            SubscriptionRequest(pattern=topic),
+            sighting_of,
+            buffer=buffer,
+            keep=keep,
+            begin=lambda: say(topic, document),
+            end=lambda: say(topic, b""),
+        )
+
+    def follow(self, node: str | HasNode, *, buffer: int = BUFFER) -> Stream[Known]:
+        """Return what is known of a node, now and after every change, as a stream."""
+        name = node if isinstance(node, str) else node.node
+        known: Known = Known(name)
+        told = False
+
+        def read(event: Received) -> Known | None:
+            nonlocal known, told
+            before, known = known, known_with(known, event)
+            if told and known == before:
+                return None
+            told = True
+            return known
+
+        return Stream(
+            self._ways, SubscriptionRequest(pattern=node_topic(name, "+")), read, buffer=buffer
+        )
+
+    async def read(self, node: str | HasNode) -> Known:
+        """Return what is known of a node now: position, context, and whether it is online.
+
+        What this node may not see, and what nobody knows, is missing.
+        """
+        name = node if isinstance(node, str) else node.node
+        known = Known(name)
+        for event in await self.retained(node_topic(name, "#")):
+            known = known_with(known, event)
+        return known
+
+    async def nodes(
+        self,
+        in_: AreaLike | None = None,
+        *,
+        where: str | Mapping[str, object] | None = None,
+        near: str | HasNode | None = None,
+        most: int | None = None,
+    ) -> list[Present]:
+        """Return who is there, as far as this node may see: in an area, true of a filter.
+
+        `where` is a filter over contexts. With `near`, a node or "me", the nearest come first,
+        with their distance, ten unless `most` says otherwise; without it they are sorted by name,
+        and come in pages until there are no more or `most` were found.
+        """
+        asked: dict[str, object] = {}
+        if in_ is not None:
+            asked["in"] = area_words(in_)
+        if where is not None:
+            asked["where"] = filter_words(where)
+        if near is not None:
+            asked["near"] = near if isinstance(near, str) else near.node
+            most = _USUALLY_NEAR if most is None else most
+        found: list[Present] = []
+        while most is None or len(found) < most:
+            left = _PAGE if most is None else min(_PAGE, most - len(found))
+            page = await self._ask_for_nodes({**asked, "most": left})
+            found += page.nodes
+            if page.cursor is None:
+                break
+            asked["cursor"] = page.cursor
+        return found
+
+    async def _ask_for_nodes(self, asked: Mapping[str, object]) -> NodePage:
+        """Ask for one page, and wait for the answer."""
+        mark = next(self._names)
+        stream = Stream(
+            self._ways,
+            SubscriptionRequest(pattern=NODES),
+            lambda event: node_page_of(event, mark),
+            buffer=_FEW,
+        )
+        async with self._asking, stream:
+            question = msgspec.json.encode({"id": mark, **asked})
+            await self._ways.commands.say(NODES, question)
+            return await anext(stream)
+
+    async def retained(self, pattern: str) -> list[Received]:
+        """Return what is retained now on the topics that fit a pattern.
+
+        Raises `BacklogError` if so much is unread in other streams that the end is never seen.
+        """
+        parse_filter(pattern)
+        ways = self._ways
+        # Topics of the broker's own can be subscribed to by all streams at once, others not.
+        own = is_of_the_broker(pattern)
+        wish = SubscriptionRequest(
+            pattern=pattern, qos=1, no_local=False, name=None if own else next(self._names)
+        )
+        stream = Stream(ways, wish, lambda event: event, buffer=_MOST_RETAINED)
+        async with self._reading, stream:
+            # What is on its way comes before the answer to a later question, but the broker may
+            # hold some back while much is unsent: so until an answer comes alone.
+            found, before = list[Received](), -1
+            while ways.mailboxes.received != before:
+                before = ways.mailboxes.received
+                await ways.exchange.unsubscribe(_NOBODYS)
+                found += stream.take_all()
+        return [event for event in found if event.retain]
+
+    def errors(self, *, buffer: int = BUFFER) -> Stream[Problem]:
+        """Return what the broker has against messages and subscriptions of this session.
+
+        A stream of refusals (`error`), and of what is in vain for want of something (`warning`).
+        """
+        return Stream(self._ways, SubscriptionRequest(pattern=ERRORS), problem_of, buffer=buffer)
+
+    def _name_for(self, pattern: str, name: str | None, keep: bool) -> str | None:
+        """Return the name that a subscription needs; None if its pattern can be its identity."""
+        mailboxes = self._ways.mailboxes
+        if name is not None:
+            if mailboxes.holds(name):
+                raise OptionsError(f"{name!r} is being read already")
+            return name
+        if is_of_the_broker(pattern):
+            return None
+        if self._ways.exchange.version == MQTT_5 and not mailboxes.holds(pattern):
+            return None
+        if keep:
+            raise OptionsError("a subscription that is kept needs a name here")
+        return next(self._names)
+
+
+NODES = "$me/nodes"
+_PAGE = 1_000
+_USUALLY_NEAR = 10
+_FEW = 8
+_MOST_RETAINED = 100_000
+_NOBODYS = "$me/nothing"

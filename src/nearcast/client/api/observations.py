@@ -1,0 +1,111 @@
+"""What the broker tells of nodes and areas, as values."""
+
+from datetime import datetime
+from typing import Literal
+from urllib.parse import quote
+
+import msgspec
+from msgspec import Struct
+
+from nearcast.client.api.received import Received, time_of
+from nearcast.core.model import ModelError, Position, parse_position, position_from_json
+from nearcast.core.model.context import Value
+
+POSITION, CONTEXT, ONLINE = "position", "context", "online"
+
+
+class Known(Struct, frozen=True):
+    """What is known of a node, as far as the reader may see it."""
+
+    node: str
+    position: Position | None = None
+    context: dict[str, Value] = {}
+    """Its other attributes."""
+    online: bool | None = None
+    """None if the reader may not know."""
+
+
+class Present(Known, frozen=True):
+    """A node that is there: what is known of it, and how far it is if that was asked."""
+
+    distance_m: float | None = None
+    time: datetime | None = None
+    """When it said where it is."""
+
+
+class NodePage(Struct, frozen=True):
+    """Some of the nodes that are there."""
+
+    nodes: list[Present]
+    cursor: str | None
+    """What to ask for the next with; None if there are no more."""
+
+
+class Sighting(Struct, frozen=True):
+    """A node that came into a watched area or went out of it."""
+
+    state: Literal["in", "out"]
+    node: str
+    time: datetime | None = None
+
+
+def node_topic(node: str, what: str) -> str:
+    """Return where the broker tells something of a node."""
+    return f"$node/{quote(node, safe='')}/{what}"
+
+
+def known_with(known: Known, event: Received) -> Known:
+    """Return what is known of a node after one more message about it."""
+    what = event.subject.rpartition("/")[2]
+    if what == POSITION:
+        return msgspec.structs.replace(known, position=_position(event.payload))
+    if what == ONLINE:
+        return msgspec.structs.replace(known, online=event.payload == b"true")
+    if what != CONTEXT:
+        return known
+    context = dict(event.attributes)
+    at = context.pop(POSITION, None)
+    try:
+        where = known.position if at is None else position_from_json(at)
+    except ModelError:
+        where = known.position
+    return msgspec.structs.replace(known, position=where, context=context)
+
+
+def node_page_of(event: Received, mark: str) -> NodePage | None:
+    """Return the answer to a question; None if it is the answer to another."""
+    members = event.attributes
+    nodes, cursor = members.get("nodes"), members.get("next")
+    if members.get("id") != mark or not isinstance(nodes, list):
+        return None
+    found = [_present(each) for each in nodes if isinstance(each, dict)]
+    return NodePage(found, cursor if isinstance(cursor, str) else None)
+
+
+def _present(members: dict[str, Value]) -> Present:
+    at, context, distance = (members.get(name) for name in ("position", "context", "distance"))
+    online = members.get("online")
+    return Present(
+        str(members.get("node")),
+        None if at is None else position_from_json(at),
+        context if isinstance(context, dict) else {},
+        online if isinstance(online, bool) else None,
+        float(distance) if isinstance(distance, int | float) else None,
+        time_of(members.get("time")),
+    )
+
+
+def sighting_of(event: Received) -> Sighting | None:
+    """Return who came in or went out; None if the message tells of nobody."""
+    members = event.attributes
+    state, node = members.get("state"), members.get("node")
+    if state not in ("in", "out") or not isinstance(node, str):
+        return None
+    return Sighting("in" if state == "in" else "out", node, time_of(members.get("time")))
+
+
+def _position(payload: bytes) -> Position | None:
+    try:
+        return parse_position(payload.decode()) if payload else None
+    except (ModelError, UnicodeDecodeError):
+        return None

@@ -1,0 +1,180 @@
+"""A subscription in a program: an async context manager, and an async iterator inside it."""
+
+import asyncio
+import contextlib
+from collections.abc import Awaitable, Callable
+from types import TracebackType
+from typing import Generic, Self, TypeVar
+
+from msgspec import Struct
+
+from nearcast.client.api.commands import Commands
+from nearcast.client.api.exchange import Exchange
+from nearcast.client.api.mailboxes import Mailbox, Mailboxes
+from nearcast.client.api.received import Received
+from nearcast.client.api.subscription_request import SubscriptionRequest
+from nearcast.client.errors import BacklogError, ClientError, RejectedError
+
+T = TypeVar("T")
+BUFFER = 1_000
+CLOSE_WITHIN_S = 2.0
+
+
+class StreamStatistics(Struct, frozen=True):
+    """How much of a stream is unread."""
+
+    unread: int
+    unread_bytes: int
+
+
+class StreamContext(Struct, frozen=True):
+    """What streams of one node share."""
+
+    exchange: Exchange
+    mailboxes: Mailboxes
+    commands: Commands
+    ending: set[asyncio.Task[None]]
+    """Subscriptions that are being ended."""
+
+
+class Stream(Generic[T]):
+    """What comes to one subscription, in order.
+
+    `async with` subscribes, and raises `RejectedError` with the broker's reason if it refuses.
+    Inside, `async for` yields what comes. It ends when the connection is closed, and raises why
+    if the connection cannot be had back. While `buffer` events are unread nothing more is read
+    from the network: the broker waits, and so do the other streams of the node. Leaving
+    unsubscribes, and what was not read is gone; a subscription that is kept goes on, and what
+    comes waits for the next stream that asks for it.
+    """
+
+    def __init__(
+        self,
+        ways: StreamContext,
+        wish: SubscriptionRequest,
+        read: Callable[[Received], T | None],
+        *,
+        buffer: int = BUFFER,
+        keep: bool = False,
+        begin: Callable[[], Awaitable[None]] | None = None,
+        end: Callable[[], Awaitable[None]] | None = None,
+    ) -> None:
+        self._ways = ways
+        self._wish = wish
+        self._read = read
+        self._keep = keep
+        self._begin = begin
+        self._end = end
+        self._box = Mailbox(wish.label, wish.pattern, buffer)
+        self._open = False
+
+    @property
+    def pattern(self) -> str:
+        """What was subscribed to."""
+        return self._wish.pattern
+
+    @property
+    def name(self) -> str | None:
+        """The subscription's name at the broker; None if the pattern is its identity."""
+        return self._wish.name
+
+    def statistics(self) -> StreamStatistics:
+        """Return how much is unread."""
+        return StreamStatistics(len(self._box.arrivals), self._box.arrivals.bytes)
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    def __aiter__(self) -> Self:
+        return self
+
+    async def __anext__(self) -> T:
+        """Return the next; raises `StopAsyncIteration` once there will be none."""
+        while True:
+            event = await self._box.arrivals.get()
+            if event is None:
+                raise StopAsyncIteration
+            self._ways.exchange.read_or_not()
+            found = self._read(event)
+            if found is not None:
+                return found
+
+    def take_all(self) -> list[T]:
+        """Return what has come and was not read, without waiting."""
+        events = self._box.arrivals.take_all()
+        self._ways.exchange.read_or_not()
+        return [found for event in events if (found := self._read(event)) is not None]
+
+    async def open(self) -> None:
+        """Subscribe; raises `RejectedError` if the broker refuses."""
+        ways = self._ways
+        assert not self._open, "it is open already"
+        # Before the question: a session that is resumed may bring events ahead of the answer.
+        ways.mailboxes.open(self._box)
+        self._open = True
+        try:
+            await self._wish.begin(ways.exchange, ways.commands)
+        except BacklogError:
+            # So many came that the answer is behind them: the session had this subscription.
+            if not self._box.arrivals.full:
+                self._end_soon()
+                raise
+        except RejectedError:
+            self._forget()
+            raise
+        except BaseException:
+            self._end_soon()
+            raise
+        if self._begin is not None:
+            try:
+                await self._begin()
+            except BaseException:
+                self._end_soon()
+                raise
+
+    async def close(self) -> None:
+        """Unsubscribe, unless it is kept.
+
+        It waits for the broker's answer for 2 s at most, and not at all while the broker is away:
+        the end is then sent once it is back. A second call does nothing.
+        """
+        if not self._open:
+            return
+        if self._keep:
+            self._forget(keep=True)
+        else:
+            ending = self._end_soon()
+            if self._ways.exchange.online:
+                await asyncio.wait([ending], timeout=CLOSE_WITHIN_S)
+
+    def _forget(self, *, keep: bool = False) -> None:
+        self._open = False
+        self._ways.mailboxes.close(self._box, keep=keep)
+        self._ways.exchange.read_or_not()
+
+    def _end_soon(self) -> asyncio.Task[None]:
+        """Forget the mailbox at once, and have the subscription ended."""
+        self._forget()
+        task = asyncio.create_task(self._finish())
+        # A loop keeps only weak references to its tasks.
+        self._ways.ending.add(task)
+        task.add_done_callback(self._ways.ending.discard)
+        return task
+
+    async def _finish(self) -> None:
+        ways = self._ways
+        with contextlib.suppress(ClientError):
+            if self._end is not None:
+                await self._end()
+            # Another stream may read the same topics of the broker.
+            if not ways.mailboxes.holds(self._wish.label):
+                await self._wish.end(ways.exchange, ways.commands)

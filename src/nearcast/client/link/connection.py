@@ -1,0 +1,78 @@
+"""A connection to a server that lasts, for those who want messages as MQTT has them.
+
+It connects again by itself, and what was not acknowledged goes out again. Messages wait in a
+bounded buffer for the one who reads them; when that is full the socket is not read.
+"""
+
+from collections.abc import AsyncIterator
+
+from nearcast.client.api.exchange import Exchange
+from nearcast.client.api.options import ClientOptions
+from nearcast.client.api.receive_buffer import ReceiveBuffer
+from nearcast.client.api.statistics import ConnectionStatistics
+from nearcast.client.link.connection_options import ConnectionOptions
+from nearcast.wire.mqtt import Publish
+
+__all__ = ["ClientConnection", "ConnectionOptions", "ConnectionStatistics"]
+
+
+class ClientConnection(Exchange):
+    """A client on a server and the messages that it was sent, in order."""
+
+    def __init__(
+        self,
+        url: str,
+        options: ClientOptions | None = None,
+        behaviour: ConnectionOptions | None = None,
+    ) -> None:
+        behaviour = behaviour or ConnectionOptions()
+        self._arrivals = ReceiveBuffer[Publish](
+            behaviour.buffered_messages, behaviour.buffered_bytes
+        )
+        super().__init__(url, _AllMessages(self._arrivals), options, behaviour)
+
+    def statistics(self) -> ConnectionStatistics:
+        """Return how much waits, and where."""
+        return ConnectionStatistics(
+            self.sending,
+            len(self._arrivals),
+            self._arrivals.bytes,
+            self.connections,
+        )
+
+    async def messages(self) -> AsyncIterator[Publish]:
+        """Yield messages as they come, until the connection is closed.
+
+        Raises why if the connection cannot be had back.
+        """
+        while (message := await self._arrivals.get()) is not None:
+            self.read_or_not()
+            yield message
+
+
+class _AllMessages:
+    """All messages in one queue."""
+
+    def __init__(self, arrivals: ReceiveBuffer[Publish]) -> None:
+        self._arrivals = arrivals
+
+    def __len__(self) -> int:
+        return len(self._arrivals)
+
+    @property
+    def full(self) -> bool:
+        return self._arrivals.full
+
+    @property
+    def overfull(self) -> bool:
+        return self._arrivals.overfull
+
+    def begin(self, session_present: bool) -> None:
+        pass
+
+    def put(self, message: Publish) -> None:
+        size = len(message.topic) + len(message.payload) + len(message.raw_properties)
+        self._arrivals.put(message, size)
+
+    def end(self, why: Exception | None) -> None:
+        self._arrivals.end(why)

@@ -1,0 +1,1 @@
+"""An MQTT client as a state machine, free of I/O."""

@@ -1,0 +1,60 @@
+"""What came before: events that a server sends again since it never heard that they arrived.
+
+Both memories are bounded. What is beyond them, or cannot be told from something new, is delivered
+again rather than lost.
+"""
+
+from collections import OrderedDict
+from collections.abc import Hashable
+
+from nearcast.client.api.received import Received
+from nearcast.wire.mqtt import Publish
+
+MOST = 10_000
+
+
+class KnownEvents:
+    """The last events of one subscription, by publisher and id."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._known: OrderedDict[Hashable, None] = OrderedDict()
+
+    def is_repeat(self, event: Received) -> bool:
+        """Decide whether an event was here before; from now on it was."""
+        # Ids are unique for one publisher only, and retained events come at every subscribing.
+        if event.id is None or event.publisher is None or event.retain or not event.qos:
+            return False
+        key = (event.publisher, event.id, event.subject, event.time, event.withdrawn)
+        if key in self._known:
+            return True
+        self._known[key] = None
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return False
+
+
+class SentTwice:
+    """The last messages of QoS 1, by packet identifier."""
+
+    def __init__(self, most: int = MOST) -> None:
+        self._most = most
+        self._known: OrderedDict[int, int] = OrderedDict()
+
+    def is_repeat(self, message: Publish) -> bool:
+        """Decide whether a message is marked as sent before, and came then too."""
+        if message.qos != 1:
+            return False
+        said = message.properties.user_properties
+        content = hash((message.topic, message.payload, said))
+        # An identifier is used again for other messages, so their content must be the same.
+        repeat = message.dup and self._known.get(message.packet_id) == content
+        self._known.pop(message.packet_id, None)
+        self._known[message.packet_id] = content
+        if len(self._known) > self._most:
+            self._known.popitem(last=False)
+        return repeat
+
+    def forget(self) -> None:
+        """Begin anew: the server has forgotten what it sent."""
+        self._known.clear()

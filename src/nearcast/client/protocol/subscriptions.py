@@ -1,0 +1,68 @@
+"""The subscriptions that a server granted, to be said again should it forget the session."""
+
+from itertools import zip_longest
+
+from msgspec import Struct
+
+from nearcast.client.protocol.outgoing import OutgoingRequest
+from nearcast.wire.mqtt import Properties, ReasonCode, Subscribe, TopicFilter, Unsubscribe, encode
+
+
+class GrantedSubscription(Struct, frozen=True):
+    """A filter that was granted, with what else stood in its SUBSCRIBE."""
+
+    wanted: TopicFilter
+    properties: Properties
+    packet: int
+    """Which SUBSCRIBE it was: those of one are said again in one, so none gets larger."""
+
+
+class ClientSubscriptions:
+    """What is subscribed, by filter: a filter that is subscribed again is replaced."""
+
+    def __init__(self, version: int) -> None:
+        self._version = version
+        self._granted: dict[str, GrantedSubscription] = {}
+        self._packets = 0
+
+    def __len__(self) -> int:
+        return len(self._granted)
+
+    def answered(self, packet: Subscribe, codes: tuple[ReasonCode, ...]) -> None:
+        """Keep what was granted; a refusal leaves an older subscription as it was."""
+        self._packets += 1
+        for wanted, code in zip(packet.filters, codes, strict=True):
+            if not code.failed:
+                self._granted.pop(wanted.filter, None)
+                self._granted[wanted.filter] = GrantedSubscription(
+                    wanted, packet.properties, self._packets
+                )
+
+    def renewed(self, packet: Subscribe, codes: tuple[ReasonCode, ...]) -> None:
+        """Drop what was not granted again."""
+        for wanted, code in zip(packet.filters, codes, strict=True):
+            held = self._granted.get(wanted.filter)
+            if code.failed and held is not None and held.wanted is wanted:
+                del self._granted[wanted.filter]
+
+    def ended(self, packet: Unsubscribe, codes: tuple[ReasonCode, ...]) -> None:
+        """Drop what was unsubscribed; MQTT 3 has no codes, and all of it was."""
+        for topic_filter, code in zip_longest(packet.filters, codes):
+            if code is None or not code.failed:
+                self._granted.pop(topic_filter, None)
+
+    def forget(self) -> None:
+        """Drop all: the server has, and nobody wants them back."""
+        self._granted.clear()
+
+    def renewals(self) -> list[OutgoingRequest]:
+        """Return the SUBSCRIBEs that bring all of it back."""
+        packets: dict[int, list[GrantedSubscription]] = {}
+        for granted in self._granted.values():
+            packets.setdefault(granted.packet, []).append(granted)
+        requests = []
+        for together in packets.values():
+            filters = tuple(granted.wanted for granted in together)
+            packet = Subscribe(1, filters, together[0].properties)
+            requests.append(OutgoingRequest(0, packet, len(encode(packet, self._version))))
+        return requests

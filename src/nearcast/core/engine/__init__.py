@@ -1,0 +1,1 @@
+"""The six steps, composed, and the books that the engine keeps."""

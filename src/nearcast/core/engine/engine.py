@@ -1,0 +1,449 @@
+"""The engine: ingest, context, match, adapt, gather, propagate, for one batch of inputs.
+
+Pure: inputs and the time go in; deliveries, changes, log records and the time of the next timer
+come out. Inputs are applied strictly in their order; events that follow each other are matched
+as one batch. What was refused changes nothing and says why. Adaptation and gathering pass
+everything through until they are built.
+"""
+
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import numpy as np
+
+from nearcast.core.engine.announcement_book import AnnouncementBook
+from nearcast.core.engine.area_watch import AreaWatch
+from nearcast.core.engine.attribute_watch import AttributeWatch
+from nearcast.core.engine.context_updates import ContextUpdates
+from nearcast.core.engine.copies import NO_COPIES, Copies
+from nearcast.core.engine.event_ingest import EventIngest
+from nearcast.core.engine.explanation import explain
+from nearcast.core.engine.live_book import LiveBook
+from nearcast.core.engine.live_delivery import LiveDelivery
+from nearcast.core.engine.node_book import NodeBook
+from nearcast.core.engine.node_query import NodePage, NodeQuery, NodeSearch, Sees
+from nearcast.core.engine.outcome import Changed, EngineStep, Handlers, Outcome, Refusal
+from nearcast.core.engine.recent_book import RecentBook
+from nearcast.core.engine.routes import Route
+from nearcast.core.engine.session_presence import SessionPresence
+from nearcast.core.engine.settings import EngineSettings
+from nearcast.core.engine.standing_inputs import StandingInputs
+from nearcast.core.engine.string_pair_table import StringPairTable
+from nearcast.core.engine.subject_policy import SubjectPolicy
+from nearcast.core.engine.subscription_book import SubscriptionBook
+from nearcast.core.matching.matcher import Matcher, Matches
+from nearcast.core.matching.reference import Verdict
+from nearcast.core.model.context import NodeState
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.event import Announcement, Delivery, Event, Subscription
+from nearcast.core.model.event_batch import EventBatch
+from nearcast.core.model.event_columns import EventColumns
+from nearcast.core.model.geometry.area import Area
+from nearcast.core.model.geometry.area_resolution import check
+from nearcast.core.model.geometry.places import Places
+from nearcast.core.model.geometry.position import Position
+from nearcast.core.model.inputs import (
+    Announced,
+    AreaWatched,
+    Forgot,
+    Input,
+    Moved,
+    Presence,
+    Published,
+    Restarted,
+)
+from nearcast.core.model.record import Record
+from nearcast.core.rights import Rights
+
+__all__ = ["Changed", "Engine", "EngineSettings", "Outcome", "Record", "Refusal"]
+
+
+class Engine:
+    """The state of one broker, one task or one node, and its decisions."""
+
+    def __init__(
+        self, settings: EngineSettings | None = None, places: Places | None = None
+    ) -> None:
+        self.settings = EngineSettings() if settings is None else settings
+        self.attribute_watch = AttributeWatch()
+        """What a host wants to know of filters; it decides nothing."""
+        self._begin(Places() if places is None else places)
+
+    def _begin(self, places: Places) -> None:
+        """Know nothing but places."""
+        chosen = self.settings
+        self.seq = 0
+        self.matcher = matcher = Matcher(places)
+        self._policy = SubjectPolicy(chosen)
+        self._nodes = nodes = NodeBook(chosen.position_ttl_s)
+        self.rights = rights = Rights(matcher, nodes.state_of)
+        """Who may see what of whom, by rule."""
+        self._announcements = announced = AnnouncementBook()
+        self._areas = areas = AreaWatch(matcher, rights.context)
+        self._live = live = LiveBook(matcher, chosen.shared_objects)
+        self._wishes = wishes = SubscriptionBook(matcher)
+        self._recent = recent = RecentBook(matcher, chosen.recent_most, chosen.recent_most_bytes)
+        self._delivering = delivering = LiveDelivery(live, wishes)
+        self._ingesting = EventIngest(matcher, nodes, rights, announced, live, self._policy, chosen)
+        self._situating = ContextUpdates(matcher, nodes, rights, areas, live, wishes, delivering)
+        self._standing = StandingInputs(
+            nodes, announced, areas, live, wishes, recent, delivering, matcher.places
+        )
+        self._attending = SessionPresence(
+            matcher.world, announced, live, wishes, recent, delivering
+        )
+        self._handlers: Handlers = {
+            **self._situating.handlers,
+            **self._standing.handlers,
+            **self._attending.handlers,
+            Forgot: self._forget,
+            Restarted: self._restart,
+        }
+
+    # Making steps
+
+    def step(self, inputs: Sequence[Input], now: float) -> Outcome:
+        """Apply inputs in their order, at one time."""
+        return self.play(inputs, (now,) * len(inputs), now)
+
+    def play(
+        self,
+        inputs: Sequence[Input],
+        times: Sequence[float],
+        now: float | None = None,
+        *,
+        again: bool = False,
+        quietly: bool = False,
+    ) -> Outcome:
+        """Apply inputs in their order, each at its time: as so many steps, in one batch.
+
+        `now` is when the first step is made, the time of the first input unless said. With
+        `again` they are records, which were checked and completed before. With `quietly` nobody
+        asks who gets an event, unless it matters for what comes later.
+        """
+        self.rights.begin()
+        if now is None:
+            now = times[0] if times else 0.0
+        step = EngineStep(now)
+        outcome = step.outcome
+        self._expire(step)
+        done = 0
+        for index, (each, at) in enumerate(zip(inputs, times, strict=True)):
+            if index < done:
+                continue
+            step.index = index
+            if at != now:
+                step.now = now = at
+                self._pass_to_now(step)
+            if type(each) is Moved and not step.events:
+                done = self._situating.move_later(inputs, times, step)
+                if done > index:
+                    first, self.seq = self.seq + 1 - index, self.seq + done - index
+                    outcome.records += [
+                        Record(first + place, now, inputs[place]) for place in range(index, done)
+                    ]
+                    continue
+            try:
+                self._situating.settle_moves()
+                if isinstance(each, Published):
+                    event = self._ingesting.ingest(each.event, now, again)
+                    if event is None:
+                        continue
+                    if event is not each.event:
+                        each = Published(event)
+                    if self._policy.is_elsewhere(event.subject) or (
+                        quietly and self._leaves_no_trace(event)
+                    ):
+                        self._match(step)
+                        self._recent.note([event], (now,))
+                        if self.attribute_watch:
+                            self.attribute_watch.see([event], self.matcher.world)
+                    else:
+                        step.events.append(event)
+                        step.made.append(now)
+                        if self.matcher.counting or event.stays:
+                            # What follows may depend on this very event.
+                            self._match(step)
+                        if not self._policy.is_recorded(event.subject):
+                            continue
+                else:
+                    self._match(step)
+                    self._handlers[type(each)](each, step)
+            except ModelError as error:
+                outcome.refusals.append(Refusal(index, str(error)))
+                continue
+            self.seq += 1
+            outcome.records.append(Record(self.seq, now, each))
+        self._situating.settle_moves()
+        self._match(step)
+        outcome.timer = self.next_timer()
+        return outcome
+
+    def play_columns(
+        self, events: EventColumns, *, quietly: bool = False
+    ) -> tuple[int, Outcome, Copies] | None:
+        """Apply records of events that are columns, up to where time ends something.
+
+        How many were applied, what time ended before, and who gets them: all as `play` would
+        with each of them. None, and nothing is done, if what follows depends on each event.
+        """
+        if self.matcher.counting:
+            return None
+        times = events.times
+        ended = self.play((), (), float(times[0]))
+        if ended.timer is not None and (due := np.flatnonzero(times >= ended.timer)).size:
+            events = events.part(0, max(1, int(due[0])))
+        copies = NO_COPIES
+        if not quietly or self._wishes.takes_turns:
+            batch = events.batch(attributes=self.matcher.reads_attributes)
+            copies = self._wishes.sent_columns(batch, self.matcher.match(batch))
+        self._recent.note_columns(events)
+        self._recent.expire(float(events.times.max()) - self.settings.recent_s)
+        self.seq += len(events)
+        return len(events), ended, copies
+
+    def next_timer(self) -> float | None:
+        """When to step again even if nothing arrives."""
+        ends, ages = self._live.next_expiry(), self._nodes.next_expiry()
+        if ends is None or ages is None:
+            return ages if ends is None else ends
+        return min(ends, ages)
+
+    def _pass_to_now(self, step: EngineStep) -> None:
+        """Time went on between two inputs; what waits is decided first if something is due."""
+        timer = self.next_timer()
+        if timer is not None and timer <= step.now:
+            self._situating.settle_moves()
+            self._match(step)
+            self._expire(step)
+        else:
+            self._recent.expire(step.now - self.settings.recent_s)
+
+    def _expire(self, step: EngineStep) -> None:
+        """End what time ends."""
+        self._situating.expire(step)
+        for key in self._live.expire(step.now):
+            step.live_changed(key, None)
+        self._recent.expire(step.now - self.settings.recent_s)
+
+    def _leaves_no_trace(self, event: Event) -> bool:
+        """Whether who gets an event changes nothing for what comes later."""
+        return not event.stays and not self._wishes.takes_turns
+
+    def _match(self, step: EngineStep) -> None:
+        """Decide on the events that wait for it; none are left then."""
+        events, made = step.events, step.made
+        if not events:
+            return
+        step.events, step.made = [], []
+        matches = self.matcher.match(EventBatch.of(events))
+        if self.attribute_watch:
+            self.attribute_watch.see(events, self.matcher.world)
+        for event, at in zip(events, made, strict=True):
+            if self._live.keep(event, at):
+                step.live_changed(self._live.key(event), event)
+        self._recent.note(events, made)
+        self._recent.expire(max(made) - self.settings.recent_s)
+        withdrawal = None
+        if events[-1].valid_s == 0.0:
+            # What stays, or ends that, is the last of those that are decided together.
+            withdrawal = events.pop()
+            is_last = matches.event == len(events)
+            columns = matches.subscription[is_last], matches.priority[is_last]
+            matches = Matches(*(column[~is_last] for column in matches))
+        sent = step.outcome.sent
+        for each in self._wishes.sent(events, matches):
+            if isinstance(each, Delivery):
+                self._delivering.deliver(each, step.outcome)
+            else:
+                sent.append(each)
+        if withdrawal is not None:
+            numbers, priorities = (column.tolist() for column in columns)
+            met = [(withdrawal, *each) for each in zip(numbers, priorities, strict=True)]
+            self._delivering.withdraw(withdrawal, met, step.outcome)
+            if self._live.withdraw(withdrawal):
+                step.live_changed(self._live.key(withdrawal), None)
+
+    def _forget(self, each: Forgot, step: EngineStep) -> None:
+        """Know nothing of a node any more, nor of what it said."""
+        self._announcements.forget(each.node)
+        for key in self._live.published_by(each.node):
+            step.live_changed(key, None)
+        self._recent.forget(each.node)
+        self._situating.forget(each.node, step)
+
+    # Beginning where another left off
+
+    def resume(
+        self,
+        seq: int,
+        subscriptions: Iterable[Subscription],
+        live: Iterable[tuple[Event, float | None, Iterable[str]]] = (),
+        nodes: Iterable[NodeState] = (),
+        standing: Sequence[Input] = (),
+        known: Iterable[tuple[str, str]] = (),
+        recent: Iterable[tuple[float, Event]] = (),
+    ) -> None:
+        """Begin where another left off, telling nobody anything.
+
+        A live event comes with its expiry and the sessions that have seen it. What stands are
+        places, rights, announcements, watched areas and who is away; known are publishers and
+        ids of events before; recent are events that count, each with its time, the oldest first.
+        """
+        self.seq = seq
+        # What is decided on comes before what is decided: nobody is to miss what they may see.
+        self._situating.resume_places_and_rights(standing)
+        self._wishes.add(list(subscriptions))
+        self._situating.resume(nodes)
+        # Targets that move with nodes lie where those are.
+        for event, expires, seen in live:
+            self._live.resume(event, expires, seen)
+        self._ingesting.resume(known)
+        self._standing.resume(standing)
+        self._attending.resume(standing)
+        remembered = list(recent)
+        self._recent.note([event for _, event in remembered], [at for at, _ in remembered])
+        self._recent.refresh()
+
+    def restarted(self, sessions: Iterable[str], now: float) -> Record | None:
+        """What to record when a broker begins, with these sessions; None if there is nothing."""
+        value = self.settings.restart(sessions)
+        if not self.seq and value == EngineSettings().restart(()):
+            return None
+        self.seq += 1
+        return Record(self.seq, now, value)
+
+    def _restart(self, each: Restarted, step: EngineStep) -> None:
+        """Be as a broker that begins anew: resume with what it keeps."""
+        kept = set(each.sessions)
+        wanted = [one for one in self.subscriptions.values() if one.owner in kept]
+        live = [(event, expires, seen & kept) for event, expires, seen in self._live.kept()]
+        announced = [one for one in self.announcements.values() if one.owner in kept]
+        standing: list[Input] = [
+            self.rights.rules,
+            *map(Announced, announced),
+            *self._areas.watched(),
+            *(Presence(name, False) for name in each.sessions),
+        ]
+        nodes, known, seq = list(self.nodes.values()), self._ingesting.known(), self.seq
+        recent = self._recent
+        self.settings = self.settings.after(each)
+        self._begin(self.matcher.places)
+        if each.keeps_recent:
+            self._recent.take_over(recent)
+        self.resume(seq, wanted, live, nodes, standing, known)
+        # As the first step of a broker does, at whatever time.
+        self._expire(step)
+
+    # What hosts ask
+
+    @property
+    def nodes(self) -> Mapping[str, NodeState]:
+        """What is known of nodes, by name."""
+        return self._nodes.by_name
+
+    @property
+    def subscriptions(self) -> Mapping[str, Subscription]:
+        """All subscriptions, by id."""
+        return self._wishes.by_id
+
+    @property
+    def words(self) -> StringPairTable:
+        """The sessions and the ids of subscriptions, by the numbers that `Copies` have."""
+        return self._wishes.words
+
+    @property
+    def announcements(self) -> Mapping[tuple[str, str], Announcement]:
+        """All announcements, by node and subject."""
+        return self._announcements.by_subject
+
+    @property
+    def watched_areas(self) -> Iterator[str]:
+        """The names of all watched areas."""
+        return (each.name for each in self._areas.watched())
+
+    @property
+    def has_readers(self) -> bool:
+        """Whether anybody reads what is known of nodes."""
+        return self._wishes.readers > 0
+
+    def find_nodes(self, query: NodeQuery, sees: Sees, others: Iterable[str] = ()) -> NodePage:
+        """Who is there, as far as an asker sees them.
+
+        `others` are nodes of which nothing may be known but that they are.
+        """
+        search = NodeSearch(self.matcher, self.rights.context, sees)
+        return search.find(query, lambda: self.nodes.keys() | set(others))
+
+    def vet_area(self, area: Area) -> None:
+        """Raise `ModelError` if an area names a place that there is not."""
+        check(area, self.matcher.places)
+
+    def explain(self, event: Event, node: str) -> list[Verdict]:
+        """Why a node does or does not get an event now: one verdict a subscription."""
+        event = self._ingesting.complete(event)
+        wanted = [each for each in self.subscriptions.values() if each.node == node]
+        return [explain(event, subscription, self.matcher.world) for subscription in wanted]
+
+    def route(self, publisher: str, subject: str) -> Route | None:
+        """Who gets what a node publishes on a subject, if that alone decides.
+
+        Holds for events that do not stay, have no target and carry no id of their own. Whoever
+        sends one along its route takes `note` of it.
+        """
+        if self.matcher.counting or (publisher, subject) in self._announcements.by_subject:
+            return None
+        if not self.settings.routes or self._policy.is_elsewhere(subject):
+            return None
+        return self._wishes.routes.of(subject)
+
+    def fitting(self, subject: str) -> list[Subscription]:
+        """All subscriptions whose pattern a subject fits, whatever else they ask for."""
+        return self._wishes.routes.fitting(subject)
+
+    def note(self, events: Sequence[Event], now: float) -> int | None:
+        """Take note of events on one subject that went along their route.
+
+        They count, and have their places in the log: the first `seq`, None if they leave no
+        record.
+        """
+        self._recent.note(events, (now,) * len(events))
+        if not self._policy.is_recorded(events[0].subject):
+            return None
+        first = self.seq + 1
+        self.seq += len(events)
+        return first
+
+    def next_seq(self) -> int:
+        """A place in the log for something else that is recorded."""
+        self.seq += 1
+        return self.seq
+
+    def position(self, node: str) -> Position | None:
+        """Where a node is, as far as that is known."""
+        return self._nodes.position(node)
+
+    def vet(self, value: Subscription | Announcement | Event | AreaWatched) -> None:
+        """Raise `ModelError` if it would be refused for its subject or its area."""
+        self._standing.vet(value)
+
+    def announced_by(self, session: str) -> list[tuple[str, str]]:
+        """The node and the subjects of a session's announcements."""
+        return self._announcements.of_session(session)
+
+    def has_seen(self, event: Event, session: str) -> bool:
+        """Whether a session has this very version of a live event."""
+        return self._live.has(event, session)
+
+    def comes_later(self, delivery: Delivery) -> bool:
+        """Whether a session that cannot take this is to get it later, while it is live."""
+        return self._delivering.comes_later(delivery) and self.has_seen(
+            delivery.event, delivery.owner
+        )
+
+    def live_key(self, event: Event) -> str:
+        """Under what an event that stays is kept."""
+        return self._live.key(event)
+
+    def expiry_of(self, key: str) -> float | None:
+        """When a live event ends."""
+        return self._live.expiry(key)

@@ -1,0 +1,126 @@
+"""Ingesting, the first step: events are checked, recognised if they repeat, and completed.
+
+What an event does not say it takes from its publisher: where that is, and the target that it
+announced.
+"""
+
+from collections import OrderedDict
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from nearcast.core.engine.announcement_book import AnnouncementBook
+from nearcast.core.engine.live_book import LiveBook
+from nearcast.core.engine.node_book import NodeBook
+from nearcast.core.engine.settings import EngineSettings
+from nearcast.core.engine.subject_policy import SubjectPolicy
+from nearcast.core.matching.matcher import Matcher
+from nearcast.core.matching.reference import anchor_for
+from nearcast.core.model.context import check_attributes
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.event import Event
+from nearcast.core.model.geometry import position as positions
+from nearcast.core.model.geometry.area import Around, PlaceHere
+from nearcast.core.model.geometry.area_resolution import check
+from nearcast.core.model.subject import check_subject
+from nearcast.core.rights import Rights
+
+
+class EventIngest:
+    """Takes events in, each once."""
+
+    def __init__(
+        self,
+        matcher: Matcher,
+        nodes: NodeBook,
+        rights: Rights,
+        announcements: AnnouncementBook,
+        live: LiveBook,
+        policy: SubjectPolicy,
+        settings: EngineSettings,
+    ) -> None:
+        self._matcher = matcher
+        self._nodes = nodes
+        self._rights = rights
+        self._announcements = announcements
+        self._live = live
+        self._policy = policy
+        self._ahead_s = settings.ahead_s
+        # Of a plain dict the oldest is found only past all that were deleted before it.
+        self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
+        self._known_most = settings.known_ids_most
+
+    def ingest(self, event: Event, now: float, again: bool) -> Event | None:
+        """The event as it is decided on, None if it is a repeat.
+
+        With `again` it is a record: it was checked and completed before. Raises `ModelError` if
+        something is wrong with it.
+        """
+        if again:
+            return event
+        check_subject(event.subject)
+        if (event.publisher, event.id) in self._known and not self._withdraws(event):
+            return None
+        if not event.payload:
+            # What a payload says is bounded by what it is read with.
+            check_attributes(event.attributes)
+        positions.number(event.time, "the event's time")
+        if event.valid_s is not None and positions.number(event.valid_s, "valid") < 0.0:
+            raise ModelError(f"valid is {event.valid_s} seconds; 0 withdraws, more keeps alive")
+        if event.position is not None:
+            at = positions.checked(event.position)
+            if at is not event.position:
+                event = replace(event, position=at)
+        if event.to is not None:
+            check(event.to, self._matcher.places)
+        self._know(event.publisher, event.id)
+        if event.time > now + self._ahead_s:
+            event = replace(event, time=now, clock_off=True)
+        return self.complete(event)
+
+    def complete(self, event: Event) -> Event:
+        """The event with what it takes from its publisher: position and standing target.
+
+        And where a target lies that moves: nobody can say that of it later.
+        """
+        position, to = event.position, event.to
+        if not event.at_given:
+            # Where it is hidden now must not show in what stays when it has gone elsewhere.
+            if event.stays and self._rights.conceals_now(event.publisher):
+                position = None
+            elif position is None:
+                position = self._nodes.position(event.publisher)
+        announced = self._announcements.by_subject
+        if to is None and announced:
+            standing = announced.get((event.publisher, event.subject))
+            to = None if standing is None else standing.to
+        if isinstance(to, Around | PlaceHere):
+            at = anchor_for(to, event.publisher, self._matcher.world)
+            return replace(event, position=position, to=to, target_at=at)
+        if position is event.position and to is event.to:
+            return event
+        return replace(event, position=position, to=to)
+
+    def known(self) -> list[tuple[str, str]]:
+        """Publishers and ids of the events that are recognised, the oldest first."""
+        return list(self._known)
+
+    def resume(self, known: Iterable[tuple[str, str]]) -> None:
+        """Recognise events that another took in, by publisher and id."""
+        for publisher, name in known:
+            self._know(publisher, name)
+
+    def _withdraws(self, event: Event) -> bool:
+        """Whether it ends what is live under its own id."""
+        if event.valid_s != 0.0:
+            return False
+        live = self._matcher.live.get(self._live.key(event))
+        return self._policy.is_elsewhere(event.subject) or (
+            live is not None and live.id == event.id
+        )
+
+    def _know(self, publisher: str, name: str) -> None:
+        """Recognise an event from now on."""
+        self._known[publisher, name] = None
+        if len(self._known) > self._known_most:
+            self._known.popitem(last=False)

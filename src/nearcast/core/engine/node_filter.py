@@ -1,0 +1,45 @@
+"""Whether a filter is true of a node: its context takes the place of an event's attributes."""
+
+from collections.abc import Callable
+
+from nearcast.core.language import Filter
+from nearcast.core.language.evaluation.scope import LatLon
+from nearcast.core.matching.reference import EventScope, WorldView
+from nearcast.core.model.event import Event
+from nearcast.core.model.geometry.position import Position
+from nearcast.core.model.visibility import SEE_ATTRIBUTES
+
+ContextOf = Callable[[str], dict[str, object]]
+
+
+def is_true_of(
+    where: Filter | None,
+    node: str,
+    at: Position | None,
+    viewer: str,
+    sees: int,
+    world: WorldView,
+    context_of: ContextOf,
+    subject: str = "",
+) -> bool:
+    """Decide whether a filter is true of a node, as far as a viewer sees it.
+
+    To the filter it is an event of that node, on a subject if there is one.
+    """
+    if where is None:
+        return True
+    attributes = context_of(node) if sees & SEE_ATTRIBUTES else {}
+    event = Event("", subject, node, 0.0, attributes, at)  # type: ignore[arg-type]  # JSON
+    return where.evaluate_in(_NodeScope(event, viewer, world, sees)) is True
+
+
+class _NodeScope(EventScope):
+    """What a filter can ask about a node: there are no events round it that it could count."""
+
+    def count(
+        self, subject: str, where: Filter | None, metres: float | None, around: str = "me"
+    ) -> int | None:
+        return None
+
+    def nearest(self, where: Filter | None, to: LatLon) -> float | None:
+        return None

@@ -1,0 +1,94 @@
+"""Outcomes: what the engine decided, and the step that is deciding it."""
+
+from collections.abc import Callable, Iterator
+
+from msgspec import Struct
+
+from nearcast.core.engine.area_watch import AreaSighting
+from nearcast.core.engine.fan import Fan, Spread
+from nearcast.core.model.context import NodeState
+from nearcast.core.model.event import Delivery, Event
+from nearcast.core.model.record import Record
+
+
+class Refusal(Struct, frozen=True):
+    """An input that was not applied."""
+
+    index: int
+    reason: str
+
+
+class Changed(Struct, frozen=True):
+    """Something to keep: a node's state, or a live event under its key (None: gone)."""
+
+    key: str
+    value: NodeState | Event | None
+    before: NodeState | None = None
+    """What was known of the node."""
+    index: int = -1
+    """The input that changed it; if time did, the one before which it was noticed."""
+    by_move: bool = False
+    """A move that is recorded, and nothing else, made it out of what was known before."""
+
+
+class Outcome(Struct):
+    """What a step decided."""
+
+    sent: list[Spread | Fan | Delivery] = []
+    """What goes out, in order."""
+    changes: list[Changed] = []
+    records: list[Record] = []
+    refusals: list[Refusal] = []
+    passed_over: list[tuple[Event, str]] = []
+    """Live events that a session does not want now: it is as if it had seen them."""
+    sightings: list[AreaSighting] = []
+    timer: float | None = None
+    """When to step again even if nothing arrives."""
+
+    def event_by_event(self) -> Iterator[Fan | Delivery]:
+        """What goes out, in order: an event, or a copy of one, after the other."""
+        for each in self.sent:
+            if isinstance(each, Spread):
+                yield from each.fans()
+            else:
+                yield each
+
+    @property
+    def deliveries(self) -> list[Delivery]:
+        """What goes out, one by one."""
+        found: list[Delivery] = []
+        for each in self.event_by_event():
+            if isinstance(each, Fan):
+                found += each.deliveries()
+            else:
+                found.append(each)
+        return found
+
+
+class EngineStep:
+    """A step that is being made: at which time and input it is, and what it decided so far."""
+
+    __slots__ = ("events", "index", "made", "now", "outcome")
+
+    def __init__(self, now: float) -> None:
+        self.now = now
+        self.index = 0
+        self.outcome = Outcome()
+        self.events: list[Event] = []
+        """Events that wait to be decided on as one batch."""
+        self.made: list[float] = []
+        """When each of them was made."""
+
+    def node_changed(
+        self, node: str, state: NodeState | None, before: NodeState, by_move: bool = False
+    ) -> None:
+        """Something else is known of a node by the present input; None: nothing any more."""
+        self.outcome.changes.append(Changed(node, state, before, self.index, by_move))
+
+    def live_changed(self, key: str, event: Event | None) -> None:
+        """Another event is live under a key; None: none any more."""
+        self.outcome.changes.append(Changed(key, event))
+
+
+Handlers = dict[type, Callable[..., None]]
+"""What applies an input of each kind, in a step."""

@@ -1,0 +1,143 @@
+"""Standing: what nodes want and say once, and what then holds until they take it back.
+
+Subscriptions, announcements and watched areas. Whoever subscribes gets what is live and concerns
+it now.
+"""
+
+from collections.abc import Iterable, Sequence
+
+from nearcast.core.engine.announcement_book import AnnouncementBook
+from nearcast.core.engine.area_watch import AreaWatch
+from nearcast.core.engine.live_book import LiveBook
+from nearcast.core.engine.live_delivery import LiveDelivery
+from nearcast.core.engine.node_book import NodeBook
+from nearcast.core.engine.outcome import EngineStep, Handlers, Outcome
+from nearcast.core.engine.recent_book import RecentBook
+from nearcast.core.engine.subscription_book import SubscriptionBook
+from nearcast.core.model.event import Announcement, Event, Subscription
+from nearcast.core.model.geometry.area_resolution import check
+from nearcast.core.model.geometry.places import Places
+from nearcast.core.model.inputs import (
+    Announced,
+    AreaUnwatched,
+    AreaWatched,
+    Input,
+    Subscribed,
+    Unannounced,
+    Unsubscribed,
+)
+from nearcast.core.model.subject import check_pattern, check_subject
+
+
+class StandingInputs:
+    """Puts up what stands, and takes it down."""
+
+    def __init__(
+        self,
+        nodes: NodeBook,
+        announcements: AnnouncementBook,
+        areas: AreaWatch,
+        live: LiveBook,
+        wishes: SubscriptionBook,
+        recent: RecentBook,
+        delivering: LiveDelivery,
+        places: Places,
+    ) -> None:
+        self._nodes = nodes
+        self._announcements = announcements
+        self._areas = areas
+        self._live = live
+        self._wishes = wishes
+        self._recent = recent
+        self._delivering = delivering
+        self._places = places
+        self._together: dict[str, Subscribed] = {}
+        """What somebody wants along with what comes next."""
+        self.handlers: Handlers = {
+            Subscribed: self.subscribe,
+            Unsubscribed: self.unsubscribe,
+            Announced: self.announce,
+            Unannounced: self.unannounce,
+            AreaWatched: self.watch,
+            AreaUnwatched: self.unwatch,
+        }
+
+    def vet(self, value: Subscription | Announcement | Event | AreaWatched) -> None:
+        """Raise `ModelError` if it would be refused for its subject or its area."""
+        if isinstance(value, Subscription):
+            check_pattern(value.subject)
+            area = value.from_
+        elif isinstance(value, AreaWatched):
+            area = value.area
+        else:
+            check_subject(value.subject)
+            area = value.to
+        if area is not None:
+            check(area, self._places)
+
+    def subscribe(self, each: Subscribed, step: EngineStep) -> None:
+        """A node wants something."""
+        try:
+            self.vet(each.subscription)
+            self._wishes.add([each.subscription])
+            self._recent.refresh()
+            self._together[each.subscription.id] = each
+        finally:
+            if not each.more:
+                together, self._together = self._together, {}
+                self._bring(list(together.values()), step.outcome)
+
+    def _bring(self, wanted: Sequence[Subscribed], outcome: Outcome) -> None:
+        """Let those who want something get what is live and concerns them."""
+        wanted = [each for each in wanted if each.subscription.group is None]
+        if not wanted:
+            return
+        numbers = {self._wishes.number(each.subscription.id): each for each in wanted}
+        met = list(self._live.met_by(wanted[0].subscription.node, list(numbers)))
+        self._delivering.deliver_live((found for found in met if not found[0].retain), outcome)
+        # Of MQTT's own each filter brings its copy.
+        for number, each in numbers.items():
+            retained = [found for found in met if found[0].retain and found[1] == number]
+            for delivery in self._wishes.copies(retained, replayed=True):
+                self._live.seen(delivery.event, delivery.owner)
+                if each.replay:
+                    outcome.sent.append(delivery)
+                else:
+                    outcome.passed_over.append((delivery.event, delivery.owner))
+
+    def unsubscribe(self, each: Unsubscribed, step: EngineStep) -> None:
+        """A node no longer wants something."""
+        self._wishes.drop([each.id])
+        self._recent.refresh()
+
+    def announce(self, each: Announced, step: EngineStep) -> None:
+        """A node's events on a subject have a target from now on."""
+        self.vet(each.announcement)
+        self._announcements.put(each.announcement)
+
+    def unannounce(self, each: Unannounced, step: EngineStep) -> None:
+        """A node's events on a subject have no target of their own any more."""
+        self._announcements.end(each.node, each.subject)
+
+    def watch(self, each: AreaWatched, step: EngineStep) -> None:
+        """Who comes into an area and who goes out is to be told."""
+        self.vet(each)
+        self._put_area(each)
+
+    def unwatch(self, each: AreaUnwatched, step: EngineStep) -> None:
+        """An area is watched no longer."""
+        self._areas.remove(each.name)
+
+    def resume(self, standing: Iterable[Input]) -> None:
+        """Put up the announcements and watched areas of another.
+
+        Not checked again: a place that is gone since then holds nobody, and lets nobody in.
+        """
+        for value in standing:
+            if isinstance(value, Announced):
+                self._announcements.put(value.announcement)
+            elif isinstance(value, AreaWatched):
+                self._put_area(value)
+
+    def _put_area(self, each: AreaWatched) -> None:
+        self._areas.put(each.name, each.node, each.area, each.where, self._nodes.by_name)

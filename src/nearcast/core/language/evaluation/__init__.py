@@ -1,0 +1,1 @@
+"""A tree evaluated in a scope, in three-valued logic."""

@@ -1,0 +1,1 @@
+"""Filters as programs that kernels run, each kept once."""

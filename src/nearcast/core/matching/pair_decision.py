@@ -1,0 +1,190 @@
+"""Deciding: one event and one subscription, exactly."""
+
+import math
+
+from nearcast.core.compiled import compiled
+from nearcast.core.matching.filters.atoms import lookup, run
+from nearcast.core.matching.tables import (
+    ANCHOR,
+    F64,
+    LAT,
+    LON,
+    NODE,
+    NONE,
+    RULE,
+    U8,
+    AtomTable,
+    EventArrays,
+    NodeTable,
+    PairTable,
+    RuleTable,
+    SubscriptionTable,
+)
+from nearcast.core.model.geometry.geodesy import ecef, within
+from nearcast.core.model.geometry.shapes import shape_holds
+from nearcast.core.model.visibility import SEE_ALL, SEE_POSITION, SEE_WHERE_NAMED
+
+LONG, PARTIAL, SHARED = 1, 2, 4
+"""Flags of a rule. LONG: its own code must be run. PARTIAL: it has SLOW atoms, so the pair is to
+be checked again. SHARED: it decides the same for every subscriber, so once an event."""
+RECHECK = 0
+"""The priority of a pair that the reference evaluator must decide."""
+NO_TARGET, CIRCLE_TARGET, SHAPE_TARGET, NOBODY = 0, 1, 2, 3
+
+
+@compiled
+def may_see(groups: U8, nodes: NodeTable, exceptions: PairTable, viewer: int, other: int) -> int:
+    """What one node may see of another."""
+    if viewer == other or other == NONE:
+        return SEE_ALL
+    exception = lookup(exceptions, viewer, other)
+    if exception:
+        return exception & SEE_ALL
+    return int(groups[nodes.group[viewer], nodes.group[other]])
+
+
+@compiled
+def area_holds(
+    s: int,
+    lat: float,
+    lon: float,
+    x: float,
+    y: float,
+    z: float,
+    nodes: NodeTable,
+    subscriptions: SubscriptionTable,
+    shapes: F64,
+) -> bool:
+    """Whether a subscription's area holds a position, exactly."""
+    anchor = subscriptions.rows[s, ANCHOR]
+    if anchor == NONE:
+        return True
+    if math.isnan(lat) or math.isnan(nodes.at[anchor, LAT]):
+        return False
+    lat0, lon0 = nodes.at[anchor, LAT], nodes.at[anchor, LON]
+    area = subscriptions.area[s]
+    if area < 0.0:
+        return shape_holds(shapes, int(-1.0 - area), lat, lon, x, y, z, lat0, lon0)
+    x0, y0, z0 = ecef(lat0, lon0)
+    return within(lat0, lon0, x0, y0, z0, lat, lon, x, y, z, area)
+
+
+@compiled
+def target_holds(e: int, node: int, events: EventArrays, nodes: NodeTable) -> bool:
+    """Whether an event's target holds a node."""
+    kind = events.target[e]
+    if kind == NO_TARGET:
+        return True
+    lat = nodes.at[node, LAT]
+    lon = nodes.at[node, LON]
+    if kind == NOBODY or math.isnan(lat):
+        return False
+    lat0 = events.target_at[e, 0]
+    lon0 = events.target_at[e, 1]
+    x, y, z = ecef(lat, lon)
+    if kind == SHAPE_TARGET:
+        return shape_holds(
+            events.target_code, events.target_shape[e], lat, lon, x, y, z, lat0, lon0
+        )
+    x0, y0, z0 = ecef(lat0, lon0)
+    return within(lat0, lon0, x0, y0, z0, lat, lon, x, y, z, events.target_at[e, 2])
+
+
+@compiled
+def rule_priority(
+    rule: int,
+    rules: RuleTable,
+    atoms: AtomTable,
+    kinds: U8,
+    values: F64,
+    nodes: NodeTable,
+    friends: PairTable,
+    me: int,
+    publisher: int,
+    lat: float,
+    lon: float,
+    mask: int,
+    borrowed: int,
+) -> int:
+    """The best priority at which a rule fires, NONE if it does not, RECHECK if it may."""
+    start = rules.start[rule]
+    length = rules.length[rule]
+    if not run(
+        rules.code, start, length, atoms, kinds, values,
+        nodes, friends, me, publisher, lat, lon, mask, borrowed,
+    ):  # fmt: skip
+        return NONE
+    if rules.flags[rule] & PARTIAL:
+        return RECHECK
+    levels = rules.levels[rule]
+    if levels == 0:
+        return 1
+    at = start + length
+    for level in range(levels):
+        length = rules.code[2 * at]
+        if run(
+            rules.code, at + 1, length, atoms, kinds, values,
+            nodes, friends, me, publisher, lat, lon, mask, borrowed,
+        ):  # fmt: skip
+            return level + 1
+        at += 1 + length
+    return NONE
+
+
+@compiled
+def sees_place(
+    s: int,
+    me: int,
+    mask: int,
+    borrowed: int,
+    nodes: NodeTable,
+    subscriptions: SubscriptionTable,
+    groups: U8,
+    exceptions: PairTable,
+) -> bool:
+    """Whether a subscriber may know both where the event is and where its own area lies."""
+    if borrowed and not mask & SEE_POSITION:
+        return False
+    anchor = subscriptions.rows[s, ANCHOR]
+    sees = may_see(groups, nodes, exceptions, me, anchor)
+    return bool(sees & SEE_WHERE_NAMED == SEE_WHERE_NAMED)
+
+
+@compiled
+def decide(
+    s: int,
+    e: int,
+    publisher: int,
+    mask: int,
+    restricted: bool,
+    borrowed: int,
+    lat: float,
+    lon: float,
+    x: float,
+    y: float,
+    z: float,
+    events: EventArrays,
+    nodes: NodeTable,
+    subscriptions: SubscriptionTable,
+    rules: RuleTable,
+    atoms: AtomTable,
+    shapes: F64,
+    groups: U8,
+    exceptions: PairTable,
+    friends: PairTable,
+    kinds: U8,
+    values: F64,
+) -> int:
+    """One (event, subscription) whose subject and target are known to fit: its priority or NONE."""
+    me = subscriptions.rows[s, NODE]
+    if subscriptions.rows[s, ANCHOR] != NONE:
+        if restricted and not sees_place(
+            s, me, mask, borrowed, nodes, subscriptions, groups, exceptions
+        ):
+            return NONE
+        if not area_holds(s, lat, lon, x, y, z, nodes, subscriptions, shapes):
+            return NONE
+    return rule_priority(
+        subscriptions.rows[s, RULE], rules, atoms, kinds, values, nodes, friends,
+        me, publisher, lat, lon, mask, borrowed,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""Where: positions, areas and places, and what is inside them."""

@@ -1,0 +1,282 @@
+"""Places: named areas of a kind, such as the cities and neighbourhoods that events are about.
+
+A registry that answers which place a name means and which places hold a position, smallest
+first. A place is (kind, name, parent); a name that several places have is made clear by its kind
+(`city/Dublin`) or by a place above it after a comma (`Dublin, Ireland`, `city/Dublin, Ireland`),
+and otherwise means the one that was there first: a new place takes nothing from those who use an
+older one. Names are compared exactly. The version grows with every change, so that answers can
+be kept.
+"""
+
+import math
+from bisect import insort
+from collections.abc import Iterator
+
+import shapely
+from msgspec import Struct
+
+from nearcast.core.model.errors import ModelError, PlaceError, did_you_mean
+from nearcast.core.model.geometry.area import (
+    HERE,
+    ME,
+    Box,
+    Circle,
+    FixedArea,
+    MultiPolygon,
+    Polygon,
+)
+from nearcast.core.model.geometry.bounds import bounding_circle
+from nearcast.core.model.geometry.ellipsoid import MEAN_RADIUS_M
+from nearcast.core.model.geometry.geodesy import ecef
+from nearcast.core.model.geometry.place_index import PlaceIndex
+from nearcast.core.model.geometry.position import Position, shown
+from nearcast.core.model.geometry.rings import enclosed_m2, longitude_step
+from nearcast.core.model.geometry.shapes import Code, encode, shape_holds
+
+LONGEST_NAME = 256
+
+
+class Place(Struct, frozen=True):
+    """A named area; `parent` is the name of the place above it, when one was given."""
+
+    kind: str
+    name: str
+    geometry: FixedArea
+    parent: str | None
+    area_m2: float
+    order: int = 0
+    """A name that several places have means the one of the lowest."""
+
+    @property
+    def key(self) -> tuple[str, str, str | None]:
+        """What no two places have in common."""
+        return self.kind, self.name, self.parent
+
+    @property
+    def label(self) -> str:
+        """What names this place and, as far as its parent tells, no other."""
+        above = "" if self.parent is None else f", {self.parent}"
+        return f"{self.kind}/{self.name}{above}"
+
+
+class Places:
+    """The places that exist now."""
+
+    def __init__(self) -> None:
+        self._by_name: dict[str, list[Place]] = {}
+        self._slots: dict[tuple[str, str, str | None], int] = {}
+        self._at_slot: dict[int, tuple[Place, Code]] = {}
+        self._index = PlaceIndex()
+        self._last_order = 0
+        self.version = 0
+
+    def __len__(self) -> int:
+        return len(self._slots)
+
+    def __iter__(self) -> Iterator[Place]:
+        return iter([place for place, _ in self._at_slot.values()])
+
+    def add(
+        self,
+        kind: str,
+        name: str,
+        geometry: FixedArea,
+        parent: str | None = None,
+        order: int = 0,
+    ) -> Place:
+        """Define a place, or redefine the one with the same kind, name and parent.
+
+        Without an order it keeps the one it has, or comes after all others.
+        """
+        _check_name(kind, "kind")
+        _check_name(name, "name")
+        if parent is not None:
+            _check_name(parent, "parent")
+        if not isinstance(geometry, Circle | Box | Polygon | MultiPolygon):
+            raise ModelError(f"a place is a circle, box or polygon, not {shown(geometry)}")
+        size_m2, bound = area_m2(geometry), bounding_circle(geometry)
+        for old in self._named(name, kind):
+            if old.parent == parent:
+                order = order or old.order
+                self._forget(old)
+        place = Place(kind, name, geometry, parent, size_m2, order or self._last_order + 1)
+        self._last_order = max(self._last_order, place.order)
+        slot = self._index.add(*bound)
+        insort(self._by_name.setdefault(name, []), place, key=lambda each: each.order)
+        self._slots[place.key] = slot
+        self._at_slot[slot] = (place, encode(geometry))
+        self.version += 1
+        return place
+
+    def remove(self, kind: str, name: str, parent: str | None = None) -> bool:
+        """Forget a place and say whether there was one; several of that name raise `PlaceError`."""
+        named = self._named(name, kind)
+        found = [place for place in named if parent is None or place.parent == parent]
+        exact = [place for place in found if place.parent == parent]
+        if len(found) > 1 and not exact:
+            raise PlaceError(_ambiguous(f"{kind}/{name}", found))
+        if not found:
+            return False
+        self._forget((exact or found)[0])
+        self.version += 1
+        return True
+
+    def find(self, name: str, kind: str | None = None) -> Place:
+        """Return the only place of a name; an unknown or ambiguous name raises `PlaceError`."""
+        found = self._meant(name, kind)
+        if len(found) > 1:
+            raise PlaceError(_ambiguous(name if kind is None else f"{kind}/{name}", found))
+        return found[0]
+
+    def find_first(self, name: str, kind: str | None = None) -> Place:
+        """Return the place a name means, of several the first; none raises `PlaceError`."""
+        return self._meant(name, kind)[0]
+
+    def _meant(self, name: str, kind: str | None) -> list[Place]:
+        """Return the places that a name may mean, in their order; none raises `PlaceError`."""
+        found = self._named(name, kind)
+        if not found and ", " in name:
+            head, _, above = name.rpartition(", ")
+            found = [place for place in self._named(head, kind) if self._is_below(place, above)]
+        if found:
+            return found
+        others = self._named(name, None)
+        if others:
+            kinds = ", ".join(sorted({place.kind for place in others}))
+            raise PlaceError(f"no {kind} is called {shown(name)}, but there is a {kinds}")
+        hint = did_you_mean(name, self._by_name)
+        asked = name if kind is None else f"{kind}/{name}"
+        raise PlaceError(f"no place is called {shown(asked)}{hint}")
+
+    def here(self, kind: str, position: Position) -> Place | None:
+        """Return the smallest place of a kind that holds a position."""
+        return next((place for place in self.containing(position) if place.kind == kind), None)
+
+    def containing(self, position: Position) -> tuple[Place, ...]:
+        """Return the places that hold a position, the smallest first, ties by name and kind."""
+        lat, lon = float(position.lat), float(position.lon)
+        x, y, z = ecef(lat, lon)
+        held: list[Place] = []
+        for slot in self._index.near(lat, lon):
+            place, code = self._at_slot[slot]
+            if shape_holds(code, 0, lat, lon, x, y, z, 0.0, 0.0):
+                held.append(place)
+        return tuple(sorted(held, key=_size))
+
+    def parent(self, place: Place) -> Place | None:
+        """Return the place above: by the parent's name where given, else the one that holds it.
+
+        Of several places with the parent's name, it is the smallest that holds this one. A place
+        that holds another is larger than it and holds a point of it.
+        """
+        around = [
+            other
+            for other in self.containing(inner_point(place.geometry))
+            if _size(other) > _size(place)
+        ]
+        if place.parent is None:
+            return around[0] if around else None
+        for other in around:
+            if _is_called(other, place.parent):
+                return other
+        named = [other for other in self._called(place.parent) if other is not place]
+        return named[0] if len(named) == 1 else None
+
+    def ancestors(self, place: Place) -> tuple[Place, ...]:
+        """Return the places above, the nearest first."""
+        chain: list[Place] = []
+        seen = {place.key}
+        above = self.parent(place)
+        # Parents given by name may run in a circle.
+        while above is not None and above.key not in seen:
+            seen.add(above.key)
+            chain.append(above)
+            above = self.parent(above)
+        return tuple(chain)
+
+    def statistics(self) -> dict[str, int]:
+        """Return how many places there are of each kind."""
+        counts: dict[str, int] = {}
+        for place in self:
+            counts[place.kind] = counts.get(place.kind, 0) + 1
+        return counts
+
+    def _named(self, name: str, kind: str | None) -> list[Place]:
+        named = self._by_name.get(name, [])
+        return [place for place in named if kind is None or place.kind == kind]
+
+    def _called(self, text: str) -> list[Place]:
+        kind, slash, name = text.partition("/")
+        found = self._named(text, None)
+        return found or (self._named(name, kind) if slash else [])
+
+    def _is_below(self, place: Place, above: str) -> bool:
+        if place.parent == above:
+            return True
+        return any(_is_called(other, above) for other in self.ancestors(place))
+
+    def _forget(self, place: Place) -> None:
+        slot = self._slots.pop(place.key)
+        del self._at_slot[slot]
+        self._index.remove(slot)
+        named = self._by_name[place.name]
+        named[:] = [other for other in named if other.key != place.key]
+        if not named:
+            del self._by_name[place.name]
+
+
+def area_m2(geometry: FixedArea) -> float:
+    """Return how much ground an area covers, on a sphere: enough to say which is smaller."""
+    if isinstance(geometry, Circle):
+        angle = min(geometry.radius_m / MEAN_RADIUS_M, math.pi)
+        return 2.0 * math.pi * MEAN_RADIUS_M**2 * (1.0 - math.cos(angle))
+    if isinstance(geometry, Box):
+        width = geometry.east - geometry.west
+        width += 360.0 if width < 0.0 else 0.0
+        rise = math.sin(math.radians(geometry.north)) - math.sin(math.radians(geometry.south))
+        return MEAN_RADIUS_M**2 * math.radians(width) * rise
+    if isinstance(geometry, MultiPolygon):
+        return sum(area_m2(polygon) for polygon in geometry.polygons)
+    exterior, *holes = geometry.rings
+    return max(enclosed_m2(exterior) - sum(enclosed_m2(hole) for hole in holes), 0.0)
+
+
+def inner_point(geometry: FixedArea) -> Position:
+    """Return a position inside an area (for a ring round a pole, on its edge)."""
+    if isinstance(geometry, Circle):
+        return geometry.center
+    if isinstance(geometry, Box):
+        width = geometry.east - geometry.west
+        width += 360.0 if width < 0.0 else 0.0
+        lon = longitude_step(0.0, geometry.west + width / 2.0)
+        return Position((geometry.south + geometry.north) / 2.0, lon)
+    if isinstance(geometry, MultiPolygon):
+        return inner_point(max(geometry.polygons, key=area_m2))
+    # Measured from its first meridian, a polygon that crosses the antimeridian is in one piece.
+    first = geometry.rings[0][0][0]
+    rings = [[(longitude_step(first, lon), lat) for lon, lat in ring] for ring in geometry.rings]
+    point = shapely.point_on_surface(shapely.make_valid(shapely.Polygon(rings[0], rings[1:])))
+    lon = longitude_step(0.0, first + point.x)
+    return Position(float(point.y), float(lon))
+
+
+def _size(place: Place) -> tuple[float, str, str, str]:
+    return place.area_m2, place.name, place.kind, place.parent or ""
+
+
+def _is_called(place: Place, text: str) -> bool:
+    return text in (place.name, f"{place.kind}/{place.name}")
+
+
+def _ambiguous(asked: str, found: list[Place]) -> str:
+    choices = " or ".join(sorted({place.label for place in found}))
+    return f"{len(found)} places are called {shown(asked)}; name one as {choices}"
+
+
+def _check_name(value: object, what: str) -> None:
+    if not isinstance(value, str) or not value.strip() or len(value) > LONGEST_NAME:
+        raise ModelError(
+            f"a place's {what} is text of 1 to {LONGEST_NAME} characters, not {shown(value)}"
+        )
+    if value in (HERE, ME):
+        raise ModelError(f"{value} is reserved and cannot be a place's {what}")

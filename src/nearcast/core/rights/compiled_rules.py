@@ -1,0 +1,174 @@
+"""A law: rules prepared for deciding, as numbered sets of nodes.
+
+The class of a node says which of the sets it is in and what values it has of attributes that may
+have to be equal. What one class may see of another is what the first rule says that fits both.
+"""
+
+from collections.abc import Mapping
+from typing import TypeAlias
+
+from msgspec import Struct
+
+from nearcast.core.model.context import NodeState
+from nearcast.core.model.errors import PlaceError
+from nearcast.core.model.geometry.area import Box, PlaceArea
+from nearcast.core.model.geometry.geodesy import ecef
+from nearcast.core.model.geometry.places import Places
+from nearcast.core.model.geometry.position import Position
+from nearcast.core.model.geometry.shapes import Code, encode, shape_holds
+from nearcast.core.model.inputs import RulesSet
+from nearcast.core.model.sight_rule import ANYONE, NodeCondition
+from nearcast.core.model.visibility import SEE_ALL, SEE_POSITION
+from nearcast.core.rights.rule_checks import carrying_rights, granted_to, heads
+
+NodeClass: TypeAlias = tuple[int, tuple[object, ...]]
+"""Bits for the sets that a node is in, and its values of attributes that may have to be equal."""
+
+NO_MATTER = -1
+EVERYWHERE = Box(-90.0, -180.0, 90.0, 180.0)
+NOWHERE = Box(90.0, 0.0, 90.0, 0.0)
+"""The pole, where nobody is."""
+
+
+class CompiledRules:
+    """The sets of nodes that rules speak of, and what the rules say of them."""
+
+    def __init__(self, rules: RulesSet, places: Places, strictly: bool = True) -> None:
+        """Prepare rules; strictly, of all places that they name there must be one, and only one."""
+        self._rules = rules
+        self._protected = carrying_rights(rules)
+        sets: dict[NodeCondition, int] = {}
+        values: dict[str, int] = {}
+        self._lines = [
+            _Line(
+                NO_MATTER if rule.viewer == ANYONE else sets.setdefault(rule.viewer, len(sets)),
+                NO_MATTER if rule.other == ANYONE else sets.setdefault(rule.other, len(sets)),
+                rule.see,
+                rule.friend,
+                NO_MATTER if rule.same is None else values.setdefault(rule.same, len(values)),
+            )
+            for rule in rules.rules
+        ]
+        self._sets = list(sets)
+        self._values = list(values)
+        self._names = {name for each in sets for name in heads(each.where)}
+        self._names |= {part for name in values for part in (name, name.partition(".")[0])}
+        self._areas: dict[int, Code] = {}
+        hiding = {line.other for line in self._lines if not line.see & SEE_POSITION}
+        self.look_up(places, strictly)
+        for number, each in enumerate(self._sets):
+            if each.inside is not None and number not in self._areas:
+                # Nobody knows any more where it was: what is hidden there is hidden everywhere.
+                self._areas[number] = encode(EVERYWHERE if number in hiding else NOWHERE)
+        self._concealing = {
+            line.other
+            for line in self._lines
+            if line.other in self._areas and not line.see & SEE_POSITION
+        }
+        self.restricts = rules.default != SEE_ALL or any(x.see != SEE_ALL for x in self._lines)
+        self.governs = self.restricts or bool(rules.grants)
+        self.asks_friends = any(line.friend for line in self._lines)
+        self.names_places = any(isinstance(each.inside, PlaceArea) for each in sets)
+
+    def look_up(self, places: Places, strictly: bool = False) -> None:
+        """Look areas up; a place that is gone stays where it last was."""
+        find = places.find if strictly else places.find_first
+        for number, each in enumerate(self._sets):
+            area = each.inside
+            if isinstance(area, PlaceArea):
+                try:
+                    self._areas[number] = encode(find(area.name, area.kind).geometry)
+                except PlaceError:
+                    if strictly:
+                        raise
+            elif area is not None:
+                self._areas[number] = encode(area)  # type: ignore[arg-type]  # fixed, see Who
+
+    def asks(self, before: NodeState, after: NodeState) -> bool:
+        """Whether a rule depends on what is different."""
+        if self._areas and before.position != after.position:
+            return True
+        old, new = before.attributes, after.attributes
+        if old is new or not self._names:
+            return False
+        return any(old.get(name) != new.get(name) for name in self._names)
+
+    def class_of(self, state: NodeState) -> NodeClass:
+        """The class of a node in a state."""
+        if not self._sets and not self._values:
+            return 0, ()
+        context: dict[str, object] = {}
+        if self._names:
+            own = state.attributes.items()
+            context = {name: value for name, value in own if name not in self._protected}
+            context.update(granted_to(state.node, self._rules))
+        bits = 0
+        for number in range(len(self._sets)):
+            if self._holds(number, state.node, context, state.position):
+                bits |= 1 << number
+        return bits, tuple(_comparable(_followed(context, name)) for name in self._values)
+
+    def mask(self, viewer: NodeClass, other: NodeClass, friends: bool) -> int:
+        """What one class may see of another; `friends`: the other lists the viewer."""
+        for line in self._lines:
+            if (
+                (line.viewer == NO_MATTER or viewer[0] >> line.viewer & 1)
+                and (line.other == NO_MATTER or other[0] >> line.other & 1)
+                and (friends or not line.friend)
+                and (line.same == NO_MATTER or _alike(viewer[1][line.same], other[1][line.same]))
+            ):
+                return line.see
+        return self._rules.default
+
+    def conceals(self, node: str, at: Position | None) -> bool:
+        """Whether some rule hides a node's position because of where it is."""
+        if not self._concealing or at is None:
+            return False
+        return any(
+            self._sets[number].is_named(node) and self._is_inside(number, at)
+            for number in self._concealing
+        )
+
+    def _holds(
+        self, number: int, node: str, context: Mapping[str, object], at: Position | None
+    ) -> bool:
+        who = self._sets[number]
+        if not who.is_named(node):
+            return False
+        if who.inside is not None and (at is None or not self._is_inside(number, at)):
+            return False
+        return who.where is None or who.where.evaluate(context) is True  # type: ignore[arg-type]
+
+    def _is_inside(self, number: int, at: Position) -> bool:
+        lat, lon = float(at.lat), float(at.lon)
+        return bool(shape_holds(self._areas[number], 0, lat, lon, *ecef(lat, lon), 0.0, 0.0))
+
+
+class _Line(Struct, frozen=True):
+    """A rule in numbers: the sets and the value that it is about, and what may be seen."""
+
+    viewer: int
+    other: int
+    see: int
+    friend: bool
+    same: int
+
+
+def _followed(context: Mapping[str, object], path: str) -> object:
+    if path in context:
+        return context[path]
+    found: object = context
+    for step in path.split("."):
+        found = found.get(step) if isinstance(found, Mapping) else None
+    return found
+
+
+def _comparable(value: object) -> object:
+    """A value that is equal to others as filters compare: None if it compares with nothing."""
+    if isinstance(value, bool | str):
+        return type(value).__name__, value
+    return float(value) if isinstance(value, int | float) else None
+
+
+def _alike(first: object, second: object) -> bool:
+    return first is not None and first == second

@@ -1,0 +1,1 @@
+"""Who gets which event, decided in Spark by the broker's own engine."""

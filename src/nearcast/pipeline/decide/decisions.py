@@ -1,0 +1,283 @@
+"""Decisions in Spark: who gets which event, by the same engine that brokers have.
+
+Each task takes some rows of one broker's log, in their order. Its player begins where the rows
+do: it is the one that this process has from the batch before, or comes from a snapshot, and
+applies what lies between. What it decides follows from the log alone, so a batch that is done
+again, by whichever process, gives the same rows.
+"""
+
+import gc
+from collections.abc import Iterable, Iterator, Sequence
+from functools import partial
+from itertools import chain, groupby, pairwise
+from operator import itemgetter
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+import numpy as np
+import pyarrow as pa
+
+from nearcast.core.engine.fan import Fan
+from nearcast.core.model.context import NodeState
+from nearcast.pipeline.decide import snapshots
+from nearcast.pipeline.decide.decided_schema import (
+    ARROW_SCHEMA,
+    CONTEXT,
+    DELIVERY,
+    IDS,
+    RECIPIENT,
+    RECIPIENTS,
+    SUSPECT,
+    UNUSABLE,
+    Columns,
+    decided_batch,
+)
+from nearcast.pipeline.decide.plain_events import joined
+from nearcast.pipeline.decide.player import ContextChange, Played, PlayedDelivery, Player
+from nearcast.pipeline.movement.suspects import Suspect
+from nearcast.pipeline.source.log_ranges import LogRange, RangeRequest, parts_of, read_range
+from nearcast.pipeline.source.row_inputs import Unusable
+from nearcast.store import broker_directory, read_manifest
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+__all__ = [
+    "ARROW_SCHEMA", "CONTEXT", "DELIVERY", "RECIPIENT", "SUSPECT", "UNUSABLE", "decide_batches",
+    "decided", "decided_batches", "snapshot_directory",
+]  # fmt: skip
+
+SNAPSHOT_ROWS = 200_000
+SNAPSHOT_ROWS_EACH = 5
+"""After so many rows a player is kept, or so many for each thing that it knows if these are more.
+
+To write one down costs about as much as to apply a row.
+"""
+
+_players: dict[tuple[str, str], tuple[Player, int]] = {}
+"""The players of this process, and when each was kept last; by data directory and broker."""
+
+
+def decided(log: "DataFrame", data: str) -> "DataFrame":
+    """Return what comes of rows of the log: deliveries, contexts, and what could not be applied.
+
+    `data` is the data directory with the whole log, which every executor must see.
+    """
+    from pyspark.sql.pandas.types import from_arrow_schema
+
+    return log.mapInArrow(partial(decide_batches, data), from_arrow_schema(ARROW_SCHEMA))
+
+
+def decide_batches(data: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Decide on rows, which are in the order of their seqs for each broker."""
+    for broker, own in groupby(_by_broker(batches), itemgetter(0)):
+        yield from _decide(data, broker, (batch for _, batch in own))
+
+
+def _by_broker(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
+    for batch in batches:
+        if batch.num_rows:
+            brokers = batch["broker"].dictionary_encode()
+            which = brokers.indices.to_numpy()
+            starts = [0, *(np.flatnonzero(which[1:] != which[:-1]) + 1).tolist(), len(which)]
+            for start, end in pairwise(starts):
+                name = brokers.dictionary[which[start]].as_py()
+                yield name, batch.slice(start, end - start)
+
+
+def snapshot_directory(data: str, broker: str) -> Path:
+    """Where players of a broker are kept."""
+    return Path(data) / "checkpoints" / "snapshots" / broker_directory(Path(), broker).name
+
+
+def _decide(data: str, broker: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    first = next(batches)
+    player, kept = _player(data, broker, first["seq"][0].as_py() - 1)
+    # Until all is well the process has no player: a task that is cut off leaves it half-way.
+    _players.pop((data, broker), None)
+    for parts in player.decide_columns(chain((first,), batches)):
+        yield from decided_batches(broker, *parts)
+    if player.seq - kept >= _many_rows(player):
+        snapshots.save(snapshot_directory(data, broker), player)
+        kept = player.seq
+    _players[data, broker] = player, kept
+
+
+def _player(data: str, broker: str, seq: int) -> tuple[Player, int]:
+    """A player that has applied all rows up to one, and when it was kept last.
+
+    That of this process if it is not too far on, or so far behind that reading a snapshot is
+    less work than the rows that it missed.
+    """
+    player, kept = _players.get((data, broker), (None, 0))
+    if player is not None and player.seq > seq:
+        player = None
+    directory = snapshot_directory(data, broker)
+    newest = snapshots.newest(directory, seq)
+    if newest is not None and (player is None or newest - player.seq >= _many_rows(player)):
+        found = snapshots.load(directory, seq)
+        _settle_memory()
+        if found is not None and (player is None or found.seq > player.seq):
+            player, kept = found, found.seq
+    if player is None:
+        player, kept = Player(broker), 0
+    if player.seq < seq:
+        log = broker_directory(Path(data), broker) / "log"
+        first = player.seq + 1
+        segments, gaps = parts_of(read_manifest(log), first, seq)
+        missed = LogRange(str(log), broker, first, seq, tuple(segments), tuple(gaps))
+        player.apply_columns(read_range(missed, RangeRequest()))
+        player.seq = seq
+    return player, kept
+
+
+def _many_rows(player: Player) -> int:
+    """So many rows are about as much work as a snapshot of a player."""
+    return max(SNAPSHOT_ROWS, SNAPSHOT_ROWS_EACH * player.size)
+
+
+def _settle_memory() -> None:
+    """Have no garbage looked for among all that a player knows, and seldom elsewhere."""
+    gc.collect()
+    gc.freeze()
+    gc.set_threshold(50_000, 20, 50)
+
+
+def decided_batches(broker: str, *parts: Played | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+    """Yield what came of some rows, in parts, a batch for each kind."""
+    sent: list[pa.RecordBatch] = []
+    rest = Played()
+    for part in parts:
+        if not isinstance(part, Played):
+            sent.append(part)
+            continue
+        if part.sent:
+            sent.append(decided_batch(broker, *_deliveries(part.sent)))
+        rest.contexts += part.contexts
+        rest.unusable += part.unusable
+        rest.suspects += part.suspects
+    if sent:
+        yield joined(sent)
+    if rest.contexts:
+        yield decided_batch(broker, *_contexts(rest.contexts))
+    if rest.unusable:
+        yield decided_batch(broker, *_unusable(rest.unusable))
+    if rest.suspects:
+        yield decided_batch(broker, *_suspects(rest.suspects))
+
+
+def _deliveries(sent: Sequence[PlayedDelivery]) -> tuple[int, Columns]:
+    """A row for all who get an event at once, at whatever priority."""
+    together = [list(some) for _, some in groupby(sent, lambda each: id(each.event))]
+    heads = [some[0] for some in together]
+    events = [each.event for each in heads]
+    at = [event.position for event in events]
+    return len(heads), {
+        "kind": pa.repeat(DELIVERY, len(heads)),
+        "id": [event.id for event in events],
+        "subject": [event.subject for event in events],
+        "publisher": [event.publisher for event in events],
+        "session": [event.session for event in events],
+        "time": [event.time for event in events],
+        "lat": [None if each is None else each.lat for each in at],
+        "lon": [None if each is None else each.lon for each in at],
+        "at_given": [event.at_given for event in events],
+        "payload": [event.payload for event in events],
+        "properties": [_pairs(each.headers[0]) for each in heads],
+        "headers": [each.headers[1] for each in heads],
+        "qos": [event.qos for event in events],
+        "retain": [event.retain for event in events],
+        "valid_s": [event.valid_s for event in events],
+        "expires": [each.expires for each in heads],
+        "object": [event.object for event in events],
+        "recipients": _recipients(together),
+        "seq": [each.seq for each in heads],
+        "elsewhere": [each.elsewhere for each in heads],
+        "recorded": [each.recorded for each in heads],
+    }
+
+
+def _pairs(properties: Sequence[tuple[str, str]]) -> list[dict[str, str]] | None:
+    return [{"name": name, "value": value} for name, value in properties] or None
+
+
+def _recipients(rows: Sequence[Sequence[PlayedDelivery]]) -> pa.Array:
+    sessions: list[str] = []
+    names: list[str] = []
+    counts: list[int] = []
+    priorities: list[int] = []
+    replayed: list[bool] = []
+    sizes: list[int] = []
+    for row in rows:
+        before = len(sessions)
+        for what in (each.sent for each in row):
+            if isinstance(what, Fan):
+                filed, size = what.filed, len(what.filed)
+                sessions += [one.owner for one in filed]
+                names += [one.id for one in filed]
+                counts += [1] * size
+                priorities += [what.priority] * size
+                replayed += [False] * size
+            else:
+                sessions.append(what.owner)
+                names += what.subscriptions
+                counts.append(len(what.subscriptions))
+                priorities.append(what.priority)
+                replayed.append(what.replayed)
+        sizes.append(len(sessions) - before)
+    wanted = pa.ListArray.from_arrays(_offsets(counts), pa.array(names, pa.string()), type=IDS)
+    recipients = pa.StructArray.from_arrays(
+        [
+            pa.array(sessions, pa.string()),
+            wanted,
+            pa.array(priorities, pa.int32()),
+            pa.array(replayed, pa.bool_()),
+        ],
+        fields=list(RECIPIENT),
+    )
+    return pa.ListArray.from_arrays(_offsets(sizes), recipients, type=RECIPIENTS)
+
+
+def _offsets(lengths: Sequence[int]) -> pa.Array:
+    return pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int32)]), pa.int32())
+
+
+def _contexts(changes: Sequence[ContextChange]) -> tuple[int, Columns]:
+    states = [each.state or NodeState(each.node) for each in changes]
+    at, before = [state.position for state in states], [state.previous for state in states]
+    return len(changes), {
+        "kind": pa.repeat(CONTEXT, len(changes)),
+        "seq": [each.seq for each in changes],
+        "time": [each.time for each in changes],
+        "node": [each.node for each in changes],
+        "lat": [None if each is None else each.lat for each in at],
+        "lon": [None if each is None else each.lon for each in at],
+        "previous_lat": [None if each is None else each.lat for each in before],
+        "previous_lon": [None if each is None else each.lon for each in before],
+        "previous_time": [state.previous_at for state in states],
+        "attributes": [
+            None if each.state is None else msgspec.json.encode(each.state.attributes).decode()
+            for each in changes
+        ],
+    }
+
+
+def _unusable(found: Sequence[Unusable]) -> tuple[int, Columns]:
+    return len(found), {
+        "kind": pa.repeat(UNUSABLE, len(found)),
+        "seq": [each.seq for each in found],
+        "last_seq": [each.last for each in found],
+        "reason": [each.reason for each in found],
+    }
+
+
+def _suspects(found: Sequence[Suspect]) -> tuple[int, Columns]:
+    return len(found), {
+        "kind": pa.repeat(SUSPECT, len(found)),
+        "seq": [each.seq for each in found],
+        "last_seq": [each.seq for each in found],
+        "time": [each.time for each in found],
+        "node": [each.node for each in found],
+        "reason": [each.reason for each in found],
+    }

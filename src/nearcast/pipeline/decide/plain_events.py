@@ -1,0 +1,289 @@
+"""Plain events: rows of the log whose columns say all of an event, taken as columns.
+
+Most rows are of this kind. They go through the engine together, without a value for each, and
+the columns of what is decided are their own columns.
+"""
+
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from typing import Self, overload
+
+import numpy as np
+import numpy.typing as npt
+import pyarrow as pa
+import pyarrow.compute as pc
+from msgspec.structs import replace
+
+from nearcast.core.engine.copies import Copies
+from nearcast.core.engine.string_pair_table import StringPairTable, Texts
+from nearcast.core.matching.tables import F64, I32, I64
+from nearcast.core.model.event import Event
+from nearcast.core.model.event_batch import EventBatch, carried
+from nearcast.core.model.event_columns import EventColumns
+from nearcast.core.model.flat_json import carried_by
+from nearcast.core.model.payload import attributes_of
+from nearcast.pipeline.decide.decided_schema import (
+    DELIVERY,
+    IDS,
+    PROPERTIES,
+    RECIPIENT,
+    RECIPIENTS,
+    decided_batch,
+)
+from nearcast.store import plain_event, rows_of
+from nearcast.store.log.columns import column
+from nearcast.store.log.plain_rows import PLAIN_DATA
+from nearcast.store.log.rows import SCHEMA
+from nearcast.wire.mqtt import MESSAGE_EXPIRY_MARK
+
+LEAST = 64
+"""So many that follow each other are worth going through them as columns."""
+_NEEDED = ("event_id", "subject", "publisher", "time")
+_WORDS = column(list(PLAIN_DATA), pa.string())
+
+
+def are_plain(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
+    """Return which rows are plain events."""
+    flags = pc.and_(pc.equal(rows["kind"], "event"), pc.equal(rows["schema"], SCHEMA))
+    flags = pc.and_(flags, pc.is_in(rows["data"], _WORDS))
+    for name in _NEEDED:
+        if rows[name].null_count:
+            flags = pc.and_(flags, pc.is_valid(rows[name]))
+    headers = rows["headers"]
+    if headers.null_count < len(headers):
+        expires = pc.fill_null(pc.starts_with(headers, MESSAGE_EXPIRY_MARK), False)
+        flags = pc.and_not(flags, expires)
+    found: npt.NDArray[np.bool_] = flags.to_numpy(zero_copy_only=False)
+    return found
+
+
+def stretches(rows: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:
+    """Yield rows in their order: whether some are plain events, many enough, and these rows."""
+    plain = are_plain(rows)
+    edges = [0, *(np.flatnonzero(plain[1:] != plain[:-1]) + 1).tolist(), len(plain)]
+    mixed = 0
+    for start, end in pairwise(edges):
+        if plain[start] and end - start >= LEAST:
+            if mixed < start:
+                yield False, rows.slice(mixed, start - mixed)
+            yield True, rows.slice(start, end - start)
+            mixed = end
+    if mixed < len(plain):
+        yield False, rows.slice(mixed)
+
+
+def windows(batches: Iterable[pa.RecordBatch], most: Callable[[], int]) -> Iterator[pa.RecordBatch]:
+    """Yield the same rows, so many at once whatever came together; a restart begins anew.
+
+    `most` says how many are to come next.
+    """
+    waiting: list[pa.RecordBatch] = []
+    room = most()
+    for batch in batches:
+        starts = np.flatnonzero(pc.equal(batch["kind"], "restart").to_numpy(zero_copy_only=False))
+        at = 0
+        for end in (*starts.tolist(), batch.num_rows):
+            while at < end:
+                piece = batch.slice(at, min(room, end - at))
+                waiting.append(piece)
+                at += piece.num_rows
+                room -= piece.num_rows
+                if not room:
+                    yield joined(waiting)
+                    waiting, room = [], most()
+            if end < batch.num_rows and waiting:
+                yield joined(waiting)
+                waiting, room = [], most()
+    if waiting:
+        yield joined(waiting)
+
+
+def joined(batches: list[pa.RecordBatch]) -> pa.RecordBatch:
+    """Return the rows of all batches in one."""
+    return batches[0] if len(batches) == 1 else pa.concat_batches(batches)
+
+
+class PlainEvents(EventColumns):
+    """Rows that are plain events."""
+
+    def __init__(self, rows: pa.RecordBatch) -> None:
+        self.rows = rows
+
+    def __getstate__(self) -> bytes:
+        # Of a slice only what is in it, not all that it was cut from.
+        written = pa.BufferOutputStream()
+        with pa.ipc.new_stream(written, self.rows.schema) as stream:
+            stream.write_batch(self.rows)
+        return bytes(written.getvalue())
+
+    def __setstate__(self, state: bytes) -> None:
+        with pa.ipc.open_stream(state) as stream:
+            self.rows = stream.read_next_batch()
+
+    def __len__(self) -> int:
+        return int(self.rows.num_rows)
+
+    @overload
+    def __getitem__(self, index: int) -> Event: ...
+    @overload
+    def __getitem__(self, index: slice) -> "PlainEvents": ...
+    def __getitem__(self, index: int | slice) -> "Event | PlainEvents":
+        if isinstance(index, slice):
+            start, end, _ = index.indices(len(self))
+            return self.part(start, end)
+        return next(iter(self.part(index, index + 1)))
+
+    def __iter__(self) -> Iterator[Event]:
+        for row in rows_of(self.rows):
+            event = plain_event(row)
+            assert event is not None
+            yield replace(event, attributes=attributes_of(event.payload))
+
+    @property
+    def are_many(self) -> bool:
+        """Whether there are enough to be taken as columns."""
+        return len(self) >= LEAST
+
+    def seq(self, index: int) -> int:
+        """The row of one of them."""
+        return int(self.rows["seq"][index].as_py())
+
+    @property
+    def times(self) -> F64:
+        """When each was ingested."""
+        return _numbers(self.rows["ingested"])
+
+    @property
+    def sizes(self) -> I64:
+        """Bytes of each payload."""
+        lengths = pc.fill_null(pc.binary_length(self.rows["payload"]), 0)
+        found: I64 = lengths.to_numpy().astype(np.int64)
+        return found
+
+    def part(self, start: int, end: int) -> Self:
+        """Some of them that follow each other."""
+        return type(self)(self.rows.slice(start, end - start))
+
+    def batch(self, attributes: bool = True) -> EventBatch:
+        """The same as matchers take them; without attributes nobody looks into payloads."""
+        rows = self.rows
+        subjects, subject = _words(rows["subject"])
+        publishers, publisher = _words(rows["publisher"])
+        lat, lon = _numbers(rows["lat"]), _numbers(rows["lon"])
+        nowhere = np.isnan(lat) | np.isnan(lon)
+        if nowhere.any():
+            lat, lon = np.where(nowhere, np.nan, lat), np.where(nowhere, np.nan, lon)
+        said = carried_by(*_texts(rows["payload"])) if attributes else carried([{}] * len(self))
+        return EventBatch(
+            subjects=subjects,
+            subject=subject,
+            publishers=publishers,
+            publisher=publisher,
+            lat=lat,
+            lon=lon,
+            **said,
+            borrowed=(~nowhere).astype(np.uint8),
+            events=self,
+        )
+
+
+def deliveries(
+    broker: str,
+    events: PlainEvents,
+    copies: Copies,
+    words: StringPairTable,
+    elsewhere: Callable[[str], bool],
+    recorded: bool,
+) -> pa.RecordBatch:
+    """Return the decided rows of plain events; `words` are sessions and ids of subscriptions."""
+    # An event has a row here for each priority, and there one for all who get it.
+    firsts = np.flatnonzero(np.diff(copies.event, prepend=-1))
+    count = len(firsts)
+    taken = events.rows.select(_TAKEN).take(pa.array(copies.event[firsts]))
+    subjects, subject = _words(taken["subject"])
+    aside = np.array([elsewhere(each) for each in subjects], np.bool_)
+    lat, lon = taken["lat"], taken["lon"]
+    if lat.null_count or lon.null_count:
+        known = pc.and_(pc.is_valid(lat), pc.is_valid(lon))
+        nowhere = pa.scalar(None, pa.float64())
+        lat, lon = pc.if_else(known, lat, nowhere), pc.if_else(known, lon, nowhere)
+    return decided_batch(
+        broker,
+        count,
+        {
+            "kind": pa.repeat(DELIVERY, count),
+            "id": taken["event_id"],
+            "subject": taken["subject"],
+            "publisher": taken["publisher"],
+            "session": pa.repeat("", count),
+            "time": taken["time"],
+            "lat": lat,
+            "lon": lon,
+            "at_given": pa.repeat(False, count),
+            "payload": pc.fill_null(taken["payload"], b""),
+            "properties": _properties(taken["properties"]),
+            "headers": taken["headers"],
+            "qos": pc.index_in(taken["data"], _WORDS),
+            "retain": pa.repeat(False, count),
+            "recipients": _recipients(copies, np.append(firsts, -1), words),
+            "seq": taken["seq"],
+            "elsewhere": pa.array(aside[subject]) if count else None,
+            "recorded": pa.repeat(recorded, count),
+        },
+    )
+
+
+_TAKEN = [
+    "seq", "event_id", "subject", "publisher", "time", "lat", "lon", "properties", "payload",
+    "headers", "data",
+]  # fmt: skip
+
+
+def _recipients(copies: Copies, rows: I64, words: StringPairTable) -> pa.Array:
+    """Lists of recipients that begin where these rows do."""
+    firsts = copies.wishes[:-1]
+    sessions, ids = words.taken(copies.numbers, firsts)
+    recipients = pa.StructArray.from_arrays(
+        [
+            _strings(sessions),
+            pa.ListArray.from_arrays(copies.wishes, _strings(ids), type=IDS),
+            pa.array(np.repeat(copies.priority, np.diff(copies.recipients))),
+            pa.repeat(False, len(firsts)),
+        ],
+        fields=list(RECIPIENT),
+    )
+    return pa.ListArray.from_arrays(copies.recipients[rows], recipients, type=RECIPIENTS)
+
+
+def _strings(texts: Texts) -> pa.Array:
+    buffers = [None, pa.py_buffer(texts.ends), pa.py_buffer(texts.data)]
+    return pa.Array.from_buffers(pa.string(), len(texts.ends) - 1, buffers)
+
+
+def _properties(pairs: pa.Array) -> pa.Array:
+    """User properties; none are null."""
+    if pairs.null_count < len(pairs):
+        none = pa.scalar(None, pairs.type)
+        pairs = pc.if_else(pc.equal(pc.list_value_length(pairs), 0), none, pairs)
+    return pairs if pairs.type == PROPERTIES else pairs.cast(PROPERTIES)
+
+
+def _texts(values: pa.Array) -> tuple[npt.NDArray[np.uint8], I32]:
+    """The bytes of a column, and where each value begins and the last ends; none is empty."""
+    if values.null_count:
+        values = pc.fill_null(values, b"")
+    _, offsets, data = values.buffers()
+    ends = np.frombuffer(offsets, np.int32)[values.offset : values.offset + len(values) + 1]
+    return np.frombuffer(data or b"", np.uint8), ends
+
+
+def _words(values: pa.Array) -> tuple[list[str], I32]:
+    """The different words of a column, and which each is."""
+    encoded = values.dictionary_encode()
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+
+
+def _numbers(values: pa.Array) -> F64:
+    """Numbers of a column, NaN where there is none."""
+    found: F64 = values.to_numpy(zero_copy_only=False)
+    return found

@@ -1,0 +1,171 @@
+"""Snapshots: a player as it was after some row, so that nobody plays the whole log to get there.
+
+A snapshot is one file: arrays lie in it as they lie in memory and are mapped, not read; each
+process has its own copy of just the pages that it changes. It is a cache and nothing more: what
+it holds follows from the log up to its seq, so any of them gives the same decisions, and one
+from another release is passed over. The files are trusted as the broker's own directory is.
+"""
+
+import gc
+import hashlib
+import mmap
+import os
+import pickle
+import re
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from functools import cache
+from importlib.resources import files
+from importlib.resources.abc import Traversable
+from pathlib import Path
+from typing import BinaryIO
+
+import msgspec
+from msgspec import Struct
+
+from nearcast.pipeline.decide.player import Player
+from nearcast.store.durable_files import put_in_place
+from nearcast.store.file_access import make_directory
+
+KEPT = 3
+"""So many of a broker's snapshots are kept, the newest ones."""
+ALIGNED = 64
+MAGIC = b"nearcast snapshot\n"
+_NAME = re.compile(r"(\d{15})\.snapshot")
+
+
+class Head(Struct, frozen=True):
+    """What a snapshot says of itself, and where the parts of it lie."""
+
+    release: str
+    seq: int
+    value: int
+    """Bytes of all that is no array."""
+    arrays: list[tuple[int, int]]
+    """Where each array lies, and how long it is."""
+
+
+@cache
+def release() -> str:
+    """What must be the same for a snapshot to be of use: the code that is to use it."""
+    package = files("nearcast")
+    digest = hashlib.sha256()
+    for room in ("pipeline/decide", "pipeline/source", "core"):
+        for source in _sources(package.joinpath(*room.split("/"))):
+            digest.update(source)
+    return digest.hexdigest()
+
+
+def _sources(package: Traversable) -> Iterator[bytes]:
+    """Yield what a package's modules say, also where it lies in an archive."""
+    for item in sorted(package.iterdir(), key=lambda each: each.name):
+        if item.is_dir():
+            yield from _sources(item)
+        elif item.name.endswith(".py"):
+            yield item.read_bytes()
+
+
+def save(directory: Path, player: Player) -> Path:
+    """Write a snapshot of a player, and remove those that are too old; its path."""
+    make_directory(directory)
+    path = directory / f"{player.seq:015d}.snapshot"
+    if not path.exists():
+        partial = directory / f".{path.name}.{os.getpid()}"
+        try:
+            with partial.open("wb") as file:
+                _write(file, player)
+            put_in_place(partial, path)
+        finally:
+            partial.unlink(missing_ok=True)
+    for _, old in list(_found(directory))[:-KEPT]:
+        old.unlink(missing_ok=True)
+    return path
+
+
+def load(directory: Path, most: int) -> Player | None:
+    """The newest player that has applied no row after `most`; None if there is none."""
+    for seq, path in reversed(list(_found(directory))):
+        if seq <= most:
+            try:
+                player = _read(path)
+            except (OSError, ValueError, msgspec.MsgspecError, EOFError, pickle.PickleError):
+                # Removed meanwhile, or not whole: an older one will do.
+                continue
+            if player is not None:
+                return player
+    return None
+
+
+def newest(directory: Path, most: int) -> int | None:
+    """The seq of the newest snapshot that has no row after `most`, by its name."""
+    return max((seq for seq, _ in _found(directory) if seq <= most), default=None)
+
+
+def _write(file: BinaryIO, player: Player) -> None:
+    buffers: list[pickle.PickleBuffer] = []
+    with _no_garbage():
+        value = pickle.dumps(player, protocol=5, buffer_callback=buffers.append)
+    views = [buffer.raw() for buffer in buffers]
+    # Where the arrays lie depends on how long the head is, which depends on where they lie.
+    room = 1 << 12
+    while True:
+        head = Head(release(), player.seq, len(value), _laid_out(room + len(value), views))
+        told = msgspec.json.encode(head)
+        if len(MAGIC) + 8 + len(told) <= room:
+            break
+        room *= 2
+    file.write(MAGIC + len(told).to_bytes(4, "big") + room.to_bytes(4, "big") + told)
+    file.seek(room)
+    file.write(value)
+    for (at, _), view in zip(head.arrays, views, strict=True):
+        file.seek(at)
+        file.write(view)
+
+
+def _laid_out(start: int, views: Sequence[memoryview]) -> list[tuple[int, int]]:
+    found = []
+    for view in views:
+        start = -(-start // ALIGNED) * ALIGNED
+        found.append((start, view.nbytes))
+        start += view.nbytes
+    return found
+
+
+def _read(path: Path) -> Player | None:
+    with path.open("rb") as file:
+        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+    if mapped[: len(MAGIC)] != MAGIC:
+        return None
+    at = len(MAGIC)
+    length, room = (int.from_bytes(mapped[at + i : at + i + 4], "big") for i in (0, 4))
+    head = msgspec.json.decode(mapped[at + 8 : at + 8 + length], type=Head)
+    if head.release != release():
+        return None
+    whole = memoryview(mapped)
+    arrays = [whole[start : start + size] for start, size in head.arrays]
+    with _no_garbage():
+        player = pickle.loads(whole[room : room + head.value], buffers=arrays)
+    assert isinstance(player, Player)
+    return player
+
+
+@contextmanager
+def _no_garbage() -> Iterator[None]:
+    """Have no garbage looked for while millions of objects are made, none of which is any."""
+    collects = gc.isenabled()
+    gc.disable()
+    try:
+        yield
+    finally:
+        if collects:
+            gc.enable()
+
+
+def _found(directory: Path) -> Iterator[tuple[int, Path]]:
+    """Yield the snapshots of a directory, the oldest first."""
+    if not directory.exists():
+        return
+    for path in sorted(directory.iterdir()):
+        found = _NAME.fullmatch(path.name)
+        if found is not None:
+            yield int(found[1]), path

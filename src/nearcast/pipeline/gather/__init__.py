@@ -1,0 +1,1 @@
+"""What waits until there is enough of it."""

@@ -1,0 +1,161 @@
+"""Spots: which events a rule of gathering takes, and to which group each belongs.
+
+Subjects are chosen by Spark's own expressions, so that only what a rule takes reaches Python.
+There the core finds places and cells, and packs what is needed of an event into one value: the
+state behind it handles two names and a packet, whatever events look like.
+"""
+
+import pickle
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from functools import lru_cache
+from typing import TYPE_CHECKING
+
+import msgspec
+import pyarrow as pa
+from msgspec import Struct
+from pyspark.sql import functions as F  # noqa: N812
+
+from nearcast.core.gathering import GatheringRule, Part, group_of
+from nearcast.core.gathering.grouping import PlaceMiddles
+from nearcast.core.model.geometry.area import FixedArea
+from nearcast.core.model.geometry.places import Places
+from nearcast.core.model.geometry.position import Position
+from nearcast.pipeline.source.event_checks import PIPELINE
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+LARGEST_SAID_BYTES = 4096
+"""Attributes that take more than this do not wait: only the event's name, time and place do."""
+GROUPED = pa.schema(
+    [
+        ("rule", pa.string()),
+        ("group", pa.string()),
+        ("ingested", pa.float64()),
+        ("broker", pa.string()),
+        ("seq", pa.int64()),
+        ("packet", pa.binary()),
+    ]
+)
+GROUPED_DDL = "rule string, group string, ingested double, broker string, seq long, packet binary"
+NamedPlace = tuple[str, str, FixedArea] | tuple[str, str, FixedArea, str | None]
+"""A kind, a name, a geometry, and the name of the place above it if there is one."""
+
+
+class Packet(Struct, frozen=True, array_like=True, gc=False):
+    """A part on its way to its group, and the middle of that group where it has one."""
+
+    part: Part
+    middle: Position | None
+
+
+pack = msgspec.msgpack.Encoder().encode
+unpack = msgspec.msgpack.Decoder(Packet).decode
+
+
+def grouped(
+    log: "DataFrame",
+    rules: Sequence[GatheringRule],
+    places: Iterable[NamedPlace] = (),
+    after: "Column | None" = None,
+) -> "DataFrame":
+    """Return the events that rules take, once for each, with their groups.
+
+    `log` has the columns that `judged` adds. Late events are left out, and so are the pipeline's
+    own, and one without a position where a rule asks for it. Where `after` is given nothing is
+    left out before that column is there, however Spark arranges its plan.
+    """
+    usable = (
+        (F.col("kind") == "event")
+        & F.col("reject").isNull()
+        & ~F.col("late")
+        & ~F.col("publisher").startswith(PIPELINE)
+    )
+    if after is not None:
+        usable &= after.isNotNull()
+    taken = F.array_compact(
+        F.array(*(F.when(_selects(rule.pattern), F.lit(n)) for n, rule in enumerate(rules)))
+    )
+    wanted = (
+        log.withColumn("taken", F.when(usable, taken)).where(F.size("taken") > 0).select(*_COLUMNS)
+    )
+    return wanted.mapInArrow(_grouping(tuple(rules), places), GROUPED_DDL)
+
+
+_COLUMNS = (
+    "taken", "broker", "seq", "ingested", "event_id", "subject", "publisher", "time", "lat",
+    "lon", "payload", "data",
+)  # fmt: skip
+Grouping = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
+
+
+def _grouping(rules: tuple[GatheringRule, ...], places: Iterable[NamedPlace]) -> Grouping:
+    # Bytes, so that a worker knows the places it has seen before and does not build them again.
+    defined = pickle.dumps(tuple(places))
+
+    def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+        known = _known(defined)
+        for batch in batches:
+            yield _group_batch(batch, rules, known)
+
+    return group
+
+
+@lru_cache(maxsize=2)
+def _known(defined: bytes) -> PlaceMiddles:
+    places = Places()
+    for place in pickle.loads(defined):
+        places.add(*place)
+    return PlaceMiddles(places)
+
+
+def _group_batch(
+    batch: pa.RecordBatch, rules: tuple[GatheringRule, ...], known: PlaceMiddles
+) -> pa.RecordBatch:
+    found: list[tuple[str, str, float, str, int, bytes]] = []
+    columns = [batch.column(name).to_pylist() for name in _COLUMNS]
+    for taken, broker, seq, ingested, id_, subject, publisher, time, lat, lon, payload, data in zip(
+        *columns, strict=True
+    ):
+        part = Part(id_, publisher, time, ingested, lat, lon, _said(payload, data))
+        for number in taken:
+            group = group_of(rules[number], subject, lat, lon, known)
+            if group is not None:
+                packet = pack(Packet(part, group.middle))
+                pattern = rules[number].pattern
+                found.append((pattern, group.name, ingested, broker, seq, packet))
+    rows = zip(*found, strict=True) if found else ((),) * len(GROUPED)
+    arrays = [pa.array(values, field.type) for values, field in zip(rows, GROUPED, strict=True)]
+    return pa.RecordBatch.from_arrays(arrays, schema=GROUPED)
+
+
+def _said(payload: bytes | None, data: str) -> bytes:
+    """Return what an event says as JSON: its payload, unless the row knows better."""
+    said = payload or b""
+    if '"attributes"' in data:
+        own = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("attributes")
+        said = said if own is None else bytes(own)
+    return said if len(said) <= LARGEST_SAID_BYTES else b""
+
+
+def _selects(pattern: str) -> "Column":
+    """Return the condition under which a pattern selects a subject."""
+    if not any(wildcard in pattern for wildcard in "+#"):
+        return F.col("subject") == pattern
+    return F.col("subject").rlike(java_regex(pattern))
+
+
+def java_regex(pattern: str) -> str:
+    """Return a regular expression of Java's for the subjects that a pattern selects."""
+    found = []
+    for at, level in enumerate(pattern.split("/")):
+        separator = "/" if at else ""
+        if level == "#":
+            found.append(f"({separator}.*)?")
+        elif level == "+":
+            found.append(f"{separator}[^/]*")
+        else:
+            quoted = level.replace(r"\E", r"\E\\E\Q")
+            found.append(rf"{separator}\Q{quoted}\E")
+    start = r"(?!\$)" if pattern[0] in "+#" else ""
+    return rf"(?s)\A{start}{''.join(found)}\z"

@@ -1,0 +1,166 @@
+"""The audit: what each broker should have delivered by its own log, beside what it says it did.
+
+Both sides are one row for each copy of an event: the broker, the event, the session that got it,
+by which subscriptions, at what priority. What one side has and the other lacks is a difference.
+"""
+
+from collections.abc import Iterable, Iterator
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+from msgspec import Struct
+from pyspark.sql import functions as F  # noqa: N812
+
+from nearcast.pipeline.decide.decisions import DELIVERY, RECIPIENT, UNUSABLE, decided
+from nearcast.store import DELIVERY as RECORDED
+from nearcast.store import recipients_of, rows_of
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+MISSING, EXTRA, PRIORITY, WAITING = "missing", "extra", "priority", "waiting"
+"""What a difference is: a copy that was not delivered, one that was and should not have been, one
+at another priority, and one that the pipeline has decided on and its broker has yet to send."""
+WAITING_S = 60.0
+MOST_SHOWN = 1_000
+COPY = ("broker", "publisher", "event_id", "session", "subscriptions", "replayed")
+_RECORDED_SCHEMA = (
+    "broker string, publisher string, event_id string, recipients array<struct<session: string, "
+    "subscriptions: array<string>, priority: int, replayed: boolean>>"
+)
+
+
+class Difference(Struct, frozen=True):
+    """A copy that is not the same on both sides."""
+
+    what: str
+    broker: str
+    publisher: str
+    event: str
+    session: str
+    subscriptions: tuple[str, ...]
+    decided: int | None
+    """The priority by the log."""
+    recorded: int | None
+    """The priority that its broker recorded."""
+
+
+class Audit(Struct, frozen=True):
+    """What an audit found."""
+
+    copies: int
+    """Copies that were compared."""
+    counts: dict[str, int]
+    """Differences by what they are."""
+    differences: list[Difference]
+    """The first of them."""
+    unrecorded: int
+    """Copies that were decided while their broker recorded no deliveries: not compared."""
+    unusable: int
+    """Stretches of the log that could not be applied: after one, differences may be its fault."""
+
+    @property
+    def passed(self) -> bool:
+        """Whether both sides agree on everything that was compared."""
+        return not any(count for what, count in self.counts.items() if what != WAITING)
+
+
+def audit(log: "DataFrame", data: str) -> Audit:
+    """Compare what each broker should have delivered with what it recorded."""
+    found = decided(log, data).persist()
+    try:
+        by_log = found.where((F.col("kind") == DELIVERY) & F.col("recorded"))
+        newest = log.agg(F.max("ingested")).first()
+        last = newest[0] if newest is not None and newest[0] is not None else 0.0
+        expected = _copies(by_log.withColumnRenamed("id", "event_id")).withColumn(
+            "waiting", F.col("elsewhere") & (F.col("time") > last - WAITING_S)
+        )
+        skipped = found.where((F.col("kind") == DELIVERY) & ~F.col("recorded"))
+        # What a replay published later may be recorded without having been expected then.
+        late = _copies(skipped.withColumnRenamed("id", "event_id")).select(*COPY)
+        told = _copies(recorded(log)).join(late, list(COPY), "left_anti")
+        compared = _compared(expected, told).persist()
+        counts = {row["what"]: row["count"] for row in compared.groupBy("what").count().collect()}
+        same = counts.pop("same", 0)
+        worst = compared.where(F.col("what") != "same").limit(MOST_SHOWN).collect()
+        unrecorded = skipped.agg(F.sum(F.size("recipients"))).first()
+        return Audit(
+            same + sum(counts.values()),
+            {what: counts.get(what, 0) for what in (MISSING, EXTRA, PRIORITY, WAITING)},
+            [
+                Difference(
+                    row["what"], row["broker"], row["publisher"], row["event_id"], row["session"],
+                    tuple(row["subscriptions"]), row["decided"], row["recorded"],
+                )
+                for row in worst
+            ],
+            (unrecorded[0] or 0) if unrecorded is not None else 0,
+            found.where(F.col("kind") == UNUSABLE).count(),
+        )  # fmt: skip
+    finally:
+        found.unpersist()
+
+
+def recorded(log: "DataFrame") -> "DataFrame":
+    """Return what brokers recorded of their deliveries."""
+    rows = log.where(F.col("kind") == RECORDED)
+    return rows.mapInArrow(_recorded, _RECORDED_SCHEMA)
+
+
+def _recorded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    for batch in batches:
+        rows = list(rows_of(batch))
+        told = [
+            [dict(zip(RECIPIENT.names, each, strict=True)) for each in recipients_of(row)]
+            for row in rows
+        ]
+        yield pa.RecordBatch.from_arrays(
+            [
+                pa.array([row.broker for row in rows], pa.string()),
+                pa.array([row.publisher for row in rows], pa.string()),
+                pa.array([row.event_id for row in rows], pa.string()),
+                pa.array(told, pa.list_(RECIPIENT)),
+            ],
+            names=["broker", "publisher", "event_id", "recipients"],
+        )
+
+
+def _copies(deliveries: "DataFrame") -> "DataFrame":
+    """Return one row a copy, numbered where copies are alike."""
+    each = deliveries.withColumn("each", F.explode("recipients"))
+    flat = each.select(
+        "*",
+        F.col("each.session").alias("to_session"),
+        F.array_sort("each.subscriptions").alias("subscriptions"),
+        F.col("each.priority").alias("priority"),
+        F.col("each.replayed").alias("replayed"),
+    ).drop("each", "recipients", "session")
+    return flat.withColumnRenamed("to_session", "session")
+
+
+def _compared(expected: "DataFrame", told: "DataFrame") -> "DataFrame":
+    """Return every copy of either side, and whether the other has it."""
+    ours = expected.groupBy(*COPY).agg(
+        F.array_sort(F.collect_list("priority")).alias("decided_at"),
+        F.max("waiting").alias("waiting"),
+    )
+    theirs = told.groupBy(*COPY).agg(F.array_sort(F.collect_list("priority")).alias("told_at"))
+    joined = ours.join(theirs, list(COPY), "full_outer")
+    ahead, behind = _size("decided_at"), _size("told_at")
+    what = (
+        F.when((ahead > behind) & F.coalesce(F.col("waiting"), F.lit(False)), WAITING)
+        .when(ahead > behind, MISSING)
+        .when(ahead < behind, EXTRA)
+        .when(F.col("decided_at") != F.col("told_at"), PRIORITY)
+        .otherwise("same")
+    )
+    return joined.withColumn("what", what).select(
+        "what",
+        *COPY,
+        F.element_at("decided_at", 1).alias("decided"),
+        F.element_at("told_at", 1).alias("recorded"),
+    )
+
+
+def _size(name: str) -> "Column":
+    return F.when(F.col(name).isNull(), 0).otherwise(F.size(name))

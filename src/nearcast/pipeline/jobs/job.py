@@ -1,0 +1,250 @@
+"""The job behind `nearcast pipeline run`: the queries run until they are told to stop.
+
+A query that fails is started again where it was, after a pause that grows; one that cannot make
+any headway ends the job, so that whoever watches over it starts everything anew.
+"""
+
+import contextlib
+import fcntl
+import logging
+import os
+import threading
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import msgspec
+from msgspec import Struct
+from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
+
+from nearcast.pipeline.jobs.queries import Pipeline, PipelineSettings, brokers, query_names
+from nearcast.pipeline.jobs.spark_session import SparkSettings, session, stop
+from nearcast.pipeline.jobs.status import (
+    QueryStatus,
+    Stage,
+    State,
+    Status,
+    cause_of,
+    query_status,
+    write_status,
+)
+from nearcast.pipeline.tables.tables import TablesError
+from nearcast.store import LogReader, StoreError, broker_directory, follow
+from nearcast.store.file_access import make_directory
+
+if TYPE_CHECKING:
+    from pyspark.sql.streaming.query import StreamingQuery
+
+log = logging.getLogger(__name__)
+
+FORM = 1
+"""The form of checkpoints and of what is in them."""
+LOOK_S = 1.0
+LONGEST_PAUSE_S = 30.0
+MOST_FAILURES = 10
+"""So often in a row a query may fail without getting anywhere."""
+COMPACT_S = 600.0
+COMPACT_FROM = 200
+"""Tables with so many epochs are compacted."""
+
+
+class JobError(RuntimeError):
+    """The pipeline cannot run, or not any longer."""
+
+
+class Began(Struct):
+    """What the checkpoints of a data directory were begun with."""
+
+    form: int
+    shuffle_partitions: int
+
+
+class _Failing(Struct):
+    """How a query has failed so far."""
+
+    times: int = 0
+    in_a_row: int = 0
+    epoch: int = -1
+    again_at: float = 0.0
+    problem: str = ""
+    since: float | None = None
+    """When the first of these in a row was."""
+
+
+def run(
+    settings: PipelineSettings, spark_settings: SparkSettings, stopped: threading.Event
+) -> None:
+    """Run until `stopped` is set; raises `JobError` and what a session may raise."""
+    data = Path(settings.data)
+    with alone(data):
+        parts = check_checkpoints(data, spark_settings)
+        waiting = [QueryStatus(name, "waiting") for name in query_names(settings)]
+        write_status(data, Status(time.time(), os.getpid(), waiting, stage="java"))
+        spark = session(msgspec.structs.replace(spark_settings, shuffle_partitions=parts))
+        try:
+            if not stopped.is_set():
+                _Job(Pipeline(spark, settings), data).run(stopped)
+        except (Py4JNetworkError, ConnectionError) as error:
+            raise JobError(f"Java ended, and Spark with it: {error}") from None
+        finally:
+            with contextlib.suppress(Py4JError, OSError):
+                stop(spark)
+
+
+@contextlib.contextmanager
+def alone(data: Path) -> Iterator[None]:
+    """Be the only pipeline of a data directory; raises `JobError` if there is another."""
+    directory = data / "checkpoints"
+    make_directory(directory)
+    with (directory / "lock").open("a") as file:
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise JobError(
+                f"another pipeline runs on {data}; stop it first (nearcast up runs one unless it "
+                "is told --no-pipeline)"
+            ) from None
+        yield
+
+
+def check_checkpoints(data: Path, settings: SparkSettings) -> int:
+    """Return the number of parts that state is in; raises `JobError` if it cannot be gone on with.
+
+    Without a number that is asked for it stays what it was when the checkpoints were begun.
+    """
+    path = data / "checkpoints" / "began.json"
+    now = Began(FORM, settings.parts)
+    if path.exists():
+        began = msgspec.json.decode(path.read_bytes(), type=Began)
+        if began.form > FORM:
+            raise JobError(
+                f"{path.parent} was written by a later release (form {began.form}; this one "
+                f"knows {FORM}): use that one, or begin anew with nearcast pipeline replay"
+            )
+        if settings.shuffle_partitions not in (0, began.shuffle_partitions):
+            raise JobError(
+                f"the state in {path.parent} is in {began.shuffle_partitions} partitions, and "
+                f"{now.shuffle_partitions} are asked for: set pipeline.shuffle_partitions to the "
+                "former, or to 0 for what there is, or build the state anew with nearcast pipeline "
+                "replay --state"
+            )
+        return began.shuffle_partitions
+    path.write_bytes(msgspec.json.encode(now))
+    return now.shuffle_partitions
+
+
+class _Job:
+    """The queries and how they are doing."""
+
+    def __init__(self, pipeline: Pipeline, data: Path) -> None:
+        self._pipeline = pipeline
+        self._data = data
+        self._failing = {name: _Failing() for name in pipeline.names}
+        self._logs: dict[str, LogReader] = {}
+        self._compact_at = time.monotonic() + COMPACT_S
+
+    def run(self, stopped: threading.Event) -> None:
+        self._report(stage="tables")
+        self._pipeline.tables.begin()
+        for name in self._pipeline.names:
+            self._report(stage="queries")
+            self._start(name)
+        log.info("following the logs of %s", ", ".join(brokers(self._data)) or "no broker yet")
+        try:
+            while not stopped.wait(LOOK_S):
+                for name in self._pipeline.names:
+                    self._look_after(name)
+                self._report()
+                self._tidy()
+        finally:
+            self._pipeline.stop()
+        self._report(ended=True)
+
+    def _start(self, name: str) -> None:
+        try:
+            self._pipeline.start_query(name)
+        except Exception as error:
+            # Whatever Spark says: it may be better later, and if not the job ends.
+            self._failed(name, str(error))
+
+    def _look_after(self, name: str) -> None:
+        failing = self._failing[name]
+        query = self._pipeline.queries.get(name)
+        if query is not None and query.isActive:
+            epoch = _epoch(query)
+            if epoch > failing.epoch:
+                failing.epoch, failing.in_a_row, failing.since = epoch, 0, None
+            return
+        if query is not None and not failing.again_at:
+            self._failed(name, str(query.exception() or "it ended"))
+        elif failing.again_at <= time.monotonic():
+            failing.again_at = 0.0
+            self._start(name)
+
+    def _failed(self, name: str, problem: str) -> None:
+        failing = self._failing[name]
+        failing.times += 1
+        failing.in_a_row += 1
+        failing.problem = cause_of(problem)
+        failing.since = failing.since or time.time()
+        if failing.in_a_row > MOST_FAILURES:
+            raise JobError(f"query {name} gets nowhere: {failing.problem}")
+        pause_s = min(LONGEST_PAUSE_S, 2.0 ** (failing.in_a_row - 1))
+        failing.again_at = time.monotonic() + pause_s
+        log.warning("query %s failed, again in %.0f s: %s", name, pause_s, failing.problem)
+
+    def _report(self, *, stage: Stage = "running", ended: bool = False) -> None:
+        ends = {name: self._end(name) for name in brokers(self._data)}
+        found = [self._status(name, ends) for name in self._pipeline.names]
+        write_status(self._data, Status(time.time(), os.getpid(), found, ended, stage))
+
+    def _end(self, broker: str) -> int:
+        """The last row that a broker's log has in a segment."""
+        try:
+            reader = self._logs.get(broker)
+            if reader is None:
+                directory = broker_directory(self._data, broker) / "log"
+                reader = self._logs[broker] = LogReader(directory)
+            reader.refresh()
+        except StoreError:
+            return 0
+        follow(broker_directory(self._data, broker) / "log")
+        segments = reader.segments()
+        return segments[-1].last_seq if segments else 0
+
+    def _status(self, name: str, ends: dict[str, int]) -> QueryStatus:
+        query, failing = self._pipeline.queries.get(name), self._failing[name]
+        state: State = "running" if query is not None and query.isActive else "waiting"
+        if failing.since is not None:
+            state = "failing"
+        progress = None if query is None else query.lastProgress
+        told = None if progress is None else msgspec.json.decode(progress.json)
+        return query_status(
+            name,
+            told,
+            ends,
+            state=state,
+            failures=failing.times,
+            problem=failing.problem,
+            failing_since=failing.since,
+        )
+
+    def _tidy(self) -> None:
+        """Compact the tables now and then."""
+        if time.monotonic() < self._compact_at:
+            return
+        self._compact_at = time.monotonic() + COMPACT_S
+        tables = self._pipeline.tables
+        if any(each.epochs >= COMPACT_FROM for each in tables.statistics()):
+            try:
+                compacted = tables.compact()
+            except (OSError, TablesError) as error:
+                log.warning("the tables could not be compacted: %s", error)
+            else:
+                log.info("compacted %s", compacted)
+
+
+def _epoch(query: "StreamingQuery") -> int:
+    progress = query.lastProgress
+    return -1 if progress is None else int(progress.batchId)

@@ -1,0 +1,158 @@
+"""Replaying: the tables made anew from history, by the same functions that follow it.
+
+The new version counts only once all of it is there. It reaches as far as the running pipeline
+came, so that this one goes on from there; what is published again is up to the operator.
+"""
+
+import json
+import shutil
+from collections.abc import Callable, Collection
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+from pyspark.sql import functions as F  # noqa: N812
+
+from nearcast.pipeline.decide.decisions import decided
+from nearcast.pipeline.gather.aggregates import aggregates
+from nearcast.pipeline.jobs.queries import TABLES, PipelineSettings, brokers
+from nearcast.pipeline.jobs.state_rebuild import GATHER, MOVEMENT, STATEFUL
+from nearcast.pipeline.movement.movement_query import movement
+from nearcast.pipeline.sink.broker_events import for_all
+from nearcast.pipeline.sink.replay_publish import publish_once, told_in, unsent
+from nearcast.pipeline.source.places import places_of
+from nearcast.pipeline.tables.contexts import contexts
+from nearcast.pipeline.tables.deliveries import deliveries, to_send
+from nearcast.pipeline.tables.events import events, judged_events, rejects
+from nearcast.pipeline.tables.tables import NAMES, Tables
+from nearcast.store import DELIVERY
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+
+class Range(Struct, frozen=True):
+    """Which part of history: by time of ingest, or all of it."""
+
+    since: float | None = None
+    until: float | None = None
+
+
+def replay(
+    spark: "SparkSession",
+    settings: PipelineSettings,
+    asked: Range,
+    step: Callable[[str, int, int], None],
+    *,
+    publish: bool = False,
+) -> dict[str, int]:
+    """Make all tables anew from history; how many rows each has.
+
+    `step` is told what is being made, which of how many.
+    """
+    data = Path(settings.data)
+    tables = Tables(data)
+    tables.begin()
+    log = history(spark, settings, asked).persist()
+    found = decided(log, settings.data).persist()
+    judged = judged_events(log, lateness_s=settings.lateness_s)
+    made: dict[str, Callable[[], DataFrame]] = {
+        "contexts": lambda: contexts(found),
+        "deliveries": lambda: deliveries(found),
+        "events": lambda: events(judged),
+        "rejects": lambda: rejects(judged, found),
+    }
+    # What a stream still holds open it tells itself: its tables go on as they are.
+    streams = {query for query in STATEFUL if committed(data / "checkpoints" / query) is not None}
+    if settings.rules and GATHER not in streams:
+        made["aggregates"] = lambda: aggregates(
+            log, settings.rules, places_of(log), lateness_s=settings.lateness_s
+        )
+    if settings.movement is not None and MOVEMENT not in streams:
+        moved = movement(log, settings.movement).persist()
+        made["encounters"] = lambda: _of_table(moved, "encounters", "encounter")
+        made["traffic"] = lambda: _of_table(moved, "traffic", "traffic")
+    with tables.locked():
+        kept = {name for query in streams for name in STATEFUL[query]}
+        version = tables.copied(but=set(NAMES) - kept)
+        try:
+            for place, (name, make) in enumerate(made.items()):
+                step(name, place, len(made))
+                tables.write(name, make(), 0, version)
+            tables.use(version)
+        except BaseException:
+            shutil.rmtree(version, ignore_errors=True)
+            raise
+    if publish:
+        step("publishing", len(made), len(made))
+        newest = log.agg(F.max("ingested")).first()
+        _publish(spark, settings, asked, found, kept, newest[0] if newest else None)
+    spark.catalog.clearCache()
+    return {each.name: each.rows for each in tables.statistics() if each.name in NAMES}
+
+
+def _publish(
+    spark: "SparkSession",
+    settings: PipelineSettings,
+    asked: Range,
+    found: "DataFrame",
+    kept: Collection[str],
+    newest: float | None,
+) -> None:
+    """Tell brokers what was found; `kept` are tables that streams have written.
+
+    History ends everything that is open with its last row, the `newest`. A stream would wait.
+    """
+    reader = spark.read.format("nearcast").option("path", settings.data)
+    if asked.since is not None:
+        reader = reader.option("since", asked.since)
+    # Also what was sent since: the range ends where events do.
+    sent = reader.option("kinds", DELIVERY).load()
+    publish_once(unsent(to_send(found), sent), settings.data, "deliveries")
+    tables = Tables(Path(settings.data))
+    told = {name for names in STATEFUL.values() for name in names if tables.has(name)}
+    rows = {name: spark.read.parquet(str(tables.path(name))) for name in sorted(told)}
+    names = brokers(Path(settings.data))
+    for name, each in told_in(rows, kept, asked.since, asked.until).items():
+        done = each.where(F.col("time") <= F.lit(newest))
+        publish_once(for_all(done, names), settings.data, name)
+
+
+def history(spark: "SparkSession", settings: PipelineSettings, asked: Range) -> "DataFrame":
+    """Return the log of a range, as far as the running pipeline came if it ever ran."""
+    reader = spark.read.format("nearcast").option("path", settings.data)
+    if asked.since is not None:
+        reader = reader.option("since", asked.since)
+    if asked.until is not None:
+        reader = reader.option("until", asked.until)
+    log = reader.load()
+    reached = committed(Path(settings.data) / "checkpoints" / TABLES)
+    if reached is None:
+        return log
+    within = F.lit(False)
+    for broker in brokers(Path(settings.data)):
+        within |= (F.col("broker") == broker) & (F.col("seq") < reached.get(broker, 1))
+    return log.where(within)
+
+
+def committed(checkpoint: Path) -> dict[str, int] | None:
+    """Return the offset that a query has committed: each broker's next seq; None if there is none.
+
+    Reads the files that Spark keeps in a checkpoint: `commits/N` is there once `offsets/N` is done.
+    """
+    done = [int(path.name) for path in _files(checkpoint / "commits")]
+    if not done:
+        return None
+    lines = (checkpoint / "offsets" / str(max(done))).read_text().splitlines()
+    offset: dict[str, int] = json.loads(lines[-1])
+    return offset
+
+
+def _files(directory: Path) -> list[Path]:
+    if not directory.exists():
+        return []
+    return [path for path in directory.iterdir() if path.name.isdecimal()]
+
+
+def _of_table(moved: "DataFrame", table: str, column: str) -> "DataFrame":
+    return moved.where(F.col("table") == table).select(f"{column}.*")

@@ -1,0 +1,1 @@
+"""Tracks, encounters and traffic."""

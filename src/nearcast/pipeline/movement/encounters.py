@@ -1,0 +1,131 @@
+"""Encounters: when two moving nodes come near each other and part, and the episodes between.
+
+Each cell of the globe decides about the nodes in and around it, and tells every transition once
+(`core/relationships/meetings.py` says why); cells are shared out over all tasks. They are small,
+so that a crowd is in many of them and no task has all of it.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+
+import numpy as np
+import pyarrow as pa
+from pyspark.sql import DataFrame, Window
+from pyspark.sql import functions as F  # noqa: N812
+
+from nearcast.core.relationships import DeclaredPairs, Meetings, Transitions
+from nearcast.core.relationships.meetings import Fixes
+from nearcast.pipeline.movement.movement_settings import MovementSettings
+
+ENCOUNTER = (
+    "relationship string, a string, b string, state string, time double, distance_m double, "
+    "lat double, lon double"
+)
+"""A transition: the names of a pair in their order, and near, apart, or closer (by half)."""
+
+_PLACE = ("time", "lat", "lon")
+_BEFORE = ("previous_time", "previous_lat", "previous_lon")
+_ORDER = ("time", "broker", "seq")
+_AT_ONCE = 10_000
+"""So many fixes of a cell in history, then nodes that fell silent are let go."""
+
+
+def encounters(tracks: DataFrame, settings: MovementSettings | None = None) -> DataFrame:
+    """Return the transitions of all pairs, or of the declared ones, from a log's `tracks`."""
+    settings = settings or MovementSettings()
+    if tracks.isStreaming:
+        from nearcast.pipeline.movement.movement_query import decided
+
+        return decided(tracks, settings, ["encounters"]).select("encounter.*")
+    return (
+        tracks.select(F.explode("cells").alias("cell"), "node", "broker", "seq", *_PLACE, *_BEFORE)
+        .groupBy("cell")
+        .applyInArrow(meeting(settings), ENCOUNTER)
+    )
+
+
+def episodes(transitions: DataFrame) -> DataFrame:
+    """Return from when to when pairs were near each other, and how close they were at least.
+
+    The n-th coming near of a pair ends with its n-th parting; an episode that is not over has no
+    `until`. Distances are known where they were told: at the start and at each halving.
+    """
+    pair = [F.col("relationship"), F.col("a"), F.col("b")]
+    by_state = Window.partitionBy(*pair, "state").orderBy("time")
+    by_time = Window.partitionBy(*pair).orderBy("time")
+    is_near, is_apart = F.col("state") == "near", F.col("state") == "apart"
+    begun = F.sum(is_near.cast("int")).over(by_time)
+    number = F.when(is_near | is_apart, F.row_number().over(by_state)).otherwise(begun)
+    return (
+        transitions.withColumn("number", number)
+        .groupBy(*pair, "number")
+        .agg(
+            F.min(F.when(is_near, F.col("time"))).alias("since"),
+            F.max(F.when(is_apart, F.col("time"))).alias("until"),
+            F.min(F.when(~is_apart, F.col("distance_m"))).alias("closest_m"),
+        )
+        .drop("number")
+    )
+
+
+def meeting(settings: MovementSettings) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
+    """Return the function that tells the transitions of one cell in all of history."""
+
+    def meet(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
+        meetings = Meetings(settings.meetings, key[0].as_py())
+        table = table.sort_by([(name, "ascending") for name in _ORDER])
+        nodes = table.column("node").to_pylist()
+        fixes, before = (_numbers(table, names) for names in (_PLACE, _BEFORE))
+        told: list[Transitions] = []
+        for start in range(0, len(nodes), _AT_ONCE):
+            part = slice(start, start + _AT_ONCE)
+            told.append(meetings.advance(Fixes(nodes[part], fixes[part], before[part])))
+            told.append(meetings.expire(float(fixes[part][-1, 0])))
+        told.append(meetings.expire(math.inf))
+        return _table(told, settings)
+
+    return meet
+
+
+def named(
+    transitions: Transitions, settings: MovementSettings
+) -> Iterator[tuple[str | None, str, str, str, float, float, float, float]]:
+    """Yield transitions with the relationship that they belong to, one row for each."""
+    if settings.declared is None:
+        for row in transitions.rows():
+            yield (None, *row)
+        return
+    declared = DeclaredPairs(settings.declared)
+    for row in transitions.rows():
+        for name in declared.names(row[0], row[1]):
+            yield (name, *row)
+
+
+def _numbers(
+    table: pa.Table, names: Sequence[str]
+) -> "np.ndarray[tuple[int, int], np.dtype[np.float64]]":
+    columns = [table.column(name).fill_null(math.nan).to_numpy() for name in names]
+    return np.column_stack(columns)
+
+
+def _table(told: Sequence[Transitions], settings: MovementSettings) -> pa.Table:
+    if settings.declared is None:
+        columns = [
+            [None] * sum(map(len, told)),
+            *([value for each in told for value in getattr(each, name)] for name in "ab"),
+            [state for each in told for state in each.state],
+            *(
+                np.concatenate([getattr(each, name) for each in told])
+                for name in ("time", "distance_m", "lat", "lon")
+            ),
+        ]
+    else:
+        rows = [row for each in told for row in named(each, settings)]
+        columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * len(_SCHEMA)
+    return pa.table(columns, schema=_SCHEMA)
+
+
+_SCHEMA = pa.schema(
+    [(name, pa.string()) for name in ("relationship", "a", "b", "state")]
+    + [(name, pa.float64()) for name in ("time", "distance_m", "lat", "lon")]
+)

@@ -1,0 +1,150 @@
+"""Movement in one streaming query: motion, then encounters and traffic by cells.
+
+The tracks of nodes go to cells, keyed by what is decided there and where; one processor keeps
+the state of both kinds. What comes out is tagged by its table, so that one query writes the
+tables and publishes `encounters/...` and `traffic/...`.
+"""
+
+from collections.abc import Sequence
+
+from pyspark.sql import Column, DataFrame
+from pyspark.sql import functions as F  # noqa: N812
+
+from nearcast.pipeline.movement.cell_processor import CellInput, CellProcessor
+from nearcast.pipeline.movement.encounters import ENCOUNTER, encounters
+from nearcast.pipeline.movement.motion import tracks
+from nearcast.pipeline.movement.movement_settings import MovementSettings
+from nearcast.pipeline.movement.traffic import TRAFFIC, traffic
+
+DECIDED = f"table string, encounter struct<{ENCOUNTER}>, traffic struct<{TRAFFIC}>"
+TABLES = ("encounters", "traffic")
+GOLDEN = 0.618
+"""From row to row the turns go on by this share of all tasks: a square of neighbours, wherever
+it lies, then has about as many cells for each."""
+MOST_TRIES = 31
+"""So many numbers are tried for the end of a key; without one that fits, chance decides."""
+
+
+def movement(log: DataFrame, settings: MovementSettings | None = None) -> DataFrame:
+    """Return what a log tells of encounters and traffic, as rows for tables and for brokers.
+
+    Columns: `table`, `key` (unique and the same when decided again), `subject`, `time`, `lat`,
+    `lon`, `payload` (JSON), `about` (the nodes that it names), and `encounter` or `traffic`, the
+    row of the table itself. Nodes that come closer than before are in the table, and are not to
+    be published: their subject is null.
+    """
+    settings = settings or MovementSettings()
+    followed = tracks(log, settings)
+    if log.isStreaming:
+        found = decided(followed, settings, TABLES)
+    else:
+        found = _tagged("encounters", encounters(followed, settings)).unionByName(
+            _tagged("traffic", traffic(followed, settings))
+        )
+    return _told(found)
+
+
+def decided(tracked: DataFrame, settings: MovementSettings, tables: Sequence[str]) -> DataFrame:
+    """Return what the cells of a stream decide, each row tagged by its table."""
+    return (
+        placed(tracked, tables)
+        .select("place", F.to_json(F.struct(*CellInput.__struct_fields__)).alias("packet"), "at")
+        .groupBy("place")
+        .transformWithState(CellProcessor(settings), DECIDED, "append", "eventTime")
+    )
+
+
+def placed(tracked: DataFrame, tables: Sequence[str]) -> DataFrame:
+    """Return tracks with the `place` that each goes to: a key of `CellProcessor`.
+
+    Spark shares keys out by their hashes. Left to chance, the cells of a crowd would meet in a
+    few tasks; so a key ends with a number that leads it to the task whose turn it is, where
+    neighbours have turns that differ. The same cell has the same key as long as state is in as
+    many parts.
+    """
+    asked = {
+        "encounters": F.transform("cells", lambda cell: _asked("encounters", cell)),
+        "traffic": F.array_compact(
+            F.array(F.when(F.col("road").isNotNull(), _asked("traffic", F.col("road"))))
+        ),
+    }
+    parts = int(tracked.sparkSession.conf.get("spark.sql.shuffle.partitions") or "1")
+    cell = F.col("asked.cell")
+    name = F.concat_ws("/", F.col("asked.table"), cell.cast("string"))
+    row, column = F.shiftright(cell, 32), cell.bitwiseAND(F.lit(0xFFFFFFFF))
+    along = row * round(GOLDEN * parts) + column
+    other = F.when(F.col("asked.table") == "traffic", parts // 2).otherwise(0)
+    turn = F.pmod(along + other, F.lit(parts))
+    keys = F.transform(
+        F.sequence(F.lit(0), F.lit(MOST_TRIES)), lambda number: F.concat_ws("/", name, number)
+    )
+    fits = F.filter(keys, lambda key: F.pmod(F.hash(key), F.lit(parts)) == turn)
+    return (
+        tracked.withColumn("asked", F.explode(F.concat(*(asked[table] for table in tables))))
+        .withColumn("place", F.coalesce(F.get(fits, F.lit(0)), name))
+        .drop("asked")
+    )
+
+
+def told_of(table: str, rows: DataFrame) -> DataFrame:
+    """Return rows of the table `encounters` or `traffic` as `movement` gives them."""
+    form = ENCOUNTER if table == "encounters" else TRAFFIC
+    return _told(_tagged(table, rows.select(*(field.split()[0] for field in form.split(", ")))))
+
+
+def _asked(table: str, cell: Column) -> Column:
+    """Return what is decided in a cell."""
+    return F.struct(F.lit(table).alias("table"), cell.alias("cell"))
+
+
+def _tagged(table: str, rows: DataFrame) -> DataFrame:
+    columns = {"encounters": "encounter", "traffic": "traffic"}
+    tagged = rows.select(F.lit(table).alias("table"), F.struct("*").alias(columns[table]))
+    for other, column in columns.items():
+        if other != table:
+            form = ENCOUNTER if other == "encounters" else TRAFFIC
+            tagged = tagged.withColumn(column, F.lit(None).cast(f"struct<{form}>"))
+    return tagged.select("table", "encounter", "traffic")
+
+
+def _told(found: DataFrame) -> DataFrame:
+    met, passed = F.col("encounter"), F.col("traffic")
+    is_met = F.col("table") == "encounters"
+    pair = F.concat_ws("/", _level(met["a"]), _level(met["b"]))
+    whose = F.concat_ws("/", _level(met["relationship"]), pair)
+    moment = F.format_string("%.6f", F.when(is_met, met["time"]).otherwise(passed["start"]))
+    name = F.when(is_met, whose).otherwise(passed["cell"])
+    return found.select(
+        "table",
+        F.concat_ws("/", "table", name, met["state"], moment).alias("key"),
+        F.when(~is_met | (met["state"] != "closer"), F.concat_ws("/", "table", name)).alias(
+            "subject"
+        ),
+        F.when(is_met, met["time"]).otherwise(passed["until"]).alias("time"),
+        F.when(is_met, met["lat"]).otherwise(passed["lat"]).alias("lat"),
+        F.when(is_met, met["lon"]).otherwise(passed["lon"]).alias("lon"),
+        F.when(is_met, F.to_json(_with_instants(met, "time")))
+        .otherwise(F.to_json(_with_instants(passed, "start", "until")))
+        .alias("payload"),
+        F.when(is_met, F.array(met["a"], met["b"])).alias("about"),
+        "encounter",
+        "traffic",
+    )
+
+
+def _with_instants(row: Column, *names: str) -> Column:
+    """Return a struct with these seconds since 1970 as RFC 3339, as clients get all times."""
+    for name in names:
+        moment = F.timestamp_micros(F.round(row[name] * 1e6).cast("long"))
+        # The offset is written: Z where the session's time zone is UTC, as in ours.
+        row = row.withField(name, F.date_format(moment, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"))
+    return row
+
+
+def _level(name: Column) -> Column:
+    """Return a name as one level of a subject, percent-encoded as in `$node/NAME`."""
+    # What Java does for forms, and `urllib.parse.quote` otherwise.
+    escaped = F.url_encode(name)
+    for form, wanted in (("+", "%20"), ("*", "%2A"), ("%7E", "~")):
+        escaped = F.replace(escaped, F.lit(form), F.lit(wanted))
+    return escaped

@@ -1,0 +1,1 @@
+"""What is for brokers reaches them, exactly once."""

@@ -1,0 +1,319 @@
+"""A link to a broker from a Spark task or driver: blocking, and as stubborn as it is asked to be.
+
+What is sent is on the broker's disk when `flush` returns. A connection that is lost is made again,
+by what the broker's directory says of its address then, and what was not acknowledged is sent
+again: staging and releasing the same twice is the same as once. One link serves a process and a
+broker, over any number of tasks.
+"""
+
+import contextlib
+import os
+import secrets
+import select
+import socket
+import ssl
+import threading
+import time
+from collections.abc import Iterator
+from random import Random
+
+from nearcast.client.api.options import ClientOptions
+from nearcast.client.errors import QueueFullError, RejectedError
+from nearcast.client.link.backoff import Backoff
+from nearcast.client.protocol.protocol import ClientProtocol
+from nearcast.client.protocol.protocol_events import (
+    Acknowledged,
+    Connected,
+    ConnectRefused,
+    Disconnected,
+    Happened,
+    ProtocolBroken,
+)
+from nearcast.pipeline.sink.broker_address import BrokerAccess, BrokerAddress, entrance_of, trusting
+from nearcast.wire.handover import PUBLISHER
+from nearcast.wire.mqtt import NO_PROPERTIES, ReasonCode
+
+READ_BYTES = 1 << 16
+ANSWER_WITHIN_S = 10.0
+HEAD_BYTES = 1_024
+"""What a packet has beside its payload, at most."""
+LARGEST_PACKET = 1 << 20
+UNSENT_BYTES = 4 << 20
+"""So much is on its way at once."""
+AGAIN = Backoff(0.05, 2.0)
+BUSY = frozenset((ReasonCode.QUOTA_EXCEEDED, ReasonCode.SERVER_BUSY))
+"""Refusals that pass."""
+REASONS_TO_WAIT = frozenset(
+    (
+        ReasonCode.SERVER_BUSY, ReasonCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_SHUTTING_DOWN,
+        ReasonCode.CONNECTION_RATE_EXCEEDED, ReasonCode.QUOTA_EXCEEDED,
+    )
+)  # fmt: skip
+
+
+class LinkError(Exception):
+    """A broker that could not be reached in time, or that does not take what it was given."""
+
+
+class BrokerLink:
+    """One connection to a broker, made again as often as needed."""
+
+    def __init__(self, place: BrokerAddress, wait_s: float = 30.0) -> None:
+        self.place = place
+        self.wait_s = wait_s
+        """How long a broker may be away, or too busy, before that is an error."""
+        self.connections = 0
+        self._protocol: ClientProtocol | None = None
+        self._socket: socket.socket | None = None
+        self._waiting: dict[int, tuple[str, bytes]] = {}
+        """What was sent and not acknowledged, by its token."""
+        self._busy: list[tuple[str, bytes]] = []
+        """What the broker had no room for."""
+        self._bytes = 0
+        self._deadline = 0.0
+        self._largest_packet = LARGEST_PACKET
+        self._chance = Random(secrets.randbits(64))
+
+    @property
+    def largest_payload(self) -> int:
+        """The most bytes that a message may have here; connects if need be."""
+        self._begin()
+        self._until_connected()
+        return self._largest_packet - HEAD_BYTES
+
+    def send(self, topic: str, payload: bytes) -> None:
+        """Send a message of QoS 1; it may be on its way still when this returns."""
+        if not self._waiting and not self._busy:
+            self._begin()
+        self._until_connected()
+        self._publish(topic, payload)
+        while self._bytes > UNSENT_BYTES:
+            self._turn()
+
+    def flush(self) -> None:
+        """Return when everything that was sent is kept by the broker; raises `LinkError`."""
+        tries = 0
+        while self._waiting or self._busy:
+            if not self._waiting:
+                # There was no room: ask again, less and less often.
+                self._rest(tries, "the broker has no room for more rows")
+                tries += 1
+                self._until_connected()
+                again, self._busy = self._busy, []
+                for topic, payload in again:
+                    self._publish(topic, payload)
+            self._until_connected()
+            self._turn()
+
+    def close(self) -> None:
+        """Hang up."""
+        self._waiting.clear()
+        self._busy.clear()
+        self._bytes = 0
+        protocol, sock = self._protocol, self._socket
+        if protocol is not None and sock is not None:
+            with contextlib.suppress(OSError):
+                protocol.disconnect(ReasonCode.NORMAL_DISCONNECTION, time.monotonic())
+                sock.sendall(protocol.take())
+        self._lose()
+        self._protocol = None
+
+    def _begin(self) -> None:
+        self._deadline = time.monotonic() + self.wait_s
+
+    def _publish(self, topic: str, payload: bytes) -> None:
+        assert self._protocol is not None
+        try:
+            now = time.monotonic()
+            token = self._protocol.publish(topic, payload, 1, False, NO_PROPERTIES, now)
+        except (RejectedError, QueueFullError) as error:
+            raise LinkError(f"broker {self.place.broker} takes no such message: {error}") from None
+        self._waiting[token] = (topic, payload)
+        self._bytes += len(payload)
+        self._write()
+
+    # One turn: write what there is, read what comes
+
+    def _turn(self) -> None:
+        """Wait a little for answers, and take them."""
+        if self._socket is None:
+            self._until_connected()
+            return
+        now = time.monotonic()
+        readable, _, _ = select.select([self._socket], [], [], min(1.0, self._left()))
+        if readable:
+            try:
+                data = self._socket.recv(READ_BYTES)
+            except (ssl.SSLWantReadError, BlockingIOError):
+                return
+            except OSError:
+                data = b""
+            if not data:
+                self._lose()
+                return
+            assert self._protocol is not None
+            self._take(self._protocol.receive(data, now))
+            self._write()
+        elif now > self._deadline:
+            self._lose()
+            raise LinkError(f"broker {self.place.broker} did not answer within {self.wait_s:g} s")
+
+    def _take(self, found: list[Happened]) -> None:
+        for happened in found:
+            match happened:
+                case Connected(_, properties):
+                    self._largest_packet = properties.maximum_packet_size or LARGEST_PACKET
+                case Acknowledged(token, reason, text):
+                    message = self._waiting.pop(token, None)
+                    if message is None:
+                        continue
+                    self._bytes -= len(message[1])
+                    if reason in BUSY:
+                        self._busy.append(message)
+                    elif reason.failed:
+                        self.close()
+                        raise LinkError(
+                            f"broker {self.place.broker} refused: {text or reason.name}"
+                        )
+                    else:
+                        # It lives: whoever waits, waits for the next answer.
+                        self._begin()
+                case ConnectRefused(reason, text) if reason not in REASONS_TO_WAIT:
+                    self.close()
+                    why = text or reason.name
+                    raise LinkError(f"broker {self.place.broker} does not let us in: {why}")
+                case ConnectRefused() | Disconnected() | ProtocolBroken():
+                    self._lose()
+                    return
+
+    def _write(self) -> None:
+        if self._socket is None or self._protocol is None:
+            return
+        data = self._protocol.take()
+        try:
+            self._socket.sendall(data)
+        except OSError:
+            self._lose()
+
+    # Connecting
+
+    def _until_connected(self) -> None:
+        tries = 0
+        while self._protocol is None or not self._protocol.online:
+            why = self._connect()
+            if why:
+                self._rest(tries, why)
+                tries += 1
+
+    def _connect(self) -> str:
+        """Connect once; why it did not work, or nothing."""
+        self._lose()
+        try:
+            entrance = entrance_of(self.place)
+            sock = socket.create_connection((entrance.host, entrance.port), ANSWER_WITHIN_S)
+            sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
+            if entrance.secure:
+                trust = trusting(entrance, self.place.ca_file)
+                sock = trust.wrap_socket(sock, server_hostname=entrance.host)
+        except OSError as error:
+            return str(error)
+        self._socket = sock
+        if self._protocol is None:
+            self._protocol = ClientProtocol(_options(entrance))
+        protocol = self._protocol
+        protocol.connected_transport(time.monotonic())
+        try:
+            sock.sendall(protocol.take())
+            while self._socket is not None and not protocol.online:
+                data = sock.recv(READ_BYTES)
+                if not data:
+                    break
+                self._take(protocol.receive(data, time.monotonic()))
+        except OSError as error:
+            self._lose()
+            return str(error)
+        if self._socket is None or not protocol.online:
+            self._lose()
+            return "it closed the connection"
+        self.connections += 1
+        self._write()
+        return ""
+
+    def _lose(self) -> None:
+        if self._socket is not None:
+            self._socket.close()
+            self._socket = None
+            if self._protocol is not None:
+                self._protocol.disconnected_transport(time.monotonic())
+
+    def _rest(self, tries: int, why: str) -> None:
+        """Wait before another try, or raise `LinkError` where there was time enough."""
+        left = self._left()
+        if left <= 0.0:
+            self.close()
+            raise LinkError(f"broker {self.place.broker}, tried for {self.wait_s:g} s: {why}")
+        time.sleep(min(left, AGAIN.delay_s(tries, self._chance)))
+
+    def _left(self) -> float:
+        return max(0.0, self._deadline - time.monotonic())
+
+
+def _options(entrance: BrokerAccess) -> ClientOptions:
+    name = f"{entrance.user or PUBLISHER}~{secrets.token_hex(8)}"
+    return ClientOptions(
+        client_id=name,
+        keep_alive_s=0,
+        username=entrance.user or None,
+        password=entrance.password or None,
+        queued_messages=100_000,
+        queued_bytes=1 << 30,
+    )
+
+
+# The links of this process
+
+MOST_IDLE = 64
+_idle: list[tuple[int, BrokerLink]] = []
+_lock = threading.Lock()
+
+
+@contextlib.contextmanager
+def borrowed(place: BrokerAddress, wait_s: float) -> Iterator[BrokerLink]:
+    """Yield a link of this process to a broker; nobody else has it meanwhile.
+
+    It stays open for the next, unless something went wrong.
+    """
+    link = _idle_link(place) or BrokerLink(place)
+    link.wait_s = wait_s
+    try:
+        yield link
+    except BaseException:
+        link.close()
+        raise
+    with _lock:
+        _idle.append((os.getpid(), link))
+        surplus = _idle[:-MOST_IDLE]
+        del _idle[:-MOST_IDLE]
+    for _, each in surplus:
+        each.close()
+
+
+def close_idle() -> None:
+    """Hang up wherever nobody is speaking."""
+    with _lock:
+        found = _idle[:]
+        _idle.clear()
+    for _, link in found:
+        link.close()
+
+
+def _idle_link(place: BrokerAddress) -> BrokerLink | None:
+    # Workers are forked: what their parent has opened is not theirs.
+    own = os.getpid()
+    with _lock:
+        for at in range(len(_idle) - 1, -1, -1):
+            process, link = _idle[at]
+            if process == own and link.place == place:
+                del _idle[at]
+                return link
+    return None

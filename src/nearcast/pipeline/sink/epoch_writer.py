@@ -1,0 +1,116 @@
+"""Writing an epoch: what is for brokers reaches them, exactly once, and then the tables.
+
+A Spark job costs more than the rows of most epochs do. A small epoch is one job, whose results
+the driver itself stages, releases and writes; a large one is shared out over tasks. Either way
+the same rows come of it, under the same names, so that an epoch may be tried again by the other.
+"""
+
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import Struct
+from pyspark.sql import functions as F  # noqa: N812
+
+from nearcast.pipeline.sink.data_sink import QUERY_ID, SinkOptions, hand_over, release, stage
+from nearcast.pipeline.tables.tables import Tables
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame
+
+SMALL_ROWS = 20_000
+"""Epochs of at most so many rows of the log are collected."""
+TASK_ROWS = 2_000
+"""So many of them are worth a task."""
+_TOLD = "$told"
+
+
+class Epoch(Struct, frozen=True):
+    """What came of an epoch of a query."""
+
+    number: int
+    tables: "Mapping[str, DataFrame]"
+    """Rows by the tables that they are for."""
+    told: "DataFrame"
+    """Rows for brokers, in the form of the sink."""
+    options: Mapping[str, str]
+    """How they get there."""
+
+
+def write(tables: Tables, epoch: Epoch, rows: int | None) -> None:
+    """Hand over and write an epoch of so many rows of the log, instead of what there is of it."""
+    if rows is not None and rows <= SMALL_ROWS:
+        write_small(tables, epoch, 1 + rows // TASK_ROWS)
+    else:
+        write_large(tables, epoch)
+
+
+def write_large(tables: Tables, epoch: Epoch) -> None:
+    """Let tasks stage and write, a job for the brokers and one for each table."""
+    hand_over(epoch.told, epoch.options, epoch.number)
+    with tables.locked():
+        for name, rows in epoch.tables.items():
+            tables.write(name, rows, epoch.number)
+
+
+def write_small(tables: Tables, epoch: Epoch, tasks: int = 1) -> None:
+    """Collect all rows in one job of a few tasks, and stage and write them here."""
+    found = collected({**epoch.tables, _TOLD: epoch.told}, tasks)
+    told = found.pop(_TOLD)
+    if told.num_rows:
+        options = _options(epoch)
+        release(stage(told.to_batches(), options), options)
+    with tables.writing() as aside:
+        files = {}
+        for name, rows in found.items():
+            # One without rows is there once, so that the table can be read.
+            if rows.num_rows or not tables.has(name):
+                files[name] = aside / f"part-{name}.parquet"
+                pq.write_table(rows, files[name], compression="zstd")
+        tables.put(epoch.number, {name: files.get(name) for name in found})
+
+
+def collected(frames: "Mapping[str, DataFrame]", tasks: int = 1) -> dict[str, pa.Table]:
+    """Return the rows of some frames, of one job."""
+    # Lists of one: where there is none, its members need no room and may be what cannot be null.
+    tagged = [rows.select(F.array(F.struct("*")).alias(name)) for name, rows in frames.items()]
+    together = tagged[0]
+    for each in tagged[1:]:
+        together = together.unionByName(each, allowMissingColumns=True)
+    found = together.coalesce(tasks).toArrow()
+    return {name: pa.Table.from_struct_array(_flat(found.column(name))) for name in frames}
+
+
+def rows_of_epoch(checkpoint: Path, epoch: int) -> int | None:
+    """Return how many rows of the log an epoch spans; None if that cannot be told.
+
+    Spark notes how far an epoch goes, in `offsets/N`, before it begins with it.
+    """
+    try:
+        end = _offset(checkpoint, epoch)
+        start = _offset(checkpoint, epoch - 1) if epoch else {}
+    except (OSError, ValueError, IndexError):
+        return None
+    return sum(seq - start.get(broker, 1) for broker, seq in end.items())
+
+
+def _offset(checkpoint: Path, epoch: int) -> dict[str, int]:
+    found: dict[str, int] = json.loads(
+        (checkpoint / "offsets" / str(epoch)).read_text().splitlines()[-1]
+    )
+    return found
+
+
+def _options(epoch: Epoch) -> SinkOptions:
+    """What the sink is told in the driver, where it cannot ask its task for the query."""
+    query = epoch.options["query"]
+    query_id = epoch.told.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    name = query if query_id is None else f"{query} {query_id}"
+    return SinkOptions.read({**epoch.options, "query": name, "epoch": str(epoch.number)})
+
+
+def _flat(lists: pa.ChunkedArray) -> pa.Array:
+    return lists.combine_chunks().flatten()

@@ -1,0 +1,79 @@
+"""Publishing what a replay found: what `run` would tell brokers, under the same ids and subjects.
+
+Events have ids, by which a broker recognises what it was told before. Copies that it recorded as
+sent are left out. What is left is handed over under a name that follows from its rows, so that
+handing it over again is recognised as a whole.
+"""
+
+from collections.abc import Collection, Mapping
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from nearcast.pipeline.jobs.audit import recorded
+from nearcast.pipeline.movement.movement_query import told_of
+from nearcast.pipeline.sink.broker_events import aggregates_told, movement_told
+from nearcast.pipeline.sink.data_sink import hand_over
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+_EVENT = ("broker", "publisher", "id")
+
+
+def unsent(decided: "DataFrame", log: "DataFrame") -> "DataFrame":
+    """Return what is to be sent without the copies that brokers recorded in a log as sent."""
+    had = (
+        recorded(log)
+        .withColumnRenamed("event_id", "id")
+        .withColumn("had", F.transform("recipients", _copy))
+        .groupBy(*_EVENT)
+        .agg(F.flatten(F.collect_list("had")).alias("had"))
+    )
+    joined = decided.join(had, list(_EVENT), "left")
+    left = F.filter("recipients", lambda each: ~F.array_contains("had", _copy(each)))
+    to = F.when(F.col("had").isNull(), F.col("recipients")).otherwise(left)
+    return joined.withColumn("recipients", to).drop("had").where(F.size("recipients") > 0)
+
+
+def _copy(recipient: "Column") -> "Column":
+    wanted = F.array_sort(recipient["subscriptions"]).alias("subscriptions")
+    return F.struct(recipient["session"], wanted, recipient["replayed"])
+
+
+def told_in(
+    tables: "Mapping[str, DataFrame]",
+    kept: Collection[str],
+    since: float | None,
+    until: float | None,
+) -> "dict[str, DataFrame]":
+    """Return what tables tell as events, by what brokers know it by.
+
+    Tables that a stream has written and that were `kept` have more than the range.
+    """
+    found = {name: told_of(name, rows) for name, rows in tables.items() if name != "aggregates"}
+    told = {name: movement_told(rows) for name, rows in found.items()}
+    if "aggregates" in tables:
+        told["aggregates"] = aggregates_told(tables["aggregates"])
+    for name in kept:
+        if name in told and since is not None:
+            told[name] = told[name].where(F.col("time") >= since)
+        if name in told and until is not None:
+            told[name] = told[name].where(F.col("time") < until)
+    return told
+
+
+def publish_once(rows: "DataFrame", data: str, what: str) -> int:
+    """Hand rows over, or let brokers recognise that they have them; how many there are."""
+    rows = rows.persist()
+    try:
+        columns = [name for name in (*_EVENT, "recipients") if name in rows.columns]
+        digest = F.coalesce(F.bit_xor(F.xxhash64(*columns)), F.lit(0))
+        summed = rows.agg(F.count("*").alias("count"), digest.alias("digest")).first()
+        if summed is None or not summed["count"]:
+            return 0
+        name = f"replay {what} {summed['count']} {summed['digest'] & (1 << 64) - 1:016x}"
+        hand_over(rows, {"path": data, "query": name}, 0)
+        return int(summed["count"])
+    finally:
+        rows.unpersist()

@@ -1,0 +1,1 @@
+"""The logs of all brokers as rows in Spark."""

@@ -1,0 +1,362 @@
+"""The `nearcast` format of Spark: the logs of all brokers as a stream or as history.
+
+`spark.readStream.format("nearcast").option("path", DIR)` follows `DIR/brokers/*/log` and takes
+up brokers that appear; `spark.read.format("nearcast")` reads what there is. Rows have the columns
+of the log; what is missing comes as a row of kind `gap` whose `data` says `first`, `last` and
+`reason`. Methods and options are called as Spark calls them; options may be written `maxRows` or
+`max_rows`. The writing side is in `nearcast.pipeline.sink.data_sink`.
+"""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal
+
+import pyarrow as pa
+from msgspec import Struct
+from pyspark.sql.datasource import (
+    DataSource,
+    DataSourceReader,
+    DataSourceStreamReader,
+    InputPartition,
+)
+from pyspark.sql.pandas.types import from_arrow_schema
+from pyspark.sql.streaming.datasource import (
+    ReadAllAvailable,
+    ReadLimit,
+    ReadMaxFiles,
+    ReadMaxRows,
+    SupportsTriggerAvailableNow,
+)
+
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.subject import check_pattern
+from nearcast.pipeline.source.log_follower import (
+    FIRST_SEQ,
+    Bound,
+    Logs,
+    Offset,
+    Split,
+    advance,
+    broker_ranges,
+    ends,
+    ranges,
+)
+from nearcast.pipeline.source.log_ranges import (
+    COLUMNS,
+    LogRange,
+    RangeRequest,
+    RowSelection,
+    arrow_schema,
+    read_range,
+)
+from nearcast.pipeline.source.skipped_rows import Unasked
+from nearcast.store.errors import StoreError
+from nearcast.store.log.manifest import Manifest
+from nearcast.store.log.row_kinds import KINDS
+
+if TYPE_CHECKING:
+    from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter
+    from pyspark.sql.types import StructType
+
+FORMAT = "nearcast"
+BATCH_ROWS = 100_000
+BATCH_SEGMENTS = 1_000
+STREAM_TASK_ROWS = 50_000
+HISTORY_TASK_ROWS = 250_000
+
+
+class SourceError(ValueError):
+    """An option of the source is wrong; the message says which, and what would be right."""
+
+
+class SourceOptions(Struct, frozen=True, kw_only=True):
+    """What a reader was asked for, checked."""
+
+    path: Path
+    brokers: tuple[str, ...] = ()
+    start: Literal["earliest", "latest"] = "earliest"
+    max_rows: int = BATCH_ROWS
+    max_segments: int = BATCH_SEGMENTS
+    partition_rows: int | None = None
+    from_seq: int | None = None
+    to_seq: int | None = None
+    since: float | None = None
+    until: float | None = None
+    kinds: tuple[str, ...] = ()
+    subject: str = ""
+    idle_s: float = 0.0
+    columns: tuple[str, ...] = COLUMNS
+    rows: Literal["log", "decided"] = "log"
+    """The log's own rows, or what is decided on them (`pipeline.decide.decisions`)."""
+
+    @property
+    def wanted(self) -> RangeRequest:
+        """Which rows and columns of each range are asked for."""
+        return RangeRequest(
+            self.columns, RowSelection(self.kinds, self.subject), self.since, self.until
+        )
+
+
+class NearcastDataSource(DataSource):
+    """The `nearcast` format, to be registered with a session."""
+
+    @classmethod
+    def name(cls) -> str:
+        """Return what the format is called."""
+        return FORMAT
+
+    def schema(self) -> "StructType":
+        """Return the columns of the log, or those that option `columns` names."""
+        options = source_options(self.options)
+        if options.rows == "decided":
+            from nearcast.pipeline.decide.decided_schema import ARROW_SCHEMA
+
+            return from_arrow_schema(ARROW_SCHEMA)
+        return from_arrow_schema(arrow_schema(options.columns))
+
+    def reader(self, schema: "StructType") -> "LogHistoryReader":
+        """Return the reader of history."""
+        return LogHistoryReader(source_options(self.options))
+
+    def streamReader(self, schema: "StructType") -> "LogStreamReader":  # noqa: N802
+        """Return the reader that follows."""
+        return LogStreamReader(source_options(self.options))
+
+    def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
+        """Return the writer that hands the rows of a table to brokers."""
+        from nearcast.pipeline.sink.data_sink import batch_writer
+
+        return batch_writer(schema, self.options, overwrite)
+
+    def streamWriter(  # noqa: N802
+        self, schema: "StructType", overwrite: bool
+    ) -> "DataSourceStreamWriter":
+        """Return the writer that hands the rows of a stream to brokers."""
+        from nearcast.pipeline.sink.data_sink import stream_writer
+
+        return stream_writer(schema, self.options, overwrite)
+
+
+class RangePartition(InputPartition):
+    """A range of one log, for one task."""
+
+    value: LogRange
+
+
+class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
+    """Follows the logs; in the driver it keeps their manifests, in a task it has none."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+        self._logs = Logs(options.path, options.brokers)
+        self._unasked = Unasked(options.wanted.asked, options.idle_s)
+        self._target: Offset | None = None
+
+    def initialOffset(self) -> Offset:  # noqa: N802
+        """Return where a new query begins: at the first row of each broker, or behind the last."""
+        return {} if self._options.start == "earliest" else ends(self._now())
+
+    def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
+        """Return how much a batch takes."""
+        return ReadMaxRows(self._options.max_rows)
+
+    def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
+        """Go no further than what there is now."""
+        self._target = ends(self._now())
+
+    def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
+        """Return how far the next batch goes."""
+        manifests = self._now()
+        target = self._target
+        if target is not None:
+            manifests = {broker: manifests[broker] for broker in target}
+        end = advance(manifests, start, self._bound(limit), target)
+        if target is not None or not self._options.idle_s:
+            return end
+        is_all = all(end.get(name, last) >= last for name, last in ends(manifests).items())
+        return start if is_all and self._unasked.may_wait(manifests, start, end) else end
+
+    def reportLatestOffset(self) -> Offset | None:  # noqa: N802
+        """Return the offset behind everything that was there when it was last looked at."""
+        return ends(self._logs.manifests()) or None
+
+    def partitions(self, start: Offset, end: Offset) -> list[RangePartition]:
+        """Return the parts of a batch; the same rows whenever it is planned again."""
+        if any(end[broker] > start.get(broker, FIRST_SEQ) for broker in end):
+            self._now()
+        split = Split(self._options.partition_rows or STREAM_TASK_ROWS)
+        return [RangePartition(each) for each in ranges(self._logs, start, end, split)]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one part."""
+        return _rows(partition.value, self._options)
+
+    def _now(self) -> dict[str, Manifest]:
+        self._logs.refresh()
+        return self._logs.manifests()
+
+    def _bound(self, limit: ReadLimit) -> Bound:
+        if isinstance(limit, ReadAllAvailable):
+            return Bound()
+        if isinstance(limit, ReadMaxFiles):
+            return Bound(segments=limit.max_files)
+        rows = limit.max_rows if isinstance(limit, ReadMaxRows) else self._options.max_rows
+        return Bound(rows, self._options.max_segments)
+
+
+class LogHistoryReader(DataSourceReader):
+    """Reads what the logs have, all of it or a range of seqs or of time."""
+
+    def __init__(self, options: SourceOptions) -> None:
+        self._options = options
+
+    def partitions(self) -> list[RangePartition]:
+        """Return the parts of all that is asked for."""
+        options = self._options
+        if not (options.path / "brokers").is_dir():
+            raise StoreError(f"{options.path} has no logs of brokers: there is no brokers/ in it")
+        logs = Logs(options.path, options.brokers)
+        logs.refresh()
+        split = Split(options.partition_rows or HISTORY_TASK_ROWS)
+        found: list[LogRange] = []
+        for broker, manifest in logs.manifests().items():
+            first, last = _asked(manifest, options)
+            if first <= last:
+                found += broker_ranges(manifest, broker, first, last, split)
+        return [RangePartition(each) for each in found]
+
+    def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of one part."""
+        # Without any part, Spark asks for one that is empty.
+        if partition.value is not None:
+            yield from _rows(partition.value, self._options)
+
+
+def _rows(asked: LogRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range, or what comes of them."""
+    if options.rows == "log":
+        return read_range(asked, options.wanted)
+    from nearcast.pipeline.decide.decisions import decide_batches
+
+    return decide_batches(str(options.path), read_range(asked, RangeRequest()))
+
+
+def _asked(manifest: Manifest, options: SourceOptions) -> tuple[int, int]:
+    """Return the first and the last seq that may be meant by the options."""
+    first, last = options.from_seq or FIRST_SEQ, manifest.last_seq
+    if options.to_seq is not None:
+        last = min(last, options.to_seq)
+    # A clock may have been set back: not by bisection.
+    if options.since is not None:
+        segments = manifest.segments
+        if segments and segments[0].first_ingested < options.since:
+            new = (each.first_seq for each in segments if each.last_ingested >= options.since)
+            first = max(first, next(new, manifest.last_seq + 1))
+    if options.until is not None:
+        old = (e.last_seq for e in reversed(manifest.segments) if e.first_ingested < options.until)
+        last = min(last, next(old, 0))
+    return first, last
+
+
+def source_options(given: Mapping[str, str]) -> SourceOptions:
+    """Return the options of a reader; raise `SourceError` for one that is unknown or wrong."""
+    named = {name.lower().replace("_", ""): value for name, value in given.items()}
+    known = {name.replace("_", ""): name for name in SourceOptions.__struct_fields__}
+    unknown = sorted(named.keys() - known.keys())
+    if unknown:
+        raise SourceError(
+            f"the nearcast source has no option {', '.join(unknown)}; it has "
+            f"{', '.join(SourceOptions.__struct_fields__)}"
+        )
+    if "path" not in named:
+        raise SourceError("the nearcast source needs the option path: the data directory")
+    values = {known[name]: _OPTIONS[known[name]](known[name], v) for name, v in named.items()}
+    parts = values.keys() & {"kinds", "subject", "columns", "since", "until"}
+    if values.get("rows") == "decided" and parts:
+        raise SourceError(
+            f"what is decided needs whole rows of all kinds: leave {', '.join(sorted(parts))} out"
+        )
+    return SourceOptions(**values)  # type: ignore[arg-type]
+
+
+def _number(name: str, text: str) -> int:
+    if not text.strip().isdecimal() or int(text) < 1:
+        raise SourceError(f"option {name} is a whole number from 1 on, not {text!r}")
+    return int(text)
+
+
+def _names(name: str, text: str) -> tuple[str, ...]:
+    return tuple(filter(None, (each.strip() for each in text.split(","))))
+
+
+def _pattern(name: str, text: str) -> str:
+    try:
+        return check_pattern(text)
+    except ModelError as error:
+        raise SourceError(f"option {name}: {error}") from None
+
+
+def _seconds(name: str, text: str) -> float:
+    try:
+        seconds = float(text)
+    except ValueError:
+        seconds = math.nan
+    if not 0.0 <= seconds < math.inf:
+        raise SourceError(f"option {name} is a number of seconds, not {text!r}")
+    return seconds
+
+
+def _some_of(words: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
+    def chosen(name: str, text: str) -> tuple[str, ...]:
+        found = _names(name, text)
+        if not found or not set(found) <= set(words):
+            raise SourceError(
+                f"option {name} names {name} of the log ({', '.join(words)}), not {text!r}"
+            )
+        return found
+
+    return chosen
+
+
+def _one_of(*words: str) -> Callable[[str, str], str]:
+    def chosen(name: str, text: str) -> str:
+        if text not in words:
+            raise SourceError(f"option {name} is {' or '.join(words)}, not {text!r}")
+        return text
+
+    return chosen
+
+
+def _instant(name: str, text: str) -> float:
+    try:
+        return float(text)
+    except ValueError:
+        pass
+    try:
+        instant = datetime.fromisoformat(text)
+    except ValueError:
+        raise SourceError(
+            f"option {name} is a time as in 2026-01-31T12:00:00Z or in seconds, not {text!r}"
+        ) from None
+    return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()
+
+
+_OPTIONS = {
+    "path": lambda name, text: Path(text),
+    "brokers": _names,
+    "start": _one_of("earliest", "latest"),
+    "rows": _one_of("log", "decided"),
+    "max_rows": _number,
+    "max_segments": _number,
+    "partition_rows": _number,
+    "from_seq": _number,
+    "to_seq": _number,
+    "since": _instant,
+    "until": _instant,
+    "kinds": _some_of(KINDS),
+    "subject": _pattern,
+    "idle_s": _seconds,
+    "columns": _some_of(COLUMNS),
+}

@@ -1,0 +1,243 @@
+"""Reading one range of a broker's log in a task of Spark, with one row for each thing missing.
+
+A range names the rows it means, and the segments that held them when it was planned. The rows
+stay the same when those segments are merged, so that a range that is read again gives the same;
+the manifest is read only when a segment is not where it was. What cannot be read, because it is
+damaged or older than the log is kept, comes as a row of kind `gap`.
+"""
+
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from msgspec import Struct
+
+from nearcast.core.model.subject import subject_matches
+from nearcast.store.durable_files import sha256_of
+from nearcast.store.errors import CorruptError, MissingError, StoreError, told
+from nearcast.store.log.columns import integers_of
+from nearcast.store.log.log_reader import RETRY_S, TRIES, Joined, dropped
+from nearcast.store.log.manifest import LINES, WHOLE, Gap, Manifest, read_manifest
+from nearcast.store.log.row_kinds import GAP
+from nearcast.store.log.rows import SCHEMA as ROW_FORM
+from nearcast.store.log.segments import BATCH_ROWS, SCHEMA, Segment
+
+COLUMNS = tuple(SCHEMA.names)
+NEEDED = ("seq", "kind", "ingested")
+"""What is read also if nobody asks for it: ranges, times and unknown kinds are told by them."""
+
+_EVENT = "event"
+_verified: set[tuple[str, int, int, str]] = set()
+MOST_VERIFIED = 10_000
+
+
+class RowSelection(Struct, frozen=True):
+    """Which rows are asked for, by what they are."""
+
+    kinds: tuple[str, ...] = ()
+    """All kinds, if empty."""
+    subject: str = ""
+    """Events only on subjects that this pattern selects; on all, if empty."""
+
+    @property
+    def columns(self) -> tuple[str, ...]:
+        """By which columns a row is known to be asked for."""
+        return ("kind", "subject") if self.subject else ("kind",)
+
+    def mask(self, batch: pa.RecordBatch | pa.Table) -> pa.Array | None:
+        """Return which rows of a batch are asked for; None if all are."""
+        found = None
+        if self.kinds:
+            found = pc.is_in(batch.column("kind"), pa.array(self.kinds, pa.string()))
+        if self.subject:
+            subjects = batch.column("subject")
+            selected = [
+                each
+                for each in pc.unique(subjects).to_pylist()
+                if each is not None and subject_matches(self.subject, each)
+            ]
+            taken = pc.or_(
+                pc.not_equal(batch.column("kind"), _EVENT),
+                pc.is_in(subjects, pa.array(selected, pa.string())),
+            )
+            found = taken if found is None else pc.and_(found, taken)
+        return found
+
+
+class RangeRequest(Struct, frozen=True):
+    """Which rows and columns of a range are asked for; gaps come anyway."""
+
+    columns: tuple[str, ...] = COLUMNS
+    asked: RowSelection = RowSelection()
+    since: float | None = None
+    until: float | None = None
+    """Rows that were ingested from `since` on and before `until`."""
+
+
+class LogRange(Struct, frozen=True):
+    """The rows from `first_seq` to `last_seq` of one broker, and where they were when planned."""
+
+    directory: str
+    broker: str
+    first_seq: int
+    last_seq: int
+    segments: tuple[Segment, ...]
+    gaps: tuple[Gap, ...]
+
+
+def read_range(asked: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a range in the order of their seqs, in the form of `arrow_schema`."""
+    form = arrow_schema(wanted.columns)
+    for part in _parts(asked, wanted):
+        if isinstance(part, Gap):
+            yield _gap_batch(asked, part, form)
+            continue
+        chosen = _chosen(part, wanted)
+        if chosen.num_rows:
+            columns = [
+                chosen.column(field.name).cast(field.type)
+                if chosen.column(field.name).type != field.type
+                else chosen.column(field.name)
+                for field in form
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=form)
+
+
+def arrow_schema(columns: Sequence[str]) -> pa.Schema:
+    """Return the form of the batches: that of the log, where any column may be null."""
+    return pa.schema([pa.field(name, SCHEMA.field(name).type) for name in columns])
+
+
+def parts_of(manifest: Manifest, first_seq: int, last_seq: int) -> tuple[list[Segment], list[Gap]]:
+    """Return the segments that have rows of a range, and what is known to be missing from it."""
+    low, high = manifest.at_seq(first_seq), manifest.at_seq(last_seq)
+    segments = manifest.segments[low : high + 1]
+    if segments and segments[-1].first_seq > last_seq:
+        segments.pop()
+    below = dropped(manifest, first_seq)
+    known = [*([below] if below is not None else []), *manifest.gaps]
+    return segments, [g for g in known if g.last_seq >= first_seq and g.first_seq <= last_seq]
+
+
+def _parts(asked: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch | Gap]:
+    """Yield rows and gaps from the segments as planned, or as they are now if they changed."""
+    directory = Path(asked.directory)
+    segments, gaps = list(asked.segments), list(asked.gaps)
+    joined = Joined(asked.first_seq, lambda: gaps)
+    tries = 0
+    while joined.expected <= asked.last_seq:
+        segment = _next(segments, joined.expected)
+        if segment is None or segment.first_seq > asked.last_seq:
+            break
+        try:
+            for batch in _rows(directory, segment, joined.expected, asked.last_seq, wanted):
+                yield from joined.add(batch)
+            yield from joined.end(min(segment.last_seq, asked.last_seq))
+            tries = 0
+        except CorruptError as error:
+            # It may have been merged, dropped or rewritten since; the manifest says so, but the
+            # broker writes that a moment after the file itself.
+            tries += 1
+            segments, gaps = parts_of(_manifest_now(directory), joined.expected, asked.last_seq)
+            if _next(segments, joined.expected) == segment:
+                if tries < TRIES:
+                    time.sleep(RETRY_S)
+                    continue
+                yield Gap(joined.expected, segment.last_seq, str(error))
+                joined.expected = segment.last_seq + 1
+                tries = 0
+    yield from joined.end(asked.last_seq)
+
+
+def _manifest_now(directory: Path) -> Manifest:
+    if not any((directory / name).exists() for name in (WHOLE, LINES)):
+        raise StoreError(
+            f"{directory} has no manifest; every executor must see the data directory, under "
+            "the same path as the driver"
+        )
+    return read_manifest(directory)
+
+
+def _next(segments: Sequence[Segment], seq: int) -> Segment | None:
+    return next((each for each in segments if each.last_seq >= seq), None)
+
+
+def _rows(
+    directory: Path, segment: Segment, first_seq: int, last_seq: int, wanted: RangeRequest
+) -> Iterator[pa.RecordBatch]:
+    """Yield a segment's rows of a range; raise `CorruptError` if a byte is not as written."""
+    path = directory / segment.name
+    with told(path, "reading it"):
+        _verify(path, segment)
+        try:
+            with pq.ParquetFile(path, page_checksum_verification=True) as file:
+                groups = _groups(file, first_seq, last_seq)
+                needed = {*wanted.columns, *wanted.asked.columns, *NEEDED}
+                columns = [each for each in COLUMNS if each in needed]
+                for batch in file.iter_batches(BATCH_ROWS, groups, columns):
+                    seqs = integers_of(batch.column("seq"))
+                    start, end = seqs.searchsorted([first_seq, last_seq + 1]).tolist()
+                    if start < end:
+                        yield batch.slice(start, end - start)
+        except FileNotFoundError:
+            raise MissingError(f"{path} is missing") from None
+        except (pa.ArrowException, OSError) as error:
+            # Arrow says so of bad bytes too, but then no system call failed.
+            if isinstance(error, OSError) and error.errno is not None:
+                raise
+            raise CorruptError(f"{path} cannot be read: {error}") from None
+
+
+def _verify(path: Path, segment: Segment) -> None:
+    """Compare a file with its checksum, once for each process and version of the file."""
+    try:
+        found = path.stat()
+        seen = (str(path), found.st_ino, found.st_mtime_ns, segment.sha256)
+        if found.st_size == segment.bytes and seen in _verified:
+            return
+        if found.st_size != segment.bytes or sha256_of(path) != segment.sha256:
+            raise CorruptError(f"{path} is not what was written: its size or checksum differs")
+    except FileNotFoundError:
+        raise MissingError(f"{path} is missing") from None
+    if len(_verified) >= MOST_VERIFIED:
+        _verified.clear()
+    _verified.add(seen)
+
+
+def _groups(file: pq.ParquetFile, first_seq: int, last_seq: int) -> list[int]:
+    """Return the row groups that may have rows of a range, by what the file says of each."""
+    about = file.metadata
+    place = file.schema_arrow.names.index("seq")
+    found = []
+    for group in range(about.num_row_groups):
+        told_of = about.row_group(group).column(place).statistics
+        if told_of is None or (told_of.max >= first_seq and told_of.min <= last_seq):
+            found.append(group)
+    return found
+
+
+def _chosen(batch: pa.RecordBatch, wanted: RangeRequest) -> pa.RecordBatch:
+    asked = wanted.asked.mask(batch)
+    masks = [] if asked is None else [asked]
+    if wanted.since is not None:
+        masks.append(pc.greater_equal(batch.column("ingested"), wanted.since))
+    if wanted.until is not None:
+        masks.append(pc.less(batch.column("ingested"), wanted.until))
+    for mask in masks[1:]:
+        masks[0] = pc.and_(masks[0], mask)
+    return batch.filter(masks[0]) if masks else batch
+
+
+def _gap_batch(asked: LogRange, gap: Gap, form: pa.Schema) -> pa.RecordBatch:
+    """Return the row that stands for what is missing, as far as it lies in the range."""
+    first, last = max(gap.first_seq, asked.first_seq), min(gap.last_seq, asked.last_seq)
+    told_as = msgspec.json.encode({"first": first, "last": last, "reason": gap.reason}).decode()
+    row: dict[str, object] = {
+        "broker": asked.broker, "seq": first, "kind": GAP, "schema": ROW_FORM, "data": told_as,
+    }  # fmt: skip
+    columns = [pa.array([row.get(field.name)], field.type) for field in form]
+    return pa.RecordBatch.from_arrays(columns, schema=form)

@@ -1,0 +1,44 @@
+"""The table `deliveries`: which event concerned whom, at what priority, one array an event.
+
+And what of it goes to brokers: the events that they leave to the pipeline to decide.
+"""
+
+from typing import TYPE_CHECKING
+
+from pyspark.sql import functions as F  # noqa: N812
+
+from nearcast.pipeline.decide.decisions import DELIVERY
+
+if TYPE_CHECKING:
+    from pyspark.sql import Column, DataFrame
+
+
+def deliveries(decided: "DataFrame") -> "DataFrame":
+    """Return who gets which event; `seq` is the event's row, null if it was live before."""
+    return decided.where(F.col("kind") == DELIVERY).select(
+        "broker",
+        "seq",
+        F.col("id").alias("event_id"),
+        "subject",
+        "publisher",
+        "time",
+        F.expr("array_min(transform(recipients, each -> each.priority))").alias("priority"),
+        F.size("recipients").alias("count"),
+        F.transform("recipients", _told).alias("recipients"),
+        "elsewhere",
+    )
+
+
+def _told(recipient: "Column") -> "Column":
+    """A recipient with its subscriptions as it calls them, by filter or name."""
+    # An id is CLIENT\0FILTER or CLIENT\0\0NAME.
+    names = F.transform(recipient["subscriptions"], lambda each: F.substring_index(each, "\0", -1))
+    return recipient.withField("subscriptions", names)
+
+
+def to_send(decided: "DataFrame") -> "DataFrame":
+    """Return what brokers are to send, in the form of the sink."""
+    return decided.where((F.col("kind") == DELIVERY) & F.col("elsewhere")).select(
+        "broker", "kind", "id", "subject", "publisher", "session", "time", "lat", "lon",
+        "at_given", "payload", "properties", "headers", "qos", "retain", "expires", "recipients",
+    )  # fmt: skip

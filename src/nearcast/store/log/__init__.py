@@ -1,0 +1,1 @@
+"""The event log: rows in numbered Parquet segments."""

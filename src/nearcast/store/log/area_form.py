@@ -1,0 +1,25 @@
+"""Areas as the store writes them: as their JSON, but for boxes.
+
+A box is `[south, west, north, east]`, as every release has written it; to users it is `[west,
+south, east, north]`, as in GeoJSON.
+"""
+
+from nearcast.core.model.geometry.area import Area, Box
+from nearcast.core.model.geometry.area_json import Json, area_from_json, area_json
+
+_BOX = "bbox"
+
+
+def stored_area(area: Area) -> Json:
+    """Return an area as it is stored."""
+    if isinstance(area, Box):
+        return {_BOX: [area.south, area.west, area.north, area.east]}
+    return area_json(area)
+
+
+def area_from_store(value: object) -> Area:
+    """Return an area that was stored, or raise `ModelError`."""
+    if isinstance(value, dict) and value.keys() == {_BOX} and isinstance(value[_BOX], list):
+        south, west, north, east = value[_BOX]
+        return Box(south, west, north, east)
+    return area_from_json(value)

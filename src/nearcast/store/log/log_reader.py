@@ -1,0 +1,141 @@
+"""Reading the log from any seq on, across merged ranges, dropped segments and damaged ones.
+
+What is missing is never passed over in silence: wherever a seq does not follow the one before,
+a `Gap` comes first and says why. `LogReader` is for other processes, such as the pipeline: it
+changes nothing, and keeps reading while the broker rolls, merges and drops. Rows of unknown kinds
+that decide nothing come as they are; at one that may, every reader raises `UpgradeError`.
+"""
+
+import time
+from collections.abc import Callable, Iterable, Iterator
+from itertools import pairwise
+from pathlib import Path
+
+import numpy as np
+import pyarrow as pa
+
+from nearcast.store.errors import CorruptError
+from nearcast.store.log.columns import integers_of
+from nearcast.store.log.manifest import Gap, Manifest, ManifestFiles
+from nearcast.store.log.row_kinds import check_kinds
+from nearcast.store.log.segments import Segment, read_segment
+
+TRIES = 4
+"""How often a segment is looked for before it counts as damaged."""
+RETRY_S = 0.2
+
+
+class LogReader:
+    """The segments of a broker's log, as another process sees them."""
+
+    def __init__(self, directory: Path) -> None:
+        self._directory = directory
+        self._files = ManifestFiles(directory)
+        self._manifest = self._files.read()
+        self._damaged: dict[int, Gap] = {}
+
+    def refresh(self) -> None:
+        """Learn of segments that came, were merged or dropped since; costs only what is new."""
+        self._manifest = self._files.refresh(self._manifest)
+
+    def segments(self) -> list[Segment]:
+        """Return what there was at the last refresh, from the lowest number."""
+        return list(self._manifest.segments)
+
+    def gaps(self) -> list[Gap]:
+        """Return what the broker knows to be missing, and what this reader found damaged."""
+        known = [*self._manifest.gaps, *self._damaged.values()]
+        return sorted(known, key=lambda gap: gap.first_seq)
+
+    def read(self, first_seq: int = 1) -> Iterator[pa.RecordBatch | Gap]:
+        """Yield the rows of all segments from `first_seq` on, and what is missing among them."""
+        joined = Joined(first_seq, self.gaps)
+        if (below := dropped(self._manifest, first_seq)) is not None:
+            yield below
+            joined.expected = below.last_seq + 1
+        tries = 0
+        while (segment := _next_segment(self._manifest, joined.expected)) is not None:
+            try:
+                for batch in read_segment(self._directory, segment, joined.expected):
+                    yield from joined.add(batch)
+                tries = 0
+            except CorruptError as error:
+                # It may have been merged, dropped or rewritten since; the manifest says so, but
+                # the broker writes that a moment after the file itself.
+                tries += 1
+                self.refresh()
+                if _next_segment(self._manifest, joined.expected) == segment:
+                    if tries < TRIES:
+                        time.sleep(RETRY_S)
+                        continue
+                    yield self._lose(segment, error, joined)
+                    tries = 0
+        yield from joined.end(self._manifest.last_seq)
+
+    def read_backwards(self) -> Iterator[pa.RecordBatch]:
+        """Yield the rows of all segments, the newest batch first; what is missing is left out."""
+        for segment in reversed(self.segments()):
+            try:
+                batches = list(read_segment(self._directory, segment))
+            except CorruptError:
+                continue
+            for batch in reversed(batches):
+                check_kinds(batch)
+                yield batch
+
+    def _lose(self, segment: Segment, error: CorruptError, joined: "Joined") -> Gap:
+        gap = Gap(joined.expected, segment.last_seq, str(error), segment.first, segment.last, None)
+        self._damaged[segment.first] = gap
+        joined.expected = segment.last_seq + 1
+        return gap
+
+
+class Joined:
+    """Batches in the order of their seqs, with gaps where one does not follow the other."""
+
+    def __init__(self, first_seq: int, gaps: Callable[[], Iterable[Gap]]) -> None:
+        self.expected = first_seq
+        self._gaps = gaps
+
+    def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Gap]:
+        """Yield a batch, in pieces if something is missing inside it.
+
+        Raises `UpgradeError` if a later release may have decided something in it.
+        """
+        check_kinds(batch)
+        seqs = integers_of(batch.column("seq"))
+        starts = [0, *(np.flatnonzero(np.diff(seqs) != 1) + 1).tolist(), len(seqs)]
+        for start, end in pairwise(starts):
+            yield from self.end(int(seqs[start]) - 1)
+            self.expected = int(seqs[end - 1]) + 1
+            yield batch.slice(start, end - start)
+
+    def end(self, last_seq: int) -> Iterator[Gap]:
+        """Yield what is missing up to `last_seq`."""
+        for gap in self._gaps():
+            if gap.last_seq >= self.expected and gap.first_seq <= last_seq:
+                if gap.first_seq > self.expected:
+                    yield self._unknown(gap.first_seq - 1)
+                yield gap
+                self.expected = gap.last_seq + 1
+        if self.expected <= last_seq:
+            yield self._unknown(last_seq)
+
+    def _unknown(self, last_seq: int) -> Gap:
+        gap = Gap(self.expected, last_seq, "these rows are in no segment, and nobody knows why")
+        self.expected = last_seq + 1
+        return gap
+
+
+def dropped(manifest: Manifest, first_seq: int) -> Gap | None:
+    """Return the gap below the low end, if reading begins there."""
+    low_seq = manifest.whole.low_seq
+    if first_seq >= low_seq:
+        return None
+    reason = "dropped: older than the log is kept"
+    return Gap(first_seq, low_seq - 1, reason, 1, manifest.whole.low - 1)
+
+
+def _next_segment(manifest: Manifest, seq: int) -> Segment | None:
+    index = manifest.at_seq(seq)
+    return manifest.segments[index] if index < len(manifest.segments) else None

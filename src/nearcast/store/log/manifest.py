@@ -1,0 +1,206 @@
+"""The manifest: which segments there are, how low the log reaches, what is missing from it.
+
+`_manifest.json` is replaced whole; `_manifest.jsonl` takes a line for each segment that came
+since, so that the cost of a segment does not grow with their number. The two are folded together
+when the lines are many. Nothing depends on them alone: a segment whose line was lost to a crash
+is found by its name and described by its footer. Spark ignores names that begin with `_`.
+"""
+
+import bisect
+import os
+from collections.abc import Iterable, Iterator
+from pathlib import Path
+
+import msgspec
+from msgspec import Struct
+
+from nearcast.store.durable_files import write_whole
+from nearcast.store.errors import CorruptError, StoreError, newer, told
+from nearcast.store.file_access import append_to_file
+from nearcast.store.log.segments import Segment
+
+WHOLE = "_manifest.json"
+LINES = "_manifest.jsonl"
+FORM = 1
+FEWEST_LINES = 256
+"""Lines are folded in when they are as many as this and a tenth of all segments."""
+
+_TORN = 1 << 62
+"""More lines than there can be: the next segment folds them in."""
+
+
+class Gap(Struct, frozen=True):
+    """Rows that the log had and has no more, why, and where the file with them is now."""
+
+    first_seq: int
+    last_seq: int
+    reason: str
+    first: int = 0
+    last: int = 0
+    set_aside: str | None = None
+
+
+class Whole(Struct):
+    """What `_manifest.json` holds."""
+
+    broker: str
+    form: int = FORM
+    low: int = 1
+    """The lowest number that is kept; lower ones were dropped."""
+    low_seq: int = 1
+    segments: list[Segment] = []
+    gaps: list[Gap] = []
+
+
+class Manifest:
+    """The manifest in memory, and its two files."""
+
+    def __init__(self, directory: Path, whole: Whole, lines: int = 0) -> None:
+        self.directory = directory
+        self.whole = whole
+        self._lines = lines
+
+    @property
+    def segments(self) -> list[Segment]:
+        """All segments, from the lowest number."""
+        return self.whole.segments
+
+    @property
+    def gaps(self) -> list[Gap]:
+        """What is missing, from the lowest seq."""
+        return self.whole.gaps
+
+    @property
+    def next_number(self) -> int:
+        """The number after the last."""
+        segments, gaps = self.whole.segments, self.whole.gaps
+        ends = [self.whole.low - 1, *(gap.last for gap in gaps)]
+        return max(segments[-1].last if segments else 0, *ends) + 1
+
+    @property
+    def last_seq(self) -> int:
+        """The last row that a segment holds or held."""
+        ends = [self.whole.low_seq - 1, *(gap.last_seq for gap in self.whole.gaps)]
+        return max(self.segments[-1].last_seq if self.segments else 0, *ends)
+
+    def lose(self, segment: Segment, reason: str, set_aside: str | None) -> Gap:
+        """Have a gap instead of a segment."""
+        self.segments.remove(segment)
+        gap = Gap(
+            segment.first_seq, segment.last_seq, reason, segment.first, segment.last, set_aside
+        )
+        bisect.insort(self.gaps, gap, key=lambda each: each.first_seq)
+        return gap
+
+    def at_seq(self, seq: int) -> int:
+        """Return the index of the first segment that ends at or after `seq`."""
+        return bisect.bisect_left(self.segments, seq, key=lambda each: each.last_seq)
+
+    def at_number(self, number: int) -> int:
+        """Return the index of the first segment that ends at or after `number`."""
+        return bisect.bisect_left(self.segments, number, key=lambda each: each.last)
+
+    def extend(self, segments: Iterable[Segment]) -> None:
+        """Add segments that were read from lines."""
+        for segment in segments:
+            if segment.first >= self.next_number:
+                self.segments.append(segment)
+
+    def append(self, segment: Segment) -> None:
+        """Add the newest segment; its file is in place."""
+        self.segments.append(segment)
+        if self._lines >= max(FEWEST_LINES, len(self.segments) // 10):
+            self.save()
+            return
+        path, lines = self.directory / LINES, self._lines
+        self._lines = _TORN
+        with told(path, "adding to it"), os.fdopen(append_to_file(path), "ab") as file:
+            file.write(msgspec.json.encode(segment) + b"\n")
+        self._lines = lines + 1
+
+    def save(self) -> None:
+        """Replace the whole, durably; the lines are in it then."""
+        write_whole(self.directory / WHOLE, msgspec.json.encode(self.whole))
+        with told(self.directory / LINES, "emptying it"):
+            (self.directory / LINES).unlink(missing_ok=True)
+        self._lines = 0
+
+
+def read_manifest(directory: Path, broker: str | None = None) -> Manifest:
+    """Return what the two files say; without them, an empty manifest of `broker`."""
+    return ManifestFiles(directory, broker).read()
+
+
+class ManifestFiles:
+    """The two files as a reader sees them, who asks again and again what is new."""
+
+    def __init__(self, directory: Path, broker: str | None = None) -> None:
+        self._directory = directory
+        self._broker = broker
+        self._stamp: tuple[int, int] | None = None
+        self._offset = 0
+
+    def read(self) -> Manifest:
+        """Return the manifest."""
+        path = self._directory / WHOLE
+        with told(path, "reading it"):
+            # The lines first: what is folded in meanwhile is in the whole then.
+            self._offset = 0
+            added = list(self._new_lines())
+            self._stamp = self._stamp_now()
+            data = path.read_bytes() if self._stamp is not None else None
+        whole = Whole(self._broker or "") if data is None else self._decoded(data)
+        manifest = Manifest(self._directory, whole, len(added))
+        manifest.extend(added)
+        return manifest
+
+    def refresh(self, manifest: Manifest) -> Manifest:
+        """Return the manifest of now; it costs what is new, as long as nothing was folded in."""
+        with told(self._directory / LINES, "reading it"):
+            added = list(self._new_lines())
+            if self._stamp is not None and self._stamp == self._stamp_now():
+                manifest.extend(added)
+                return manifest
+        return self.read()
+
+    def _stamp_now(self) -> tuple[int, int] | None:
+        path = self._directory / WHOLE
+        if not path.exists():
+            return None
+        found = path.stat()
+        return found.st_ino, found.st_mtime_ns
+
+    def _new_lines(self) -> Iterator[Segment]:
+        path = self._directory / LINES
+        if not path.exists():
+            return
+        with path.open("rb") as file:
+            file.seek(self._offset)
+            for line in file:
+                if not line.endswith(b"\n"):
+                    return
+                try:
+                    segment = msgspec.json.decode(line, type=Segment)
+                except (msgspec.MsgspecError, UnicodeDecodeError):
+                    # The crash that tore this line left the segment, which recovery finds.
+                    return
+                self._offset += len(line)
+                yield segment
+
+    def _decoded(self, data: bytes) -> Whole:
+        path = self._directory / WHOLE
+        try:
+            whole = msgspec.json.decode(data, type=Whole)
+        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+            raise CorruptError(f"{path} cannot be read: {error}") from None
+        if whole.form > FORM:
+            raise newer(str(path), whole.form, FORM)
+        if self._broker is not None and whole.broker != self._broker:
+            raise StoreError(f"{path} is of broker {whole.broker!r}, not {self._broker!r}")
+        return whole
+
+
+def file_sizes(directory: Path) -> dict[str, int]:
+    """Return the size of every file of a directory."""
+    with told(directory, "listing it"), os.scandir(directory) as entries:
+        return {entry.name: entry.stat().st_size for entry in entries if entry.is_file()}

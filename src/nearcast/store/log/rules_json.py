@@ -1,0 +1,78 @@
+"""Sight rules as the JSON inside a row, and back without loss."""
+
+import msgspec
+from msgspec import Struct
+
+from nearcast.core.model.inputs import RulesSet
+from nearcast.core.model.sight_rule import NodeCondition, SightRule
+from nearcast.store.log.area_form import area_from_store, stored_area
+from nearcast.store.log.row_json import Json, filter_from_json, filter_json
+
+
+class _WhoForm(Struct):
+    nodes: tuple[str, ...]
+    where: object
+    inside: object
+
+
+class _RuleForm(Struct):
+    viewer: _WhoForm
+    other: _WhoForm
+    see: int
+    friend: bool
+    same: str | None
+
+
+class _RulesForm(Struct):
+    rules: list[_RuleForm]
+    grants: dict[str, dict[str, object]]
+    protected: tuple[str, ...]
+    settable: tuple[str, ...]
+    default: int
+
+
+def rules_json(value: RulesSet) -> Json:
+    """Return rules as JSON."""
+    return {
+        "rules": [_rule_json(rule) for rule in value.rules],
+        "grants": value.grants,
+        "protected": value.protected,
+        "settable": value.settable,
+        "default": value.default,
+    }
+
+
+def rules_from_json(value: Json) -> RulesSet:
+    """Return the rules that `rules_json` wrote."""
+    form = msgspec.convert(value, _RulesForm)
+    rules = tuple(
+        SightRule(_who(rule.viewer), _who(rule.other), rule.see, rule.friend, rule.same)
+        for rule in form.rules
+    )
+    grants = form.grants
+    return RulesSet(rules, grants, form.protected, form.settable, form.default)  # type: ignore[arg-type]
+
+
+def _rule_json(rule: SightRule) -> Json:
+    return {
+        "viewer": _who_json(rule.viewer),
+        "other": _who_json(rule.other),
+        "see": rule.see,
+        "friend": rule.friend,
+        "same": rule.same,
+    }
+
+
+def _who_json(who: NodeCondition) -> Json:
+    return {
+        "nodes": who.nodes,
+        "where": None if who.where is None else filter_json(who.where),
+        "inside": None if who.inside is None else stored_area(who.inside),
+    }
+
+
+def _who(form: _WhoForm) -> NodeCondition:
+    where = None if form.where is None else filter_from_json(form.where)
+    return NodeCondition(
+        form.nodes, where, None if form.inside is None else area_from_store(form.inside)
+    )

@@ -1,0 +1,307 @@
+"""Segments: rows of the log as Parquet files, numbered without gaps, whole once they are named.
+
+`00000042.parquet` is one segment, `00000001-00003600.parquet` a range of them merged. Columns
+are those of `Row`; user properties are a list of (name, value), so that order and repetitions
+stay. Pages carry checksums, and the footer says which numbers and rows the file holds, so a
+segment explains itself without the manifest. Only `broker`, `kind` and the names in a row are
+dictionary-encoded, payloads and JSON are left to zstd.
+"""
+
+import hashlib
+import os
+import re
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.parquet as pq
+from msgspec import Struct
+from msgspec.structs import astuple
+
+from nearcast.store.durable_files import beside, put_in_place, sha256_of, sync_file, write_whole
+from nearcast.store.errors import CorruptError, MissingError, newer, told
+from nearcast.store.file_access import create_file
+from nearcast.store.log.columns import column, integers_of, pairs
+from nearcast.store.log.row_kinds import check_kinds
+from nearcast.store.log.rows import Row, erased
+
+FORM = 1
+BATCH_ROWS = 65_536
+MERGED_GROUP_BYTES = 32 << 20
+_FOOTER = b"nearcast"
+_NAME = re.compile(r"(\d{8,})(?:-(\d{8,}))?\.parquet")
+
+SCHEMA = pa.schema(
+    [
+        pa.field("broker", pa.string(), nullable=False),
+        pa.field("seq", pa.int64(), nullable=False),
+        pa.field("kind", pa.string(), nullable=False),
+        pa.field("ingested", pa.float64(), nullable=False),
+        pa.field("schema", pa.int32(), nullable=False),
+        pa.field("event_id", pa.string()),
+        pa.field("subject", pa.string()),
+        pa.field("publisher", pa.string()),
+        pa.field("time", pa.float64()),
+        pa.field("lat", pa.float64()),
+        pa.field("lon", pa.float64()),
+        pa.field("node", pa.string()),
+        pa.field(
+            "properties",
+            pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())])),
+        ),
+        pa.field("payload", pa.binary()),
+        pa.field("headers", pa.binary()),
+        pa.field("data", pa.string(), nullable=False),
+    ]
+)
+assert tuple(SCHEMA.names) == Row.__struct_fields__
+_OPTIONS = {
+    "compression": "zstd",
+    "compression_level": 1,
+    "use_dictionary": ["broker", "kind", "subject", "publisher", "node"],
+    "write_statistics": ["seq", "ingested", "time", "kind"],
+    "write_page_checksum": True,
+    "store_schema": False,
+}
+
+
+class Segment(Struct, frozen=True, gc=False):
+    """What a file of the log holds, by its numbers and by its rows."""
+
+    first: int
+    last: int
+    first_seq: int
+    last_seq: int
+    rows: int
+    bytes: int
+    first_ingested: float
+    last_ingested: float
+    sha256: str
+
+    @property
+    def name(self) -> str:
+        """The name of the file."""
+        return segment_name(self.first, self.last)
+
+
+class Footer(Struct, frozen=True):
+    """What a file says of itself."""
+
+    form: int
+    first: int
+    last: int
+    first_seq: int
+    last_seq: int
+    first_ingested: float
+    last_ingested: float
+
+
+def segment_name(first: int, last: int) -> str:
+    """Return the name of a segment, or of the range from `first` to `last`."""
+    return f"{first:08d}.parquet" if first == last else f"{first:08d}-{last:08d}.parquet"
+
+
+def numbers_of(name: str) -> tuple[int, int] | None:
+    """Return the first and last number that a file's name says, None if it is no segment."""
+    found = _NAME.fullmatch(name)
+    if found is None:
+        return None
+    first = int(found[1])
+    last = int(found[2]) if found[2] else first
+    return (first, last) if segment_name(first, last) == name else None
+
+
+def write_segment(directory: Path, number: int, rows: Sequence[Row]) -> Segment:
+    """Write a segment, durably; it is there when its name is."""
+    footer = Footer(
+        FORM, number, number, rows[0].seq, rows[-1].seq, rows[0].ingested, rows[-1].ingested
+    )
+    sink = pa.BufferOutputStream()
+    with _writer(sink, footer) as writer:
+        writer.write_batch(batch_of(rows))
+    data = sink.getvalue().to_pybytes()
+    write_whole(directory / segment_name(number, number), data)
+    return _segment(footer, len(rows), len(data), hashlib.sha256(data).hexdigest())
+
+
+def merge_segments(directory: Path, first: int, last: int, parts: Sequence[Segment]) -> Segment:
+    """Write the range of these segments beside them, durably; deleting them is the caller's."""
+    footer = Footer(
+        FORM, first, last, parts[0].first_seq, parts[-1].last_seq,
+        parts[0].first_ingested, parts[-1].last_ingested,
+    )  # fmt: skip
+    path = directory / segment_name(footer.first, footer.last)
+    partial = beside(path)
+    with told(path, "merging segments into it"):
+        try:
+            rows = 0
+            os.close(create_file(partial))
+            with _writer(partial, footer) as writer:
+                for table in _groups(directory, parts):
+                    writer.write_table(table)
+                    rows += table.num_rows
+            assert rows == sum(part.rows for part in parts)
+            sync_file(partial)
+            digest, size = sha256_of(partial), partial.stat().st_size
+            put_in_place(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    return _segment(footer, rows, size, digest)
+
+
+def erase_rows(
+    directory: Path,
+    segment: Segment,
+    is_meant: Callable[[Row], bool],
+    left: Callable[[Row], Row] = erased,
+) -> Segment:
+    """Write a segment anew, durably, with some rows erased; the same segment if none is meant.
+
+    An erased row keeps its `seq` and its time, and what else is `left` of it. Each row is asked
+    about once, in order: what is meant may depend on the rows before.
+    """
+    changed = {row.seq: left(row) for row in _rows(directory, segment) if is_meant(row)}
+    if not changed:
+        return segment
+    footer = Footer(
+        FORM, segment.first, segment.last, segment.first_seq, segment.last_seq,
+        segment.first_ingested, segment.last_ingested,
+    )  # fmt: skip
+    path = directory / segment.name
+    partial = beside(path)
+    with told(path, "erasing rows from it"):
+        try:
+            with _writer(partial, footer) as writer:
+                for batch in read_segment(directory, segment):
+                    kept = [changed.get(row.seq, row) for row in rows_of(batch)]
+                    writer.write_batch(batch_of(kept))
+            sync_file(partial)
+            digest, size = sha256_of(partial), partial.stat().st_size
+            put_in_place(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+    return _segment(footer, segment.rows, size, digest)
+
+
+def _rows(directory: Path, segment: Segment) -> Iterator[Row]:
+    for batch in read_segment(directory, segment):
+        yield from rows_of(batch)
+
+
+def _groups(directory: Path, parts: Sequence[Segment]) -> Iterator[pa.Table]:
+    """Yield the rows of segments in pieces that fit in memory."""
+    batches, size = [], 0
+    for part in parts:
+        for batch in read_segment(directory, part):
+            batches.append(batch)
+            size += batch.nbytes
+            if size >= MERGED_GROUP_BYTES:
+                yield pa.Table.from_batches(batches)
+                batches, size = [], 0
+    if batches:
+        yield pa.Table.from_batches(batches)
+
+
+def read_segment(directory: Path, segment: Segment, first_seq: int = 0) -> Iterator[pa.RecordBatch]:
+    """Yield a segment's rows from `first_seq` on.
+
+    Raises `CorruptError` before the first if any byte differs from what was written.
+    """
+    path = directory / segment.name
+    with told(path, "reading it"):
+        if not path.exists():
+            raise MissingError(f"{path} is missing")
+        if path.stat().st_size != segment.bytes or sha256_of(path) != segment.sha256:
+            raise CorruptError(f"{path} is not what was written: its size or checksum differs")
+        with _parquet(path) as file:
+            for batch in file.iter_batches(BATCH_ROWS):
+                # Not simply a difference: a merged range may have gaps inside.
+                skipped = int(integers_of(batch.column("seq")).searchsorted(first_seq))
+                if skipped < batch.num_rows:
+                    yield batch.slice(skipped) if skipped else batch
+
+
+def check_segment_kinds(directory: Path, segment: Segment) -> None:
+    """Raise `UpgradeError` if a later release may have decided something in a segment."""
+    path = directory / segment.name
+    with told(path, "reading it"), _parquet(path) as file:
+        for batch in file.iter_batches(BATCH_ROWS, columns=["broker", "seq", "kind"]):
+            check_kinds(batch)
+
+
+def describe(path: Path) -> Segment:
+    """Return what a file says of itself, having read all of it; raise `CorruptError`."""
+    with told(path, "reading it"):
+        with _parquet(path) as file:
+            footer = _footer(file, path)
+            rows, seqs = 0, [0, 0]
+            for batch in file.iter_batches(BATCH_ROWS):
+                found = integers_of(batch.column("seq"))
+                seqs = [seqs[0] or int(found[0]), int(found[-1])]
+                rows += batch.num_rows
+        if (footer.first, footer.last) != numbers_of(path.name):
+            raise CorruptError(f"{path} holds segments {footer.first} to {footer.last}")
+        if [footer.first_seq, footer.last_seq] != seqs:
+            raise CorruptError(f"{path} holds rows {seqs[0]} to {seqs[1]}, but says otherwise")
+        return _segment(footer, rows, path.stat().st_size, sha256_of(path))
+
+
+@contextmanager
+def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
+    """Open a file whose pages are checked as they are read."""
+    try:
+        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+            yield file
+    except (pa.ArrowException, ValueError, OSError, msgspec.MsgspecError) as error:
+        # Arrow says so of bad bytes too, but then no system call failed.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
+        raise CorruptError(f"{path} cannot be read: {error}") from None
+
+
+def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
+    """Return rows as columns."""
+    columns = []
+    for field, values in zip(SCHEMA, zip(*map(astuple, rows), strict=True), strict=True):
+        make = pairs if field.name == "properties" else column
+        columns.append(make(values, field.type))
+    return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
+    """Yield columns as rows."""
+    columns = [batch.column(name).to_pylist() for name in SCHEMA.names]
+    place = SCHEMA.names.index("properties")
+    columns[place] = [
+        tuple((pair["name"], pair["value"]) for pair in pairs) if pairs else ()
+        for pairs in columns[place]
+    ]
+    for values in zip(*columns, strict=True):
+        yield Row(*values)
+
+
+def _writer(where: Path | pa.NativeFile, footer: Footer) -> pq.ParquetWriter:
+    writer = pq.ParquetWriter(where, SCHEMA, **_OPTIONS)
+    writer.add_key_value_metadata({_FOOTER: msgspec.json.encode(footer)})
+    return writer
+
+
+def _footer(file: pq.ParquetFile, path: Path) -> Footer:
+    metadata = file.metadata.metadata or {}
+    if _FOOTER not in metadata:
+        raise CorruptError(f"{path} is Parquet, but no segment of Nearcast's log")
+    footer = msgspec.json.decode(metadata[_FOOTER], type=Footer)
+    if footer.form > FORM:
+        raise newer(str(path), footer.form, FORM)
+    return footer
+
+
+def _segment(footer: Footer, rows: int, size: int, digest: str) -> Segment:
+    return Segment(
+        footer.first, footer.last, footer.first_seq, footer.last_seq, rows, size,
+        footer.first_ingested, footer.last_ingested, digest,
+    )  # fmt: skip

@@ -1,0 +1,1 @@
+"""The durable state of a broker: one SQLite file."""

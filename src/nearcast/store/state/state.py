@@ -1,0 +1,234 @@
+"""The durable state of a broker: one SQLite file, one commit per tick.
+
+A commit holds a tick whole: what happened to sessions, queues and live events, and the rows that
+the tick adds to the log. They are in one transaction because an acknowledgement promises both,
+and two files that must agree would need two syncs and a rule for every moment between them. So
+the newest rows live here (`tail`) until a segment holds them; a segment counts once its name
+appears, and the next commit deletes its rows here. After a crash between the two, the name
+decides.
+
+With `synchronous=FULL` and write-ahead logging, a commit returns when it is on disk: one sync.
+One call at a time, from any thread; `checkpoint` and `copy_state` may run beside the others.
+"""
+
+import itertools
+import sqlite3
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+
+from msgspec import Struct
+
+from nearcast.store.errors import StoreError, told
+from nearcast.store.file_access import keep_private
+from nearcast.store.log.rows import Row
+from nearcast.store.state.changes import Change, SessionChange
+from nearcast.store.state.pending_changes import Pending
+from nearcast.store.state.schema import bring_up
+from nearcast.store.state.session_cleanup import Sweep
+from nearcast.store.state.state_reader import load_all, load_session
+from nearcast.store.state.state_writer import write_pending
+from nearcast.store.state.values import decoded, encoded
+
+CHECKPOINT_PAGES = 16_384
+"""A commit folds the write-ahead log back at this size (64 MiB), if `checkpoint` did not."""
+
+
+class StateStatistics(Struct, frozen=True):
+    """How large the state is."""
+
+    ticks: int
+    seq: int
+    sessions: int
+    ended_sessions: int
+    """Of which something in the queues is still to be deleted."""
+    subscriptions: int
+    messages: int
+    queued: int
+    live: int
+    kept: int
+    tail_ticks: int
+    file_bytes: int
+    free_bytes: int
+    """Of `file_bytes`: room that later commits will use."""
+    wal_bytes: int
+
+
+class State:
+    """The open database of one broker."""
+
+    def __init__(self, path: Path, broker: str) -> None:
+        self.path = path
+        self.journal = path.with_name(f"{path.name}-wal")
+        with told(path, "opening it"):
+            # What SQLite writes beside it has the same mode.
+            keep_private(path)
+            self._db = _connect(path)
+        try:
+            bring_up(self._db, path, broker)
+            with told(path, "reading it"):
+                self._begin(broker)
+        except BaseException:
+            self._db.close()
+            raise
+
+    def _begin(self, broker: str) -> None:
+        row = self._db.execute("SELECT broker, seq, ticks FROM position").fetchone()
+        name: str = row[0]
+        self.seq: int = row[1]
+        self.ticks: int = row[2]
+        if name != broker:
+            raise StoreError(
+                f"{self.path} belongs to broker {name!r}, not {broker!r}, and its log says so "
+                "too; put it back under its own name"
+            )
+        self._numbers: dict[str, int] = dict(self._db.execute("SELECT id, number FROM sessions"))
+        self._sweep = Sweep(self._db)
+        self.message_ids = itertools.count(self._most("messages", "id") + 1)
+        self.queue_numbers = itertools.count(self._most("queue", "number") + 1)
+
+    def _most(self, table: str, column: str) -> int:
+        (most,) = self._db.execute(f"SELECT max({column}) FROM {table}").fetchone()
+        return int(most or 0)
+
+    def commit(self, changes: Iterable[Change], rows: Sequence[Row], settled_seq: int) -> int:
+        """Keep a tick, on disk when this returns; give back how many bytes its rows take.
+
+        Rows up to `settled_seq` are in segments and are deleted here. If this fails nothing of
+        the tick is kept, and the same may be tried again.
+        """
+        pending = Pending(changes)
+        value = encoded(rows) if rows else b""
+        db, seq = self._db, self.seq
+        with told(self.path, f"committing tick {self.ticks + 1}"):
+            try:
+                db.execute("BEGIN IMMEDIATE")
+                numbered = write_pending(db, pending, self._numbers, self._sweep)
+                if rows:
+                    seq = rows[-1].seq
+                    db.execute("INSERT INTO tail VALUES (?, ?, ?)", (seq, rows[0].seq, value))
+                db.execute("DELETE FROM tail WHERE last_seq <= ?", (settled_seq,))
+                db.execute("UPDATE position SET seq = ?, ticks = ticks + 1", (seq,))
+                db.execute("COMMIT")
+            except BaseException:
+                if db.in_transaction:
+                    db.execute("ROLLBACK")
+                raise
+        for name in numbered.removed:
+            del self._numbers[name]
+        self._sweep.settle(set(numbered.removed.values()))
+        self._numbers |= numbered.added
+        self.seq, self.ticks = seq, self.ticks + 1
+        return len(value)
+
+    def commit_unsynced(
+        self, changes: Iterable[Change], rows: Sequence[Row], settled_seq: int
+    ) -> int:
+        """Keep a tick that acknowledges nothing, without waiting for the disk.
+
+        It survives the end of this process at once, and a power cut from the next `commit` on.
+        """
+        with told(self.path, "committing"):
+            self._db.execute("PRAGMA synchronous = NORMAL")
+        try:
+            return self.commit(changes, rows, settled_seq)
+        finally:
+            with told(self.path, "committing"):
+                self._db.execute("PRAGMA synchronous = FULL")
+
+    def load(self) -> Iterator[Change]:
+        """Yield what is kept, as the changes that would build it; one at a time."""
+        with told(self.path, "loading it"):
+            yield from load_all(self._db, self._numbers)
+
+    def load_session(self, session: str) -> Iterator[SessionChange]:
+        """Yield one session and the messages that are owed to it."""
+        if session not in self._numbers:
+            raise StoreError(f"there is no session {session!r}")
+        with told(self.path, "loading a session"):
+            yield from load_session(self._db, session, self._numbers[session])
+
+    def has_session(self, session: str) -> bool:
+        """Return whether a session is kept."""
+        return session in self._numbers
+
+    def tail(self, after_seq: int) -> Iterator[list[Row]]:
+        """Yield the rows that no segment holds, a tick at a time."""
+        query = "SELECT value FROM tail WHERE last_seq > ? ORDER BY last_seq"
+        with told(self.path, "reading the end of the log"):
+            for (value,) in self._db.execute(query, (after_seq,)):
+                yield decoded(value, list[Row])
+
+    def checkpoint(self) -> None:
+        """Fold the write-ahead log back into the file, beside whatever else goes on."""
+        with told(self.path, "folding back its write-ahead log"):
+            db = _connect(self.path)
+            try:
+                db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            finally:
+                db.close()
+
+    def compact(self) -> None:
+        """Leave nothing of what was deleted in the files."""
+        with told(self.path, "compacting it"):
+            self._db.execute("VACUUM")
+            self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+
+    def statistics(self) -> StateStatistics:
+        """Return how large everything is; this counts rows, so not in every tick."""
+        with told(self.path, "counting"):
+            (page,) = self._db.execute("PRAGMA page_size").fetchone()
+            (pages,) = self._db.execute("PRAGMA page_count").fetchone()
+            (free,) = self._db.execute("PRAGMA freelist_count").fetchone()
+            return StateStatistics(
+                ticks=self.ticks,
+                seq=self.seq,
+                sessions=len(self._numbers),
+                ended_sessions=self._sweep.waiting,
+                subscriptions=self._count("subscriptions"),
+                messages=self._count("messages"),
+                queued=self._count("queue"),
+                live=self._count("live"),
+                kept=self._count("kept"),
+                tail_ticks=self._count("tail"),
+                file_bytes=page * pages,
+                free_bytes=page * free,
+                wal_bytes=self.journal.stat().st_size if self.journal.exists() else 0,
+            )
+
+    def _count(self, table: str) -> int:
+        (rows,) = self._db.execute(f"SELECT count(*) FROM {table}").fetchone()
+        return int(rows)
+
+    def close(self) -> None:
+        """Close the file; everything committed is in it."""
+        self._db.close()
+
+
+def copy_state(source: Path, target: Path) -> int:
+    """Copy a state as one commit left it, whatever process goes on with it; return its seq."""
+    with told(target, f"copying {source} to it"):
+        keep_private(target)
+        db, copy = _connect(source), sqlite3.connect(target, isolation_level=None)
+        try:
+            db.backup(copy)
+            copy.execute("PRAGMA journal_mode = DELETE")
+            (seq,) = copy.execute("SELECT seq FROM position").fetchone()
+            return int(seq)
+        finally:
+            db.close()
+            copy.close()
+
+
+def _connect(path: Path) -> sqlite3.Connection:
+    db = sqlite3.connect(
+        path, timeout=5.0, isolation_level=None, check_same_thread=False, cached_statements=256
+    )
+    try:
+        db.execute("PRAGMA journal_mode = WAL")
+        db.execute("PRAGMA synchronous = FULL")
+        db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
+        db.execute(f"PRAGMA journal_size_limit = {CHECKPOINT_PAGES * 4096}")
+    except BaseException:
+        db.close()
+        raise
+    return db

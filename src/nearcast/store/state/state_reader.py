@@ -1,0 +1,84 @@
+"""What is kept, read back as the changes that would build it, one at a time."""
+
+import sqlite3
+from collections.abc import Iterator, Mapping
+
+import msgspec
+
+from nearcast.store.state.changes import (
+    Change,
+    Enqueued,
+    Kept,
+    LivePut,
+    LiveSeen,
+    MessagePut,
+    ReceivedPut,
+    SessionChange,
+    SessionPut,
+    Stage,
+    SubscriptionPut,
+)
+from nearcast.store.state.values import (
+    StoredMessage,
+    StoredSession,
+    SubscriptionState,
+    decoded,
+    decoded_live,
+)
+
+_QUEUE = "SELECT session, number, message, qos, retain, priority, packet, stage, detail FROM queue"
+_DETAIL = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[str, ...]])
+
+
+def load_all(db: sqlite3.Connection, numbers: Mapping[str, int]) -> Iterator[Change]:
+    """Yield everything: sessions and messages before what refers to them, queues in order."""
+    ids = {number: name for name, number in numbers.items()}
+    for name, number in numbers.items():
+        yield from _session(db, name, number)
+    for id_, value in db.execute("SELECT id, value FROM messages ORDER BY id"):
+        yield MessagePut(id_, decoded(value, StoredMessage))
+    for row in db.execute(f"{_QUEUE} ORDER BY number"):
+        if row[0] in ids:  # else the session has ended and its rows are still to be swept up
+            yield _enqueued(ids[row[0]], *row[1:])
+    keys = {}
+    for number, key, value in db.execute("SELECT number, key, value FROM live ORDER BY number"):
+        keys[number] = key
+        yield LivePut(decoded_live(key, value))
+    for number, who in db.execute("SELECT live, who FROM live_seen"):
+        yield LiveSeen(keys[number], who)
+    for space, key, value in db.execute("SELECT space, key, value FROM kept"):
+        yield Kept(space, key, value)
+
+
+def load_session(db: sqlite3.Connection, name: str, number: int) -> Iterator[SessionChange]:
+    """Yield one session, with the messages that its queue refers to."""
+    yield from _session(db, name, number)
+    query = (
+        "SELECT id, value FROM messages "
+        "WHERE id IN (SELECT message FROM queue WHERE session = ?) ORDER BY id"
+    )
+    for id_, value in db.execute(query, (number,)):
+        yield MessagePut(id_, decoded(value, StoredMessage))
+    for row in db.execute(f"{_QUEUE} WHERE session = ? ORDER BY number", (number,)):
+        yield _enqueued(name, *row[1:])
+
+
+def _session(db: sqlite3.Connection, name: str, number: int) -> Iterator[SessionChange]:
+    at = (number,)
+    (value,) = db.execute("SELECT value FROM sessions WHERE number = ?", at).fetchone()
+    yield SessionPut(decoded(value, StoredSession))
+    for key, value in db.execute("SELECT key, value FROM subscriptions WHERE session = ?", at):
+        yield SubscriptionPut(name, key, decoded(value, SubscriptionState))
+    for (packet,) in db.execute("SELECT packet FROM received WHERE session = ?", at):
+        yield ReceivedPut(name, packet)
+
+
+def _enqueued(
+    name: str, number: int, message: int, qos: int, retain: int, priority: int, packet: int,
+    stage: int, detail: bytes | None,
+) -> Enqueued:  # fmt: skip
+    identifiers, names = _DETAIL.decode(detail) if detail is not None else ((), ())
+    return Enqueued(
+        name, number, message, qos, bool(retain), priority, packet, Stage(stage),
+        identifiers, names,
+    )  # fmt: skip

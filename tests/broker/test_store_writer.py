@@ -1,0 +1,94 @@
+"""The keeper: what was handed over is kept in order, and the log's low end is tidied."""
+
+import threading
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+from nearcast.broker.config.settings import LogSection
+from nearcast.broker.durability.journal import Entries
+from nearcast.broker.durability.store_writer import StoreWriter
+from nearcast.store import LogReader, LogSettings, Row, Store
+
+WAIT_S = 20.0
+
+
+def row(seq: int) -> Row:
+    return Row("b", seq, "event", float(seq), event_id=str(seq), subject="a", publisher="p")
+
+
+def until(holds: Callable[[], bool]) -> None:
+    deadline = time.monotonic() + WAIT_S
+    while not holds():
+        assert time.monotonic() < deadline
+        time.sleep(0.01)
+
+
+def call(work: Callable[[], None]) -> None:
+    work()
+
+
+def test_ticks_are_kept_in_order_and_told_in_order(tmp_path: Path) -> None:
+    keeper = StoreWriter(Store(tmp_path, "b"), time.time, call)
+    told: list[int] = []
+    done = threading.Event()
+    for seq in range(1, 101):
+        entries = Entries([], [row(seq)], must_sync=seq % 3 == 0)
+        keeper.submit(entries, lambda seq=seq: told.append(seq) or done.set())  # type: ignore[misc,func-returns-value]
+    until(lambda: len(told) == 100)
+    keeper.stop()
+    assert told == list(range(1, 101))
+    assert keeper.commits < 100
+    store = Store(tmp_path, "b")
+    assert store.seq == 100
+    store.close()
+
+
+def test_what_nobody_waits_for_is_kept_too(tmp_path: Path) -> None:
+    keeper = StoreWriter(Store(tmp_path, "b"), time.time, call)
+    keeper.submit(Entries([], [row(1)]))
+    until(lambda: keeper.statistics()["seq"] == 1)
+    keeper.stop()
+
+
+class Clock:
+    """A clock that can be put forward."""
+
+    def __init__(self) -> None:
+        self.ahead_s = 0.0
+
+    def __call__(self) -> float:
+        return time.monotonic() + self.ahead_s
+
+
+def write_segments(keeper: StoreWriter, store: Store, count: int) -> None:
+    for seq in range(1, count + 1):
+        keeper.submit(Entries([], [row(seq)], must_sync=True), lambda: None)
+        until(lambda seq=seq: store.log.settled_seq >= seq or wake(keeper))  # type: ignore[misc]
+
+
+def wake(keeper: StoreWriter) -> bool:
+    keeper.submit(Entries(), lambda: None)
+    return False
+
+
+def test_the_low_end_of_the_log_is_merged(tmp_path: Path) -> None:
+    store, clock = Store(tmp_path, "b", LogSettings(roll_s=0.0)), Clock()
+    keeper = StoreWriter(store, clock, call, LogSection(merge_after=3, keep_s=0.0))
+    write_segments(keeper, store, 5)
+    clock.ahead_s = 60.0
+    until(lambda: store.log.statistics().ranges == 1 or wake(keeper))
+    keeper.stop()
+    names = [each.name for each in LogReader(tmp_path / "brokers" / "b" / "log").segments()]
+    assert names[0] == "00000001-00000003.parquet"
+    assert len(names) == 3
+
+
+def test_old_segments_are_dropped(tmp_path: Path) -> None:
+    store, clock = Store(tmp_path, "b", LogSettings(roll_s=0.0)), Clock()
+    keeper = StoreWriter(store, clock, call, LogSection(keep_s=1e9))
+    write_segments(keeper, store, 3)
+    clock.ahead_s = 2e9
+    until(lambda: store.log.statistics().segments == 0 or wake(keeper))
+    keeper.stop()
+    assert not list((tmp_path / "brokers" / "b" / "log").glob("*.parquet"))
