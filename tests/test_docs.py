@@ -17,7 +17,7 @@ from pathlib import Path
 import pytest
 from msgspec import Struct
 
-from tests.conformance.running_broker import RunningBroker
+from tests.support.running_broker import RunningBroker
 
 ROOT = Path(__file__).parents[1]
 DOCUMENTS = sorted(

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.conformance.running_broker import RunningBroker
+from tests.support.running_broker import RunningBroker
 from tests.test_docs import BROKER, DOCUMENTS, Block, blocks, expected_output, name_of
 
 PROMPTS = re.compile(r"^(?:(?:>>>|\.\.\.) )+", re.MULTILINE)

@@ -18,8 +18,8 @@ from time import monotonic, sleep
 import pytest
 
 from nearcast.broker.server import Server
-from tests.conformance.raw_client import WAIT_S
-from tests.conformance.running_broker import RunningBroker
+from tests.support.raw_client import WAIT_S
+from tests.support.running_broker import RunningBroker
 from tests.test_docs import ROOT, Block, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"

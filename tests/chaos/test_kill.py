@@ -17,8 +17,8 @@ import pytest
 
 from nearcast.store import Gap, LogReader, Row, rows_of
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5
-from tests.chaos.broker_process import BrokerProcess
-from tests.chaos.stubborn_client import GoneError, StubbornClient
+from tests.support.broker_process import BrokerProcess
+from tests.support.stubborn_client import GoneError, StubbornClient
 
 KILLS = int(os.environ.get("NEARCAST_KILLS", "20"))
 SEED = int(os.environ.get("NEARCAST_SEED", str(random.SystemRandom().randrange(1 << 32))))

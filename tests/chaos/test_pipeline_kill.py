@@ -26,9 +26,9 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 from nearcast.core.gathering import cell_of
 from nearcast.pipeline.jobs.java import JavaError, find_java
 from nearcast.store import Gap, LogReader, Row, rows_of
-from tests.chaos.broker_process import BrokerProcess
-from tests.chaos.stubborn_client import GoneError, Got, StubbornClient
-from tests.pipeline.pipeline_process import PipelineProcess
+from tests.support.broker_process import BrokerProcess
+from tests.support.pipeline_process import PipelineProcess
+from tests.support.stubborn_client import GoneError, Got, StubbornClient
 
 pytestmark = pytest.mark.spark
 

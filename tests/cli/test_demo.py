@@ -13,7 +13,7 @@ from nearcast.cli import demo
 from nearcast.cli.city_drawing import LEGEND, LOOKS
 from nearcast.simulation.city_life import CityLife
 from nearcast.simulation.city_run import CityRun
-from tests.cli.terminal import Terminal
+from tests.support.terminal import Terminal
 
 app = typer.Typer()
 app.command()(demo.demo)

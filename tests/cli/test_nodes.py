@@ -7,8 +7,8 @@ import pytest
 from typer.testing import CliRunner
 
 from nearcast.cli import app
-from tests.conformance.running_broker import RunningBroker
-from tests.situation.talking import Talker
+from tests.support.running_broker import RunningBroker
+from tests.support.talker import Talker
 
 
 @pytest.fixture(scope="module")

@@ -18,7 +18,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nearcast.cli import app
-from tests.chaos.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 
 WAIT_S = 60.0
 NEARCAST = (sys.executable, "-m", "nearcast")

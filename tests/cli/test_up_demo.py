@@ -16,7 +16,7 @@ import paho.mqtt.client as paho
 import paho.mqtt.publish as publish
 import pytest
 
-from tests.cli.terminal import Terminal
+from tests.support.terminal import Terminal
 
 UP = [sys.executable, "-m", "nearcast", "up", "--demo"]
 FREE_PORTS = ["--mqtt-port", "0", "--ws-port", "0", "--http-port", "0"]

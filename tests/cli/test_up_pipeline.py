@@ -18,13 +18,13 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from nearcast.pipeline.jobs.java import JavaError, find_java
 from nearcast.pipeline.jobs.status import read_status
-from tests.cli.terminal import Terminal
-from tests.pipeline.pipeline_process import (
+from tests.support.pipeline_process import (
     kill_session,
     processes_of,
     variables,
     wait_until_gone,
 )
+from tests.support.terminal import Terminal
 
 pytestmark = pytest.mark.spark
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
 HEAVY = ("numba", "numpy", "pyarrow", "pyspark", "shapely")

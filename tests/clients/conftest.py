@@ -13,7 +13,7 @@ from cryptography.x509.oid import NameOID
 
 from nearcast.broker.auth.passwords import hashed
 from nearcast.broker.auth.users_file import Account, write_users
-from tests.chaos.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 
 
 @pytest.fixture(scope="package")

@@ -21,7 +21,7 @@ from nearcast.wire.mqtt import (
     Sender,
     encode,
 )
-from tests.chaos.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 
 WAIT_S = 30.0
 CHUNK = encode(Publish("noise", bytes(1_000)), MQTT_5) * 8

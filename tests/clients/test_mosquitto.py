@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("mosquitto_pub") and shutil.which("mosquitto_sub")),

@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.chaos.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 
 ROOT = Path(__file__).parents[2]
 CACHE = ROOT / ".cache" / "mqttjs"

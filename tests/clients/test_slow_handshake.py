@@ -4,7 +4,7 @@ import socket
 
 import pytest
 
-from tests.chaos.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerProcess
 
 WAIT_S = 30.0
 HELLO = bytes.fromhex("16 03 01 02 00 01 00 01 fc 03 03")

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 
 import pytest
 
-from tests.conformance.running_broker import RunningBroker
+from tests.support.running_broker import RunningBroker
 
 
 @pytest.fixture(scope="module")

@@ -14,8 +14,8 @@ from nearcast.wire.mqtt import (
     ReasonCode,
     TopicFilter,
 )
-from tests.conformance.raw_client import fresh
-from tests.conformance.running_broker import RunningBroker
+from tests.support.raw_client import fresh
+from tests.support.running_broker import RunningBroker
 
 REFUSED = "$" + "refused/" * 10
 SMALL = Properties(maximum_packet_size=40)

@@ -20,8 +20,8 @@ from nearcast.wire.mqtt import (
     TopicFilter,
     Will,
 )
-from tests.conformance.raw_client import fresh
-from tests.conformance.running_broker import RunningBroker
+from tests.support.raw_client import fresh
+from tests.support.running_broker import RunningBroker
 
 MQTT = "0004 4d515454"
 RULES = """

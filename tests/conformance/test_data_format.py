@@ -3,8 +3,8 @@
 import pytest
 
 from nearcast.wire.mqtt import Disconnect, Properties, Publish, ReasonCode, UnsubAck
-from tests.conformance.raw_client import RawClient, fresh
-from tests.conformance.running_broker import RunningBroker
+from tests.support.raw_client import RawClient, fresh
+from tests.support.running_broker import RunningBroker
 
 
 def refused(client: RawClient, text: str) -> ReasonCode:

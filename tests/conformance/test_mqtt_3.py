@@ -23,8 +23,8 @@ from nearcast.wire.mqtt import (
     TopicFilter,
     Will,
 )
-from tests.conformance.raw_client import RawClient, fresh
-from tests.conformance.running_broker import RunningBroker
+from tests.support.raw_client import RawClient, fresh
+from tests.support.running_broker import RunningBroker
 
 RULES = """
 [[rule]]

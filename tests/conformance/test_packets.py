@@ -18,8 +18,8 @@ from nearcast.wire.mqtt import (
     UnsubAck,
     Unsubscribe,
 )
-from tests.conformance.raw_client import fresh
-from tests.conformance.running_broker import RunningBroker
+from tests.support.raw_client import fresh
+from tests.support.running_broker import RunningBroker
 
 
 @pytest.mark.parametrize(

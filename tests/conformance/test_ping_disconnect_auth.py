@@ -15,8 +15,8 @@ from nearcast.wire.mqtt import (
     ReasonCode,
     Will,
 )
-from tests.conformance.raw_client import fresh
-from tests.conformance.running_broker import RunningBroker
+from tests.support.raw_client import fresh
+from tests.support.running_broker import RunningBroker
 
 
 def test_mqtt_3_12_4_1_a_pingreq_is_answered(broker: RunningBroker) -> None:

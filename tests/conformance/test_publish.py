@@ -4,8 +4,8 @@
 import pytest
 
 from nearcast.wire.mqtt import Disconnect, PubAck, Publish, PubRec, ReasonCode, TopicFilter
-from tests.conformance.raw_client import RawClient, fresh
-from tests.conformance.running_broker import RunningBroker
+from tests.support.raw_client import RawClient, fresh
+from tests.support.running_broker import RunningBroker
 
 
 def retained(broker: RunningBroker, topic: str) -> list[bytes]:

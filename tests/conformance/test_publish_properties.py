@@ -3,8 +3,8 @@
 import pytest
 
 from nearcast.wire.mqtt import Disconnect, Properties, Publish, ReasonCode
-from tests.conformance.raw_client import RawClient, fresh
-from tests.conformance.running_broker import RunningBroker
+from tests.support.raw_client import RawClient, fresh
+from tests.support.running_broker import RunningBroker
 
 TEXT = "78"
 

@@ -14,8 +14,8 @@ from nearcast.wire.mqtt import (
     UnsubAck,
     Unsubscribe,
 )
-from tests.conformance.raw_client import RawClient, fresh
-from tests.conformance.running_broker import RunningBroker
+from tests.support.raw_client import RawClient, fresh
+from tests.support.running_broker import RunningBroker
 
 
 def ended(client: RawClient, text: str) -> ReasonCode:

@@ -15,8 +15,6 @@ from nearcast.wire.mqtt import (
     TopicFilter,
     Will,
 )
-from tests.conformance.raw_client import fresh
-from tests.conformance.running_broker import RunningBroker
 from tests.conformance.web_socket_client import (
     BINARY,
     CLOSE,
@@ -26,6 +24,8 @@ from tests.conformance.web_socket_client import (
     TEXT,
     WebSocketClient,
 )
+from tests.support.raw_client import fresh
+from tests.support.running_broker import RunningBroker
 
 Open = Callable[..., WebSocketClient]
 

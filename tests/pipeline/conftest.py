@@ -10,7 +10,7 @@ from nearcast.pipeline.jobs.java import JavaError, find_java
 from nearcast.store import Row, broker_directory
 from nearcast.store.log.manifest import Manifest, Whole, read_manifest
 from nearcast.store.log.segments import write_segment
-from tests.pipeline.pipeline_process import JAVA
+from tests.support.pipeline_process import JAVA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -25,9 +25,6 @@ from nearcast.core.model.geometry.position import Position
 from nearcast.pipeline.decide import snapshots
 from nearcast.pipeline.decide.decisions import snapshot_directory
 from nearcast.pipeline.decide.player import Player
-from tests.chaos.broker_process import BrokerProcess
-from tests.chaos.stubborn_client import StubbornClient
-from tests.pipeline.pipeline_process import PipelineProcess, variables
 from tests.pipeline.stored_releases import (
     ARCHIVE,
     BROKERS,
@@ -45,6 +42,9 @@ from tests.pipeline.stored_releases import (
     prune,
 )
 from tests.pipeline.test_end_to_end import METRE, Person, until
+from tests.support.broker_process import BrokerProcess
+from tests.support.pipeline_process import PipelineProcess, variables
+from tests.support.stubborn_client import StubbornClient
 
 SETTINGS = """\
 [record]

@@ -31,8 +31,8 @@ from nearcast.core.gathering import cell_of
 from nearcast.core.model.geometry.position import Position
 from nearcast.pipeline.jobs.audit import Audit, audit
 from nearcast.store import LogReader, rows_of
-from tests.chaos.broker_process import BrokerProcess
-from tests.pipeline.pipeline_process import PipelineProcess, variables
+from tests.support.broker_process import BrokerProcess
+from tests.support.pipeline_process import PipelineProcess, variables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -29,8 +29,6 @@ from nearcast.pipeline.jobs.queries import Pipeline
 from nearcast.pipeline.sink.broker_link import close_idle
 from nearcast.store import LogReader, Row, Store, StoreError, input_of
 from nearcast.store.log.segments import describe
-from tests.chaos.broker_process import BrokerProcess
-from tests.chaos.stubborn_client import StubbornClient
 from tests.pipeline.release_making import PLACES, SPOT
 from tests.pipeline.stored_releases import (
     BROKERS,
@@ -48,6 +46,8 @@ from tests.pipeline.stored_releases import (
     table_rows,
     unpack,
 )
+from tests.support.broker_process import BrokerProcess
+from tests.support.stubborn_client import StubbornClient
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -37,7 +37,7 @@ from nearcast.store import (
 )
 from nearcast.testing import World
 from tests.pipeline.conftest import write_log
-from tests.pipeline.test_player import log_of_a_life, played
+from tests.pipeline.decide.test_player import log_of_a_life, played
 
 BROKER = "broker"
 INFORMING, DECIDING = f"{INFORMATIONAL}pulse", "teleport"

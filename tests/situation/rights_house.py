@@ -12,10 +12,10 @@ from nearcast.console.http import make_app
 from nearcast.console.server import HttpServer
 from nearcast.store import broker_directory
 from nearcast.wire.mqtt import MQTT_5, Connect, Properties, Will
-from tests.broker.auth.house import SECRET, with_users
-from tests.conformance.running_broker import RunningBroker
-from tests.console.requests import Answer, ask
-from tests.situation.talking import Talker
+from tests.support.accounts import SECRET, with_users
+from tests.support.http_requests import Answer, ask
+from tests.support.running_broker import RunningBroker
+from tests.support.talker import Talker
 
 LASTING_S = 100_000
 

@@ -17,9 +17,9 @@ from nearcast.wire.mqtt import (
     UnsubAck,
     Unsubscribe,
 )
-from tests.conformance.raw_client import fresh
-from tests.conformance.running_broker import RunningBroker
-from tests.situation.talking import Talker, words
+from tests.support.raw_client import fresh
+from tests.support.running_broker import RunningBroker
+from tests.support.talker import Talker, words
 
 BAD = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
 BAD_JSON = ReasonCode.PAYLOAD_FORMAT_INVALID

@@ -8,8 +8,8 @@ from nearcast.broker.config.settings import Limits, RecordSection, Settings
 from nearcast.core.engine.engine import Engine
 from nearcast.core.model.inputs import Published, QueueDrained, Undelivered
 from nearcast.store import Gap, LogReader, input_of, is_input, rows_of
-from tests.conformance.running_broker import RunningBroker
-from tests.situation.talking import Talker
+from tests.support.running_broker import RunningBroker
+from tests.support.talker import Talker
 
 MOST = 4
 

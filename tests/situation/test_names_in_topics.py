@@ -6,10 +6,10 @@ from collections.abc import Iterator
 import pytest
 
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, Connect, Properties, ReasonCode, Will
-from tests.conformance.raw_client import RawClient, fresh
-from tests.conformance.running_broker import RunningBroker
 from tests.situation.ruled_broker import SQUARE, broker_with
-from tests.situation.talking import Talker
+from tests.support.raw_client import RawClient, fresh
+from tests.support.running_broker import RunningBroker
+from tests.support.talker import Talker
 
 NO_RIGHT = ReasonCode.NOT_AUTHORIZED
 RULES = """

@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.conformance.raw_client import fresh
-from tests.conformance.running_broker import RunningBroker
-from tests.situation.talking import VERSIONS, Talker
+from tests.support.raw_client import fresh
+from tests.support.running_broker import RunningBroker
+from tests.support.talker import VERSIONS, Talker
 
 
 @pytest.mark.parametrize(

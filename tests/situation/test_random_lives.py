@@ -19,9 +19,9 @@ from nearcast.wire.mqtt import (
     PubRel,
     TopicFilter,
 )
-from tests.conformance.running_broker import RunningBroker
-from tests.situation.random_life import RandomLife
-from tests.situation.talking import Talker
+from tests.support.plain.random_life import RandomLife
+from tests.support.running_broker import RunningBroker
+from tests.support.talker import Talker
 
 UNDYING = Settings(situation=SituationSection(position_ttl_s=1e6))
 

@@ -9,9 +9,9 @@ import pytest
 from nearcast.core.model.inputs import Unsubscribed
 from nearcast.store import Gap, Store, input_of, rows_of
 from nearcast.wire.mqtt import PingReq, PingResp, Properties, PubAck, Publish, Will
-from tests.broker.auth.house import with_users
 from tests.situation.rights_house import RightsHouse, denying
-from tests.situation.talking import Talker, words
+from tests.support.accounts import with_users
+from tests.support.talker import Talker, words
 
 SECRET = "secret/plans"
 CASES = ("allowed", "denied", "revoked while connected", "revoked while away", "after a restart")

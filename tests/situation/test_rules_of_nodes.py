@@ -8,10 +8,10 @@ import pytest
 
 from nearcast.broker.config.settings import AuthSection, Settings
 from nearcast.wire.mqtt import Connect
-from tests.broker.auth.house import SECRET, with_users
-from tests.conformance.raw_client import RawClient, fresh
-from tests.conformance.running_broker import RunningBroker
-from tests.situation.talking import Talker
+from tests.support.accounts import SECRET, with_users
+from tests.support.raw_client import RawClient, fresh
+from tests.support.running_broker import RunningBroker
+from tests.support.talker import Talker
 
 RULES = """
 [[rule]]

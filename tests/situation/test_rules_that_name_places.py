@@ -5,10 +5,10 @@ from collections.abc import Iterator
 import pytest
 
 from nearcast.wire.mqtt import MQTT_3_1_1, Connect, Properties, ReasonCode, Will
-from tests.conformance.raw_client import fresh
-from tests.conformance.running_broker import RunningBroker
 from tests.situation.ruled_broker import SQUARE, broker_with, square, user
-from tests.situation.talking import Talker, words
+from tests.support.raw_client import fresh
+from tests.support.running_broker import RunningBroker
+from tests.support.talker import Talker, words
 
 NO_RIGHT = ReasonCode.NOT_AUTHORIZED
 RULES = """

@@ -11,14 +11,14 @@ from pathlib import Path
 import pytest
 
 from nearcast.store import Enqueued, Gap, Kept, MessagePut, rows_of
-from tests.store.small_world import opened
+from tests.support.logs.store_rows import opened
 
 # What a broker does, as fast as it can: ticks of random size, segments, merges, drops.
 BROKER_AT_WORK = """
 import random, sys
 from pathlib import Path
 from nearcast.store import *
-from tests.store.small_world import AT_ONCE, message, opened, row, session
+from tests.support.logs.store_rows import AT_ONCE, message, opened, row, session
 
 store = opened(Path(sys.argv[1]), AT_ONCE)
 chance = random.Random(int(sys.argv[2]))

@@ -22,7 +22,7 @@ from nearcast.store import (
     Store,
     StoreError,
 )
-from tests.store.small_world import (
+from tests.support.logs.store_rows import (
     AT_ONCE,
     BROKER,
     log_directory,

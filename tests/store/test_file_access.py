@@ -11,7 +11,7 @@ from nearcast.broker.auth.users_file import Account, changing_users
 from nearcast.pipeline.tables.tables import Tables
 from nearcast.store import StoreError
 from nearcast.store.file_access import FileAccess, file_access
-from tests.store.small_world import AT_ONCE, BROKER, opened, write_segments
+from tests.support.logs.store_rows import AT_ONCE, BROKER, opened, write_segments
 
 
 @pytest.fixture(params=[0o000, 0o022], autouse=True)

@@ -18,7 +18,7 @@ from nearcast.broker.auth.users_file import Account, changing_users
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import ListenSection, Settings
 from nearcast.wire.mqtt import Connect, Properties, ReasonCode
-from tests.broker.auth.house import (
+from tests.support.accounts import (
     HERE,
     NOW,
     THERE,

@@ -21,7 +21,7 @@ from hypothesis import strategies as st
 from nearcast.broker.auth import Authenticator, AuthError, Identity, TokenTopics
 from nearcast.broker.auth.tokens import TokenError, looks_like_token, token_key
 from nearcast.wire.mqtt import Connect, ReasonCode
-from tests.broker.auth.house import NOW, THERE, admitted, enter, house, refused, with_users
+from tests.support.accounts import NOW, THERE, admitted, enter, house, refused, with_users
 
 SHARED = b"0123456789abcdef0123456789abcdef"
 RSA = rsa.generate_private_key(65_537, 2_048)

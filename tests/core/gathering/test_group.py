@@ -8,8 +8,7 @@ from hypothesis import strategies as st
 from nearcast.core.gathering import Aggregate, Group, Part, Threshold
 from nearcast.core.gathering.group import STATE_VERSION
 from nearcast.core.model import ModelError, Position
-
-from .plain_group import released
+from tests.core.gathering.plain_group import released
 
 PEOPLE = ("ann", "bob", "cat", "dan")
 

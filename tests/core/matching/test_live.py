@@ -6,9 +6,8 @@ from msgspec.structs import replace
 
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model import Circle, Event, Position, Subscription
-
-from . import plain_world as plain
-from .test_matcher import Pair
+from tests.core.matching.test_matcher import Pair
+from tests.support.plain import plain_world as plain
 
 
 @settings(

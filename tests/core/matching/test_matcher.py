@@ -18,8 +18,7 @@ from nearcast.core.model import (
     Position,
     Subscription,
 )
-
-from . import plain_world as plain
+from tests.support.plain import plain_world as plain
 
 nodes = st.sampled_from(plain.NODES)
 steps = st.one_of(

@@ -11,7 +11,7 @@ import pytest
 from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.core.relationships.meetings import Fixes, Meetings, MeetingSettings, no_fix
 from nearcast.core.relationships.tracks import UnknownFormError
-from tests.core.relationships.plain_meetings import (
+from tests.support.plain.plain_meetings import (
     Cells,
     Sighting,
     near_and_apart,

@@ -12,9 +12,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.wire.mqtt import Decoder, Packet, ProtocolError, Publish, Sender, encode
-
-from .reference import decode
-from .strategies import conversations, from_server, versions
+from tests.wire.mqtt.reference import decode
+from tests.wire.mqtt.strategies import conversations, from_server, versions
 
 LARGEST = 20_000
 

@@ -19,8 +19,7 @@ from nearcast.wire.mqtt import (
     topic_alias,
     user_properties,
 )
-
-from .strategies import publishes, qualities, versions
+from tests.wire.mqtt.strategies import publishes, qualities, versions
 
 
 @given(st.data())

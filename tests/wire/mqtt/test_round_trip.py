@@ -5,8 +5,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.wire.mqtt import Connect, Decoder, Packet, Publish, Sender, encode
-
-from .strategies import VERSIONS, connects, conversations, from_client, from_server, versions
+from tests.wire.mqtt.strategies import (
+    VERSIONS,
+    connects,
+    conversations,
+    from_client,
+    from_server,
+    versions,
+)
 
 
 @given(versions.flatmap(connects))

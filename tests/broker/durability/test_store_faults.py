@@ -1,0 +1,312 @@
+"""A disk that is full, read-only, damaged or somebody else's: told plainly, and survived."""
+
+import json
+import shutil
+import socket
+import subprocess
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+from nearcast.store import Gap, LogReader, rows_of
+from nearcast.wire.mqtt import MQTT_5, Connect, Publish, encode
+from tests.support.broker_process import BrokerEndedError, BrokerProcess
+from tests.support.stubborn_client import StubbornClient
+
+WAIT_S = 30.0
+MEBIBYTE = 1 << 20
+WITH_HTTP = {"listen.http_port": 0}
+
+
+class TightDisk(Struct):
+    """A broker whose disk will be full soon, and what makes room on it."""
+
+    broker: BrokerProcess
+    make_room: Callable[[], None]
+
+
+def mount(*options: str) -> None:
+    done = subprocess.run(["mount", *options], capture_output=True, text=True, check=False)
+    if done.returncode:
+        pytest.skip(f"may not mount: {done.stderr.strip()}")
+
+
+@pytest.fixture
+def small_disk(tmp_path: Path) -> Iterator[Path]:
+    """A disk of 48 megabytes."""
+    place = tmp_path / "disk"
+    place.mkdir()
+    mount("-t", "tmpfs", "-o", "size=48m", "tmpfs", str(place))
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.fixture
+def read_only(tmp_path: Path) -> Iterator[Path]:
+    """A data directory in which nobody may write, not even the superuser."""
+    place = tmp_path / "data"
+    place.mkdir()
+    mount("--bind", str(place), str(place))
+    mount("-o", "remount,ro,bind", str(place))
+    yield place
+    subprocess.run(["umount", "-l", str(place)], check=True)
+
+
+@pytest.fixture(params=["full disk", "largest file"])
+def tight(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TightDisk]:
+    if request.param == "full disk":
+        disk: Path = request.getfixturevalue("small_disk")
+        ballast = disk / "ballast"
+        ballast.write_bytes(bytes(40 * MEBIBYTE))
+        running = BrokerProcess(disk / "data", WITH_HTTP, errors=tmp_path / "stderr")
+        found = TightDisk(running.wait_until_it_listens(), ballast.unlink)
+    else:
+        running = BrokerProcess(tmp_path / "data", WITH_HTTP, largest_file=4 * MEBIBYTE)
+        found = TightDisk(running.wait_until_it_listens(), running.let_files_grow)
+    yield found
+    running.end()
+
+
+def test_while_the_disk_is_full_nothing_is_promised_and_afterwards_all_is_kept(
+    tight: TightDisk,
+) -> None:
+    broker = tight.broker
+    subscriber = StubbornClient("sub")
+    subscriber.connect(broker.port)
+    subscriber.subscribe("fill", qos=1)
+    subscriber.leave()
+    publisher = StubbornClient("pub", window=10)
+    publisher.connect(broker.port)
+    sent = fill(publisher, broker)
+    acknowledged = len(publisher.acknowledged)
+    assert "failing" in broker.ask("/healthz")
+    assert "nothing can be kept; clients wait" in broker.said
+    # It goes on hearing who comes, and promises them nothing either.
+    other = StubbornClient("other", keep=False)
+    publisher.listen(1.5)
+    assert len(publisher.acknowledged) == acknowledged
+    tight.make_room()
+    publisher.finish(WAIT_S)
+    assert len(publisher.acknowledged) == sent
+    assert json.loads(broker.ask("/healthz"))["status"] == "ok"
+    assert "the store works again" in broker.said
+    other.connect(broker.port)
+    assert other.exchange("after", b"x", 2) == 0
+    other.disconnect()
+    publisher.disconnect()
+    broker.kill()
+    check_all_is_there(broker.data, subscriber, sent)
+
+
+def test_a_broker_that_is_killed_on_a_full_disk_has_what_it_acknowledged(tight: TightDisk) -> None:
+    broker = tight.broker
+    subscriber = StubbornClient("sub")
+    subscriber.connect(broker.port)
+    subscriber.subscribe("fill", qos=1)
+    subscriber.leave()
+    publisher = StubbornClient("pub", window=10)
+    publisher.connect(broker.port)
+    fill(publisher, broker)
+    broker.kill()
+    publisher.leave()
+    if broker.data.parent.name == "disk":
+        tight.make_room()
+    again = BrokerProcess(broker.data).wait_until_it_listens()
+    assert publisher.connect(again.port)
+    publisher.finish(WAIT_S)
+    publisher.disconnect()
+    assert again.stop() == 0
+    check_all_is_there(broker.data, subscriber, len(publisher.acknowledged))
+
+
+# The other disk is too small for what may wait.
+@pytest.mark.parametrize("tight", ["largest file"], indirect=True)
+def test_what_nobody_waits_for_does_not_gather_without_bound_on_a_full_disk(
+    tight: TightDisk,
+) -> None:
+    broker = tight.broker
+    publisher = StubbornClient("pub", window=10)
+    publisher.connect(broker.port)
+    sent = fill(publisher, broker)
+    frame = encode(Publish("noise", bytes(100_000)), MQTT_5)
+    with socket.create_connection(("127.0.0.1", broker.port)) as loud:
+        loud.sendall(encode(Connect("loud"), MQTT_5))
+        loud.setblocking(False)
+        at, poured, deadline = 0, 0, time.monotonic() + 3.0
+        while time.monotonic() < deadline:
+            try:
+                count = loud.send(frame[at:])
+                at, poured = (at + count) % len(frame), poured + count
+            except BlockingIOError:
+                time.sleep(0.001)
+    # What waits, and what the system holds for both sides.
+    assert poured < 160 * MEBIBYTE
+    tight.make_room()
+    publisher.finish(WAIT_S)
+    assert len(publisher.acknowledged) == sent
+    publisher.disconnect()
+
+
+def fill(publisher: StubbornClient, broker: BrokerProcess) -> int:
+    """Publish until nothing is acknowledged any more; return how many were sent."""
+    sent = 0
+    deadline = time.monotonic() + WAIT_S
+    while "nothing can be kept" not in broker.said or publisher.has_room:
+        assert time.monotonic() < deadline, "the disk never was full"
+        if publisher.has_room:
+            payload = (b"%d " % sent) + bytes(50_000)
+            publisher.publish("fill", payload, 1)
+            sent += 1
+        publisher.listen(0.02)
+    return sent
+
+
+def check_all_is_there(data: Path, subscriber: StubbornClient, count: int) -> None:
+    """Start once more; what was acknowledged comes to the subscriber and is in the log."""
+    broker = BrokerProcess(data).wait_until_it_listens()
+    try:
+        assert subscriber.connect(broker.port)
+        deadline = time.monotonic() + WAIT_S
+        numbers: list[int] = []
+        while len(set(numbers)) < count and time.monotonic() < deadline:
+            subscriber.listen(0.1)
+            numbers = [number_of(got.payload) for got in subscriber.got]
+        assert list(dict.fromkeys(numbers)) == list(range(count))
+        subscriber.disconnect()
+        assert broker.stop() == 0
+    finally:
+        broker.end()
+    logged = []
+    seqs = []
+    for part in LogReader(data / "brokers" / "local" / "log").read():
+        assert not isinstance(part, Gap), part
+        for row in rows_of(part):
+            seqs.append(row.seq)
+            if row.subject == "fill" and row.payload:
+                logged.append(number_of(row.payload))
+    assert seqs == list(range(1, len(seqs) + 1))
+    assert list(dict.fromkeys(logged)) == list(range(count))
+
+
+def number_of(payload: bytes) -> int:
+    return int(payload.partition(b" ")[0])
+
+
+# At the start
+
+
+def refusal(data: Path, errors: Path | None = None) -> str:
+    """Start a broker that cannot start, and return what it says."""
+    running = BrokerProcess(data, errors=errors)
+    try:
+        with pytest.raises(BrokerEndedError):
+            running.wait_until_it_listens()
+        assert running.process.returncode == 1
+        assert "Traceback" not in running.said
+        return running.said
+    finally:
+        running.end()
+
+
+@pytest.fixture(scope="module")
+def left_behind(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The data of a broker that ran three times: several segments, a session, all of it stored."""
+    data = tmp_path_factory.mktemp("left") / "data"
+    for life in range(3):
+        broker = BrokerProcess(data).wait_until_it_listens()
+        keeper = StubbornClient("keeper")
+        keeper.connect(broker.port)
+        keeper.subscribe("mine", qos=1)
+        for number in range(20):
+            keeper.publish("kept", b"%d %d" % (life, number), 1)
+        keeper.finish()
+        keeper.leave()
+        assert broker.stop() == 0
+    return data
+
+
+@pytest.fixture
+def used(left_behind: Path, tmp_path: Path) -> Path:
+    """A copy to be damaged."""
+    return Path(shutil.copytree(left_behind, tmp_path / "data"))
+
+
+def test_a_directory_that_may_not_be_written_is_told(read_only: Path) -> None:
+    said = refusal(read_only)
+    assert str(read_only) in said
+    assert "Read-only file system" in said
+
+
+def test_a_disk_that_is_full_from_the_start_is_told(small_disk: Path) -> None:
+    (small_disk / "data").mkdir()
+    with pytest.raises(OSError, match="No space"):
+        (small_disk / "ballast").write_bytes(bytes(49 * MEBIBYTE))
+    said = refusal(small_disk / "data", small_disk.parent / "stderr")
+    assert "no room left" in said or "No space" in said
+    assert "Cannot listen" not in said
+
+
+def test_data_that_another_broker_uses_are_left_alone(tmp_path: Path) -> None:
+    first = BrokerProcess(tmp_path / "data").wait_until_it_listens()
+    assert str(tmp_path / "data") in refusal(tmp_path / "data")
+    client = StubbornClient("client", keep=False)
+    client.connect(first.port)
+    assert client.exchange("still", b"here", 1) == 0
+    client.leave()
+    assert first.stop() == 0
+
+
+@pytest.mark.parametrize("damage", ["truncated", "overwritten", "no database", "missing"])
+def test_a_damaged_state_is_told_and_left_as_it_is(used: Path, damage: str) -> None:
+    state = used / "brokers" / "local" / "state.sqlite"
+    whole = state.read_bytes()
+    match damage:
+        case "truncated":
+            state.write_bytes(whole[: len(whole) // 2])
+        case "overwritten":
+            state.write_bytes(whole[:100] + b"\xa5" * (len(whole) - 100))
+        case "no database":
+            state.write_bytes(b"this is no database" * 1_000)
+        case _:
+            state.unlink()
+    before = state.read_bytes() if state.exists() else b""
+    said = refusal(used)
+    assert str(state) in said
+    assert (state.read_bytes() if state.exists() else b"") == before
+
+
+@pytest.mark.parametrize("damage", ["overwritten", "truncated", "missing"])
+def test_a_damaged_segment_is_told_and_the_broker_goes_on(used: Path, damage: str) -> None:
+    segments = sorted((used / "brokers" / "local" / "log").glob("*.parquet"))
+    assert len(segments) > 1
+    whole = segments[0].read_bytes()
+    match damage:
+        case "overwritten":
+            segments[0].write_bytes(b"\0" * len(whole))
+        case "truncated":
+            segments[0].write_bytes(whole[: len(whole) // 2])
+        case _:
+            segments[0].unlink()
+    broker = BrokerProcess(used).wait_until_it_listens()
+    try:
+        # What is inside is looked at by those who read it.
+        if damage != "overwritten":
+            assert "the log was damaged" in broker.said
+            assert segments[0].name in broker.said
+        keeper = StubbornClient("keeper")
+        assert keeper.connect(broker.port)
+        assert keeper.exchange("mine", b"goes on", 1) == 0
+        keeper.wait_for("mine", b"goes on")
+        keeper.leave()
+        assert broker.stop() == 0
+    finally:
+        broker.end()
+    parts = list(LogReader(used / "brokers" / "local" / "log").read())
+    assert isinstance(parts[0], Gap)
+    rows = [row for part in parts if not isinstance(part, Gap) for row in rows_of(part)]
+    assert rows[0].seq == parts[0].last_seq + 1
+    assert rows[-1].seq - rows[0].seq == len(rows) - 1
+    assert any(row.payload == b"goes on" for row in rows)

@@ -1,0 +1,189 @@
+"""An epoch is written the same way whether it is small or large, and whole whatever happens."""
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import pyarrow.parquet as pq
+import pytest
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from nearcast.pipeline.sink.broker_link import close_idle
+from nearcast.pipeline.sink.epoch_writer import (
+    Epoch,
+    collected,
+    rows_of_epoch,
+    write_large,
+    write_small,
+)
+from nearcast.pipeline.sink.sink_rows import SINK_SCHEMA
+from nearcast.pipeline.tables.tables import Tables
+from tests.support.broker_process import BrokerProcess
+from tests.support.stubborn_client import StubbornClient
+
+if TYPE_CHECKING:
+    from pyspark.sql import DataFrame, SparkSession
+
+PEOPLE = (
+    "name string not null, seen double, payload binary, "
+    "friends array<struct<name: string, since: long>>"
+)
+Row = tuple[str, float | None, bytes | None, list[tuple[str | None, int]] | None]
+SOME: list[Row] = [
+    ("a", 1.5, b"x", [("b", 1), (None, 2)]),
+    ("b", None, None, None),
+    ("c", 2.0, b"", []),
+]
+
+
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    found = Tables(tmp_path)
+    found.begin()
+    return found
+
+
+def epoch(spark: "SparkSession", number: int, people: list[Row], count: int = 0) -> Epoch:
+    return Epoch(
+        number,
+        {
+            "people": spark.createDataFrame(people, PEOPLE),
+            "numbers": spark.range(count).withColumnRenamed("id", "number"),
+        },
+        spark.createDataFrame([], SINK_SCHEMA),
+        {"path": "nowhere", "query": "test"},
+    )
+
+
+def rows(tables: Tables, name: str) -> list[dict[str, Any]]:
+    found: Iterator[Path] = tables.path(name).glob("epoch=*/*.parquet")
+    read = [row for path in found for row in pq.read_table(path, partitioning=None).to_pylist()]
+    return sorted(read, key=str)
+
+
+def test_small_and_large_epochs_hold_the_same(spark: "SparkSession", tmp_path: Path) -> None:
+    small, large = Tables(tmp_path / "small"), Tables(tmp_path / "large")
+    for tables, write in ((small, write_small), (large, write_large)):
+        tables.begin()
+        write(tables, epoch(spark, 0, SOME, 5))
+        write(tables, epoch(spark, 1, SOME[:1], 0))
+    for name, count in (("people", 4), ("numbers", 5)):
+        assert rows(small, name) == rows(large, name)
+        assert len(rows(small, name)) == count
+        one, other = (spark.read.parquet(str(each.path(name))) for each in (small, large))
+        assert one.schema == other.schema
+        assert sorted(map(str, one.collect())) == sorted(map(str, other.collect()))
+
+
+def test_rows_of_all_frames_come_of_one_job(spark: "SparkSession") -> None:
+    frames: dict[str, DataFrame] = {
+        "people": spark.createDataFrame(SOME, PEOPLE),
+        "nobody": spark.createDataFrame([], PEOPLE),
+        "numbers": spark.range(1_000, numPartitions=4),
+    }
+    context = spark.sparkContext
+    context.setJobGroup("collecting", "")
+    found = collected(frames, 2)
+    assert len(context.statusTracker().getJobIdsForGroup("collecting")) == 1
+    context._jsc.clearJobGroup()
+    for name, frame in frames.items():
+        assert found[name].schema.names == frame.columns
+        wanted = [row.asDict(recursive=True) for row in frame.collect()]
+        assert sorted(map(str, found[name].to_pylist())) == sorted(map(str, wanted))
+
+
+def test_an_epoch_that_is_done_again_repeats_nothing(spark: "SparkSession", tables: Tables) -> None:
+    for _ in range(2):
+        write_small(tables, epoch(spark, 0, SOME, 3))
+        write_small(tables, epoch(spark, 1, SOME[:1], 2))
+    assert len(rows(tables, "people")) == 4
+    assert [row["number"] for row in rows(tables, "numbers")] == [0, 0, 1, 1, 2]
+    write_large(tables, epoch(spark, 1, SOME[:2], 0))
+    assert len(rows(tables, "people")) == 5
+    write_small(tables, epoch(spark, 1, [], 0))
+    assert len(rows(tables, "people")) == 3
+    assert [row["number"] for row in rows(tables, "numbers")] == [0, 1, 2]
+
+
+def test_what_is_told_comes_once_however_often_an_epoch_is_tried(
+    spark: "SparkSession", tmp_path: Path
+) -> None:
+    data = tmp_path / "data"
+    tables = Tables(data)
+    tables.begin()
+    broker = BrokerProcess(data).wait_until_it_listens()
+    client = StubbornClient("listener")
+    try:
+        client.connect(broker.port)
+        client.subscribe("told", "end")
+        for number, writers in enumerate(
+            ((write_small, write_small), (write_small, write_large), (write_large, write_small))
+        ):
+            for write in writers:
+                write(tables, telling(spark, data, number, "told", f"{number}"))
+        write_small(tables, telling(spark, data, 3, "end", ""))
+        client.wait_for("end", b"")
+    finally:
+        client.leave()
+        close_idle()
+        broker.end()
+    assert [got.payload for got in client.got] == [b"0", b"1", b"2", b""]
+
+
+def telling(spark: "SparkSession", data: Path, number: int, subject: str, text: str) -> Epoch:
+    # Deliveries: of an event that comes again its broker would know by itself.
+    to = [("listener", [f"listener\0{subject}"], 1, False)]
+    told = spark.createDataFrame(
+        [("local", "delivery", f"e{number}", subject, "somebody", 1.0, text.encode(), 2, to)],
+        "broker string, kind string, id string, subject string, publisher string, time double, "
+        "payload binary, qos int, recipients array<struct<session: string, "
+        "subscriptions: array<string>, priority: int, replayed: boolean>>",
+    )
+    found = epoch(spark, number, SOME)
+    return Epoch(number, found.tables, told, {"path": str(data), "query": "test"})
+
+
+def test_a_table_can_be_read_before_it_has_rows(spark: "SparkSession", tables: Tables) -> None:
+    for number in range(3):
+        write_small(tables, epoch(spark, number, [], 0))
+    found = spark.read.parquet(str(tables.path("people")))
+    assert found.count() == 0
+    assert set(found.columns) == {"name", "seen", "payload", "friends", "epoch"}
+    assert [each.files for each in tables.statistics()] == [1, 1]
+
+
+def test_epochs_of_both_kinds_are_compacted_together(spark: "SparkSession", tables: Tables) -> None:
+    for number in range(6):
+        (write_large if number % 2 else write_small)(tables, epoch(spark, number, SOME, number))
+    before = rows(tables, "people"), rows(tables, "numbers")
+    assert tables.compact(keep=2) == {"people": 4, "numbers": 4}
+    assert (rows(tables, "people"), rows(tables, "numbers")) == before
+    assert spark.read.parquet(str(tables.path("people"))).count() == 18
+
+
+def test_what_a_writer_left_when_it_was_killed_is_gone_at_the_next_start(
+    spark: "SparkSession", tables: Tables, tmp_path: Path
+) -> None:
+    write_small(tables, epoch(spark, 0, SOME, 1))
+    with tables.writing() as aside:
+        left = aside.with_name("aside-left")
+    left.mkdir()
+    (tables.version / "people" / ".epoch=000000000001.new").mkdir()
+    Tables(tmp_path).begin()
+    assert not left.exists()
+    assert tables.written("people") == 0
+    write_small(tables, epoch(spark, 1, SOME, 1))
+    assert len(rows(tables, "people")) == 6
+
+
+def test_how_many_rows_an_epoch_spans_is_told_by_its_checkpoint(tmp_path: Path) -> None:
+    offsets = tmp_path / "offsets"
+    offsets.mkdir()
+    for number, offset in enumerate(({"a": 101}, {"a": 101, "b": 11}, {"a": 201, "b": 12})):
+        (offsets / str(number)).write_text(f'v1\n{{"watermark":0}}\n{json.dumps(offset)}')
+    assert [rows_of_epoch(tmp_path, number) for number in range(3)] == [100, 10, 101]
+    assert rows_of_epoch(tmp_path, 3) is None
+    (offsets / "3").write_text("v1\n")
+    assert rows_of_epoch(tmp_path, 3) is None
