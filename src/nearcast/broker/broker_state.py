@@ -107,7 +107,7 @@ class BrokerState:
             data = encode_within(packet, MQTT_5, connection.largest_packet or 1 << 28)
             if data is not None:
                 connection.farewell = data
-        connection.closing = True
+        connection.close()
         self.touch(connection)
 
     def acknowledge(self, connection: Connection, packet: PacketType, data: bytes) -> None:

@@ -178,7 +178,7 @@ class Hub:
             if connection.version == 0 and error.reason_code in _REFUSALS_OF_MQTT_3:
                 data = encode(ConnAck(False, error.reason_code), MQTT_3_1_1)
                 connection.out.append(data)
-            connection.closing = True
+            connection.close()
             self.state.touch(connection)
             return
         self.close(connection, error.reason_code, str(error))
@@ -242,8 +242,7 @@ class Hub:
 
     def block(self, connection: Connection, blocked: bool) -> None:
         """A client does not read what was written, or reads again."""
-        connection.blocked = blocked
-        connection.settle()
+        connection.block(blocked)
         if not blocked:
             self.state.touch(connection)
 
@@ -338,7 +337,7 @@ class Hub:
                 packet = Disconnect(ReasonCode.USE_ANOTHER_SERVER, told)
                 data = encode_within(packet, MQTT_5, connection.largest_packet or 1 << 28)
                 connection.farewell = data or b""
-                connection.closing = True
+                connection.close()
                 self.state.touch(connection)
             else:
                 self.close(connection, ReasonCode.SERVER_SHUTTING_DOWN, "shutting down")
@@ -396,7 +395,7 @@ class Hub:
             return
         session, state = connection.session, self.state
         if session is None:
-            connection.closing = True
+            connection.close()
             state.touch(connection)
             return
         if isinstance(packet, PubAck):

@@ -62,17 +62,7 @@ class Receiver:
     @property
     def connection(self) -> Connection | None:
         """Where a shared frame of QoS 0 can be written as it is, if it can."""
-        session = self.session
-        connection = session.connection
-        if (
-            connection is None
-            or not connection.direct
-            or connection.closing
-            or not self.simple
-            or session.waiting_unconfirmed
-        ):
-            return None
-        return connection
+        return self.session.direct_connection if self.simple else None
 
 
 NOBODY = Session("", 0.0)
@@ -141,10 +131,8 @@ class DeliveryDispatcher:
         touched = state.touched
         sent = 0
         for session in way.simple:
-            connection = session.connection
-            if connection is None:
-                continue
-            if connection.direct and not session.waiting_unconfirmed:
+            connection = session.direct_connection
+            if connection is not None:
                 five = connection.version == MQTT_5
                 chunk = chunks[five]
                 if chunk is None:
@@ -158,7 +146,7 @@ class DeliveryDispatcher:
                     connection.touched = True
                     touched.append(connection)
                 sent += 1
-            else:
+            elif session.connection is not None:
                 for packet in run:
                     parcel = OutboundMessage(_frame_of(packet))
                     self.put(session, QueuedDelivery(parcel, 0))
@@ -358,14 +346,8 @@ class DeliveryDispatcher:
         plain = parcel.expires_at is None
         for session, granted in zip(way.simple, way.granted, strict=True):
             lower = qos if qos < granted else granted
-            connection = session.connection
-            if (
-                not lower
-                and plain
-                and connection is not None
-                and connection.direct
-                and not session.waiting_unconfirmed
-            ):
+            connection = session.direct_connection
+            if connection is not None and plain and not lower:
                 connection.out.append(parcel.frame.at_most_once(connection.version))
                 state.touch(connection)
                 state.counters["sent"] += 1

@@ -22,7 +22,7 @@ class Connection:
 
     __slots__ = (
         "acknowledgements", "admitted", "alias_most", "aliases_in", "aliases_out", "backlog",
-        "blocked", "closing", "direct", "explains", "farewell", "heard_at", "host", "inbound",
+        "blocked", "closing", "explains", "farewell", "heard_at", "host", "inbound",
         "keep_alive_s", "largest_packet", "out", "peer", "permissions", "session", "since",
         "touched", "trusted", "version", "waits", "will",
     )  # fmt: skip
@@ -58,8 +58,6 @@ class Connection:
         self.closing = False
         self.blocked = False
         """The client does not read: what can wait, waits."""
-        self.direct = False
-        """Nothing is special about it: a shared frame can be written as it is."""
         self.waits = False
         """An answer to this client is still to be decided in this tick."""
         self.largest_packet = 0
@@ -71,9 +69,17 @@ class Connection:
         self.backlog: list[Packet] | None = None
         """Packets that came while it is being decided whether the client may come in."""
 
-    def settle(self) -> None:
-        """What `direct` says follows from the rest."""
-        self.direct = not (self.blocked or self.largest_packet or self.alias_most)
+    def close(self) -> None:
+        """Write nothing more after what is in `out` and `farewell`."""
+        self.closing = True
+        if self.session is not None:
+            self.session.update_direct_connection()
+
+    def block(self, blocked: bool) -> None:
+        """Note whether the client reads what is written."""
+        self.blocked = blocked
+        if self.session is not None:
+            self.session.update_direct_connection()
 
     def alias(self, frame: PublishFrame) -> tuple[bytes, bool]:
         """The topic alias for a frame as a property, and whether the client knows it already."""

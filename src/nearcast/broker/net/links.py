@@ -289,7 +289,7 @@ class WebSocketLink(Link):
         elif kind == WSMsgType.TEXT and not self.connection.closing:
             # MQTT-6.0.0-1: anything but binary ends the connection.
             self._code = WSCloseCode.UNSUPPORTED_DATA
-            self.connection.closing = True
+            self.connection.close()
             self.end(True)
 
     def write(self, data: bytes) -> None:

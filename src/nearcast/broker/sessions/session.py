@@ -115,10 +115,10 @@ class Session:
     """One client's subscriptions and messages."""
 
     __slots__ = (
-        "_in_flight", "_last_id", "_waiting", "client_id", "connection", "created", "dropped",
-        "durable", "expiry_s", "granted", "is_kept", "left_at", "misses", "node", "notices",
-        "owner", "permissions", "receive_maximum", "received", "waiting_bytes",
-        "waiting_unconfirmed",
+        "_in_flight", "_last_id", "_paced", "_waiting", "client_id", "connection", "created",
+        "direct_connection", "dropped", "durable", "expiry_s", "granted", "is_kept", "left_at",
+        "misses", "node", "notices", "owner", "permissions", "receive_maximum", "received",
+        "waiting_bytes", "waiting_unconfirmed",
     )  # fmt: skip
 
     def __init__(self, client_id: str, created: float = 0.0) -> None:
@@ -142,6 +142,8 @@ class Session:
         self.received: set[int] | None = None
         """Packet ids of QoS 2 messages that the client has not released yet."""
         self.connection: Connection | None = None
+        self.direct_connection: Connection | None = None
+        """The connection if a shared QoS 0 frame may be appended to its `out` as it is."""
         self.dropped = 0
         self.misses = False
         """It is to get live events that there was no room for."""
@@ -151,6 +153,7 @@ class Session:
         self._waiting: deque[QueuedDelivery] | None = None
         self._in_flight: dict[int, QueuedDelivery] | None = None
         self._last_id = 0
+        self._paced = False
 
     @property
     def part(self) -> str:
@@ -166,6 +169,47 @@ class Session:
     def has_messages(self) -> bool:
         """Whether anything waits or is in flight."""
         return bool(self._waiting or self._in_flight)
+
+    # Its connection
+
+    def attach(self, connection: Connection) -> None:
+        """Use a connection whose CONNECT was accepted."""
+        self.connection, connection.session = connection, self
+        self.update_direct_connection()
+
+    def detach(self) -> None:
+        """Go on without a connection."""
+        if self.connection is not None:
+            self.connection.session = None
+        self.connection = self.direct_connection = None
+
+    @property
+    def paced(self) -> bool:
+        """Whether its messages go out at the rate of its class of link."""
+        return self._paced
+
+    @paced.setter
+    def paced(self, paced: bool) -> None:
+        self._paced = paced
+        self.update_direct_connection()
+
+    def update_direct_connection(self) -> None:
+        """Decide anew whether shared QoS 0 frames may bypass the queue.
+
+        All reasons against it are here; whoever changes one of them calls this.
+        """
+        connection = self.connection
+        if (
+            connection is None
+            or connection.closing
+            or connection.blocked
+            or connection.largest_packet  # the frame may be too large
+            or connection.alias_most  # its topic may be written as an alias
+            or self.waiting_unconfirmed  # it would overtake them
+            or self._paced
+        ):
+            connection = None
+        self.direct_connection = connection
 
     # To the client
 
@@ -184,6 +228,7 @@ class Session:
         self.waiting_bytes += size
         if not message.qos:
             self.waiting_unconfirmed += 1
+            self.direct_connection = None
         elif self.durable:
             self._keep(message, journal)
         return True
@@ -197,6 +242,7 @@ class Session:
         if in_flight is None:
             in_flight = self._in_flight = {}
         most = min(self.receive_maximum, limits.in_flight)
+        unconfirmed = self.waiting_unconfirmed
         while waiting and not connection.blocked:
             message = waiting[0]
             if message.qos and len(in_flight) >= most:
@@ -224,6 +270,8 @@ class Session:
                 # A QoS 2 message sent again under another id would be another message.
                 sent = Sent(self.client_id, message.number, message.packet_id)
                 journal.note(sent, sync=message.qos == 2)
+        if unconfirmed and not self.waiting_unconfirmed:
+            self.update_direct_connection()
 
     def has_room(self, limits: Limits) -> bool:
         """Whether no more waits than half of what may."""
@@ -334,6 +382,7 @@ class Session:
             self.waiting_bytes -= message.parcel.size
             self.waiting_unconfirmed -= not message.qos
             self._done(message, journal)
+        self.update_direct_connection()
 
     # From the client
 
@@ -399,6 +448,9 @@ class Session:
         assert all(each.qos for each in in_flight.values())
         if self.connection is not None:
             assert self.connection.session is self
+        direct = self.direct_connection
+        self.update_direct_connection()
+        assert self.direct_connection is direct
 
     def _write(
         self, message: QueuedDelivery, connection: Connection, now: float, dup: bool = False

@@ -171,7 +171,7 @@ class SessionManager:
         data = encode_within(ConnAck(False, reason, properties), connection.version, limit)
         if data is not None:
             self._state.write(connection, data)
-        connection.closing = True
+        connection.close()
         self._state.touch(connection)
 
     def _connect(
@@ -200,18 +200,17 @@ class SessionManager:
         expiry = self._expiry(packet)
         session.expiry_s = inf if expiry == FOREVER else float(expiry)
         session.durable = session.durable or expiry > 0
-        session.connection, connection.session = connection, session
         connection.will = packet.will
         connection.explains = properties.request_problem_information is not False
         connection.alias_most = min(properties.topic_alias_maximum or 0, limits.topic_aliases)
         connection.keep_alive_s = float(packet.keep_alive)
         connection.heard_at = now
-        connection.settle()
+        session.attach(connection)
         told = connack_properties(packet, connection, limits, expiry, assigned)
         limit = connection.largest_packet or 1 << 28
         data = encode_within(ConnAck(present, properties=told), packet.version, limit)
         if data is None:
-            connection.closing = True
+            connection.close()
             state.touch(connection)
             return
         state.write(connection, data)
@@ -269,13 +268,13 @@ class SessionManager:
             session.expiry_s = inf if expiry == FOREVER else float(expiry)
         if packet.reason_code != ReasonCode.DISCONNECT_WITH_WILL_MESSAGE:
             connection.will = None
-        connection.closing = True
+        connection.close()
         self._state.touch(connection)
 
     def leave(self, connection: Connection) -> None:
         """A connection is gone."""
         self._waiting.pop(connection, None)
-        connection.closing = True
+        connection.close()
         session = connection.session
         if session is not None and session.connection is connection:
             self._state.leaving.append((connection, session))
@@ -289,7 +288,7 @@ class SessionManager:
                 self._part_with(connection, session, now)
 
     def _part_with(self, connection: Connection, session: Session, now: float) -> None:
-        session.connection = connection.session = None
+        session.detach()
         client_id = session.client_id
         online = self._state.online
         self._state.traffic.left()

@@ -1,0 +1,127 @@
+"""When a shared QoS 0 frame may be appended to a connection as it is, and when it may not."""
+
+from collections.abc import Callable
+
+import pytest
+
+from nearcast.broker.config.settings import Limits, Settings
+from nearcast.broker.durability.journal import Journal
+from nearcast.broker.hub import Hub
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.sessions.session import OutboundMessage, QueuedDelivery, Session
+from nearcast.wire.mqtt import (
+    MQTT_5,
+    Connect,
+    Packet,
+    Publish,
+    PublishFrame,
+    Subscribe,
+    TopicFilter,
+)
+
+LIMITS = Limits()
+
+
+def connected() -> tuple[Session, Connection]:
+    session, connection = Session("phone"), Connection()
+    connection.version = MQTT_5
+    session.attach(connection)
+    return session, connection
+
+
+def message(qos: int) -> QueuedDelivery:
+    return QueuedDelivery(OutboundMessage(PublishFrame("topic", b"payload")), qos)
+
+
+def test_an_ordinary_connection_is_written_to_directly() -> None:
+    session, connection = connected()
+    assert session.direct_connection is connection
+    session.validate_state(LIMITS)
+
+
+def close(session: Session, connection: Connection) -> None:
+    connection.close()
+
+
+def block(session: Session, connection: Connection) -> None:
+    connection.block(True)
+
+
+def pace(session: Session, connection: Connection) -> None:
+    session.paced = True
+
+
+def queue_unconfirmed(session: Session, connection: Connection) -> None:
+    session.put(message(0), LIMITS, Journal())
+
+
+def detach(session: Session, connection: Connection) -> None:
+    session.detach()
+
+
+@pytest.mark.parametrize("reason", [close, block, pace, queue_unconfirmed, detach])
+def test_each_reason_forbids_it(reason: Callable[[Session, Connection], None]) -> None:
+    session, connection = connected()
+    reason(session, connection)
+    assert session.direct_connection is None
+    session.validate_state(LIMITS)
+
+
+@pytest.mark.parametrize("limit", ["largest_packet", "alias_most"])
+def test_what_the_client_asked_for_forbids_it(limit: str) -> None:
+    session, connection = Session("phone"), Connection()
+    setattr(connection, limit, 10)
+    session.attach(connection)
+    assert session.direct_connection is None
+
+
+def test_it_is_allowed_again_when_the_reason_has_gone() -> None:
+    session, connection = connected()
+    connection.block(True)
+    connection.block(False)
+    assert session.direct_connection is connection
+    session.paced = True
+    session.paced = False
+    assert session.direct_connection is connection
+    session.put(message(0), LIMITS, Journal())
+    session.pump(1.0, LIMITS, Journal())
+    assert session.direct_connection is connection
+    session.put(message(0), LIMITS, Journal())
+    session.drop(lambda _: True, Journal())
+    assert session.direct_connection is connection
+
+
+def test_acknowledged_messages_that_wait_do_not_forbid_it() -> None:
+    session, connection = connected()
+    session.put(message(1), LIMITS, Journal())
+    assert session.direct_connection is connection
+
+
+def test_the_old_connection_of_a_session_says_nothing_about_the_new() -> None:
+    session, old = connected()
+    session.detach()
+    new = Connection()
+    session.attach(new)
+    old.close()
+    assert session.direct_connection is new
+
+
+@pytest.mark.parametrize("paced", [False, True])
+def test_only_messages_of_a_paced_session_take_room_in_its_queue(paced: bool) -> None:
+    hub = Hub(settings=Settings(limits=Limits(queued=1)))
+
+    def connect(name: str, *packets: Packet) -> Connection:
+        connection = Connection()
+        hub.receive(connection, [Connect(name, MQTT_5), *packets], 1.0)
+        hub.tick(1.0)
+        return connection
+
+    connect("reader", Subscribe(1, (TopicFilter("news", 0),)))
+    writer = connect("writer")
+    hub.sessions["reader"].paced = paced
+    hub.receive(writer, [Publish("news", b"one"), Publish("news", b"two")], 1.0)
+    (write,) = hub.tick(1.0).writes
+
+    assert b"one" in write.data
+    assert (b"two" in write.data) is not paced
+    assert hub.sessions["reader"].dropped == paced
