@@ -1,7 +1,7 @@
 """The house keeps its order: which rooms may import which, what the core may not touch.
 
-    core < wire, store, placement, simulation < client < broker, overlay, adhoc, pipeline
-         < experiments, console, benchmarks < cli
+    errors < core < logs < wire, store, placement, simulation < client
+         < broker, overlay, adhoc, pipeline < experiments, console, benchmarks < cli
 
 A room imports from lower levels only, and from no other room of its own level; imports for types
 count too, except inside the core. Also here: nothing in the repository names a package registry
@@ -20,7 +20,9 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "nearcast"
 
 LEVELS = (
+    ("errors",),
     ("core",),
+    ("logs",),
     ("wire", "store", "placement", "simulation"),
     ("client",),
     ("broker", "overlay", "adhoc", "pipeline"),

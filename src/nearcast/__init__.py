@@ -35,6 +35,7 @@ if TYPE_CHECKING:
         Subscription,
         parse_area,
     )
+    from nearcast.errors import NearcastError
 
 __all__ = [
     "AddressError",
@@ -49,6 +50,7 @@ __all__ = [
     "LanguageError",
     "Matcher",
     "ModelError",
+    "NearcastError",
     "Node",
     "OptionsError",
     "Places",
@@ -81,6 +83,7 @@ _HOME = {
     "Known": "client.api.observations",
     "LanguageError": "core.language",
     "Matcher": "core.matching.matcher",
+    "NearcastError": "errors",
     "Node": "client.api.node",
     "OptionsError": "client.errors",
     "Problem": "client.api.commands",

@@ -24,7 +24,8 @@ from msgspec import Struct
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from nearcast.core.gathering import cell_of
-from nearcast.pipeline.jobs.java import JavaError, find_java
+from nearcast.pipeline.errors import JavaError
+from nearcast.pipeline.jobs.java import find_java
 from nearcast.store import Gap, LogReader, Row, rows_of
 from tests.support.broker_process import BrokerProcess
 from tests.support.pipeline_process import PipelineProcess

@@ -13,7 +13,8 @@ from typer.testing import CliRunner
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.setting_catalog import SECTIONS, SETTINGS
 from nearcast.broker.config.settings import Settings
-from nearcast.cli.config import app, default_toml, descriptions, toml_value
+from nearcast.cli import app
+from nearcast.cli.config import default_toml, descriptions, toml_value
 
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
 
@@ -24,13 +25,13 @@ def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def run(*arguments: str, **variables: str) -> str:
-    result = CliRunner().invoke(app, list(arguments), env=variables)
+    result = CliRunner().invoke(app, ["config", *arguments], env=variables)
     assert result.exit_code == 0, result.output
     return result.output
 
 
 def refused(*arguments: str, **variables: str) -> str:
-    result = CliRunner().invoke(app, list(arguments), env=variables)
+    result = CliRunner().invoke(app, ["config", *arguments], env=variables)
     assert result.exit_code == 2
     assert result.stdout == ""
     return result.stderr

@@ -11,8 +11,9 @@ import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
-from nearcast.cli.pipeline import app
-from nearcast.pipeline.jobs.java import JavaError, find_java
+from nearcast.cli import app
+from nearcast.pipeline.errors import JavaError
+from nearcast.pipeline.jobs.java import find_java
 from nearcast.pipeline.jobs.job import alone
 from nearcast.pipeline.jobs.status import QueryStatus, Status, write_status
 from nearcast.pipeline.tables.tables import Tables
@@ -32,7 +33,7 @@ encounters_m = 0
 
 
 def pipeline(data: Path, *arguments: str, code: int = 0) -> Result:
-    result = CliRunner().invoke(app, [*arguments, "--data", str(data)])
+    result = CliRunner().invoke(app, ["pipeline", *arguments, "--data", str(data)])
     assert result.exit_code == code, result.output
     return result
 

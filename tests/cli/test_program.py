@@ -11,6 +11,7 @@ import pytest
 import typer
 
 from nearcast import cli
+from nearcast.cli.failures import Program
 from nearcast.core.language import parse
 from nearcast.core.model import Places, parse_area
 
@@ -93,8 +94,9 @@ def fails(arguments: list[str]) -> None:
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    app = typer.Typer(pretty_exceptions_enable=False)
+    app = typer.Typer(cls=Program, pretty_exceptions_enable=False)
     app.command()(fails)
+    app.callback()(lambda: None)
     monkeypatch.setattr(cli, "app", app)
     return monkeypatch
 
@@ -106,7 +108,7 @@ def failing(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
 def test_what_a_user_got_wrong_is_one_message_and_exit_code_2(
     what: str, said: str, failing: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
 ) -> None:
-    failing.setattr(sys, "argv", ["nearcast", what])
+    failing.setattr(sys, "argv", ["nearcast", "fails", what])
     with pytest.raises(SystemExit) as left:
         cli.main()
     assert left.value.code == 2
@@ -114,7 +116,7 @@ def test_what_a_user_got_wrong_is_one_message_and_exit_code_2(
 
 
 def test_a_bug_keeps_its_traceback(failing: pytest.MonkeyPatch) -> None:
-    failing.setattr(sys, "argv", ["nearcast", "bug"])
+    failing.setattr(sys, "argv", ["nearcast", "fails", "bug"])
     with pytest.raises(ValueError, match="a bug"):
         cli.main()
 

@@ -7,13 +7,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
-import typer
 from typer.testing import CliRunner, Result
 
-from nearcast.cli.context import context
-from nearcast.cli.place import app as place_app
-from nearcast.cli.pub import pub
-from nearcast.cli.sub import sub
+from nearcast.cli import app
 from tests.cli.test_pub_sub import Subscriber, broker
 
 DUBLIN = "53.3498,-6.2603"
@@ -26,16 +22,8 @@ def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
         yield found
 
 
-def verb(function: Callable[..., None]) -> typer.Typer:
-    alone = typer.Typer()
-    alone.command()(function)
-    return alone
-
-
-def call(app: typer.Typer | Callable[..., None], port: int, *arguments: str) -> Result:
-    if not isinstance(app, typer.Typer):
-        app = verb(app)
-    done = CliRunner().invoke(app, [*arguments, "--port", str(port)])
+def call(verb: str, port: int, *arguments: str) -> Result:
+    done = CliRunner().invoke(app, [verb, *arguments, "--port", str(port)])
     assert done.exception is None or isinstance(done.exception, SystemExit), done.exception
     return done
 
@@ -43,7 +31,7 @@ def call(app: typer.Typer | Callable[..., None], port: int, *arguments: str) -> 
 @pytest.mark.parametrize("mqtt", ["4", "5"])
 def test_what_is_said_of_a_node_is_printed(port: int, mqtt: str) -> None:
     name = f"car {mqtt}"
-    said = call(context, port, name, "--at", DUBLIN, "--set", "speed=30", "--set", "kind=big car",
+    said = call("context", port, name, "--at", DUBLIN, "--set", "speed=30", "--set", "kind=big car",
                 "--set", "tags=[1]", "--mqtt", mqtt, "--json")  # fmt: skip
     assert said.exit_code == 0, said.output
     assert json.loads(said.stdout) == {
@@ -52,28 +40,28 @@ def test_what_is_said_of_a_node_is_printed(port: int, mqtt: str) -> None:
         "context": {"speed": 30, "kind": "big car", "tags": [1]},
         "online": True,
     }
-    read = call(context, port, name, "--mqtt", mqtt)
+    read = call("context", port, name, "--mqtt", mqtt)
     line = f'{name} offline 53.3498,-6.2603 {{"speed":30,"kind":"big car","tags":[1]}}\n'
     assert read.stdout == line
-    removed = call(context, port, name, "--set", "kind=null", "--mqtt", mqtt, "--json")
+    removed = call("context", port, name, "--set", "kind=null", "--mqtt", mqtt, "--json")
     assert json.loads(removed.stdout)["context"] == {"speed": 30, "tags": [1]}
 
 
 def test_a_part_has_the_context_of_its_node(port: int) -> None:
-    said = call(context, port, "tram~horn", "--at", DUBLIN, "--json")
+    said = call("context", port, "tram~horn", "--at", DUBLIN, "--json")
     assert json.loads(said.stdout)["node"] == "tram"
     assert json.loads(said.stdout)["position"] == [-6.2603, 53.3498]
 
 
 def test_changes_of_a_node_are_followed(port: int) -> None:
-    call(context, port, "tram", "--at", DUBLIN)
-    shown = call(context, port, "tram", "--follow", "--count", "1", "--json")
+    call("context", port, "tram", "--at", DUBLIN)
+    shown = call("context", port, "tram", "--follow", "--count", "1", "--json")
     assert json.loads(shown.stdout)["node"] == "tram"
 
 
 def test_what_cannot_be_meant_of_a_node_is_told(port: int) -> None:
-    assert call(context, port, "x", "--set", "speed").exit_code == 2
-    refused = call(context, port, "x", "--set", "rank=1")
+    assert call("context", port, "x", "--set", "speed").exit_code == 2
+    refused = call("context", port, "x", "--set", "rank=1")
     assert refused.exit_code == 1
     assert "rank" in refused.stderr
 
@@ -87,16 +75,16 @@ def test_places_are_loaded_listed_and_removed(port: int, tmp_path: Path) -> None
     ]
     file = tmp_path / "places.geojson"
     file.write_text(json.dumps({"type": "FeatureCollection", "features": features}))
-    loaded = call(place_app, port, "load", str(file), "--kind", "district", "--json")
+    loaded = call("place", port, "load", str(file), "--kind", "district", "--json")
     assert loaded.exit_code == 1
     counts = json.loads(loaded.stdout)
     assert (counts["loaded"], len(counts["rejects"])) == (2, 1)
-    listed = call(place_app, port, "list")
+    listed = call("place", port, "list")
     assert sorted(listed.stdout.splitlines()) == ["city/Dublin", "district/Docks/North"]
-    (shown,) = json.loads(call(place_app, port, "list", "city", "--json").stdout)
+    (shown,) = json.loads(call("place", port, "list", "city", "--json").stdout)
     assert shown["geometry"]["type"] == "Polygon"
-    assert call(place_app, port, "remove", "district", "Docks/North").exit_code == 0
-    assert call(place_app, port, "list").stdout == "city/Dublin\n"
+    assert call("place", port, "remove", "district", "Docks/North").exit_code == 0
+    assert call("place", port, "list").stdout == "city/Dublin\n"
 
 
 def first_line(reader: Subscriber, publish: Callable[[], Result]) -> dict[str, object]:
@@ -122,9 +110,9 @@ def test_events_carry_where_and_when_and_subscriptions_say_which(port: int) -> N
 
     def publish() -> Result:
         number = next(numbers)
-        call(pub, port, "traffic/a", '{"speed": 80}', "--at", DUBLIN, *words, f"a{number}")
-        call(pub, port, "traffic/a", '{"speed": 3}', "--at", "10,10", *words, f"b{number}")
-        return call(pub, port, "traffic/a", '{"speed": 12}', "--at", DUBLIN, *words, f"c{number}")
+        call("pub", port, "traffic/a", '{"speed": 80}', "--at", DUBLIN, *words, f"a{number}")
+        call("pub", port, "traffic/a", '{"speed": 3}', "--at", "10,10", *words, f"b{number}")
+        return call("pub", port, "traffic/a", '{"speed": 12}', "--at", DUBLIN, *words, f"c{number}")
 
     message = first_line(reader, publish)
     assert message["payload"] == '{"speed": 12}'
@@ -146,7 +134,9 @@ def test_a_named_subscription_can_put_what_is_known_round_the_message(port: int,
     )
 
     def publish() -> Result:
-        return call(pub, port, topic, '{"speed": 3}', "--at", DUBLIN, "--qos", "1", "--mqtt", mqtt)
+        return call(
+            "pub", port, topic, '{"speed": 3}', "--at", DUBLIN, "--qos", "1", "--mqtt", mqtt
+        )
 
     message = first_line(reader, publish)
     payload = message["payload"]
@@ -160,14 +150,14 @@ def test_a_named_subscription_can_put_what_is_known_round_the_message(port: int,
 @pytest.mark.parametrize("mqtt", ["4", "5"])
 def test_what_the_broker_refuses_is_told_with_its_reason(port: int, mqtt: str) -> None:
     deep = "/".join("x" * 200)
-    refused = call(sub, port, deep, "--name", "n", "--where", "speed < 5", "--mqtt", mqtt)
+    refused = call("sub", port, deep, "--name", "n", "--where", "speed < 5", "--mqtt", mqtt)
     assert refused.exit_code == 1
     assert "128" in refused.stderr
 
 
 @pytest.mark.parametrize("mqtt", ["4", "5"])
 def test_a_filter_that_is_none_is_told_before_anything_is_asked(port: int, mqtt: str) -> None:
-    refused = call(sub, port, "x", "--name", "n", "--where", "speed <", "--mqtt", mqtt)
+    refused = call("sub", port, "x", "--name", "n", "--where", "speed <", "--mqtt", mqtt)
     assert refused.exit_code == 2
     assert "speed <" in refused.stderr
 
@@ -181,11 +171,11 @@ MISTAKES = {
 
 @pytest.mark.parametrize("mistake", MISTAKES)
 def test_what_cannot_be_asked_for_is_exit_code_2(mistake: str, port: int) -> None:
-    assert call(sub, port, *MISTAKES[mistake]).exit_code == 2
+    assert call("sub", port, *MISTAKES[mistake]).exit_code == 2
 
 
 def test_a_target_that_is_none_is_refused(port: int) -> None:
-    refused = call(pub, port, "x", "y", "--to", "circle:nowhere")
+    refused = call("pub", port, "x", "y", "--to", "circle:nowhere")
     assert refused.exit_code == 2
     assert "circle:nowhere" in refused.stderr
 
@@ -202,10 +192,10 @@ def test_who_can_match_nothing_is_told_on_stderr(port: int, mqtt: str) -> None:
 
 
 def test_who_says_where_it_is_gets_what_happens_there(port: int) -> None:
-    call(pub, port, "here", "far", "--at", "10,10", "--retain")
+    call("pub", port, "here", "far", "--at", "10,10", "--retain")
     there = ("--from", "circle:me,500", "--at", DUBLIN, "--count", "1")
     reader = Subscriber(port, "here", *there)
-    call(pub, port, "here", "near", "--at", DUBLIN, "--retain")
+    call("pub", port, "here", "near", "--at", DUBLIN, "--retain")
     assert reader.line() == b"here near"
     assert reader.process.wait(60) == 0
     assert reader.process.stderr is not None
@@ -214,7 +204,7 @@ def test_who_says_where_it_is_gets_what_happens_there(port: int) -> None:
 
 
 def test_values_in_double_quotes_are_named_on_stderr(port: int) -> None:
-    call(pub, port, "quoted", '{"delay": 4}', "--retain")
+    call("pub", port, "quoted", '{"delay": 4}', "--retain")
     reader = Subscriber(port, "quoted", "--where", 'delay = "4"')
     assert reader.process.stderr is not None
     assert b"in double quotes is an attribute's name" in reader.process.stderr.readline()
@@ -222,32 +212,32 @@ def test_values_in_double_quotes_are_named_on_stderr(port: int) -> None:
 
 
 def test_a_position_that_is_none_is_refused_before_anything_is_asked(port: int) -> None:
-    done = call(sub, port, "a", "--at", "91,0")
+    done = call("sub", port, "a", "--at", "91,0")
     assert done.exit_code == 2
     assert "--at" in done.output
 
 
 def test_a_number_of_seconds_is_finite(port: int) -> None:
     for text in ("inf", "1e999"):
-        done = call(pub, port, "a", "x", "--valid", text)
+        done = call("pub", port, "a", "x", "--valid", text)
         assert done.exit_code == 2
         assert "no number of seconds" in " ".join(done.output.split())
 
 
 def test_to_remove_a_place_that_is_not_there_fails(port: int) -> None:
-    done = call(place_app, port, "remove", "park", "nowhere")
+    done = call("place", port, "remove", "park", "nowhere")
     assert done.exit_code == 1
     assert done.output == "There is no place park/nowhere.\n"
 
 
 def test_an_empty_list_is_json(port: int) -> None:
-    assert json.loads(call(place_app, port, "list", "no-such-kind", "--json").stdout) == []
+    assert json.loads(call("place", port, "list", "no-such-kind", "--json").stdout) == []
 
 
 @pytest.mark.parametrize("mqtt", ["4", "5"])
 def test_who_publishes_to_nobody_is_told_on_stderr(port: int, mqtt: str) -> None:
-    done = call(pub, port, "alarm", "x", "--to", "circle:me,500", "--mqtt", mqtt)
+    done = call("pub", port, "alarm", "x", "--to", "circle:me,500", "--mqtt", mqtt)
     assert done.exit_code == 0
     assert done.stderr == "me has no position yet: `to` holds nobody\n"
-    done = call(pub, port, "alarm", "x", "--to", "circle:1,2,500", "--mqtt", mqtt)
+    done = call("pub", port, "alarm", "x", "--to", "circle:1,2,500", "--mqtt", mqtt)
     assert (done.exit_code, done.stderr) == (0, "")

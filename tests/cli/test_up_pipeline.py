@@ -16,7 +16,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from nearcast.pipeline.jobs.java import JavaError, find_java
+from nearcast.pipeline.errors import JavaError
+from nearcast.pipeline.jobs.java import find_java
 from nearcast.pipeline.jobs.status import read_status
 from tests.support.pipeline_process import (
     kill_session,

@@ -11,7 +11,7 @@ from nearcast.broker.auth import Admitted, Authenticator, CredentialCheck, Peer
 from nearcast.broker.auth.passwords import is_right
 from nearcast.broker.auth.users_file import read_users
 from nearcast.broker.config.settings import Settings
-from nearcast.cli.user import app
+from nearcast.cli import app
 from nearcast.wire.mqtt import Connect
 
 
@@ -21,7 +21,7 @@ def users(tmp_path: Path) -> Path:
 
 
 def run(users: Path, *arguments: str, answers: str | bytes | None = None) -> Result:
-    done = CliRunner().invoke(app, [*arguments, "--users", str(users)], input=answers)
+    done = CliRunner().invoke(app, ["user", *arguments, "--users", str(users)], input=answers)
     assert "Traceback" not in done.output
     return done
 

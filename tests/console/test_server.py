@@ -10,7 +10,7 @@ import socket
 import pytest
 
 from nearcast.broker.config.settings import LoggingSection, Settings
-from nearcast.broker.operations.event_log import set_up
+from nearcast.broker.operations.log_handler import set_up
 from nearcast.broker.operations.metrics import Metrics
 from nearcast.console.http import make_app
 from nearcast.console.server import HttpServer

@@ -6,7 +6,8 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nearcast.pipeline.jobs.java import JavaError, find_java
+from nearcast.pipeline.errors import JavaError
+from nearcast.pipeline.jobs.java import find_java
 from nearcast.store import Row, broker_directory
 from nearcast.store.log.manifest import Manifest, Whole, read_manifest
 from nearcast.store.log.segments import write_segment

@@ -23,7 +23,8 @@ from nearcast.cli.spark_settings import pipeline_settings, spark_settings
 from nearcast.pipeline.decide import snapshots
 from nearcast.pipeline.decide.decisions import snapshot_directory
 from nearcast.pipeline.decide.player import Player
-from nearcast.pipeline.jobs.job import JobError, check_checkpoints
+from nearcast.pipeline.errors import PipelineError
+from nearcast.pipeline.jobs.job import check_checkpoints
 from nearcast.pipeline.jobs.moved_checkpoints import settle
 from nearcast.pipeline.jobs.queries import Pipeline
 from nearcast.pipeline.sink.broker_link import close_idle
@@ -278,7 +279,9 @@ def _raise(path: Path) -> None:
 def test_checkpoints_of_a_later_release_are_refused(data: Path) -> None:
     _raise(data / "checkpoints" / "began.json")
     settings = spark_settings(load(Path(SETTINGS_FILE), os.environ, {}))
-    with pytest.raises(JobError, match=r"written by a later release \(form 9; this one knows 1\)"):
+    with pytest.raises(
+        PipelineError, match=r"written by a later release \(form 9; this one knows 1\)"
+    ):
         check_checkpoints(data, settings)
 
 

@@ -44,7 +44,7 @@ from nearcast.broker.net.listeners import (
 from nearcast.broker.net.tick_scheduler import TickScheduler
 from nearcast.broker.net.web_origins import WebOrigins
 from nearcast.broker.operations import control
-from nearcast.broker.operations.event_log import log_event
+from nearcast.logs import log_event
 from nearcast.store import LogSettings, Store
 from nearcast.wire.mqtt import Connect, ProtocolError, ReasonCode
 

@@ -1,10 +1,6 @@
-"""The command line: one module per verb, loaded when it is called.
-
-What a user gave and cannot be meant is one message and exit code 2; a bug keeps its traceback.
-"""
+"""The command line: one module per verb, loaded when it is called."""
 
 import os
-import sys
 from importlib import import_module
 from importlib.metadata import version
 from importlib.util import find_spec
@@ -13,6 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from nearcast import _kernel_cache
+from nearcast.cli.failures import Program, fail
 
 
 class Verb(NamedTuple):
@@ -47,7 +44,9 @@ COMPLETE = "_NEARCAST_COMPLETE"
 PLANNED = ("experiment", "policy", "relate", "script", "simulate")
 """Verbs that do not exist yet: not in help, and whoever calls one is told so."""
 
-app = typer.Typer(name="nearcast", no_args_is_help=True, pretty_exceptions_enable=False)
+app = typer.Typer(
+    name="nearcast", cls=Program, no_args_is_help=True, pretty_exceptions_enable=False
+)
 
 
 def main() -> None:
@@ -55,22 +54,7 @@ def main() -> None:
     advice = _kernel_cache.choose()
     if advice is not None:
         typer.echo(advice, err=True)
-    try:
-        app(prog_name="nearcast")
-    except ModuleNotFoundError as error:
-        from nearcast.cli.extras import extra_of, how_to_install
-
-        extra = extra_of(error.name or "")
-        if extra is None:
-            raise
-        needs = f"This needs {error.name}, which comes with the extra '{extra}'"
-        typer.echo(f"{needs}: {how_to_install(extra)}.", err=True)
-        sys.exit(1)
-    except ValueError as error:
-        if not _is_ours(error):
-            raise
-        typer.echo(str(error), err=True)
-        sys.exit(2)
+    app(prog_name="nearcast")
 
 
 def _show_version(asked: bool) -> None:
@@ -154,8 +138,7 @@ def _completed_words() -> list[str]:
 
 def _mount_planned(name: str) -> None:
     def call() -> None:
-        typer.echo(f"nearcast {name} is planned, and not available yet.", err=True)
-        raise typer.Exit(2)
+        fail(f"nearcast {name} is planned, and not available yet.", 2)
 
     app.command(
         name,
@@ -163,18 +146,6 @@ def _mount_planned(name: str) -> None:
         add_help_option=False,
         context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
     )(call)
-
-
-def _is_ours(error: ValueError) -> bool:
-    # Imported here because the core takes longer to load than help takes to print.
-    from nearcast.core.language.errors import LanguageError
-    from nearcast.core.model.errors import ModelError
-
-    if isinstance(error, LanguageError | ModelError):
-        return True
-    from nearcast.broker.config.configuration import ConfigurationError
-
-    return isinstance(error, ConfigurationError)
 
 
 for _verb in VERBS:

@@ -8,7 +8,7 @@ from typing import Annotated
 import typer
 
 from nearcast.broker.config.configuration import load
-from nearcast.store import StoreError, back_up, broker_directory
+from nearcast.store import back_up, broker_directory
 
 
 def backup(
@@ -29,11 +29,7 @@ def backup(
     """
     settings = load(config, os.environ, {"broker.data": data, "broker.name": broker})
     name = settings.node.name
-    try:
-        seq = back_up(broker_directory(Path(settings.node.data), name), target, name)
-    except StoreError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+    seq = back_up(broker_directory(Path(settings.node.data), name), target, name)
     typer.echo(
         json.dumps({"broker": name, "target": str(target), "seq": seq})
         if as_json

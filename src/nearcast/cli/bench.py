@@ -12,10 +12,8 @@ from rich.console import Console
 from nearcast.benchmarks.broker import benchmark as brokers
 from nearcast.benchmarks.broker import report as broker_report
 from nearcast.benchmarks.broker.rows import BrokerBenchSettings as BrokerSettings
-from nearcast.benchmarks.matching.agreement import DisagreementError
 from nearcast.benchmarks.matching.benchmark import MatchingBenchSettings, run
 from nearcast.benchmarks.matching.peers import PEERS
-from nearcast.benchmarks.matching.peers.server_process import ServerFailedError
 from nearcast.benchmarks.matching.report import show
 from nearcast.benchmarks.situation import benchmark as situations
 from nearcast.benchmarks.situation import report as situation_report
@@ -78,16 +76,7 @@ def matching(
         seed=seed,
         peers=base.peers if peers is None else _peers(peers),
     )
-    errors = Console(stderr=True)
-    try:
-        if errors.is_terminal:
-            with errors.status("starting") as status:
-                result = run(settings, status.update)
-        else:
-            result = run(settings, lambda what: None)
-    except (DisagreementError, ServerFailedError) as error:
-        errors.print(f"No figures: {error}", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+    result = _measured(lambda step: run(settings, step))
     if as_json:
         _print_json(result)
     else:
@@ -216,14 +205,10 @@ def _measured(run: Callable[[Callable[[str], None]], Result]) -> Result:
     errors = Console(stderr=True)
     # Who ends this command wants the servers to end with it.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
-    try:
-        if errors.is_terminal:
-            with errors.status("starting") as status:
-                return run(status.update)
-        return run(lambda what: None)
-    except ServerFailedError as error:
-        errors.print(f"No figures: {error}", markup=False, highlight=False, soft_wrap=True)
-        raise typer.Exit(1) from None
+    if errors.is_terminal:
+        with errors.status("starting") as status:
+            return run(status.update)
+    return run(lambda what: None)
 
 
 def _print_json(result: object) -> None:

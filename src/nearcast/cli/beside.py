@@ -15,10 +15,10 @@ from types import TracebackType
 import typer
 
 from nearcast.broker.config.settings import Settings
-from nearcast.broker.operations.event_log import log_event
 from nearcast.cli.extras import how_to_install
+from nearcast.logs import log_event
 
-log = logging.getLogger("nearcast.pipeline")
+log = logging.getLogger("nearcast.cli")
 
 LONGEST_PAUSE_S = 60.0
 LASTING_S = 120.0
@@ -32,7 +32,8 @@ def obstacle() -> str | None:
     """Why no pipeline can run here; None if one can."""
     if find_spec("pyspark") is None:
         return f"PySpark is not installed ({how_to_install('pipeline')})"
-    from nearcast.pipeline.jobs.java import JavaError, find_java
+    from nearcast.pipeline.errors import JavaError
+    from nearcast.pipeline.jobs.java import find_java
 
     try:
         find_java()

@@ -9,7 +9,7 @@ import json
 import os
 import textwrap
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import msgspec
 import typer
@@ -41,7 +41,7 @@ def show(
     as_json: Annotated[bool, typer.Option("--json", help="Print the settings as JSON.")] = False,
 ) -> None:
     """Show the settings in force, and what each came from."""
-    found = _read(config)
+    found = effective(config, os.environ, {})
     if as_json:
         typer.echo(json.dumps(as_rows(found), indent=2))
         return
@@ -61,20 +61,17 @@ def default() -> None:
 @app.command()
 def check(file: Annotated[Path, typer.Argument(help="The file to check.")]) -> None:
     """Check a file by itself, without variables, and that the files it names are there."""
-    try:
-        found = effective(file, {}, {})
-        missing = [
-            f"{found.origins[setting.key].where}: {setting.key} names {value}, which is not there"
-            for setting in SETTINGS.values()
-            if setting.marked("path")
-            and setting.key != "broker.data"
-            and (value := value_of(found.settings, setting))
-            and not Path(str(value)).is_file()
-        ]
-        if missing:
-            raise ConfigurationError(missing)
-    except ConfigurationError as error:
-        _refuse(error)
+    found = effective(file, {}, {})
+    missing = [
+        f"{found.origins[setting.key].where}: {setting.key} names {value}, which is not there"
+        for setting in SETTINGS.values()
+        if setting.marked("path")
+        and setting.key != "broker.data"
+        and (value := value_of(found.settings, setting))
+        and not Path(str(value)).is_file()
+    ]
+    if missing:
+        raise ConfigurationError(missing)
     given = sum(origin.kind == "file" for origin in found.origins.values())
     typer.echo(f"{file} is right: {given} of {len(SETTINGS)} settings are given.")
 
@@ -152,18 +149,6 @@ def _texts(node: ast.ClassDef) -> dict[str, str]:
 
 def _comment(text: str) -> list[str]:
     return textwrap.wrap(text, WIDTH, initial_indent="# ", subsequent_indent="# ")
-
-
-def _read(config: Path | None) -> Effective:
-    try:
-        return effective(config, os.environ, {})
-    except ConfigurationError as error:
-        _refuse(error)
-
-
-def _refuse(error: ConfigurationError) -> NoReturn:
-    typer.echo(str(error), err=True)
-    raise typer.Exit(2) from None
 
 
 def _table(found: Effective) -> Table:

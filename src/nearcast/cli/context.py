@@ -79,7 +79,7 @@ def context(
                         return
 
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
-        server.run(work)
+        asyncio.run(work())
 
 
 def node_with(broker: server.BrokerOptions, options: ClientOptions) -> Node:

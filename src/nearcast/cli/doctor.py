@@ -21,7 +21,8 @@ from rich.table import Table
 
 from nearcast import _warm_up
 from nearcast.cli.extras import EXTRAS, how_to_install, packages
-from nearcast.pipeline.jobs.java import JavaError, find_java
+from nearcast.pipeline.errors import JavaError
+from nearcast.pipeline.jobs.java import find_java
 
 OLDEST_PYTHON = (3, 11)
 CONSTRAINTS = Path(__file__).parents[3] / "constraints.txt"

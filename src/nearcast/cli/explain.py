@@ -6,7 +6,7 @@ import sys
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
-from typing import Annotated, NoReturn, TypeVar
+from typing import Annotated, TypeVar
 
 import typer
 from rich.console import Console
@@ -22,9 +22,10 @@ from nearcast.broker.operations.explanation import (
 from nearcast.broker.operations.explanation import explain as explained
 from nearcast.broker.operations.recent_events import recent_events
 from nearcast.broker.situation.metadata import time_text
+from nearcast.cli.failures import fail
 from nearcast.core.model.event import Event
 from nearcast.core.model.subject import check_pattern
-from nearcast.store import StoreError, broker_directory
+from nearcast.store import broker_directory
 
 T = TypeVar("T")
 Progressing = Callable[[int, int], None]
@@ -74,18 +75,15 @@ def explain(
         node = event
         found = recent_events(log, 1, last, _of(publisher))
         if not found:
-            _fail(f"no event on {last} is in {log}; one is there a second after it was published")
+            fail(f"no event on {last} is in {log}; one is there a second after it was published")
         event, publisher = found[0].id, found[0].publisher
     if event is None:
         _list(recent_events(log, most, "#", _of(publisher)), as_json)
         return
-    try:
-        if node is None:
-            _print_everyone(_played(as_json, explain_everyone, log, event, publisher), as_json)
-        else:
-            _print(_played(as_json, partial(_of_node, node), log, event, publisher), as_json)
-    except StoreError as error:
-        _fail(str(error))
+    if node is None:
+        _print_everyone(_played(as_json, explain_everyone, log, event, publisher), as_json)
+    else:
+        _print(_played(as_json, partial(_of_node, node), log, event, publisher), as_json)
 
 
 def _of(publisher: str | None) -> Callable[[Event], bool]:
@@ -159,8 +157,3 @@ def _print(found: Explanation, as_json: bool) -> None:
         typer.echo(f"{found.node} got it later, by input {found.later.seq} at {when}.")
     for gap in found.missing:
         typer.echo(f"Part of the log is missing, so this may be wrong: {gap}", err=True)
-
-
-def _fail(why: str) -> NoReturn:
-    typer.echo(why, err=True)
-    raise typer.Exit(1)

@@ -8,14 +8,14 @@ from typing import Annotated
 
 import typer
 
-from nearcast.broker.auth import AuthError
 from nearcast.broker.config.configuration import load
 from nearcast.broker.durability.erasure import forget_in_store
-from nearcast.broker.operations.control import ControlError, ask
+from nearcast.broker.operations.control import ask
+from nearcast.cli.failures import fail
 from nearcast.cli.file_access import limit_access
 from nearcast.pipeline.tables.erasure import caught_up
 from nearcast.pipeline.tables.erasure import forget as forget_in_tables
-from nearcast.store import InUseError, Store, StoreError, broker_directory, read_manifest
+from nearcast.store import InUseError, Store, broker_directory, read_manifest
 
 WAIT_S = 60.0
 """How long a pipeline that runs is waited for."""
@@ -43,25 +43,21 @@ def forget(
         typer.confirm(f"Forget {node}? This cannot be undone", abort=True)
     name = settings.node.name
     where = Path(settings.node.data)
+    limit_access(settings)
+    directory = broker_directory(where, name)
     try:
-        limit_access(settings)
-        directory = broker_directory(where, name)
+        found = ask(directory, "forget", node=node)
+    except ConnectionError:
+        if not directory.is_dir():
+            fail(f"{directory} holds no broker; name its data directory")
         try:
-            found = ask(directory, "forget", node=node)
-        except ConnectionError:
-            if not directory.is_dir():
-                raise StoreError(f"{directory} holds no broker; name its data directory") from None
             store = Store(where, name)
-            try:
-                found = forget_in_store(store, settings, node, time.time())
-            finally:
-                store.close()
-    except InUseError as error:
-        typer.echo(f"{error}; it is starting or stopping: try again", err=True)
-        raise typer.Exit(1) from None
-    except (StoreError, ControlError, AuthError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
+        except InUseError as error:
+            fail(f"{error}; it is starting or stopping: try again")
+        try:
+            found = forget_in_store(store, settings, node, time.time())
+        finally:
+            store.close()
     assert isinstance(found, dict)
     ready = caught_up(where, {name: read_manifest(directory / "log").last_seq}, WAIT_S)
     rows = forget_in_tables(where, node)
@@ -73,9 +69,7 @@ def forget(
         f"rows in {found['segments']} segments of the log, {rows} rows of tables."
     )
     if not ready:
-        typer.echo(
+        fail(
             "The pipeline is behind, and may yet write what it read before: forget once more when "
-            "nearcast pipeline status tells of no lag.",
-            err=True,
+            "nearcast pipeline status tells of no lag."
         )
-        raise typer.Exit(1)

@@ -1,5 +1,6 @@
 """`nearcast nodes`: who is there, as far as one may see."""
 
+import asyncio
 from typing import Annotated
 
 import msgspec
@@ -50,7 +51,7 @@ def nodes(
         async with me:
             found.extend(await me.nodes(area, where=where, near=near, most=most))
 
-    server.run(work)
+    asyncio.run(work())
     # A node that is there only to ask is not told of; a user's is.
     asking = options.client_id.lstrip(server.PART)
     found = [each for each in found if client_id is not None or each.node != asking]

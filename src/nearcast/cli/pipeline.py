@@ -20,11 +20,13 @@ from rich.table import Table
 
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import Settings
-from nearcast.broker.operations.event_log import set_up
+from nearcast.broker.operations.log_handler import set_up
 from nearcast.broker.situation.metadata import time_text
+from nearcast.cli.failures import fail
 from nearcast.cli.file_access import limit_access
+from nearcast.errors import NearcastError
 from nearcast.pipeline.jobs.status import STAGES, Status, problems, read_status
-from nearcast.pipeline.tables.tables import Tables, TablesError, TableStatistics
+from nearcast.pipeline.tables.tables import Tables, TableStatistics
 from nearcast.store import StoreError
 
 if TYPE_CHECKING:
@@ -78,9 +80,8 @@ def run(
     if parent is not None:
         threading.Thread(target=_end_with, args=(parent, stopped), daemon=True).start()
     try:
-        with _failures_told():
-            limit_access(settings)
-            run_job(pipeline_settings(settings), spark_settings(settings, brisk=True), stopped)
+        limit_access(settings)
+        run_job(pipeline_settings(settings), spark_settings(settings, brisk=True), stopped)
     finally:
         handler.close()
 
@@ -135,7 +136,8 @@ def replay(
 
     settings = _settings(config, data, master)
     chosen = pipeline_settings(settings)
-    with _failures_told(), _limited(settings), alone(Path(chosen.data)):
+    limit_access(settings)
+    with alone(Path(chosen.data)):
         if state:
             rebuild_state(Path(chosen.data))
             typer.echo("The next nearcast pipeline run builds its state anew.", err=as_json)
@@ -167,23 +169,30 @@ def audit(
     Needs `record.deliveries = true` at the brokers. The exit code is 1 if anything differs, and 2
     if nothing could be compared.
     """
-    from nearcast.pipeline.jobs.audit import audit as audit_log
-
     settings = _settings(config, data, master)
-    with _failures_told(code=2), _session(settings, quiet=as_json) as (spark, step):
-        reader = spark.read.format("nearcast").option("path", settings.node.data)
-        for name, text in (("since", since), ("until", until)):
-            moment = _time(text, f"--{name}")
-            if moment is not None:
-                reader = reader.option(name, moment)
-        step("comparing", 0, 1)
-        found = audit_log(reader.load(), settings.node.data)
+    try:
+        found = _compare(settings, since, until, quiet=as_json)
+    except NearcastError as error:
+        fail(str(error), 2)
     if as_json:
         typer.echo(json.dumps({"passed": found.passed} | msgspec.to_builtins(found), indent=2))
     else:
         _print_audit(found)
     if not found.passed:
         raise typer.Exit(1)
+
+
+def _compare(settings: Settings, since: str | None, until: str | None, *, quiet: bool) -> "Audit":
+    from nearcast.pipeline.jobs.audit import audit as audit_log
+
+    with _session(settings, quiet=quiet) as (spark, step):
+        reader = spark.read.format("nearcast").option("path", settings.node.data)
+        for name, text in (("since", since), ("until", until)):
+            moment = _time(text, f"--{name}")
+            if moment is not None:
+                reader = reader.option(name, moment)
+        step("comparing", 0, 1)
+        return audit_log(reader.load(), settings.node.data)
 
 
 @app.command()
@@ -197,22 +206,15 @@ def compact(
 ) -> None:
     """Put the many small files of each table together; the pipeline may be running."""
     settings = _settings(config, data)
-    with _failures_told(), _limited(settings):
-        tables = Tables(Path(settings.node.data))
-        merged = tables.compact(keep) if tables.statistics() else {}
+    limit_access(settings)
+    tables = Tables(Path(settings.node.data))
+    merged = tables.compact(keep) if tables.statistics() else {}
     if as_json:
         typer.echo(json.dumps(merged))
     elif not merged:
         typer.echo("There is nothing to put together.")
     for name, epochs in () if as_json else merged.items():
         typer.echo(f"{name}: {epochs} epochs in one")
-
-
-@contextmanager
-def _limited(settings: Settings) -> Iterator[None]:
-    """Let only those read what is written who may."""
-    limit_access(settings)
-    yield
 
 
 @contextmanager
@@ -256,20 +258,6 @@ def _session(
             ended.set()
             watcher.join()
             stop(spark)
-
-
-@contextmanager
-def _failures_told(code: int = 1) -> Iterator[None]:
-    """Tell what is wrong with Java, the data directory or a job, without a traceback."""
-    from nearcast.pipeline.jobs.java import JavaError
-    from nearcast.pipeline.jobs.job import JobError
-    from nearcast.pipeline.jobs.spark_session import SessionError
-
-    try:
-        yield
-    except (JavaError, JobError, SessionError, TablesError, StoreError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(code) from None
 
 
 def _time(text: str | None, option: str) -> float | None:

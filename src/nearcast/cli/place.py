@@ -10,6 +10,7 @@ import typer
 
 from nearcast.cli import server_options as server
 from nearcast.cli.context import node_with
+from nearcast.cli.failures import fail
 from nearcast.client.api.node import Node
 from nearcast.client.api.node_messages import place_topic
 
@@ -70,7 +71,7 @@ def load(
     twice = len(places) - len(found)
     broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     me = node_with(broker, server.client_options(client_id, "place"))
-    server.run(lambda: _define(me, list(found.values())))
+    asyncio.run(_define(me, list(found.values())))
     if as_json:
         rejects = [msgspec.structs.asdict(each) for each in loaded.rejects]
         said = msgspec.json.encode({"loaded": len(found), "twice": twice, "rejects": rejects})
@@ -117,7 +118,7 @@ def list_(
         if as_json:
             typer.echo(msgspec.json.encode(shown).decode())
 
-    server.run(work)
+    asyncio.run(work())
 
 
 @app.command()
@@ -140,10 +141,10 @@ def remove(
     async def work() -> None:
         async with me:
             if not await me.retained(place_topic(kind, name)):
-                server.fail(f"There is no place {kind}/{name}.")
+                fail(f"There is no place {kind}/{name}.")
             await me.remove_place(kind, name)
 
-    server.run(work)
+    asyncio.run(work())
 
 
 def _loaded(places: "Places", file: Path, name: str, kind: str, default: str | None) -> "Loaded":

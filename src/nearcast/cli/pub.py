@@ -139,7 +139,7 @@ def pub(
                     )
             await connection.settled()
 
-    server.run(work)
+    asyncio.run(work())
     if words.id is not None and not quiet:
         typer.echo(json.dumps({"id": words.id, "subject": topic}) if as_json else words.id)
 

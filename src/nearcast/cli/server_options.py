@@ -1,21 +1,17 @@
 """The options by which a command finds its broker and says who it is."""
 
-import asyncio
 import secrets
 import ssl
-from collections.abc import Awaitable, Callable
 from pathlib import Path
-from typing import Annotated, NoReturn
+from typing import Annotated
 
 import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
 from nearcast.client.api.options import ClientOptions
-from nearcast.client.errors import AddressError, ClientError, OptionsError
 from nearcast.client.link.address import parse_address
 from nearcast.client.link.connection import ClientConnection, ConnectionOptions
-from nearcast.wire.mqtt import EncodeError
 
 DEFAULT_URL = "mqtt://127.0.0.1:1883"
 PART = "~"
@@ -91,10 +87,6 @@ class BrokerOptions(Struct, frozen=True):
             raise typer.BadParameter("give --url, or --host and --port", param_hint="--url")
         else:
             url = self.url
-        try:
-            parse_address(url)
-        except AddressError as error:
-            raise typer.BadParameter(str(error), param_hint="--url") from None
         return url
 
 
@@ -105,32 +97,9 @@ def client_options(client_id: str | None, verb: str, **others: object) -> Client
     `BrokerOptions.connection` adds.
     """
     name = client_id if client_id is not None else f"{PART}{verb}-{secrets.token_hex(4)}"
-    try:
-        return ClientOptions(
-            client_id=name,
-            # An older session of this id may have left messages behind under low numbers.
-            first_packet_id=secrets.randbelow(0xFFFF) + 1,
-            **others,  # type: ignore[arg-type]
-        )
-    except OptionsError as error:
-        raise typer.BadParameter(str(error)) from None
-
-
-def run(work: Callable[[], Awaitable[None]]) -> None:
-    """Run a command; what the broker refuses, or a broker that is not there, is exit code 1."""
-
-    async def all_of_it() -> None:
-        await work()
-
-    try:
-        asyncio.run(all_of_it())
-    except EncodeError as error:
-        raise typer.BadParameter(str(error)) from None
-    except ClientError as error:
-        fail(str(error))
-
-
-def fail(why: str) -> NoReturn:
-    """Say why and end with exit code 1."""
-    typer.echo(why, err=True)
-    raise typer.Exit(1)
+    return ClientOptions(
+        client_id=name,
+        # An older session of this id may have left messages behind under low numbers.
+        first_packet_id=secrets.randbelow(0xFFFF) + 1,
+        **others,  # type: ignore[arg-type]
+    )

@@ -105,7 +105,7 @@ def sub(
     told = name is not None and mqtt != MQTT_5
     wanted = _Wanted(as_json, count, no_retained and mqtt != MQTT_5, told, ERRORS in topics)
     ask = situation.asking(connection, filters)
-    server.run(lambda: _print_until_stopped(connection, ask, wanted))
+    asyncio.run(_print_until_stopped(connection, ask, wanted))
     if count is not None and wanted.printed < count:
         raise typer.Exit(STOPPED)
 

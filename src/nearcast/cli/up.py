@@ -13,19 +13,19 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearcast.broker.auth import AuthError
 from nearcast.broker.bridge.bridge import Bridge
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import Settings
-from nearcast.broker.operations.event_log import set_up
+from nearcast.broker.operations.log_handler import set_up
 from nearcast.broker.operations.metrics import Figures, Health, Metrics, TickDurations
 from nearcast.broker.server import NO_LISTENER, Server, open_server
 from nearcast.cli.addresses import Addresses
 from nearcast.cli.beside import PipelineBeside, pipeline_beside
+from nearcast.cli.failures import fail
 from nearcast.cli.file_access import limit_access
 from nearcast.console.pipeline_figures import pipeline_figures, pipeline_health
 from nearcast.console.server import HttpServer
-from nearcast.store import StoreError, broker_directory
+from nearcast.store import broker_directory
 
 if TYPE_CHECKING:
     from nearcast.cli.up_demo import Demonstration
@@ -114,17 +114,13 @@ def up(
 def run_until_stopped(
     settings: Settings, beside: PipelineBeside | None, demo: "Demonstration | None" = None
 ) -> None:
-    """Run the broker; what stops it before it is told to is one message and exit code 1."""
+    """Run the broker until it is told to stop."""
     handler = set_up(settings.logging, None if demo is None else demo.log)
     try:
         limit_access(settings)
         _run(_serve(settings, beside, demo))
-    except (StoreError, AuthError) as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(1) from None
     except OSError as error:
-        typer.echo(f"Cannot listen on {settings.listen.host}: {error}.", err=True)
-        raise typer.Exit(1) from None
+        fail(f"Cannot listen on {settings.listen.host}: {error}.")
     finally:
         handler.close()
 

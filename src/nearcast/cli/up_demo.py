@@ -22,6 +22,7 @@ from nearcast.cli.city_show import CityInLines, CityOnScreen, Shown, show_city
 from nearcast.cli.city_view import CityView, Setting
 from nearcast.cli.demo_place import DemoPlace, demo_place, program
 from nearcast.cli.demo_settings import choose_demo
+from nearcast.cli.failures import fail
 from nearcast.cli.pipeline_steps import PipelineProgress, progress
 from nearcast.client.errors import ClientError
 from nearcast.simulation.city import CENTRE, City
@@ -127,12 +128,10 @@ class Demonstration:
             error = _first(group)
             if error is None:
                 raise
-            typer.echo(
+            fail(
                 f"The city cannot live on this broker: {error} (its clients come without a name "
-                "and a password).",
-                err=True,
+                "and a password)."
             )
-            raise typer.Exit(1) from None
         typer.echo(self.summary)
         typer.echo("Stopping.")
 

@@ -21,6 +21,7 @@ from nearcast.broker.auth.names import check_user_name
 from nearcast.broker.auth.passwords import hashed, is_right
 from nearcast.broker.auth.users_file import USERS_FILE, Account, changing_users, read_users
 from nearcast.broker.config.settings import NodeSection
+from nearcast.cli.failures import fail
 from nearcast.core.model.errors import did_you_mean
 
 GENERATED_BYTES = 24
@@ -55,18 +56,17 @@ def add(
     users: Users = USERS,
 ) -> None:
     """Add a user; the password is asked for twice unless it comes from elsewhere."""
-    with _told():
-        check_user_name(name)
-        if users.exists() and name in read_users(users):
+    check_user_name(name)
+    if users.exists() and name in read_users(users):
+        raise AuthError(_taken(name, users))
+    if no_password and (generate or password_file is not None):
+        raise AuthError("--no-password goes with no other option about passwords")
+    chosen = None if no_password else _new_password(password_file, generate)
+    kept = None if chosen is None else hashed(chosen)
+    with changing_users(users) as accounts:
+        if name in accounts:
             raise AuthError(_taken(name, users))
-        if no_password and (generate or password_file is not None):
-            raise AuthError("--no-password goes with no other option about passwords")
-        chosen = None if no_password else _new_password(password_file, generate)
-        kept = None if chosen is None else hashed(chosen)
-        with changing_users(users) as accounts:
-            if name in accounts:
-                raise AuthError(_taken(name, users))
-            accounts[name] = Account(name, kept, superuser)
+        accounts[name] = Account(name, kept, superuser)
     _say(f"Added {name} to {users}.", chosen if generate else None)
 
 
@@ -76,8 +76,7 @@ def list_(
     users: Users = USERS,
 ) -> None:
     """List the users."""
-    with _told():
-        accounts = sorted(read_users(users).values(), key=lambda account: account.name)
+    accounts = sorted(read_users(users).values(), key=lambda account: account.name)
     rows = [
         {
             "name": account.name,
@@ -102,7 +101,7 @@ def list_(
 @app.command()
 def remove(name: Name, users: Users = USERS) -> None:
     """Remove a user."""
-    with _told(), _account(name, users) as accounts:
+    with _account(name, users) as accounts:
         del accounts[name]
     typer.echo(f"Removed {name} from {users}.")
 
@@ -115,28 +114,25 @@ def password(
     users: Users = USERS,
 ) -> None:
     """Change a user's password."""
-    with _told():
-        _known(name, read_users(users), users)
-        chosen = _new_password(password_file, generate)
-        kept = hashed(chosen)
-        with _account(name, users) as accounts:
-            accounts[name] = msgspec.structs.replace(accounts[name], password=kept)
+    _known(name, read_users(users), users)
+    chosen = _new_password(password_file, generate)
+    kept = hashed(chosen)
+    with _account(name, users) as accounts:
+        accounts[name] = msgspec.structs.replace(accounts[name], password=kept)
     _say(f"Changed the password of {name} in {users}.", chosen if generate else None)
 
 
 @app.command()
 def check(name: Name, password_file: PasswordFile = None, users: Users = USERS) -> None:
     """Try a user's password; the exit code is 1 if it is wrong."""
-    with _told():
-        accounts = read_users(users)
-        _known(name, accounts, users)
-        kept = accounts[name].password
-        if kept is None:
-            raise AuthError(f"{name} has no password: it comes in by certificate or token")
-        tried = _from_file(password_file) if password_file else _asked(twice=False)
+    accounts = read_users(users)
+    _known(name, accounts, users)
+    kept = accounts[name].password
+    if kept is None:
+        raise AuthError(f"{name} has no password: it comes in by certificate or token")
+    tried = _from_file(password_file) if password_file else _asked(twice=False)
     if not is_right(kept, tried):
-        typer.echo(f"That is not the password of {name}.", err=True)
-        raise typer.Exit(1)
+        fail(f"That is not the password of {name}.")
     typer.echo(f"That is the password of {name}.")
 
 
@@ -189,12 +185,3 @@ def _from_file(file: Path) -> bytes:
 def _asked(*, twice: bool) -> bytes:
     answer: str = typer.prompt("Password", hide_input=True, confirmation_prompt=twice)
     return answer.encode()
-
-
-@contextmanager
-def _told() -> Iterator[None]:
-    try:
-        yield
-    except AuthError as error:
-        typer.echo(str(error), err=True)
-        raise typer.Exit(2) from None

@@ -1,9 +1,10 @@
 """What can be wrong with what a program asks of a client."""
 
+from nearcast.errors import NearcastError
 from nearcast.wire.mqtt import ReasonCode
 
 
-class ClientError(Exception):
+class ClientError(NearcastError):
     """Something that a client was asked to do and did not."""
 
 

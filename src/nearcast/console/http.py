@@ -16,12 +16,12 @@ from fastapi.responses import HTMLResponse
 
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.net.web_origins import WebOrigins
-from nearcast.broker.operations.event_log import log_event
 from nearcast.broker.operations.metrics import Health, Metrics
 from nearcast.broker.server import Server
 from nearcast.console.answers import HEADERS, json_answer, problem
 from nearcast.console.api import make_api
 from nearcast.console.gate import Gate
+from nearcast.logs import log_event
 
 log = logging.getLogger("nearcast.console")
 

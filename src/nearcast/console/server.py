@@ -13,7 +13,7 @@ from collections.abc import Iterator
 import uvicorn
 from starlette.types import ASGIApp
 
-from nearcast.broker.operations.event_log import log_event
+from nearcast.logs import log_event
 
 CONNECTIONS = 200
 """Requests beyond this many open connections are answered with 503."""

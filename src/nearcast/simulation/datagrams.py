@@ -9,6 +9,8 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from nearcast.errors import NearcastError
+
 Receive = Callable[[bytes, str], object]
 """Gets a datagram and the address of who sent it."""
 
@@ -16,7 +18,7 @@ LARGEST_BYTES = 1472
 """What fits into one frame of Ethernet or Wi-Fi (1500 bytes) with the headers of IPv4 and UDP."""
 
 
-class DatagramTooLargeError(Exception):
+class DatagramTooLargeError(NearcastError):
     """A datagram is larger than what the network carries; nothing was sent."""
 
     def __init__(self, size: int, to: str, largest: int) -> None:

@@ -12,6 +12,8 @@ from urllib.parse import quote, unquote
 import msgspec
 from msgspec import Meta, Struct
 
+from nearcast.errors import NearcastError
+
 PUBLISHER = "$pipeline"
 """Who publishes what the pipeline found, and who connects to hand it over."""
 PREFIX = "$pipeline/"
@@ -34,7 +36,7 @@ Qos = Annotated[int, Meta(ge=0, le=2)]
 Priority = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
-class HandoverError(ValueError):
+class HandoverError(NearcastError, ValueError):
     """Bytes or a topic that no pipeline hands over."""
 
 

@@ -14,10 +14,10 @@ from typer.testing import CliRunner
 from nearcast.benchmarks.broker.benchmark import BrokerResult
 from nearcast.benchmarks.broker.peers import BROKERS, MOSQUITTO, OURS, RECORDED, Running
 from nearcast.benchmarks.broker.report import show
+from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.load import mqtt_frames
 from nearcast.benchmarks.load.orders import Failed, FanOut, Target
 from nearcast.benchmarks.load.process import LoadProcess
-from nearcast.benchmarks.matching.peers.server_process import ServerFailedError
 from nearcast.cli.bench import app
 from nearcast.wire.mqtt import MQTT_5, Decoder, Publish
 
@@ -132,12 +132,12 @@ def test_a_broker_that_closes_connections_is_no_figure_but_a_reason() -> None:
         outcome = load.carry_out(FanOut(target, 1, 1, 1, 1, 1))
         closing.join()
     assert isinstance(outcome, Failed)
-    assert "LoadFailedError" in outcome.reason or "Reset" in outcome.reason
+    assert "BenchmarkError" in outcome.reason or "Reset" in outcome.reason
 
 
 def test_a_broker_that_does_not_start_is_quoted(tmp_path: Path) -> None:
     command = [sys.executable, "-c", "print('no such setting'); raise SystemExit(3)"]
-    with pytest.raises(ServerFailedError, match=r"code 3; it said: no such setting"):
+    with pytest.raises(BenchmarkError, match=r"code 3; it said: no such setting"):
         Running(command, tmp_path, None)
 
 

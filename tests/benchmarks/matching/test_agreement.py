@@ -1,7 +1,8 @@
 import numpy as np
 import pytest
 
-from nearcast.benchmarks.matching.agreement import City, DisagreementError, check_agreement
+from nearcast.benchmarks.errors import BenchmarkError
+from nearcast.benchmarks.matching.agreement import City, check_agreement
 from nearcast.benchmarks.matching.benchmark import draw
 from nearcast.benchmarks.matching.nearcast_side import measure
 from nearcast.benchmarks.matching.peers import PEERS, MatchedPairs
@@ -43,18 +44,18 @@ def test_a_peer_finds_what_the_matcher_finds(name: str, city: City, ours: Matche
 def test_a_missing_pair_is_named(city: City, ours: MatchedPairs) -> None:
     fewer = MatchedPairs(ours.event[1:], ours.subscription[1:])
     said = f"nearcast says that event {ours.event[0]} matches subscription {ours.subscription[0]}"
-    with pytest.raises(DisagreementError, match=said):
+    with pytest.raises(BenchmarkError, match=said):
         check_agreement(city, "other", fewer, ours)
 
 
 def test_a_pair_too_many_is_named(city: City, ours: MatchedPairs) -> None:
-    with pytest.raises(DisagreementError, match="other says that event 0"):
+    with pytest.raises(BenchmarkError, match="other says that event 0"):
         check_agreement(city, "other", _with_one_more(city, ours, factor=0.5), ours)
 
 
 def test_a_pair_found_twice_is_refused(city: City, ours: MatchedPairs) -> None:
     twice = MatchedPairs(*(np.concatenate([column, column[:1]]) for column in ours))
-    with pytest.raises(DisagreementError, match="more than once"):
+    with pytest.raises(BenchmarkError, match="more than once"):
         check_agreement(city, "other", twice, ours)
 
 

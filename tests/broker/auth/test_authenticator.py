@@ -8,7 +8,7 @@ import pytest
 from nearcast.broker.auth import (
     Admitted,
     Authenticator,
-    BrokenFilesError,
+    AuthError,
     CredentialCheck,
     Identity,
     Peer,
@@ -320,7 +320,7 @@ def test_a_file_that_is_gone_is_a_problem_and_changes_nothing(tmp_path: Path) ->
 
 def test_broken_files_stop_the_start_with_all_their_problems(tmp_path: Path) -> None:
     no_users, no_key = str(tmp_path / "no.toml"), str(tmp_path / "no.key")
-    with pytest.raises(BrokenFilesError) as caught:
+    with pytest.raises(AuthError) as caught:
         house(tmp_path, users=no_users, rules="nonsense = 1", jwt_key=no_key)
     said = caught.value.problems
     assert len(said) == 3
@@ -347,7 +347,7 @@ def test_files_are_where_their_settings_say_and_not_in_the_data_directory(
 
 def test_a_key_that_is_no_key_is_named(tmp_path: Path) -> None:
     (tmp_path / "key").write_bytes(b"short")
-    with pytest.raises(BrokenFilesError, match="key: the secret has 5 bytes"):
+    with pytest.raises(AuthError, match="key: the secret has 5 bytes"):
         house(tmp_path, jwt_key=str(tmp_path / "key"))
 
 

@@ -3,13 +3,13 @@
 import pytest
 
 from nearcast.core.gathering import (
-    GatheringError,
     GatheringRule,
     Per,
     Threshold,
     parse_rule,
     parse_rules,
 )
+from nearcast.core.model import ModelError
 
 
 @pytest.mark.parametrize(
@@ -66,12 +66,12 @@ def test_a_rule_says_what_is_gathered_and_until_when(
 def test_a_rule_that_means_nothing_is_refused_with_what_would_be_right(
     text: object, problem: str
 ) -> None:
-    with pytest.raises(GatheringError, match=problem):
+    with pytest.raises(ModelError, match=problem):
         parse_rule("a/#", text)
 
 
 def test_an_error_says_where_it_is() -> None:
-    with pytest.raises(GatheringError, match=r'^\[aggregates\] "b/\+": \'time x\': time needs'):
+    with pytest.raises(ModelError, match=r'^\[aggregates\] "b/\+": \'time x\': time needs'):
         parse_rules({"a/#": "volume 5", "b/+": "time x"})
-    with pytest.raises(GatheringError, match=r'^\[aggregates\] "a/#/b": .* whole last level'):
+    with pytest.raises(ModelError, match=r'^\[aggregates\] "a/#/b": .* whole last level'):
         parse_rules({"a/#/b": "volume 5"})

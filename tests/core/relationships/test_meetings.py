@@ -8,9 +8,9 @@ from random import Random
 import numpy as np
 import pytest
 
+from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.core.relationships.meetings import Fixes, Meetings, MeetingSettings, no_fix
-from nearcast.core.relationships.tracks import UnknownFormError
 from tests.support.plain.plain_meetings import (
     Cells,
     Sighting,
@@ -169,7 +169,7 @@ def test_state_is_small_and_knows_its_form() -> None:
     assert len(data) < 40 * 1000
     assert meetings.next_expiry() == 120.0
     later = data.replace(b"\x93\x01", b"\x93\x7f", 1)
-    with pytest.raises(UnknownFormError, match="build the state anew"):
+    with pytest.raises(ModelError, match="build the state anew"):
         Meetings.from_bytes(settings, 0, later)
 
 

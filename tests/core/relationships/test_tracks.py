@@ -4,13 +4,8 @@ import math
 
 import pytest
 
-from nearcast.core.relationships.tracks import (
-    Fix,
-    Track,
-    TrackSettings,
-    TrackStep,
-    UnknownFormError,
-)
+from nearcast.core.model.errors import ModelError
+from nearcast.core.relationships.tracks import Fix, Track, TrackSettings, TrackStep
 
 SETTINGS = TrackSettings()
 DUBLIN, GALWAY = (53.35, -6.26), (53.27, -9.05)
@@ -91,5 +86,5 @@ def test_after_a_long_silence_a_node_is_as_new() -> None:
 
 
 def test_a_track_of_a_later_release_is_refused() -> None:
-    with pytest.raises(UnknownFormError, match="form 9"):
+    with pytest.raises(ModelError, match="form 9"):
         Track.from_bytes(Track(9).to_bytes())

@@ -13,7 +13,8 @@ from pathlib import Path
 import pytest
 
 from nearcast.core.model import distance_m
-from nearcast.pipeline.jobs.java import JavaError, find_java
+from nearcast.pipeline.errors import JavaError
+from nearcast.pipeline.jobs.java import find_java
 from nearcast.store import Row
 from tests.pipeline.conftest import write_log
 from tests.support.pipeline_process import JAVA

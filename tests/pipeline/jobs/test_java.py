@@ -4,8 +4,9 @@ from pathlib import Path
 
 import pytest
 
+from nearcast.pipeline.errors import JavaError
 from nearcast.pipeline.jobs import java
-from nearcast.pipeline.jobs.java import Java, JavaError, find_java, version_of
+from nearcast.pipeline.jobs.java import Java, find_java, version_of
 
 
 def install(home: Path, told: str, code: int = 0) -> Path:

@@ -10,7 +10,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from nearcast.pipeline.jobs.job import JobError, check_checkpoints
+from nearcast.pipeline.errors import PipelineError
+from nearcast.pipeline.jobs.job import check_checkpoints
 from nearcast.pipeline.jobs.queries import QUERIES
 from nearcast.pipeline.jobs.spark_session import (
     SparkSettings,
@@ -79,7 +80,7 @@ def test_state_stays_in_the_parts_it_began_with(tmp_path: Path) -> None:
     assert parts(asked=0, cores=2) == 2
     assert parts(asked=0, cores=6) == 2
     assert parts(asked=2, cores=6) == 2
-    with pytest.raises(JobError, match="is in 2 partitions, and 6 are asked for"):
+    with pytest.raises(PipelineError, match="is in 2 partitions, and 6 are asked for"):
         parts(asked=6, cores=6)
 
 

@@ -18,17 +18,11 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from nearcast.broker.auth.passwords import hashed
 from nearcast.broker.auth.users_file import Account, write_users
+from nearcast.pipeline.errors import LinkError, PipelineInputError
 from nearcast.pipeline.sink.broker_address import BrokerAccess, BrokerAddress, entrance_of
-from nearcast.pipeline.sink.broker_link import BrokerLink, LinkError, borrowed, close_idle
-from nearcast.pipeline.sink.data_sink import (
-    SinkError,
-    SinkOptions,
-    abort,
-    hand_over,
-    release,
-    stage,
-)
-from nearcast.pipeline.sink.sink_rows import SINK_SCHEMA, SinkRowError, rows_by_broker
+from nearcast.pipeline.sink.broker_link import BrokerLink, borrowed, close_idle
+from nearcast.pipeline.sink.data_sink import SinkOptions, abort, hand_over, release, stage
+from nearcast.pipeline.sink.sink_rows import SINK_SCHEMA, rows_by_broker
 from nearcast.wire.handover import EventRow, Release, manifest_bytes
 from tests.support.broker_process import BrokerProcess
 from tests.support.stubborn_client import StubbornClient
@@ -170,14 +164,14 @@ def test_rows_are_read_as_they_are_written() -> None:
     ],
 )
 def test_rows_that_cannot_be_handed_over_say_why(row: dict[str, object], why: str) -> None:
-    with pytest.raises(SinkRowError, match=why):
+    with pytest.raises(PipelineInputError, match=why):
         list(rows_by_broker(batch([row])))
 
 
 def test_options_that_cannot_be_say_why() -> None:
-    with pytest.raises(SinkError, match="path"):
+    with pytest.raises(PipelineInputError, match="path"):
         SinkOptions.read({"query": "q"})
-    with pytest.raises(SinkError, match="numbers"):
+    with pytest.raises(PipelineInputError, match="numbers"):
         SinkOptions.read({"path": "x", "epoch": "seven"})
 
 

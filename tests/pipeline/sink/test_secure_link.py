@@ -14,8 +14,9 @@ from cryptography.hazmat.primitives import hashes
 from cryptography.hazmat.primitives.asymmetric import ec
 from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 
+from nearcast.pipeline.errors import LinkError
 from nearcast.pipeline.sink.broker_address import BrokerAddress, entrance_of
-from nearcast.pipeline.sink.broker_link import LinkError, close_idle
+from nearcast.pipeline.sink.broker_link import close_idle
 from nearcast.pipeline.sink.data_sink import SinkOptions, release, stage
 from tests.support.broker_process import BrokerProcess
 

@@ -36,12 +36,8 @@ from pyspark.sql.streaming.datasource import (
     ReadMaxRows,
 )
 
-from nearcast.pipeline.source.data_source import (
-    LogHistoryReader,
-    LogStreamReader,
-    SourceError,
-    source_options,
-)
+from nearcast.pipeline.errors import PipelineInputError
+from nearcast.pipeline.source.data_source import LogHistoryReader, LogStreamReader, source_options
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -365,7 +361,7 @@ def test_time_asked_for_that_is_no_longer_kept_is_told(tmp_path: Path) -> None:
     ],
 )
 def test_a_wrong_option_is_named(given_options: dict[str, str], message: str) -> None:
-    with pytest.raises(SourceError, match=message):
+    with pytest.raises(PipelineInputError, match=message):
         source_options(given_options)
 
 
@@ -502,5 +498,7 @@ def test_every_kind_that_the_store_reads_can_be_chosen() -> None:
     assert set(_READERS) <= set(KINDS)
     for kind in KINDS:
         assert source_options({"path": "x", "kinds": f"event,{kind}"}).kinds == ("event", kind)
-    with pytest.raises(SourceError, match=r"kinds of the log \(event, position, .*not 'evnt'"):
+    with pytest.raises(
+        PipelineInputError, match=r"kinds of the log \(event, position, .*not 'evnt'"
+    ):
         source_options({"path": "x", "kinds": "evnt"})

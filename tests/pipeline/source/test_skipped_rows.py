@@ -13,7 +13,8 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from pyspark.sql.streaming.datasource import ReadMaxRows
 
-from nearcast.pipeline.source.data_source import LogStreamReader, SourceError, source_options
+from nearcast.pipeline.errors import PipelineInputError
+from nearcast.pipeline.source.data_source import LogStreamReader, source_options
 from nearcast.pipeline.source.log_follower import Offset
 
 LIMIT = ReadMaxRows(1_000)
@@ -176,5 +177,5 @@ def test_options_that_mean_nothing_are_refused() -> None:
         ({"idle_s": "-1"}, "number of seconds"),
         ({"rows": "decided", "subject": "a"}, "leave subject out"),
     ):
-        with pytest.raises(SourceError, match=said):
+        with pytest.raises(PipelineInputError, match=said):
             source_options({"path": "x", **wrong})

@@ -10,8 +10,9 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
+from nearcast.pipeline.errors import PipelineError
 from nearcast.pipeline.jobs.state_rebuild import published_until, rebuild_state
-from nearcast.pipeline.tables.tables import Tables, TablesError
+from nearcast.pipeline.tables.tables import Tables
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -51,7 +52,7 @@ def test_the_first_version_is_there_once(tmp_path: Path, tables: Tables) -> None
 
 def test_a_directory_that_is_somebody_elses_is_not_written_to(tmp_path: Path) -> None:
     (tmp_path / "tables").mkdir()
-    with pytest.raises(TablesError, match="not made by this pipeline"):
+    with pytest.raises(PipelineError, match="not made by this pipeline"):
         Tables(tmp_path).begin()
 
 

@@ -130,7 +130,7 @@ def row_names(settings: BrokerBenchSettings) -> list[str]:
 
 
 def run(settings: BrokerBenchSettings, step: Callable[[str], None]) -> BrokerResult:
-    """Measure; `step` is told what is going on. Raises ServerFailedError."""
+    """Measure; `step` is told what is going on. Raises BenchmarkError."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     settings = _within_descriptors(settings)
     missing = {name: broker.missing() for name, broker in BROKERS.items()}

@@ -15,8 +15,9 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
+from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.load.mqtt_frames import TOPICS
-from nearcast.benchmarks.matching.peers.server_process import ServerFailedError, stop, wait_until
+from nearcast.benchmarks.matching.peers.server_process import stop, wait_until
 from nearcast.benchmarks.this_machine import cores_apart
 
 OURS, RECORDED, MOSQUITTO = "nearcast", "nearcast-recorded", "mosquitto"
@@ -54,8 +55,8 @@ class Running:
             wait_until(self._is_ready, self._process)
         except BaseException as error:
             self.close()
-            if isinstance(error, ServerFailedError):
-                raise ServerFailedError(f"{error}; it said: {self._tail()}") from None
+            if isinstance(error, BenchmarkError):
+                raise BenchmarkError(f"{error}; it said: {self._tail()}") from None
             raise
 
     @property

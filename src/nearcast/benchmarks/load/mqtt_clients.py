@@ -10,6 +10,7 @@ import time
 from collections.abc import Iterator, Sequence
 from typing import TypeVar
 
+from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.load import mqtt_frames
 from nearcast.wire.mqtt import MQTT_5, ConnAck, Decoder, Packet, Sender, SubAck
 
@@ -18,10 +19,6 @@ ANSWER_WITHIN_S = 30.0
 CLOSED_WITHIN_S = 30.0
 _NO_MAXIMUM = 65_535
 _Item = TypeVar("_Item")
-
-
-class LoadFailedError(RuntimeError):
-    """A broker did not do what it was to do."""
 
 
 class Client:
@@ -41,13 +38,13 @@ class Client:
             try:
                 more = self.socket.recv(1 << 16)
             except TimeoutError:
-                raise LoadFailedError(f"no answer within {ANSWER_WITHIN_S:.0f} s") from None
+                raise BenchmarkError(f"no answer within {ANSWER_WITHIN_S:.0f} s") from None
             if not more:
-                raise LoadFailedError("the broker closed a connection")
+                raise BenchmarkError("the broker closed a connection")
             data += more
         packets = Decoder(sender=Sender.SERVER, version=MQTT_5).feed(data)
         if len(packets) != 1:
-            raise LoadFailedError(f"one packet was expected, and {len(packets)} came: {packets}")
+            raise BenchmarkError(f"one packet was expected, and {len(packets)} came: {packets}")
         return packets[0], len(data)
 
 
@@ -65,7 +62,7 @@ def open_clients(port: int, names: Sequence[str], known: list[Client]) -> list[C
         for client in fresh:
             answer, _ = client.read_packet()
             if not isinstance(answer, ConnAck) or answer.reason_code.failed:
-                raise LoadFailedError(f"a CONNECT was answered by {answer}")
+                raise BenchmarkError(f"a CONNECT was answered by {answer}")
             client.receive_maximum = answer.properties.receive_maximum or _NO_MAXIMUM
     return clients
 
@@ -78,7 +75,7 @@ def subscribe_clients(clients: Sequence[Client], topics: Sequence[str]) -> None:
         for client, _ in group:
             answer, _ = client.read_packet()
             if not isinstance(answer, SubAck) or answer.reason_codes[0].failed:
-                raise LoadFailedError(f"a SUBSCRIBE was answered by {answer}")
+                raise BenchmarkError(f"a SUBSCRIBE was answered by {answer}")
 
 
 def close_clients(clients: Sequence[Client]) -> None:

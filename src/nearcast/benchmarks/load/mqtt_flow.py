@@ -9,7 +9,8 @@ import select
 from collections.abc import Iterable, Sequence
 from typing import NamedTuple
 
-from nearcast.benchmarks.load.mqtt_clients import Client, LoadFailedError
+from nearcast.benchmarks.errors import BenchmarkError
+from nearcast.benchmarks.load.mqtt_clients import Client
 
 STALLED_S = 30.0
 BUFFER_BYTES = 1 << 18
@@ -103,7 +104,7 @@ class Flow:
 
 
 def drive(flows: Sequence[Flow]) -> None:
-    """Run flows until all of them are finished; raise LoadFailedError if they stop."""
+    """Run flows until all of them are finished; raise BenchmarkError if they stop."""
     receivers = {each.socket.fileno(): each for flow in flows for each in flow.receivers}
     publishers = {flow.socket.fileno(): flow for flow in flows}
     buffer = bytearray(BUFFER_BYTES)
@@ -124,7 +125,7 @@ def drive(flows: Sequence[Flow]) -> None:
         while unfinished:
             events = poll.poll(STALLED_S, MOST_EVENTS)
             if not events:
-                raise LoadFailedError(f"nothing came for {STALLED_S:.0f} s: {_stalled(flows)}")
+                raise BenchmarkError(f"nothing came for {STALLED_S:.0f} s: {_stalled(flows)}")
             for number, mask in events:
                 if mask & select.EPOLLOUT:
                     push(publishers[number])
@@ -132,7 +133,7 @@ def drive(flows: Sequence[Flow]) -> None:
                     receiver = receivers.get(number)
                     size = receiver.socket.recv_into(buffer) if receiver is not None else 0
                     if receiver is None or not size:
-                        raise LoadFailedError(f"the broker closed a connection: {_stalled(flows)}")
+                        raise BenchmarkError(f"the broker closed a connection: {_stalled(flows)}")
                     flow = receiver.flow
                     if flow.received(receiver, size):
                         push(flow)

@@ -4,8 +4,9 @@ import select
 import time
 from collections.abc import Sequence
 
+from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.load import mqtt_frames
-from nearcast.benchmarks.load.mqtt_clients import Client, LoadFailedError
+from nearcast.benchmarks.load.mqtt_clients import Client
 from nearcast.benchmarks.load.orders import Delayed
 from nearcast.wire.mqtt import PubAck
 
@@ -42,7 +43,7 @@ def delivery_latency(
                 data = sockets[number].recv(1 << 16)
                 arrived = time.perf_counter_ns()
                 if not data:
-                    raise LoadFailedError("the broker closed a connection")
+                    raise BenchmarkError("the broker closed a connection")
                 last = time.perf_counter()
                 whole = pending[number]
                 whole += data
@@ -51,7 +52,7 @@ def delivery_latency(
                     late_ns.append(arrived - sent_ns)
                     del whole[:delivered_bytes]
             if time.perf_counter() - last > ARRIVES_WITHIN_S:
-                raise LoadFailedError(f"{len(late_ns)} messages arrived, and then none")
+                raise BenchmarkError(f"{len(late_ns)} messages arrived, and then none")
     return _delayed(late_ns)
 
 
@@ -67,7 +68,7 @@ def acknowledgement_latency(publisher: Client, topic: str, messages: int, per_s:
         answer, _ = publisher.read_packet()
         late_ns.append(time.perf_counter_ns() - began)
         if not isinstance(answer, PubAck) or answer.reason_code.failed:
-            raise LoadFailedError(f"a PUBLISH of QoS 1 was answered by {answer}")
+            raise BenchmarkError(f"a PUBLISH of QoS 1 was answered by {answer}")
         due += 1.0 / per_s
     return _delayed(late_ns)
 

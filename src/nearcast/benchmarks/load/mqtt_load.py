@@ -13,10 +13,10 @@ from collections.abc import Sequence
 
 import msgspec
 
+from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.load import mqtt_frames
 from nearcast.benchmarks.load.mqtt_clients import (
     Client,
-    LoadFailedError,
     close_clients,
     open_clients,
     subscribe_clients,
@@ -195,7 +195,7 @@ def _acknowledgement_bytes(publisher: Client, topic: str) -> int:
     publisher.socket.sendall(mqtt_frames.message(topic, 1, 1))
     answer, size = publisher.read_packet()
     if not isinstance(answer, PubAck) or answer.reason_code.failed:
-        raise LoadFailedError(f"a PUBLISH of QoS 1 was answered by {answer}")
+        raise BenchmarkError(f"a PUBLISH of QoS 1 was answered by {answer}")
     return size
 
 
@@ -207,10 +207,10 @@ def _delivered_bytes(publisher: Client, topics: Sequence[str], clients: Sequence
         packet, size = client.read_packet()
         wanted = mqtt_frames.published(topics[number % len(topics)])
         if not isinstance(packet, Publish) or not mqtt_frames.is_same(packet, wanted):
-            raise LoadFailedError(f"{wanted} was delivered as {packet}")
+            raise BenchmarkError(f"{wanted} was delivered as {packet}")
         sizes.add(size)
     if len(sizes) != 1:
-        raise LoadFailedError(f"messages of one length were delivered in lengths of {sizes}")
+        raise BenchmarkError(f"messages of one length were delivered in lengths of {sizes}")
     return sizes.pop()
 
 
@@ -223,7 +223,7 @@ def main() -> None:
         outcome: Outcome
         try:
             outcome = load.carry_out(order)
-        except (LoadFailedError, ProtocolError, OSError) as error:
+        except (BenchmarkError, ProtocolError, OSError) as error:
             outcome = Failed(f"{type(error).__name__}: {error}")
         finally:
             load.close()

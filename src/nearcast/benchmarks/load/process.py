@@ -11,8 +11,8 @@ from types import TracebackType
 
 import msgspec
 
+from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.load.orders import Order, Outcome
-from nearcast.benchmarks.matching.peers.server_process import ServerFailedError
 from nearcast.benchmarks.this_machine import cores_apart
 
 STOP_S = 30.0
@@ -39,7 +39,7 @@ class LoadProcess:
         self._process.stdin.flush()
         line = self._process.stdout.readline()
         if not line:
-            raise ServerFailedError(f"the load generator ended during {order}")
+            raise BenchmarkError(f"the load generator ended during {order}")
         outcome: Outcome = self._outcomes.decode(line)
         return outcome
 

@@ -7,14 +7,11 @@ what `nearcast.core.model.geometry.geodesy` promises against exact geodesics.
 import numpy as np
 
 from nearcast.benchmarks.city import CitySubscriptions, Events, People
+from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.matching.peers.peer import MatchedPairs
 from nearcast.core.model import distance_m
 
 TOLERANCE = 1e-5
-
-
-class DisagreementError(RuntimeError):
-    """Two that were to give the same pairs do not."""
 
 
 class City:
@@ -28,18 +25,18 @@ class City:
 
 
 def check_agreement(city: City, name: str, theirs: MatchedPairs, ours: MatchedPairs) -> None:
-    """Raise DisagreementError, with the first difference, unless a peer found what we found."""
+    """Raise BenchmarkError, with the first difference, unless a peer found what we found."""
     found, expected = _keys(city, theirs), _keys(city, ours)
     for whose, keys in ((name, found), ("nearcast", expected)):
         if len(np.unique(keys)) != len(keys):
-            raise DisagreementError(f"{whose} found a pair more than once")
+            raise BenchmarkError(f"{whose} found a pair more than once")
     for key in np.setxor1d(found, expected).tolist():
         event, row = divmod(key, len(city))
         distance, radius = _distance(city, event, row)
         if abs(distance - radius) <= TOLERANCE * radius:
             continue
         only, other = (name, "nearcast") if key in found else ("nearcast", name)
-        raise DisagreementError(
+        raise BenchmarkError(
             f"{only} says that event {event} matches subscription {row}, {other} says not: "
             f"{distance:.3f} m apart, radius {radius:.3f} m; "
             f"subscription {_row(city.subscriptions, row)}; event {_row(city.events, event)}"

@@ -75,7 +75,7 @@ class MatchingResult(Struct, frozen=True):
 
 
 def run(settings: MatchingBenchSettings, step: Callable[[str], None]) -> MatchingResult:
-    """Measure; `step` is told what is going on. Raises DisagreementError."""
+    """Measure; `step` is told what is going on. Raises BenchmarkError."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     missing = {name: PEERS[name].missing() for name in settings.peers}
     step("starting Python anew")

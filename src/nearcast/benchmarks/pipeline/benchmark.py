@@ -147,7 +147,7 @@ class PipelineLatencyFigures(Struct, frozen=True):
 
 
 def run(settings: PipelineBenchSettings, step: Callable[[str], None]) -> PipelineResult:
-    """Measure; `step` is told what is going on. Raises DisagreementError."""
+    """Measure; `step` is told what is going on. Raises BenchmarkError."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     sizes, skew, clients, latency = [], None, None, []
     if settings.matching:

@@ -21,6 +21,7 @@ from statistics import quantiles
 from typing import TYPE_CHECKING
 
 from nearcast.benchmarks.broker.peers import Running
+from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.client.api.node import connect
 from nearcast.pipeline.jobs.status import read_status
 from nearcast.wire.mqtt import MQTT_5, Connect, Publish, Subscribe, TopicFilter, encode
@@ -125,9 +126,9 @@ def _wait_for(data: Path, pipeline: "subprocess.Popen[bytes]") -> None:
         if states == {"running"}:
             return
         if pipeline.poll() is not None:
-            raise RuntimeError(f"the pipeline ended with code {pipeline.returncode}")
+            raise BenchmarkError(f"the pipeline ended with code {pipeline.returncode}")
         time.sleep(0.5)
-    raise RuntimeError(f"the pipeline does not run after {START_WITHIN_S:.0f} s")
+    raise BenchmarkError(f"the pipeline does not run after {START_WITHIN_S:.0f} s")
 
 
 class _Reader(asyncio.Protocol):
@@ -191,7 +192,7 @@ async def _until(readers: list[_Reader], before: list[int], wanted: int) -> None
     while any(r.bytes - b < wanted for r, b in zip(readers, before, strict=True)):
         if time.monotonic() > deadline:
             got = min(r.bytes - b for r, b in zip(readers, before, strict=True))
-            raise RuntimeError(f"a client got {got} of {wanted} bytes in {DONE_WITHIN_S:.0f} s")
+            raise BenchmarkError(f"a client got {got} of {wanted} bytes in {DONE_WITHIN_S:.0f} s")
         await asyncio.sleep(0.02)
 
 
@@ -254,5 +255,5 @@ async def _thresholds(port: int, seconds: float) -> list[float]:
             await asyncio.sleep(0.1)
         watching.cancel()
     if completed:
-        raise RuntimeError(f"{len(completed)} aggregates did not come within {LAST_S:.0f} s")
+        raise BenchmarkError(f"{len(completed)} aggregates did not come within {LAST_S:.0f} s")
     return took

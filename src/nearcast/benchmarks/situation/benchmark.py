@@ -94,7 +94,7 @@ class SituationResult(Struct, frozen=True):
 
 
 def run(settings: SituationBenchSettings, step: Callable[[str], None]) -> SituationResult:
-    """Measure; `step` is told what is going on. Raises ServerFailedError."""
+    """Measure; `step` is told what is going on. Raises BenchmarkError."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))

@@ -10,7 +10,8 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
-from nearcast.benchmarks.load.mqtt_clients import Client, LoadFailedError
+from nearcast.benchmarks.errors import BenchmarkError
+from nearcast.benchmarks.load.mqtt_clients import Client
 
 STALLED_S = 30.0
 MOST_EVENTS = 4_096
@@ -52,7 +53,7 @@ class Crowd:
         except BlockingIOError:
             sent = 0
         if sent != len(data):
-            raise LoadFailedError("a broker does not read what is sent to it")
+            raise BenchmarkError("a broker does not read what is sent to it")
         self.sent_bytes += sent
 
     def take(self, wait_s: float) -> bool:
@@ -63,7 +64,7 @@ class Crowd:
             number = numbers[descriptor]
             data = sockets[number].recv(READ_BYTES)
             if not data:
-                raise LoadFailedError("a broker closed a connection")
+                raise BenchmarkError("a broker closed a connection")
             self.got_bytes += len(data)
             if rests and number in rests:
                 data = rests.pop(number) + data
@@ -81,7 +82,7 @@ class Crowd:
         """Take until so many events and other packets have come in all."""
         while self.arrived < arrived or self.answers < answers:
             if not self.take(STALLED_S):
-                raise LoadFailedError(
+                raise BenchmarkError(
                     f"{self.arrived:,} of {arrived:,} events and {self.answers:,} of "
                     f"{answers:,} answers came, and then nothing for {STALLED_S:.0f} s"
                 )
@@ -115,7 +116,7 @@ def mqtt_payloads(data: bytes, payloads: list[bytes]) -> tuple[int, int]:
             length += (data[start] << 7) - 0x80
             start += 1
             if data[start - 1] > 0x7F:
-                raise LoadFailedError("a packet is longer than any that is expected")
+                raise BenchmarkError("a packet is longer than any that is expected")
         stop = start + length
         if stop > end:
             break

@@ -13,7 +13,7 @@ from typing import NamedTuple
 
 import msgspec
 
-from nearcast.benchmarks.load.mqtt_clients import LoadFailedError
+from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.load.process_figures import cpu_s, wait_until_quiet
 from nearcast.benchmarks.situation.city import KINDS, STEP_S, Journey, Round, draw_journey
 from nearcast.benchmarks.situation.grid import GridWay
@@ -180,7 +180,7 @@ def main() -> None:
     outcome: Outcome
     try:
         outcome = play(order)
-    except (LoadFailedError, ProtocolError, OSError) as error:
+    except (BenchmarkError, ProtocolError, OSError) as error:
         outcome = SituationFailed(f"{type(error).__name__}: {error}")
     sys.stdout.buffer.write(msgspec.json.encode(outcome) + b"\n")
 

@@ -12,7 +12,7 @@ from shutil import which
 
 import msgspec
 
-from nearcast.benchmarks.load.mqtt_clients import LoadFailedError
+from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.situation.city import Journey, Round
 from nearcast.benchmarks.situation.clients import STALLED_S, Crowd
 from nearcast.benchmarks.situation.grid import ReceiverFilters, ToldWithPlace
@@ -51,7 +51,7 @@ class RedisWay(ClientApproach):
             self._sockets.append(own)
             own.sendall(b"SUBSCRIBE %d\r\n" % mover)
             if not own.recv(1 << 10).startswith(b"*3"):
-                raise LoadFailedError("a SUBSCRIBE was refused")
+                raise BenchmarkError("a SUBSCRIBE was refused")
         self.crowd = Crowd(self._sockets, channel_payloads, self._heard)
         for mover, (lat, lon) in enumerate(zip(self._lat, self._lon, strict=True)):
             self.move(mover, lat, lon)

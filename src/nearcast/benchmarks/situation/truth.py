@@ -8,7 +8,7 @@ from collections.abc import Sequence
 
 import numpy as np
 
-from nearcast.benchmarks.load.mqtt_clients import LoadFailedError
+from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.situation.city import I64, Journey, distances_m
 
 EDGE = 1e-3
@@ -16,21 +16,21 @@ EDGE = 1e-3
 
 
 def compare(journey: Journey, kept: Sequence[Sequence[int]], *, exact: bool) -> None:
-    """Raise `LoadFailedError` with the first difference, if there is one that counts."""
+    """Raise `BenchmarkError` with the first difference, if there is one that counts."""
     movers = journey.scenario.movers
     events = [np.array(own, np.int64) * movers + mover for mover, own in enumerate(kept)]
     codes = np.sort(np.concatenate(events))
     twice = codes[1:][codes[1:] == codes[:-1]]
     if len(twice):
-        raise LoadFailedError(f"{_pair(twice, movers)} more than once")
+        raise BenchmarkError(f"{_pair(twice, movers)} more than once")
     truth = np.concatenate(journey.truth[1:])
     lost, wrong = np.setdiff1d(truth, codes), np.setdiff1d(codes, truth)
     if not exact:
         lost, wrong = _off_the_edge(journey, lost), _off_the_edge(journey, wrong)
     if len(lost):
-        raise LoadFailedError(f"{_pair(lost, movers)} not at all, of {len(truth):,}")
+        raise BenchmarkError(f"{_pair(lost, movers)} not at all, of {len(truth):,}")
     if len(wrong):
-        raise LoadFailedError(f"{_pair(wrong, movers)} although it does not concern it")
+        raise BenchmarkError(f"{_pair(wrong, movers)} although it does not concern it")
 
 
 def _off_the_edge(journey: Journey, codes: I64) -> I64:

@@ -10,13 +10,9 @@ from collections.abc import Callable
 import msgspec
 from msgspec import Struct
 
+from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.load import mqtt_frames
-from nearcast.benchmarks.load.mqtt_clients import (
-    Client,
-    LoadFailedError,
-    close_clients,
-    open_clients,
-)
+from nearcast.benchmarks.load.mqtt_clients import Client, close_clients, open_clients
 from nearcast.benchmarks.load.mqtt_frames import TOPICS
 from nearcast.benchmarks.situation.city import KINDS, Journey, Round
 from nearcast.benchmarks.situation.clients import (
@@ -177,7 +173,7 @@ class NearcastWay(MqttWay):
             for client in movers[start : start + GROUP]:
                 answer, _ = client.read_packet()
                 if not isinstance(answer, SubAck) or answer.reason_codes[0].failed:
-                    raise LoadFailedError(f"a SUBSCRIBE was answered by {answer}")
+                    raise BenchmarkError(f"a SUBSCRIBE was answered by {answer}")
 
     def move(self, mover: int, lat: float, lon: float) -> None:
         """Publish a position."""

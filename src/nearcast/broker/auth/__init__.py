@@ -1,7 +1,7 @@
 """Access control: who may connect, as which node, and what they may do there."""
 
 from nearcast.broker.auth.authenticator import Authenticator, AuthStatistics
-from nearcast.broker.auth.errors import AuthError, BrokenFilesError
+from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.identities import (
     Admitted,
     AuthRefusal,
@@ -19,7 +19,6 @@ __all__ = [
     "AuthRefusal",
     "AuthStatistics",
     "Authenticator",
-    "BrokenFilesError",
     "ClientPermissions",
     "CredentialCheck",
     "Identity",

@@ -6,7 +6,7 @@ from typing import TypeVar
 
 from msgspec import Struct
 
-from nearcast.broker.auth.errors import AuthError, BrokenFilesError
+from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.rules.rules_file import read_rules
 from nearcast.broker.auth.rules.topic_rules import Rules
 from nearcast.broker.auth.tokens import TokenKey, token_key
@@ -45,13 +45,13 @@ class AuthFiles:
         self._key = Path(section.jwt_key) if section.jwt_key else None
 
     def read(self) -> AuthData:
-        """Return what the files say, or raise `BrokenFilesError` with all that is wrong."""
+        """Return what the files say, or raise `AuthError` with all that is wrong."""
         problems: list[str] = []
         users = _kept(self._read_users, problems)
         rules = _kept(self._read_rules, problems)
         key = _kept(self._read_key, problems)
         if problems:
-            raise BrokenFilesError(problems)
+            raise AuthError(*problems)
         return AuthData(users or {}, rules or Rules(), key)
 
     def state(self) -> State:
@@ -82,10 +82,8 @@ class AuthFiles:
 def _kept(read: Callable[[], T], problems: list[str]) -> T | None:
     try:
         return read()
-    except BrokenFilesError as error:
-        problems += error.problems
     except AuthError as error:
-        problems.append(str(error))
+        problems += error.problems
     return None
 
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from msgspec import Struct
 
 from nearcast.broker.auth.auth_files import AuthData, AuthFiles
-from nearcast.broker.auth.errors import AuthError, BrokenFilesError
+from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.identities import (
     Admitted,
     AuthRefusal,
@@ -55,7 +55,7 @@ class Authenticator:
     """The doors of one broker, which has its data directory in `base`.
 
     Where no users file is named, `users.toml` in `base` is taken if it is there. Files that cannot
-    be used raise `BrokenFilesError`.
+    be used raise `AuthError`.
     """
 
     def __init__(self, settings: Settings, base: Path) -> None:
@@ -85,7 +85,7 @@ class Authenticator:
         self._seen = self._files.state()
         try:
             book = self._files.read()
-        except BrokenFilesError as error:
+        except AuthError as error:
             return error.problems
         self._book = book
         self._rule_book.replace(book.rules)

@@ -1,13 +1,11 @@
-"""What can be wrong with the doors' own files and with names given to them."""
+"""What can be wrong with the files of users, rules and keys, and with the names in them."""
+
+from nearcast.errors import NearcastError
 
 
-class AuthError(ValueError):
-    """A users file, rules file, key or name that cannot be used; nothing was changed by it."""
+class AuthError(NearcastError, ValueError):
+    """Users, rules, a key or a name that cannot be used; `problems` has a line for each mistake."""
 
-
-class BrokenFilesError(AuthError):
-    """Everything that is wrong with files, a line each in `problems`."""
-
-    def __init__(self, problems: list[str]) -> None:
+    def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))
-        self.problems = problems
+        self.problems = list(problems)

@@ -22,8 +22,8 @@ from nearcast.broker.auth.password_queue import PasswordQueue
 from nearcast.broker.hub import Hub
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.links import Hold, Link
-from nearcast.broker.operations.event_log import log_event
 from nearcast.core.model.errors import ModelError
+from nearcast.logs import log_event
 from nearcast.wire.mqtt import Connect
 
 REVOKED = ("revoked_sessions", "revoked_subscriptions", "revoked_wills", "dropped_by_rules")

@@ -23,6 +23,7 @@ from nearcast.broker.auth.identities import TokenTopics
 from nearcast.broker.auth.names import check_user_name
 from nearcast.broker.auth.rules.topic_patterns import parse_topic_pattern
 from nearcast.core.model.errors import ModelError
+from nearcast.errors import NearcastError
 
 PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey | Ed448PublicKey
 
@@ -47,7 +48,7 @@ class Claims(Struct, frozen=True):
     acl: TokenTopics | None = None
 
 
-class TokenError(Exception):
+class TokenError(NearcastError):
     """A token that opens nothing; one that is `forged` was never signed with our key."""
 
     def __init__(self, message: str, *, forged: bool = False) -> None:

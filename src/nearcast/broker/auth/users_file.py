@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from nearcast.broker.auth.errors import AuthError, BrokenFilesError
+from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.names import check_user_name
 from nearcast.broker.auth.passwords import check_kept
 from nearcast.broker.auth.toml_file import TomlFile, read_bytes
@@ -35,7 +35,7 @@ class Account(Struct, frozen=True):
 
 
 def read_users(path: Path) -> dict[str, Account]:
-    """Return the users in a file by name, or raise `BrokenFilesError` with all that is wrong."""
+    """Return the users in a file by name, or raise `AuthError` with all that is wrong."""
     advice = f"nearcast user add NAME --users {path} makes it"
     file = TomlFile(path, read_bytes(path, advice))
     problems = [f"{file.place(key)}: {said}" for key, said in file.unknown(file.table, ("user",))]
@@ -54,7 +54,7 @@ def read_users(path: Path) -> dict[str, Account]:
                 name, None if password is None else str(password), superuser is True
             )
     if problems:
-        raise BrokenFilesError(problems)
+        raise AuthError(*problems)
     return accounts
 
 

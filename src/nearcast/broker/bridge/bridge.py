@@ -20,13 +20,13 @@ from nearcast.broker.config.configuration import ConfigurationError
 from nearcast.broker.config.settings import BridgeSection as Section
 from nearcast.broker.net.links import is_loopback
 from nearcast.broker.net.local_link import LocalLink, reserve
-from nearcast.broker.operations.event_log import log_event
 from nearcast.broker.operations.metrics import Health
 from nearcast.broker.sessions.session_manager import FOREVER
 from nearcast.client.errors import AddressError, ConnectionLostError, RejectedError
 from nearcast.client.link.address import Address, parse_address
 from nearcast.client.link.backoff import Backoff
 from nearcast.client.link.transports import open_transport
+from nearcast.logs import log_event
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, Disconnect, Properties, ReasonCode
 
 if TYPE_CHECKING:
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
 LEAVE_WITHIN_S = 2.0
 _UNFIT = re.compile(r"[^A-Za-z0-9._-]+")
 
-log = logging.getLogger("nearcast.broker.bridge.bridge")
+log = logging.getLogger("nearcast.broker")
 
 
 class Bridge:

@@ -16,12 +16,12 @@ from msgspec.structs import replace
 
 from nearcast.broker.bridge.bridge_terms import SUBSCRIBING, BridgeCounters, BridgeTerms, opening
 from nearcast.broker.net.local_link import LocalLink
-from nearcast.broker.operations.event_log import log_event
 from nearcast.broker.sessions.session_manager import FOREVER
 from nearcast.client.errors import RejectedError
 from nearcast.client.link.transports import Transport
 from nearcast.core.model.event import Event
 from nearcast.core.model.subject import subject_matches
+from nearcast.logs import log_event
 from nearcast.wire.mqtt import (
     MQTT_5,
     NO_PROPERTIES,
@@ -60,7 +60,7 @@ MOST_HELD = 0xFFFF
 _OLD_REFUSAL = bytes((0x20, 2, 0, 1))
 """How a server that knows only MQTT 3 refuses the version: no words of MQTT 5."""
 
-log = logging.getLogger("nearcast.broker.bridge.bridge")
+log = logging.getLogger("nearcast.broker")
 
 
 class BridgeConnection:

@@ -28,6 +28,7 @@ from nearcast.broker.config.setting_catalog import (
 from nearcast.broker.config.settings import Settings
 from nearcast.core.model.errors import ModelError, did_you_mean
 from nearcast.core.model.geometry.position import shown
+from nearcast.errors import NearcastError
 
 DEFAULT_FILE = Path("nearcast.toml")
 
@@ -38,7 +39,7 @@ _HEADER = re.compile(rf"\s*\[+\s*{_DOTTED}\s*\]")
 _KEY = re.compile(rf"\s*{_DOTTED}\s*=")
 
 
-class ConfigurationError(ValueError):
+class ConfigurationError(NearcastError, ValueError):
     """A configuration that cannot be meant; `problems` has a line for each mistake."""
 
     def __init__(self, problems: list[str]) -> None:

@@ -14,7 +14,7 @@ from contextlib import suppress
 
 from nearcast.broker.config.settings import LogSection
 from nearcast.broker.durability.journal import Entries, Journal
-from nearcast.broker.operations.event_log import log_event
+from nearcast.logs import log_event
 from nearcast.store import Merging, Segment, Store, StoreError, is_followed
 
 RETRY_S = 1.0

@@ -16,7 +16,7 @@ from picows import (
 from nearcast.broker.config.settings import ListenSection, Settings
 from nearcast.broker.net.links import LINGER_S, is_loopback
 from nearcast.broker.net.web_origins import WebOrigins
-from nearcast.broker.operations.event_log import log_event
+from nearcast.logs import log_event
 
 log = logging.getLogger("nearcast.broker")
 

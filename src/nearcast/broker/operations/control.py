@@ -13,12 +13,14 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from nearcast.errors import NearcastError
+
 NAME = "control.sock"
 LONGEST = 64 * 1024
 Ask = Callable[[Mapping[str, object]], Awaitable[object]]
 
 
-class ControlError(RuntimeError):
+class ControlError(NearcastError):
     """What the broker answered when it could not do something."""
 
 

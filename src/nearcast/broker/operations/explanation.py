@@ -23,10 +23,6 @@ from nearcast.core.model.inputs import Input, Published
 from nearcast.store import Gap, LogReader, Row, StoreError, input_of, is_input, rows_of
 
 
-class NotFoundError(StoreError):
-    """There is no such event in the log."""
-
-
 class AmbiguousEventError(StoreError):
     """Several publishers gave an event the same id, and nobody said whose is meant."""
 
@@ -71,7 +67,7 @@ def explain(
     progress: Callable[[int, int], None] | None = None,
     publisher: str | None = None,
 ) -> Explanation:
-    """Say why a node did or did not get an event; raises `NotFoundError` if it is unknown.
+    """Say why a node did or did not get an event; raises `StoreError` if it is unknown.
 
     Ids are those of their publishers: where several have the same, `publisher` says whose is
     meant, and without it `AmbiguousEventError` names them all.
@@ -131,9 +127,9 @@ class _Playing:
             # Who got what does not matter, unless it does for what comes later.
             self.engine.play([value], [row.ingested], again=True, quietly=True)
         if not segments:
-            raise NotFoundError(f"there is no log in {log}; name the broker's data directory")
+            raise StoreError(f"there is no log in {log}; name the broker's data directory")
         whose = "" if publisher is None else f" of {publisher!r}"
-        raise NotFoundError(
+        raise StoreError(
             f"no event {event_id!r}{whose} in {log} (inputs 1 to {total}); an event is there a "
             "second after it was published, until it is older than log.keep_s"
         )

@@ -22,10 +22,10 @@ from prometheus_client.core import (
 from prometheus_client.exposition import choose_encoder
 from prometheus_client.registry import Collector
 
-from nearcast.broker.operations.event_log import log_event
 from nearcast.broker.operations.metric_help import help_of
+from nearcast.logs import log_event
 
-log = logging.getLogger("nearcast.broker.operations.metrics")
+log = logging.getLogger("nearcast.broker")
 
 Figures = Mapping[str, float] | Struct
 """What a `statistics()` returns; parts of a struct that are structs themselves are told too."""

@@ -15,6 +15,7 @@ from nearcast.client.api.exchange import Exchange
 from nearcast.client.api.mailboxes import Mailbox, Mailboxes
 from nearcast.client.api.received import Received
 from nearcast.client.errors import RejectedError
+from nearcast.logs import log_event
 from nearcast.wire.mqtt import MQTT_5, NO_PROPERTIES, Properties, ReasonCode, TopicFilter
 
 ERRORS = "$me/errors"
@@ -93,11 +94,11 @@ class _Complaints(Mailbox):
         """Take an error; it never waits for a reader."""
         problem = problem_of(event)
         if problem.warning:
-            log.warning("%s: %s", problem.topic, problem.warning)
+            log_event(log, logging.WARNING, "warning", topic=problem.topic, why=problem.warning)
         elif problem.topic == self._topic and self._found is None:
             self._found = problem.error
         else:
-            log.warning("refused: %s: %s", problem.topic, problem.error)
+            log_event(log, logging.WARNING, "refused", topic=problem.topic, why=problem.error)
 
     @contextlib.asynccontextmanager
     async def about(self, topic: str) -> AsyncIterator[None]:

@@ -8,7 +8,6 @@ while, since a reader that publishes would otherwise wait for itself.
 import asyncio
 import logging
 from collections.abc import Callable, Iterable
-from functools import partial
 from types import TracebackType
 from typing import Protocol, Self
 
@@ -23,6 +22,7 @@ from nearcast.client.link.reconnecting_link import ReconnectingLink
 from nearcast.client.protocol import protocol_events as happened
 from nearcast.client.protocol.protocol import ClientProtocol
 from nearcast.client.protocol.protocol_events import Happened
+from nearcast.logs import log_event
 from nearcast.wire.mqtt import NO_PROPERTIES, Properties, Publish, ReasonCode, TopicFilter
 
 log = logging.getLogger("nearcast.client")
@@ -85,7 +85,7 @@ class Exchange:
         )
         self._waiters: dict[int, asyncio.Future[Answer]] = {}
         self._settled = asyncio.Event()
-        self.warn: Callable[[str, str], None] = partial(log.warning, "%s: %s")
+        self.warn: Callable[[str, str], None] = _log_warning
         """Told of a subscription that the server took, and why nothing will come of it."""
 
     @property
@@ -256,12 +256,14 @@ class Exchange:
                 case happened.Resubscribed():
                     refused = _refused(event.filters, event.reason_codes)
                     for name, code in refused:
-                        log.error("%s is no longer subscribed: %s", name, code.text)
+                        log_event(
+                            log, logging.ERROR, "no longer subscribed", topic=name, why=code.text
+                        )
                     if event.text and not refused:
                         self.warn(", ".join(event.filters), event.text)
                 case happened.Restated() if event.reason_code.failed:
-                    why = RejectedError(event.reason_code, event.text)
-                    log.error("%s no longer holds: %s", event.topic, why)
+                    why = str(RejectedError(event.reason_code, event.text))
+                    log_event(log, logging.ERROR, "no longer in force", topic=event.topic, why=why)
         self._settled.set()
         self.read_or_not()
 
@@ -276,7 +278,8 @@ class Exchange:
         for code in codes:
             if code.failed:
                 # Whoever asked was cancelled, or gave up.
-                log.warning("%s: %s", self.address, RejectedError(code, event.text))
+                why = str(RejectedError(code, event.text))
+                log_event(log, logging.WARNING, "refused", address=self.address, why=why)
 
     def _over(self, failure: Exception | None) -> None:
         """It is over, for a reason or because it was closed: tell everyone who waits."""
@@ -300,3 +303,7 @@ _BACKLOG = (
     "{} messages wait to be read, and the answer comes after them: "
     "read messages in one task and publish in another"
 )
+
+
+def _log_warning(topic: str, why: str) -> None:
+    log_event(log, logging.WARNING, "warning", topic=topic, why=why)

@@ -12,6 +12,7 @@ from nearcast.client.api.receive_buffer import ReceiveBuffer
 from nearcast.client.api.received import Received, received
 from nearcast.client.protocol.repeats import KnownEvents, SentTwice
 from nearcast.core.model.subject import subject_matches
+from nearcast.logs import log_event
 from nearcast.wire.mqtt import Publish, parse_filter
 
 BUFFERED_BYTES = 16 << 20
@@ -140,9 +141,8 @@ class Mailboxes:
         self._unclaimed.put(event, event.size)
         if len(self._unclaimed) == UNCLAIMED:
             names = ", ".join(event.subscriptions) or event.subject
-            log.error(
-                "%d events came for subscriptions of this session that nobody reads, such as %s; "
-                "no more is read until they are subscribed to, or the node connects without resume",
-                UNCLAIMED,
-                names,
-            )
+            log_event(
+                log, logging.ERROR, "nobody reads subscriptions of this session",
+                events=UNCLAIMED, subscriptions=names,
+                advice="no more is read until you subscribe to them or connect without resume",
+            )  # fmt: skip

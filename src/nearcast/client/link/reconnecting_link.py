@@ -16,6 +16,7 @@ from nearcast.client.link.transports import open_transport
 from nearcast.client.protocol import protocol_events as happened
 from nearcast.client.protocol.protocol import ClientProtocol
 from nearcast.client.protocol.protocol_events import Happened
+from nearcast.logs import log_event
 from nearcast.wire.mqtt import ReasonCode
 
 CLOSE_WITHIN_S = 2.0
@@ -126,7 +127,10 @@ class ReconnectingLink:
                 return
             attempt = 0 if lasted_s > delay_s else attempt + 1
             delay_s = self._behaviour.backoff.delay_s(attempt, self._chance)
-            log.warning("%s: %s; trying again in %.1f s", self.address, why, delay_s)
+            log_event(
+                log, logging.WARNING, "not connected; trying again",
+                address=self.address, why=why, again_s=round(delay_s, 1),
+            )  # fmt: skip
             await asyncio.sleep(delay_s)
 
     async def _connect_once(self) -> tuple[str, float]:
@@ -167,7 +171,7 @@ class ReconnectingLink:
                     why = f"{self.address}: {event.text}"
                     assert self._first is not None
                     if self._first.done():
-                        log.error(why)
+                        log_event(log, logging.ERROR, "broken packet", why=why)
                     else:
                         self._fail(ConnectionLostError(why))
 
@@ -179,7 +183,8 @@ class ReconnectingLink:
         if event.reason_code in _FINAL or not self._first.done():
             self._fail(RejectedError(event.reason_code, text))
         else:
-            log.warning("%s: %s", self.address, RejectedError(event.reason_code, text))
+            why = str(RejectedError(event.reason_code, text))
+            log_event(log, logging.WARNING, "refused", address=self.address, why=why)
 
     def _fail(self, failure: Exception | None) -> None:
         """It is over, for a reason or because it was closed."""

@@ -4,19 +4,12 @@ from nearcast.core.gathering.cells import Cell, cell_of
 from nearcast.core.gathering.group import Group
 from nearcast.core.gathering.grouping import GroupKey, group_of, subject_of
 from nearcast.core.gathering.parts import Aggregate, Part
-from nearcast.core.gathering.rules import (
-    GatheringError,
-    GatheringRule,
-    Per,
-    parse_rule,
-    parse_rules,
-)
+from nearcast.core.gathering.rules import GatheringRule, Per, parse_rule, parse_rules
 from nearcast.core.gathering.thresholds import Threshold
 
 __all__ = [
     "Aggregate",
     "Cell",
-    "GatheringError",
     "GatheringRule",
     "Group",
     "GroupKey",

@@ -26,10 +26,6 @@ W = TypeVar("W", bound=str)
 _FORM = "such as 'volume 5', 'time 300 per cell 500' or 'people 10 per place pub within 600'"
 
 
-class GatheringError(ModelError):
-    """A rule of gathering that cannot be meant."""
-
-
 class Per(Struct, frozen=True):
     """What belongs together."""
 
@@ -50,21 +46,21 @@ class GatheringRule(Struct, frozen=True):
 def parse_rules(
     texts: Mapping[str, object], where: str = "aggregates"
 ) -> tuple[GatheringRule, ...]:
-    """Return the rules of a table from subject patterns to texts, or raise `GatheringError`."""
+    """Return the rules of a table from subject patterns to texts, or raise `ModelError`."""
     rules = []
     for pattern, text in texts.items():
         try:
             rules.append(parse_rule(pattern, text))
         except ModelError as error:
-            raise GatheringError(f'[{where}] "{pattern}": {error}') from None
+            raise ModelError(f'[{where}] "{pattern}": {error}') from None
     return tuple(rules)
 
 
 def parse_rule(pattern: str, text: object) -> GatheringRule:
-    """Return the rule that a text says, or raise `GatheringError` with what would be right."""
+    """Return the rule that a text says, or raise `ModelError` with what would be right."""
     check_pattern(pattern)
     if not isinstance(text, str) or not text.strip():
-        raise GatheringError(f"a rule is text {_FORM}, not {shown(text)}")
+        raise ModelError(f"a rule is text {_FORM}, not {shown(text)}")
     words = _Words(text)
     kind = words.one_of(KINDS, "a rule begins with")
     if kind == "time":
@@ -155,8 +151,8 @@ class _Words:
     def more(self) -> bool:
         return self._at < len(self._found)
 
-    def error(self, problem: str) -> GatheringError:
-        return GatheringError(f"{shown(self._text)}: {problem}")
+    def error(self, problem: str) -> ModelError:
+        return ModelError(f"{shown(self._text)}: {problem}")
 
     def one_of(self, words: tuple[W, ...], what: str) -> W:
         """Take a word that must be one of these."""

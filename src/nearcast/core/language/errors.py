@@ -1,9 +1,10 @@
 """Refusals of the filter language: what is wrong, what would be right, and where."""
 
 from nearcast.core.excerpts import pointed
+from nearcast.errors import NearcastError
 
 
-class LanguageError(ValueError):
+class LanguageError(NearcastError, ValueError):
     """A filter that cannot be read.
 
     `position` counts characters from the start of `text`; for a JSON value it is 0 and the

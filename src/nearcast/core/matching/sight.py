@@ -16,6 +16,7 @@ from nearcast.core.matching.filters.atoms import HAS_LIST, lookup
 from nearcast.core.matching.nodes import DEFAULT_GROUP, Newcomer, Nodes
 from nearcast.core.matching.pairs import NodePairs
 from nearcast.core.matching.tables import NONE
+from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.visibility import SEE_ALL
 
@@ -116,7 +117,7 @@ class Sight:
     def set_group(self, node: str, group: int) -> None:
         """Put a node into a group, 1 to 255; everyone is in group 1 at first."""
         if not DEFAULT_GROUP <= group < GROUPS:
-            raise ValueError(f"visibility groups are 1 to {GROUPS - 1}, not {group}")
+            raise ModelError(f"visibility groups are 1 to {GROUPS - 1}, not {group}")
         row = self._nodes.find(node)
         before = DEFAULT_GROUP if row == NONE else int(self._nodes.arrays.group[row])
         if before == group:

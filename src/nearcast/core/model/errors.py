@@ -4,9 +4,10 @@ from collections.abc import Iterable
 from difflib import get_close_matches
 
 from nearcast.core.excerpts import pointed
+from nearcast.errors import NearcastError
 
 
-class ModelError(ValueError):
+class ModelError(NearcastError, ValueError):
     """A position, area, place, context or subject that is not valid."""
 
 

@@ -11,6 +11,7 @@ import math
 import msgspec
 from msgspec import Struct
 
+from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.geodesy import distance_m
 
 FORM = 1
@@ -96,14 +97,10 @@ class Track(Struct, array_like=True):
         return track
 
 
-class UnknownFormError(ValueError):
-    """State was written by a later release than this."""
-
-
 def check_form(form: int, known: int, what: str) -> None:
     """Refuse state that a later release wrote."""
     if form > known:
-        raise UnknownFormError(
+        raise ModelError(
             f"the state of a {what} has form {form}, and this release knows up to {known}: "
             "run the release that wrote it, or build the state anew by replay"
         )

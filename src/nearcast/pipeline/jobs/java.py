@@ -9,6 +9,8 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from nearcast.pipeline.errors import JavaError
+
 OLDEST = 17
 USUAL_PLACES = (
     "/usr/lib/jvm/*",
@@ -24,10 +26,6 @@ ADVICE = (
 )
 ANSWER_S = 30.0
 _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
-
-
-class JavaError(Exception):
-    """There is no Java that Spark can run on; the message says what to do."""
 
 
 class Java(Struct, frozen=True):

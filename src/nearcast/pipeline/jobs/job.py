@@ -18,6 +18,8 @@ import msgspec
 from msgspec import Struct
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 
+from nearcast.logs import log_event
+from nearcast.pipeline.errors import PipelineError
 from nearcast.pipeline.jobs.queries import Pipeline, PipelineSettings, brokers, query_names
 from nearcast.pipeline.jobs.spark_session import SparkSettings, session, stop
 from nearcast.pipeline.jobs.status import (
@@ -29,14 +31,13 @@ from nearcast.pipeline.jobs.status import (
     query_status,
     write_status,
 )
-from nearcast.pipeline.tables.tables import TablesError
 from nearcast.store import LogReader, StoreError, broker_directory, follow
 from nearcast.store.file_access import make_directory
 
 if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
 
-log = logging.getLogger(__name__)
+log = logging.getLogger("nearcast.pipeline")
 
 FORM = 1
 """The form of checkpoints and of what is in them."""
@@ -47,10 +48,6 @@ MOST_FAILURES = 10
 COMPACT_S = 600.0
 COMPACT_FROM = 200
 """Tables with so many epochs are compacted."""
-
-
-class JobError(RuntimeError):
-    """The pipeline cannot run, or not any longer."""
 
 
 class Began(Struct):
@@ -75,7 +72,7 @@ class _Failing(Struct):
 def run(
     settings: PipelineSettings, spark_settings: SparkSettings, stopped: threading.Event
 ) -> None:
-    """Run until `stopped` is set; raises `JobError` and what a session may raise."""
+    """Run until `stopped` is set; raises `PipelineError` and what a session may raise."""
     data = Path(settings.data)
     with alone(data):
         parts = check_checkpoints(data, spark_settings)
@@ -86,7 +83,7 @@ def run(
             if not stopped.is_set():
                 _Job(Pipeline(spark, settings), data).run(stopped)
         except (Py4JNetworkError, ConnectionError) as error:
-            raise JobError(f"Java ended, and Spark with it: {error}") from None
+            raise PipelineError(f"Java ended, and Spark with it: {error}") from None
         finally:
             with contextlib.suppress(Py4JError, OSError):
                 stop(spark)
@@ -94,14 +91,14 @@ def run(
 
 @contextlib.contextmanager
 def alone(data: Path) -> Iterator[None]:
-    """Be the only pipeline of a data directory; raises `JobError` if there is another."""
+    """Be the only pipeline of a data directory; raises `PipelineError` if there is another."""
     directory = data / "checkpoints"
     make_directory(directory)
     with (directory / "lock").open("a") as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
-            raise JobError(
+            raise PipelineError(
                 f"another pipeline runs on {data}; stop it first (nearcast up runs one unless it "
                 "is told --no-pipeline)"
             ) from None
@@ -109,7 +106,7 @@ def alone(data: Path) -> Iterator[None]:
 
 
 def check_checkpoints(data: Path, settings: SparkSettings) -> int:
-    """Return the number of parts that state is in; raises `JobError` if it cannot be gone on with.
+    """Return the number of parts that state is in, or raise `PipelineError` if it cannot be used.
 
     Without a number that is asked for it stays what it was when the checkpoints were begun.
     """
@@ -118,12 +115,12 @@ def check_checkpoints(data: Path, settings: SparkSettings) -> int:
     if path.exists():
         began = msgspec.json.decode(path.read_bytes(), type=Began)
         if began.form > FORM:
-            raise JobError(
+            raise PipelineError(
                 f"{path.parent} was written by a later release (form {began.form}; this one "
                 f"knows {FORM}): use that one, or begin anew with nearcast pipeline replay"
             )
         if settings.shuffle_partitions not in (0, began.shuffle_partitions):
-            raise JobError(
+            raise PipelineError(
                 f"the state in {path.parent} is in {began.shuffle_partitions} partitions, and "
                 f"{now.shuffle_partitions} are asked for: set pipeline.shuffle_partitions to the "
                 "former, or to 0 for what there is, or build the state anew with nearcast pipeline "
@@ -150,7 +147,7 @@ class _Job:
         for name in self._pipeline.names:
             self._report(stage="queries")
             self._start(name)
-        log.info("following the logs of %s", ", ".join(brokers(self._data)) or "no broker yet")
+        log_event(log, logging.INFO, "following logs", brokers=", ".join(brokers(self._data)))
         try:
             while not stopped.wait(LOOK_S):
                 for name in self._pipeline.names:
@@ -189,10 +186,12 @@ class _Job:
         failing.problem = cause_of(problem)
         failing.since = failing.since or time.time()
         if failing.in_a_row > MOST_FAILURES:
-            raise JobError(f"query {name} gets nowhere: {failing.problem}")
+            raise PipelineError(f"query {name} gets nowhere: {failing.problem}")
         pause_s = min(LONGEST_PAUSE_S, 2.0 ** (failing.in_a_row - 1))
         failing.again_at = time.monotonic() + pause_s
-        log.warning("query %s failed, again in %.0f s: %s", name, pause_s, failing.problem)
+        log_event(
+            log, logging.WARNING, "query failed", query=name, again_s=pause_s, why=failing.problem
+        )
 
     def _report(self, *, stage: Stage = "running", ended: bool = False) -> None:
         ends = {name: self._end(name) for name in brokers(self._data)}
@@ -239,10 +238,10 @@ class _Job:
         if any(each.epochs >= COMPACT_FROM for each in tables.statistics()):
             try:
                 compacted = tables.compact()
-            except (OSError, TablesError) as error:
-                log.warning("the tables could not be compacted: %s", error)
+            except (OSError, PipelineError) as error:
+                log_event(log, logging.WARNING, "tables cannot be compacted", why=str(error))
             else:
-                log.info("compacted %s", compacted)
+                log_event(log, logging.INFO, "tables compacted", **compacted)
 
 
 def _epoch(query: "StreamingQuery") -> int:

@@ -6,7 +6,6 @@ and traffic. Each resumes where it stopped. An epoch first reaches the brokers, 
 then the tables, instead of what an attempt before it wrote.
 """
 
-import logging
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -39,7 +38,6 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
-log = logging.getLogger(__name__)
 
 TABLES = "tables"
 QUERIES = (TABLES, GATHER, MOVEMENT)

@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, TypeVar
 
 from msgspec import Struct
 
+from nearcast.pipeline.errors import PipelineError
 from nearcast.pipeline.jobs.java import find_java
 
 if TYPE_CHECKING:
@@ -46,10 +47,6 @@ BRISK_JAVA = (
 """Java compiles each method once: else it works on that more than on small batches for minutes."""
 
 Started = TypeVar("Started")
-
-
-class SessionError(RuntimeError):
-    """Spark does not start."""
 
 
 class SparkSettings(Struct, frozen=True, kw_only=True):
@@ -86,7 +83,7 @@ class SparkSettings(Struct, frozen=True, kw_only=True):
 def session(settings: SparkSettings | None = None) -> "SparkSession":
     """Return the Spark session, started if there is none.
 
-    Raises `JavaError` where there is no Java for it and `SessionError` if Spark does not start. A
+    Raises `JavaError` where there is no Java for it and `PipelineError` if Spark does not start. A
     start that fails is tried once more: on a busy machine the first processes may be too slow for
     each other.
     """
@@ -100,7 +97,7 @@ def session(settings: SparkSettings | None = None) -> "SparkSession":
     except Exception as error:
         # Whatever Spark, Java or what lies between them says.
         why = str(error).partition("\n")[0]
-        raise SessionError(
+        raise PipelineError(
             f"Spark does not start at {settings.master!r}: {why} (pipeline.master, --master and "
             "[spark] say where and how; what Java said is above)"
         ) from error

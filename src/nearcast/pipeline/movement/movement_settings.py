@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from nearcast.core.relationships import MeetingSettings, TrackSettings, TrafficSettings
+from nearcast.pipeline.errors import PipelineInputError
 
 
 class MovementSettings(Struct, frozen=True, kw_only=True):
@@ -21,7 +22,7 @@ class MovementSettings(Struct, frozen=True, kw_only=True):
     def __post_init__(self) -> None:
         silent_s = self.lateness_s + self.meetings.fresh_s
         if self.tracks.forget_s <= silent_s:
-            raise ValueError(
+            raise PipelineInputError(
                 f"a node is forgotten after {self.tracks.forget_s:g} s, before the cells are done "
                 f"with it; forget_s must be more than lateness_s + fresh_s, {silent_s:g} s"
             )

@@ -13,14 +13,11 @@ import msgspec
 from msgspec import Struct
 
 from nearcast.client.link.address import parse_address
+from nearcast.pipeline.errors import PipelineInputError
 from nearcast.store import broker_directory
 from nearcast.wire.handover import ADDRESS_FILE, PUBLISHER, TOKEN_FILE
 
 ANY_HOST = frozenset(("0.0.0.0", "::", ""))
-
-
-class BrokerAddressError(ValueError):
-    """An address that rows cannot be handed to."""
 
 
 class BrokerAddress(Struct, frozen=True):
@@ -67,7 +64,7 @@ def entrance_of(place: BrokerAddress) -> BrokerAccess:
     if place.url:
         address = parse_address(place.url)
         if address.websocket:
-            raise BrokerAddressError(f"{place.url}: rows are handed over by mqtt:// or mqtts://")
+            raise PipelineInputError(f"{place.url}: rows are handed over by mqtt:// or mqtts://")
         password = (address.password or "").encode()
         if place.password_file:
             password = Path(place.password_file).read_bytes().split(b"\n", 1)[0].strip()

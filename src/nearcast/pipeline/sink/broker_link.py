@@ -29,6 +29,7 @@ from nearcast.client.protocol.protocol_events import (
     Happened,
     ProtocolBroken,
 )
+from nearcast.pipeline.errors import LinkError
 from nearcast.pipeline.sink.broker_address import BrokerAccess, BrokerAddress, entrance_of, trusting
 from nearcast.wire.handover import PUBLISHER
 from nearcast.wire.mqtt import NO_PROPERTIES, ReasonCode
@@ -49,10 +50,6 @@ REASONS_TO_WAIT = frozenset(
         ReasonCode.CONNECTION_RATE_EXCEEDED, ReasonCode.QUOTA_EXCEEDED,
     )
 )  # fmt: skip
-
-
-class LinkError(Exception):
-    """A broker that could not be reached in time, or that does not take what it was given."""
 
 
 class BrokerLink:

@@ -25,8 +25,9 @@ from pyspark.sql.datasource import (
     WriterCommitMessage,
 )
 
+from nearcast.pipeline.errors import LinkError, PipelineInputError
 from nearcast.pipeline.sink.broker_address import BrokerAddress
-from nearcast.pipeline.sink.broker_link import BrokerLink, LinkError, borrowed
+from nearcast.pipeline.sink.broker_link import BrokerLink, borrowed
 from nearcast.pipeline.sink.sink_rows import rows_by_broker
 from nearcast.wire.handover import (
     Abort,
@@ -51,10 +52,6 @@ STAGED_SCHEMA = (
 )
 
 
-class SinkError(ValueError):
-    """An option that is missing or cannot be."""
-
-
 class SinkOptions(Struct, frozen=True):
     """What the options of a write say."""
 
@@ -70,18 +67,20 @@ class SinkOptions(Struct, frozen=True):
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "SinkOptions":
-        """Read options, or raise `SinkError`."""
+        """Read options, or raise `PipelineInputError`."""
         given = {name.lower(): value for name, value in options.items()}
         urls = {name[4:]: value for name, value in given.items() if name.startswith("url.")}
         if "url" in given:
             urls["*"] = given["url"]
         if not given.get("path") and not urls:
-            raise SinkError("the sink needs the option path, the data directory of the brokers")
+            raise PipelineInputError(
+                "the sink needs the option path, the data directory of the brokers"
+            )
         try:
             epoch = int(given["epoch"]) if "epoch" in given else None
             wait_s = float(given.get("wait_s", WAIT_S))
         except ValueError as error:
-            raise SinkError(f"epoch and wait_s are numbers: {error}") from None
+            raise PipelineInputError(f"epoch and wait_s are numbers: {error}") from None
         return cls(
             given.get("path", ""),
             given.get("query", "query"),
@@ -279,7 +278,9 @@ def _under(options: SinkOptions, context: TaskContext | None, alone: str | None)
     epoch = options.epoch if options.epoch is not None else None if told is None else int(told)
     if epoch is None:
         if alone is None:
-            raise SinkError("Spark does not say which epoch this is; give the option epoch")
+            raise PipelineInputError(
+                "Spark does not say which epoch this is; give the option epoch"
+            )
         return alone, 0
     query_id = None if context is None else context.getLocalProperty(QUERY_ID)
     return options.query if query_id is None else f"{options.query} {query_id}", epoch

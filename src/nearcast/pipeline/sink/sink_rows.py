@@ -11,6 +11,7 @@ from typing import Any, cast
 
 import pyarrow as pa
 
+from nearcast.pipeline.errors import PipelineInputError
 from nearcast.wire.handover import PUBLISHER, DeliveryRow, EventRow, HandedRow, Recipient
 from nearcast.wire.mqtt import user_properties
 
@@ -27,17 +28,13 @@ SINK_SCHEMA = (
 NEEDED = ("broker", "kind", "id", "subject")
 
 
-class SinkRowError(ValueError):
-    """A batch or a row that cannot be handed to a broker."""
-
-
 def rows_by_broker(batch: pa.RecordBatch) -> Iterator[tuple[str, list[HandedRow]]]:
     """Yield the brokers of a batch with their rows, in order; deliveries to nobody are left out."""
     for name in NEEDED:
         if name not in batch.schema.names:
-            raise SinkRowError(f"rows for brokers need a column {name!r}")
+            raise PipelineInputError(f"rows for brokers need a column {name!r}")
         if batch.column(name).null_count:
-            raise SinkRowError(f"a row for a broker has no {name!r}")
+            raise PipelineInputError(f"a row for a broker has no {name!r}")
     found: dict[str, list[HandedRow]] = {}
     for broker, row in zip(_values(batch.column("broker")), _rows(batch), strict=True):
         if row is not None:
@@ -68,7 +65,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[HandedRow | None]:
                 yield None
                 continue
             if times[at] is None:
-                raise SinkRowError(f"delivery {ids[at]!r} has no time")
+                raise PipelineInputError(f"delivery {ids[at]!r} has no time")
             yield DeliveryRow(
                 ids[at], subjects[at], payloads[at], publishers[at], times[at],
                 cast(tuple[Recipient, ...], to), sessions[at], lats[at], lons[at], given[at],
@@ -81,7 +78,9 @@ def _rows(batch: pa.RecordBatch) -> Iterator[HandedRow | None]:
                 targets[at], headers[at], tuple(about[at] or ()),
             )  # fmt: skip
         else:
-            raise SinkRowError(f"row {ids[at]!r} is of kind {kind!r}; there are event and delivery")
+            raise PipelineInputError(
+                f"row {ids[at]!r} is of kind {kind!r}; there are event and delivery"
+            )
 
 
 def _column(batch: pa.RecordBatch, name: str, instead: object = None) -> list[Any]:
@@ -136,7 +135,7 @@ def _field(structs: pa.StructArray, name: str) -> pa.Array:
     if structs.type.get_field_index(name) >= 0:
         return structs.field(name)
     if name in ("session", "subscriptions"):
-        raise SinkRowError(f"recipients need a field {name!r}")
+        raise PipelineInputError(f"recipients need a field {name!r}")
     return pa.nulls(len(structs))
 
 

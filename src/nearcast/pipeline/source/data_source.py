@@ -32,6 +32,7 @@ from pyspark.sql.streaming.datasource import (
 
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.subject import check_pattern
+from nearcast.pipeline.errors import PipelineInputError
 from nearcast.pipeline.source.log_follower import (
     FIRST_SEQ,
     Bound,
@@ -65,10 +66,6 @@ BATCH_ROWS = 100_000
 BATCH_SEGMENTS = 1_000
 STREAM_TASK_ROWS = 50_000
 HISTORY_TASK_ROWS = 250_000
-
-
-class SourceError(ValueError):
-    """An option of the source is wrong; the message says which, and what would be right."""
 
 
 class SourceOptions(Struct, frozen=True, kw_only=True):
@@ -261,21 +258,21 @@ def _asked(manifest: Manifest, options: SourceOptions) -> tuple[int, int]:
 
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
-    """Return the options of a reader; raise `SourceError` for one that is unknown or wrong."""
+    """Return the options of a reader, or raise `PipelineInputError` for an unknown or wrong one."""
     named = {name.lower().replace("_", ""): value for name, value in given.items()}
     known = {name.replace("_", ""): name for name in SourceOptions.__struct_fields__}
     unknown = sorted(named.keys() - known.keys())
     if unknown:
-        raise SourceError(
+        raise PipelineInputError(
             f"the nearcast source has no option {', '.join(unknown)}; it has "
             f"{', '.join(SourceOptions.__struct_fields__)}"
         )
     if "path" not in named:
-        raise SourceError("the nearcast source needs the option path: the data directory")
+        raise PipelineInputError("the nearcast source needs the option path: the data directory")
     values = {known[name]: _OPTIONS[known[name]](known[name], v) for name, v in named.items()}
     parts = values.keys() & {"kinds", "subject", "columns", "since", "until"}
     if values.get("rows") == "decided" and parts:
-        raise SourceError(
+        raise PipelineInputError(
             f"what is decided needs whole rows of all kinds: leave {', '.join(sorted(parts))} out"
         )
     return SourceOptions(**values)  # type: ignore[arg-type]
@@ -283,7 +280,7 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
 
 def _number(name: str, text: str) -> int:
     if not text.strip().isdecimal() or int(text) < 1:
-        raise SourceError(f"option {name} is a whole number from 1 on, not {text!r}")
+        raise PipelineInputError(f"option {name} is a whole number from 1 on, not {text!r}")
     return int(text)
 
 
@@ -295,7 +292,7 @@ def _pattern(name: str, text: str) -> str:
     try:
         return check_pattern(text)
     except ModelError as error:
-        raise SourceError(f"option {name}: {error}") from None
+        raise PipelineInputError(f"option {name}: {error}") from None
 
 
 def _seconds(name: str, text: str) -> float:
@@ -304,7 +301,7 @@ def _seconds(name: str, text: str) -> float:
     except ValueError:
         seconds = math.nan
     if not 0.0 <= seconds < math.inf:
-        raise SourceError(f"option {name} is a number of seconds, not {text!r}")
+        raise PipelineInputError(f"option {name} is a number of seconds, not {text!r}")
     return seconds
 
 
@@ -312,7 +309,7 @@ def _some_of(words: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
     def chosen(name: str, text: str) -> tuple[str, ...]:
         found = _names(name, text)
         if not found or not set(found) <= set(words):
-            raise SourceError(
+            raise PipelineInputError(
                 f"option {name} names {name} of the log ({', '.join(words)}), not {text!r}"
             )
         return found
@@ -323,7 +320,7 @@ def _some_of(words: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
 def _one_of(*words: str) -> Callable[[str, str], str]:
     def chosen(name: str, text: str) -> str:
         if text not in words:
-            raise SourceError(f"option {name} is {' or '.join(words)}, not {text!r}")
+            raise PipelineInputError(f"option {name} is {' or '.join(words)}, not {text!r}")
         return text
 
     return chosen
@@ -337,7 +334,7 @@ def _instant(name: str, text: str) -> float:
     try:
         instant = datetime.fromisoformat(text)
     except ValueError:
-        raise SourceError(
+        raise PipelineInputError(
             f"option {name} is a time as in 2026-01-31T12:00:00Z or in seconds, not {text!r}"
         ) from None
     return (instant if instant.tzinfo else instant.replace(tzinfo=UTC)).timestamp()

@@ -21,6 +21,7 @@ import pyarrow.compute as pc
 import pyarrow.parquet as pq
 from msgspec import Struct
 
+from nearcast.pipeline.errors import PipelineError
 from nearcast.store.file_access import make_directory
 
 if TYPE_CHECKING:
@@ -32,10 +33,6 @@ NAMES = (
 CURRENT, VERSIONS, LOCK, ASIDE = "tables", ".tables", "lock", "aside-"
 KEPT_VERSIONS = 2
 _EPOCH = re.compile(r"epoch=(\d+)")
-
-
-class TablesError(ValueError):
-    """Tables that cannot be used as asked."""
 
 
 class TableStatistics(Struct, frozen=True):
@@ -61,7 +58,7 @@ class Tables:
         with self.locked():
             if not self._link.is_symlink():
                 if self._link.exists():
-                    raise TablesError(f"{self._link} is there, but not made by this pipeline")
+                    raise PipelineError(f"{self._link} is there, but not made by this pipeline")
                 self.use(self.new_version())
             for left in self._versions.glob(f"{ASIDE}*"):
                 shutil.rmtree(left, ignore_errors=True)

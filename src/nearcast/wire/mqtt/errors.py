@@ -2,13 +2,14 @@
 
 from typing import TYPE_CHECKING
 
+from nearcast.errors import NearcastError
 from nearcast.wire.mqtt.reason_codes import ReasonCode
 
 if TYPE_CHECKING:
     from nearcast.wire.mqtt.packets import Packet
 
 
-class ProtocolError(Exception):
+class ProtocolError(NearcastError):
     """Bytes that are no MQTT: what is wrong, where, and the reason code to close with.
 
     `packets` are those that were complete before the error in the same call of `feed`.
@@ -25,7 +26,7 @@ class ProtocolError(Exception):
         return f"{self.where}: {self.message} (0x{self.reason_code:02X} {self.reason_code.text})"
 
 
-class EncodeError(ValueError):
+class EncodeError(NearcastError, ValueError):
     """A packet that MQTT cannot carry: a text too long, a property where none may be."""
 
 

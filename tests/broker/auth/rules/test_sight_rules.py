@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.auth import AuthError, BrokenFilesError
+from nearcast.broker.auth import AuthError
 from nearcast.broker.auth.rules.rules_file import read_rules
 from nearcast.broker.auth.rules.sight_rules import sight_rules
 from nearcast.core.language import parse
@@ -119,7 +119,7 @@ def test_what_is_wrong_is_said_with_the_line_and_what_would_be_right(
 def test_everything_that_is_wrong_is_said_at_once(tmp_path: Path) -> None:
     path = tmp_path / "rules.toml"
     path.write_text(f"{GOOD}same = 1\n{GOOD}frend = true\n[[rule]]\nwho = 'all'\n")
-    with pytest.raises(BrokenFilesError) as caught:
+    with pytest.raises(AuthError) as caught:
         read_rules(path)
     assert len(caught.value.problems) == 4
 

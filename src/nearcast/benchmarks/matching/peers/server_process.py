@@ -5,11 +5,9 @@ import time
 from collections.abc import Callable
 from importlib.util import find_spec
 
+from nearcast.benchmarks.errors import BenchmarkError
+
 START_S, STOP_S = 30.0, 30.0
-
-
-class ServerFailedError(RuntimeError):
-    """A server that a peer needs did not start."""
 
 
 def wait_until(ready: Callable[[], bool], server: subprocess.Popen[bytes]) -> None:
@@ -17,9 +15,9 @@ def wait_until(ready: Callable[[], bool], server: subprocess.Popen[bytes]) -> No
     deadline = time.monotonic() + START_S
     while not ready():
         if server.poll() is not None:
-            raise ServerFailedError(f"{server.args!r} ended with code {server.returncode}")
+            raise BenchmarkError(f"{server.args!r} ended with code {server.returncode}")
         if time.monotonic() > deadline:
-            raise ServerFailedError(f"{server.args!r} was not ready within {START_S:.0f} s")
+            raise BenchmarkError(f"{server.args!r} was not ready within {START_S:.0f} s")
         time.sleep(0.02)
 
 

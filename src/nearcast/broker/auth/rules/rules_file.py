@@ -5,7 +5,7 @@ from ipaddress import ip_network
 from pathlib import Path
 from typing import TypeVar, cast, get_args
 
-from nearcast.broker.auth.errors import AuthError, BrokenFilesError
+from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.names import check_user_name
 from nearcast.broker.auth.rules.sight_rules import SECTIONS, read_sight
 from nearcast.broker.auth.rules.topic_patterns import check_placeholders, parse_topic_pattern
@@ -36,7 +36,7 @@ _ACTIONS: dict[str, tuple[Action, ...]] = {
 
 
 def read_rules(path: Path) -> Rules:
-    """Return the rules in a file, or raise `BrokenFilesError` with all that is wrong."""
+    """Return the rules in a file, or raise `AuthError` with all that is wrong."""
     file = TomlFile(path, read_bytes(path, "without rules, leave the setting doors.rules out"))
     known = ("default", "rule", *SECTIONS)
     problems = [f"{file.place(key)}: {said}" for key, said in file.unknown(file.table, known)]
@@ -55,7 +55,7 @@ def read_rules(path: Path) -> Rules:
     sight, wrong = read_sight(file)
     problems += wrong
     if problems:
-        raise BrokenFilesError(problems)
+        raise AuthError(*problems)
     return Rules(tuple(rules), default == "allow", sight)
 
 

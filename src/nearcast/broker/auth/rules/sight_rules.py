@@ -8,7 +8,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import TypeVar
 
-from nearcast.broker.auth.errors import AuthError, BrokenFilesError
+from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.names import check_user_name
 from nearcast.broker.auth.toml_file import TomlFile, read_bytes
 from nearcast.core.language import Filter, LanguageError, parse
@@ -31,11 +31,11 @@ _KEYS = (*_SIDES, "friend", "same", "see")
 
 
 def sight_rules(path: Path) -> RulesSet:
-    """Return the sight rules of a file, or raise `BrokenFilesError` with all that is wrong."""
+    """Return the sight rules of a file, or raise `AuthError` with all that is wrong."""
     file = TomlFile(path, read_bytes(path, "without rules, leave the setting doors.rules out"))
     rules, problems = read_sight(file)
     if problems:
-        raise BrokenFilesError(problems)
+        raise AuthError(*problems)
     return rules
 
 

@@ -12,7 +12,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.broker.config.settings import LoggingSection
-from nearcast.broker.operations.event_log import LogHandler, RepeatFilter, log_event, set_up
+from nearcast.broker.operations.log_handler import LogHandler, RepeatFilter, set_up
+from nearcast.logs import LogMessage, log_event
 
 LOGGER = logging.Logger("nearcast.broker")
 
@@ -45,7 +46,8 @@ def as_json() -> Spoken:
 
 def record(event: str, created: float, client: str = "", level: int = logging.INFO) -> object:
     fields = {"client": client} if client else {}
-    made = LOGGER.makeRecord("n", level, "", 0, event, (), None, extra={"nearcast_fields": fields})
+    made = LOGGER.makeRecord("n", level, "", 0, event, (), None)
+    made.msg = LogMessage(event, fields)
     made.created = created
     return made
 
@@ -146,8 +148,9 @@ def sift(repeats: RepeatFilter, *records: object) -> Iterator[list[tuple[str, ob
     for one in records:
         assert isinstance(one, logging.LogRecord)
         yield [
-            (line.getMessage(), getattr(line, "nearcast_fields", {}).get("lines"))
+            (message.event, message.fields.get("lines"))
             for line in repeats.sift(one)
+            if isinstance(message := line.msg, LogMessage)
         ]
 
 
@@ -194,7 +197,9 @@ def test_few_are_remembered_however_many_there_are() -> None:
         assert list(sift(repeats, record("refused", 0, f"client-{number}")))
         assert repeats.statistics()["remembered"] <= 10
     list(sift(repeats, record("refused", 0, "client-999")))
-    assert [line.getMessage() for line in repeats.rest()] == ["left out"]
+    assert [line.getMessage() for line in repeats.rest()] == [
+        "left out of='refused' client='client-999' lines=1"
+    ]
 
 
 def test_closing_tells_what_was_left_out(as_json: Spoken) -> None:

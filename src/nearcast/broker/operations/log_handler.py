@@ -17,6 +17,7 @@ from typing import TextIO
 from msgspec import Struct
 
 from nearcast.broker.config.settings import LoggingSection
+from nearcast.logs import LogMessage
 
 LONGEST_VALUE = 200
 LONGEST_EVENT = 1_000
@@ -25,15 +26,8 @@ REPEATS = 5
 WINDOW_S = 10.0
 REMEMBERED = 1_000
 
-_FIELDS = "nearcast_fields"
 _SHORT = {"\n": "\\n", "\r": "\\r", "\t": "\\t"}
 _QUOTED = {'"': '\\"', "\\": "\\\\"}
-
-
-def log_event(logger: logging.Logger, level: int, event: str, /, **fields: object) -> None:
-    """Say that something happened, with what belongs to it; `client` names whom it is about."""
-    if logger.isEnabledFor(level):
-        logger.log(level, event, extra={_FIELDS: fields}, stacklevel=2)
 
 
 def set_up(section: LoggingSection, stream: TextIO | None = None) -> logging.Handler:
@@ -180,8 +174,8 @@ class RepeatFilter:
         return [
             logging.makeLogRecord(
                 {
-                    "name": logger, "levelno": said.level, "levelname": level, "msg": "left out",
-                    "created": now, _FIELDS: of | {"lines": left_out},
+                    "name": logger, "levelno": said.level, "levelname": level, "created": now,
+                    "msg": LogMessage("left out", of | {"lines": left_out}),
                 }
             )
         ]  # fmt: skip
@@ -200,11 +194,14 @@ def _time(created: float) -> str:
 
 
 def _event(record: logging.LogRecord) -> str:
-    return _cut(record.getMessage(), LONGEST_EVENT)
+    logged = record.msg
+    event = logged.event if isinstance(logged, LogMessage) else record.getMessage()
+    return _cut(event, LONGEST_EVENT)
 
 
 def _fields(record: logging.LogRecord) -> dict[str, str | int | float | None]:
-    fields: Mapping[str, object] = getattr(record, _FIELDS, {})
+    logged = record.msg
+    fields = logged.fields if isinstance(logged, LogMessage) else {}
     return {name: _plain(value) for name, value in fields.items()}
 
 

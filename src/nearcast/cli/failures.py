@@ -1,0 +1,36 @@
+"""How a command ends that did not do what it was to do: one message and an exit code.
+
+Exit code 2 says that something given was wrong, 1 that it could not be done.
+"""
+
+from typing import Any, NoReturn
+
+import typer
+from typer.core import TyperGroup
+
+from nearcast.errors import NearcastError
+
+
+def fail(message: str, code: int = 1) -> NoReturn:
+    """Print a message to standard error and end the command."""
+    typer.echo(message, err=True)
+    raise typer.Exit(code)
+
+
+class Program(TyperGroup):
+    """The group of all verbs; the one place where errors become messages. A bug keeps its trace."""
+
+    def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # Typer's Click has no public name
+        """Run a verb."""
+        try:
+            return super().invoke(ctx)
+        except NearcastError as error:
+            fail(str(error), 2 if isinstance(error, ValueError) else 1)
+        except ModuleNotFoundError as error:
+            from nearcast.cli.extras import extra_of, how_to_install
+
+            extra = extra_of(error.name or "")
+            if extra is None:
+                raise
+            needs = f"This needs {error.name}, which comes with the extra '{extra}'"
+            fail(f"{needs}: {how_to_install(extra)}.")

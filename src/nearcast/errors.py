@@ -1,0 +1,42 @@
+"""The root of all exceptions of this package; imports nothing."""
+
+
+class NearcastError(Exception):
+    """Something that Nearcast refuses or could not do; the message says what to change.
+
+        AuthError (V)
+        BenchmarkError
+        ClientError
+            AddressError (V)
+            BacklogError
+            ConnectionLostError
+            OptionsError (V)
+            QueueFullError
+            RejectedError
+        ConfigurationError (V)
+        ControlError
+        DatagramTooLargeError
+        EncodeError (V)
+        HandoverError (V)
+        LanguageError (V)
+        ModelError (V)
+            MisreadError
+            PlaceError
+        PipelineError
+            JavaError
+            LinkError
+            PipelineInputError (V)
+        ProtocolError
+        RefusedError
+        StoreError
+            AmbiguousEventError
+            CorruptError
+                MissingError
+            DiskFullError
+            InUseError
+            UpgradeError
+        TokenError
+
+    Those marked with (V) are a `ValueError` too: something given was wrong. The command line
+    prints the message and exits with code 2 for these, and with 1 for the others.
+    """
