@@ -5,9 +5,15 @@ changed; everywhere else they are new ones. What starts Spark is marked, to run 
 """
 
 import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import TYPE_CHECKING
 
 import pytest
 from hypothesis import settings
+
+if TYPE_CHECKING:
+    from tests.support.running_broker import RunningBroker
 
 settings.register_profile(
     "nearcast", deadline=None, print_blob=True, derandomize=bool(os.environ.get("CI"))
@@ -22,3 +28,34 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     for item in items:
         if "spark" in getattr(item, "fixturenames", ()):
             item.add_marker(pytest.mark.spark)
+
+
+@pytest.fixture(scope="module")
+def shared_broker(
+    request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactory
+) -> Iterator["RunningBroker"]:
+    """A broker for the tests of a module.
+
+    A module that says `KEEPS = True` has one with a data directory and users, as users have it.
+    """
+    from tests.support.running_broker import RunningBroker
+
+    keeps = getattr(request.module, "KEEPS", False)
+    running = RunningBroker(data=tmp_path_factory.mktemp("data") if keeps else None)
+    yield running
+    running.validate()
+    running.stop()
+
+
+@pytest.fixture
+def broker(shared_broker: "RunningBroker") -> Iterator["RunningBroker"]:
+    """The broker of a module, without the clients of other tests."""
+    yield shared_broker
+    shared_broker.hang_up()
+
+
+@pytest.fixture
+def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A directory in which the test runs."""
+    monkeypatch.chdir(tmp_path)
+    return tmp_path

@@ -11,8 +11,8 @@ from pathlib import Path
 
 import pytest
 
+from tests.support.documents import BROKER, DOCUMENTS, Block, blocks, expected_output, name_of
 from tests.support.running_broker import RunningBroker
-from tests.test_docs import BROKER, DOCUMENTS, Block, blocks, expected_output, name_of
 
 PROMPTS = re.compile(r"^(?:(?:>>>|\.\.\.) )+", re.MULTILINE)
 SYNTAX = re.compile(r"^\w*(?:SyntaxError|IndentationError).*$", re.MULTILINE)

@@ -10,9 +10,9 @@ from nearcast.broker.auth.passwords import hashed
 from nearcast.broker.auth.users_file import Account, write_users
 from nearcast.broker.config import settings
 from nearcast.wire.mqtt import MQTT_3_1_1, Connect, ReasonCode
-from tests.support.raw_client import RawClient
+from tests.support.clients.raw_client import RawClient
+from tests.support.documents import ROOT, blocks
 from tests.support.running_broker import RunningBroker
-from tests.test_docs import ROOT, blocks
 
 FOUND = blocks((ROOT / "docs" / "how-to" / "phones.md").read_text(encoding="utf-8"))
 (PHONE,) = (json.loads(block.text) for block in FOUND if block.language == "json")

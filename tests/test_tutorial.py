@@ -18,9 +18,9 @@ from time import monotonic, sleep
 import pytest
 
 from nearcast.broker.server import Server
-from tests.support.raw_client import WAIT_S
+from tests.support.clients.raw_client import WAIT_S
+from tests.support.documents import ROOT, Block, blocks
 from tests.support.running_broker import RunningBroker
-from tests.test_docs import ROOT, Block, blocks
 
 TUTORIAL = ROOT / "docs" / "tutorial.md"
 WAITS_S = 12 * WAIT_S

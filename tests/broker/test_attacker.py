@@ -15,7 +15,7 @@ from nearcast.core.model import SEE_ATTRIBUTES, SEE_IDENTITY
 from nearcast.core.model.inputs import RulesSet
 from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.wire.mqtt import Properties, Publish, Subscribe, TopicFilter, encode
-from tests.broker.test_hub import Side, run
+from tests.broker.hub_client import Side, run
 
 EVENT_ID = re.compile(rb"(?<=nc-id\0.)[0-9a-zA-Z_-]+")
 HERE, THERE, FAR = "53.3500,-6.2600", "53.3700,-6.2300", "53.5000,-6.0000"

@@ -1,7 +1,7 @@
 """kill -9 at any moment: nothing that was acknowledged is lost, and nothing of QoS 2 comes twice.
 
-`NEARCAST_KILLS` says how often the broker is killed in all; a failure tells the seed, which
-`NEARCAST_SEED` sets. Moments differ from run to run all the same: the system has a say in them.
+`NEARCAST_KILLS` says how often the broker is killed in all. Moments differ from
+run to run, whatever the seed: the system has a say in them.
 """
 
 import contextlib
@@ -10,19 +10,20 @@ import random
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
-from nearcast.store import Gap, LogReader, Row, rows_of
+from nearcast.store import Row
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5
+from tests.chaos.workers import Worker, check_errors, until_with
 from tests.support.broker_process import BrokerProcess
-from tests.support.stubborn_client import GoneError, StubbornClient
+from tests.support.clients.stubborn_client import GoneError, StubbornClient
+from tests.support.logs.broker_log import read_log
+from tests.support.waiting import WAIT_S
 
 KILLS = int(os.environ.get("NEARCAST_KILLS", "20"))
-SEED = int(os.environ.get("NEARCAST_SEED", str(random.SystemRandom().randrange(1 << 32))))
-DRAIN_WITHIN_S = 60.0
 
 
 class Lives:
@@ -46,52 +47,24 @@ class Lives:
 
 
 @pytest.fixture
-def chance() -> random.Random:
-    print(f"NEARCAST_SEED={SEED}")  # noqa: T201  # pytest shows it where a test fails
-    return random.Random(SEED)
-
-
-@pytest.fixture
 def lives(tmp_path: Path, chance: random.Random) -> Iterator[Lives]:
     living = Lives(tmp_path / "data", chance)
     yield living
     living.broker.end()
 
 
-class Worker(threading.Thread):
-    """A client in a thread of its own: it publishes numbers, or only listens, and comes back."""
+class Publisher(Worker):
+    """Publishes numbers, by QoS 1 and 2 in turn, as fast as there is room for them."""
 
-    def __init__(self, client: StubbornClient, lives: Lives, publishes: bool) -> None:
-        super().__init__(name=client.name, daemon=True)
-        self.client = client
+    def __init__(self, client: StubbornClient, port: int) -> None:
+        super().__init__(client, port)
         self.published = Counter[str]()
-        self.error: BaseException | None = None
         self.quiet = threading.Event()
         """Publish nothing more."""
-        self.done = threading.Event()
-        self._lives = lives
-        self._publishes = publishes
 
-    def run(self) -> None:
-        try:
-            while not self.done.is_set():
-                with contextlib.suppress(GoneError):
-                    self._go_on()
-        except BaseException as error:
-            self.error = error
-        finally:
-            self.client.leave()
-
-    def _go_on(self) -> None:
+    def step(self) -> None:
         client = self.client
-        if not client.connected:
-            try:
-                known = client.connect(self._lives.port)
-            except GoneError:
-                self.done.wait(0.05)
-                raise
-            assert known or client.connections == 1, f"{client.name}: the session is lost"
-        while self._publishes and client.has_room and not self.quiet.is_set():
+        while client.has_room and not self.quiet.is_set():
             qos = 1 + sum(self.published.values()) % 2
             topic = f"load/{client.name}/{qos}"
             number = self.published[topic]
@@ -105,17 +78,17 @@ def test_nothing_acknowledged_is_lost_and_nothing_comes_twice(
     lives: Lives, tmp_path: Path, chance: random.Random
 ) -> None:
     publishers = [
-        Worker(StubbornClient(f"pub-{n}", version), lives, True)
+        Publisher(StubbornClient(f"pub-{n}", version), lives.port)
         for n, version in enumerate((MQTT_5, MQTT_3_1_1, MQTT_5))
     ]
     listeners = [
-        Worker(StubbornClient(f"sub-{n}", version), lives, False)
+        Worker(StubbornClient(f"sub-{n}", version), lives.port)
         for n, version in enumerate((MQTT_5, MQTT_3_1_1))
     ]
     for listener in listeners:
         listener.client.connect(lives.port)
         listener.client.subscribe("load/#", qos=2)
-    workers = publishers + listeners
+    workers = [*publishers, *listeners]
     for worker in workers:
         worker.start()
     for _ in range(KILLS * 3 // 5):
@@ -126,11 +99,12 @@ def test_nothing_acknowledged_is_lost_and_nothing_comes_twice(
     published = Counter[str]()
     for publisher in publishers:
         published.update(publisher.published)
-    drain(workers, lambda: not any(publisher.client.unfinished for publisher in publishers))
-    drain(workers, lambda: all(complete(each.client, published) for each in listeners))
+    # What is missing is told below, by those who look closer.
+    with contextlib.suppress(AssertionError):
+        until_with(workers, lambda: not any(each.client.unfinished for each in publishers), "")
+        until_with(workers, lambda: all(complete(each.client, published) for each in listeners), "")
     for worker in workers:
-        worker.done.set()
-        worker.join(DRAIN_WITHIN_S)
+        worker.end()
     assert sum(published.values()) > 20 * KILLS
     for topic, count in published.items():
         for listener in listeners:
@@ -138,21 +112,6 @@ def test_nothing_acknowledged_is_lost_and_nothing_comes_twice(
     assert lives.broker.stop() == 0
     check_log(tmp_path / "data", published)
     assert "Traceback" not in lives.broker.said
-
-
-def drain(workers: list[Worker], done: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + DRAIN_WITHIN_S
-    while not done():
-        check_errors(workers)
-        if time.monotonic() > deadline:
-            return  # what is missing is told by those who look closer
-        time.sleep(0.05)
-
-
-def check_errors(workers: list[Worker]) -> None:
-    for worker in workers:
-        if worker.error is not None:
-            raise worker.error
 
 
 def complete(client: StubbornClient, published: Counter[str]) -> bool:
@@ -171,7 +130,7 @@ def check_received(client: StubbornClient, topic: str, count: int) -> None:
 
 def check_log(data: Path, published: Counter[str]) -> None:
     found: defaultdict[str, list[int]] = defaultdict(list)
-    for row in log_rows(data):
+    for row in numbered_rows(data):
         if row.kind == "event" and row.subject is not None:
             found[row.subject].append(int(row.payload or b""))
     assert set(found) == set(published)
@@ -183,11 +142,8 @@ def check_log(data: Path, published: Counter[str]) -> None:
             assert numbers == once, f"the log of {topic} has duplicates of QoS 2"
 
 
-def log_rows(data: Path) -> list[Row]:
-    rows: list[Row] = []
-    for part in LogReader(data / "brokers" / "local" / "log").read():
-        assert not isinstance(part, Gap), part
-        rows += rows_of(part)
+def numbered_rows(data: Path) -> list[Row]:
+    rows = read_log(data)
     assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
     return rows
 
@@ -265,7 +221,7 @@ def test_retained_messages_and_subscriptions_survive(lives: Lives, chance: rando
         changer = Changer(keeper, chance, retained, wanted)
         changer.start()
         lives.die_and_begin_again()
-        changer.join(DRAIN_WITHIN_S)
+        changer.join(WAIT_S)
         if changer.error is not None:
             raise changer.error
         changes += changer.changes

@@ -2,22 +2,20 @@
 
 People publish on, somebody listens, and whatever is killed begins again where it was. In the end
 every table is complete, and what was decided, gathered or noticed in the pipeline has come once.
-`NEARCAST_KILLS_PIPELINE` says how often something is killed; a failure tells the seed, which
-`NEARCAST_SEED` sets. Moments differ from run to run all the same: the system has a say in them.
+`NEARCAST_KILLS_PIPELINE` says how often something is killed. Moments differ from run to
+run, whatever the seed: the system has a say in them.
 """
 
-import contextlib
 import json
 import os
 import random
 import threading
 import time
 from collections import Counter, defaultdict
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
-import pyarrow.parquet as pq
 import pytest
 from msgspec import Struct
 
@@ -26,28 +24,29 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 from nearcast.core.gathering import cell_of
 from nearcast.pipeline.errors import JavaError
 from nearcast.pipeline.jobs.java import find_java
-from nearcast.store import Gap, LogReader, Row, rows_of
+from nearcast.store import Row
+from tests.chaos.workers import Worker, check_errors, until_with
 from tests.support.broker_process import BrokerProcess
+from tests.support.clients.person import METRE
+from tests.support.clients.stubborn_client import GoneError, Got, StubbornClient
+from tests.support.logs.broker_log import read_log
+from tests.support.logs.table_rows import table_rows
 from tests.support.pipeline_process import PipelineProcess
-from tests.support.stubborn_client import GoneError, Got, StubbornClient
+from tests.support.waiting import WAIT_S
 
 pytestmark = pytest.mark.spark
 
 KILLS = int(os.environ.get("NEARCAST_KILLS_PIPELINE", "5"))
-SEED = int(os.environ.get("NEARCAST_SEED", str(random.SystemRandom().randrange(1 << 32))))
-WITHIN_S = 300.0
 EVERY_S = 0.1
 """How often each publisher publishes."""
-LOOK_S, LOG_LOOK_S = 0.1, 0.5
-"""How often something is waited for: what takes reading the whole log, less often."""
+LOG_LOOK_S = 0.5
+"""How often the whole log is read, to wait for something in it."""
 SETTINGS: dict[str, object] = {
     "decide": '{"news/#" = "spark"}',
     "aggregates": '{"spots/#" = "people 10 per cell 500"}',
     "pipeline.encounters_fresh_s": 86_400,
     "situation.position_ttl_s": 86_400,
 }
-METRE = 1.0 / 111_320.0
-"""In degrees of latitude, well enough."""
 BROKER, PIPELINE, BOTH = "broker", "pipeline", "both"
 
 
@@ -77,42 +76,11 @@ class Lives:
         self.broker.end()
 
 
-class Worker(threading.Thread):
-    """A client in a thread of its own, which comes back whenever its broker does."""
-
-    def __init__(self, name: str, lives: Lives) -> None:
-        super().__init__(name=name, daemon=True)
-        self.client = StubbornClient(name)
-        self.error: BaseException | None = None
-        self.done = threading.Event()
-        self._lives = lives
-
-    def run(self) -> None:
-        try:
-            while not self.done.is_set():
-                with contextlib.suppress(GoneError):
-                    if not self.client.connected:
-                        self.done.wait(0.05)
-                        self.client.connect(self._lives.port)
-                    self.step()
-        except BaseException as error:
-            self.error = error
-        finally:
-            self.client.leave()
-
-    def step(self) -> None:
-        self.client.listen(0.05)
-
-    def end(self) -> None:
-        self.done.set()
-        self.join(WITHIN_S)
-
-
 class Publisher(Worker):
     """Publishes numbers, each again until it is acknowledged, by QoS 1 and 2 in turn."""
 
-    def __init__(self, name: str, lives: Lives) -> None:
-        super().__init__(name, lives)
+    def __init__(self, client: StubbornClient, port: int) -> None:
+        super().__init__(client, port)
         self.published = 0
         self.quiet = threading.Event()
         self._next = 0.0
@@ -133,14 +101,14 @@ class Publisher(Worker):
 def stubbornly(name: str, lives: Lives, topic: str, payload: str) -> None:
     """Let somebody publish one message, however often that takes."""
     client = StubbornClient(name)
-    deadline = time.monotonic() + WITHIN_S
+    deadline = time.monotonic() + WAIT_S
     while True:
         assert time.monotonic() < deadline, f"{name} cannot publish"
         try:
             client.connect(lives.port)
             if not client.unfinished:
                 client.publish(topic, payload.encode(), 1)
-            client.finish(WITHIN_S)
+            client.finish(WAIT_S)
             client.disconnect()
             return
         except GoneError:
@@ -161,12 +129,6 @@ class Story(Struct):
 
 
 @pytest.fixture(scope="module")
-def chance() -> random.Random:
-    print(f"NEARCAST_SEED={SEED}")  # noqa: T201  # pytest shows it where a test fails
-    return random.Random(SEED)
-
-
-@pytest.fixture(scope="module")
 def story(tmp_path_factory: pytest.TempPathFactory, chance: random.Random) -> Iterator[Story]:
     try:
         find_java()
@@ -183,10 +145,10 @@ def story(tmp_path_factory: pytest.TempPathFactory, chance: random.Random) -> It
 
 
 def _lived(lives: Lives, workers: list[Worker], chance: random.Random) -> Story:
-    listener = Worker("listener", lives)
+    listener = Worker(StubbornClient("listener"), lives.port)
     listener.client.connect(lives.port)
     listener.client.subscribe("news/#", "spots", "encounters/#", qos=2)
-    publishers = [Publisher(f"pub-{number}", lives) for number in range(2)]
+    publishers = [Publisher(StubbornClient(f"pub-{number}"), lives.port) for number in range(2)]
     workers += [listener, *publishers]
     for worker in workers:
         worker.start()
@@ -201,7 +163,7 @@ def _lived(lives: Lives, workers: list[Worker], chance: random.Random) -> Story:
         if not spots:
             # Between the ninth and the tenth, exactly: the pipeline knows nine of them.
             knows_nine = "the pipeline knows nine people"
-            until(workers, lambda: knows(lives, "s0-8"), knows_nine, LOG_LOOK_S)
+            until_with(workers, lambda: knows(lives, "s0-8"), knows_nine, LOG_LOOK_S)
         else:
             _at_some_moment(lives, workers, chance)
         lives.kill(what)
@@ -217,12 +179,14 @@ def _lived(lives: Lives, workers: list[Worker], chance: random.Random) -> Story:
         check_errors(workers)
     for publisher in publishers:
         publisher.quiet.set()
-    until(workers, lambda: not any(each.client.unfinished for each in publishers), "all is sent")
+    until_with(
+        workers, lambda: not any(each.client.unfinished for each in publishers), "all is sent"
+    )
     wanted = sum(each.published for each in publishers) + len(spots) + meetings
-    until(workers, lambda: len(once(listener.client.got)) >= wanted, "all has come")
+    until_with(workers, lambda: len(once(listener.client.got)) >= wanted, "all has come")
     # What the pipeline told is in the log too, and so in the tables.
     told = len(spots) + meetings
-    until(workers, lambda: told_in_log(lives) >= told, "all is in the log", LOG_LOOK_S)
+    until_with(workers, lambda: told_in_log(lives) >= told, "all is in the log", LOG_LOOK_S)
     lives.pipeline.wait_until_it_has_all()
     for worker in workers:
         worker.end()
@@ -233,8 +197,8 @@ def _lived(lives: Lives, workers: list[Worker], chance: random.Random) -> Story:
         {each.name: each.published for each in publishers},
         meetings,
         spots,
-        {path.name: rows(path) for path in (lives.data / "tables").iterdir()},
-        log_rows(lives.data),
+        table_rows(lives.data),
+        read_log(lives.data),
         lives.broker.said,
     )
 
@@ -253,7 +217,7 @@ def _at_some_moment(lives: Lives, workers: list[Worker], chance: random.Random) 
         time.sleep(chance.uniform(0.0, 8.0))
         return
     reached = lives.pipeline.reached("tables")
-    until(workers, lambda: lives.pipeline.reached("tables") > reached, "the pipeline goes on")
+    until_with(workers, lambda: lives.pipeline.reached("tables") > reached, "the pipeline goes on")
     time.sleep(chance.uniform(0.0, 2.0))
 
 
@@ -269,45 +233,13 @@ def at_spot(lives: Lives, spot: int, person: int) -> None:
 
 def knows(lives: Lives, event_id: str) -> bool:
     """Whether the pipeline has gathered an event."""
-    seqs = [row.seq for row in log_rows(lives.data) if row.event_id == event_id]
+    seqs = [row.seq for row in read_log(lives.data) if row.event_id == event_id]
     return bool(seqs) and lives.pipeline.reached("gather") >= seqs[0]
 
 
-def until(
-    workers: list[Worker], holds: Callable[[], bool], what: str, look_s: float = LOOK_S
-) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        check_errors(workers)
-        assert time.monotonic() < deadline, f"it never came to that: {what}"
-        time.sleep(look_s)
-
-
-def check_errors(workers: list[Worker]) -> None:
-    for worker in workers:
-        if worker.error is not None:
-            raise worker.error
-
-
 def told_in_log(lives: Lives) -> int:
-    found = log_rows(lives.data)
+    found = read_log(lives.data)
     return len({row.event_id for row in found if row.publisher == "$pipeline"})
-
-
-def log_rows(data: Path) -> list[Row]:
-    found: list[Row] = []
-    for part in LogReader(data / "brokers" / "local" / "log").read():
-        assert not isinstance(part, Gap), part
-        found += rows_of(part)
-    return found
-
-
-def rows(table: Path) -> list[dict[str, Any]]:
-    return [
-        row
-        for path in sorted(table.glob("epoch=*/*.parquet"))
-        for row in pq.read_table(path, partitioning=None).to_pylist()
-    ]
 
 
 def once(got: list[Got]) -> set[tuple[str, bytes]]:

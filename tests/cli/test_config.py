@@ -16,12 +16,9 @@ from nearcast.broker.config.settings import Settings
 from nearcast.cli import app
 from nearcast.cli.config import default_toml, descriptions, toml_value
 
+pytestmark = pytest.mark.usefixtures("empty_directory")
+
 REFERENCE = Path(__file__).parents[2] / "docs" / "reference" / "configuration.md"
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def run(*arguments: str, **variables: str) -> str:

@@ -1,21 +1,12 @@
 """`nearcast nodes` against a real broker."""
 
 import json
-from collections.abc import Iterator
 
-import pytest
 from typer.testing import CliRunner
 
 from nearcast.cli import app
+from tests.support.clients.talker import Talker
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import Talker
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    running = RunningBroker()
-    yield running
-    running.stop()
 
 
 def nodes(broker: RunningBroker, *arguments: str) -> str:

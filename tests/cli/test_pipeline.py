@@ -19,8 +19,8 @@ from nearcast.pipeline.jobs.status import QueryStatus, Status, write_status
 from nearcast.pipeline.tables.tables import Tables
 from nearcast.store import DELIVERY
 from nearcast.testing import World
-from tests.pipeline.conftest import write_log
-from tests.pipeline.decide.test_player import log_of_a_life, recorded
+from tests.support.logs.broker_log import write_log
+from tests.support.logs.recorded_life import log_of_a_life, recorded
 from tests.support.pipeline_process import variables
 
 SMALL = """

@@ -3,23 +3,17 @@
 import json
 import queue
 import signal
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from typer.testing import CliRunner, Result
 
 from nearcast.cli import app
-from tests.cli.test_pub_sub import Subscriber, broker
+from tests.cli.programs import Subscriber
 
 DUBLIN = "53.3498,-6.2603"
 SQUARE = [[[-7, 53], [-6, 53], [-6, 54], [-7, 54], [-7, 53]]]
-
-
-@pytest.fixture(scope="module")
-def port(tmp_path_factory: pytest.TempPathFactory) -> Iterator[int]:
-    with broker(tmp_path_factory.mktemp("broker")) as found:
-        yield found
 
 
 def call(verb: str, port: int, *arguments: str) -> Result:

@@ -7,7 +7,6 @@ import subprocess
 import sys
 import tempfile
 import threading
-import time
 from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
 
@@ -26,6 +25,7 @@ from tests.support.pipeline_process import (
     wait_until_gone,
 )
 from tests.support.terminal import Terminal
+from tests.support.waiting import until
 
 pytestmark = pytest.mark.spark
 
@@ -230,10 +230,3 @@ def java_of(session: int) -> int:
             if command[0].endswith(b"java"):
                 return process
     return 0
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline, f"it never came to that: {what}"
-        time.sleep(0.1)

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.client.servers import MOSQUITTO, Mosquitto
+from tests.support.mosquitto import MOSQUITTO, Mosquitto
 
 
 @pytest.fixture
@@ -13,6 +13,5 @@ def mosquitto(tmp_path: Path) -> Iterator[Mosquitto]:
     if MOSQUITTO is None:
         pytest.skip("mosquitto is not installed")
     running = Mosquitto(tmp_path)
-    running.start()
     yield running
     running.kill()

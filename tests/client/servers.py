@@ -1,22 +1,11 @@
-"""Real servers for a client: ours, mosquitto where it is installed, and a proxy that cuts."""
+"""Real servers for a client: ours, and a proxy that cuts."""
 
 import asyncio
 import contextlib
-import datetime
-import shutil
-import socket
-import ssl
-import subprocess
-import time
 from collections.abc import AsyncIterator, Coroutine
-from ipaddress import ip_address
 from pathlib import Path
 from random import Random
 
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.hazmat.primitives.serialization import Encoding, NoEncryption, PrivateFormat
 from msgspec.structs import replace
 
 from nearcast.broker.config.settings import ListenSection, NodeSection, Settings
@@ -24,11 +13,9 @@ from nearcast.broker.server import Server, open_server
 from nearcast.client.link.backoff import Backoff
 from nearcast.client.link.connection import ClientConnection
 from nearcast.wire.mqtt import Publish
+from tests.support.waiting import WAIT_S
 
-WAIT_S = 30.0
 SOON = Backoff(first_s=0.02, most_s=0.2)
-# Where Debian puts it, outside the path of a user.
-MOSQUITTO = shutil.which("mosquitto") or shutil.which("mosquitto", path="/usr/sbin:/usr/local/sbin")
 
 
 def run(work: Coroutine[object, object, None]) -> None:
@@ -69,47 +56,6 @@ async def nearcast(directory: Path, listen: ListenSection | None = None) -> Asyn
 def again(server: Server) -> ListenSection:
     """Where a server listened, so that the next one listens there too."""
     return replace(server.settings.listen, mqtt_port=server.port)
-
-
-class Mosquitto:
-    """A mosquitto process that can be killed and started again; it remembers nothing."""
-
-    def __init__(self, directory: Path) -> None:
-        self.port = free_port()
-        self._directory = directory
-        self._process: subprocess.Popen[bytes] | None = None
-
-    def start(self) -> None:
-        assert MOSQUITTO is not None
-        config = self._directory / "mosquitto.conf"
-        # With its limit of 20, version 2.0.11 loses messages where QoS 1 and 2 are mixed.
-        config.write_text(
-            f"listener {self.port} 127.0.0.1\nallow_anonymous true\n"
-            "max_inflight_messages 0\nmax_queued_messages 0\n"
-        )
-        self._process = subprocess.Popen(
-            [MOSQUITTO, "-c", str(config)], stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL
-        )
-        deadline = time.monotonic() + WAIT_S
-        while time.monotonic() < deadline:
-            with contextlib.suppress(OSError):
-                socket.create_connection(("127.0.0.1", self.port)).close()
-                return
-            time.sleep(0.02)
-        raise TimeoutError("mosquitto does not listen")
-
-    def kill(self) -> None:
-        if self._process is not None:
-            self._process.kill()
-            self._process.wait(WAIT_S)
-            self._process = None
-
-
-def free_port() -> int:
-    with socket.socket() as found:
-        found.bind(("127.0.0.1", 0))
-        port: int = found.getsockname()[1]
-        return port
 
 
 class CuttingProxy:
@@ -167,29 +113,3 @@ class CuttingProxy:
                 if cut:
                     self.cuts += 1
                     return
-
-
-def certificate(directory: Path) -> tuple[Path, Path, ssl.SSLContext]:
-    """Make a certificate of this machine; return its file, its key's, and who trusts it."""
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(x509.NameOID.COMMON_NAME, "nearcast test")])
-    now = datetime.datetime.now(datetime.UTC)
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(days=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(
-            x509.SubjectAlternativeName([x509.IPAddress(ip_address("127.0.0.1"))]), critical=False
-        )
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    files = directory / "broker.pem", directory / "broker.key"
-    files[0].write_bytes(made.public_bytes(Encoding.PEM))
-    files[1].write_bytes(key.private_bytes(Encoding.PEM, PrivateFormat.PKCS8, NoEncryption()))
-    files[1].chmod(0o600)
-    return *files, ssl.create_default_context(cafile=str(files[0]))

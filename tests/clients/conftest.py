@@ -1,51 +1,20 @@
 """A broker with every kind of listener, users, and a certificate of its own making."""
 
-import datetime
-import ipaddress
 from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from cryptography import x509
-from cryptography.hazmat.primitives import hashes, serialization
-from cryptography.hazmat.primitives.asymmetric import ec
-from cryptography.x509.oid import NameOID
 
 from nearcast.broker.auth.passwords import hashed
 from nearcast.broker.auth.users_file import Account, write_users
 from tests.support.broker_process import BrokerProcess
+from tests.support.certificates import make_certificate
 
 
 @pytest.fixture(scope="package")
 def certificate(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A certificate for this machine that signs itself; its key is beside it as `key.pem`."""
-    directory = tmp_path_factory.mktemp("certificate")
-    key = ec.generate_private_key(ec.SECP256R1())
-    name = x509.Name([x509.NameAttribute(NameOID.COMMON_NAME, "localhost")])
-    now = datetime.datetime.now(datetime.UTC)
-    local = [x509.DNSName("localhost"), x509.IPAddress(ipaddress.ip_address("127.0.0.1"))]
-    made = (
-        x509.CertificateBuilder()
-        .subject_name(name)
-        .issuer_name(name)
-        .public_key(key.public_key())
-        .serial_number(x509.random_serial_number())
-        .not_valid_before(now - datetime.timedelta(hours=1))
-        .not_valid_after(now + datetime.timedelta(days=1))
-        .add_extension(x509.SubjectAlternativeName(local), critical=False)
-        .add_extension(x509.BasicConstraints(ca=True, path_length=None), critical=True)
-        .sign(key, hashes.SHA256())
-    )
-    (directory / "key.pem").write_bytes(
-        key.private_bytes(
-            serialization.Encoding.PEM,
-            serialization.PrivateFormat.PKCS8,
-            serialization.NoEncryption(),
-        )
-    )
-    path = directory / "certificate.pem"
-    path.write_bytes(made.public_bytes(serialization.Encoding.PEM))
-    return path
+    """A certificate of this machine; its key is beside it as `key.pem`."""
+    return make_certificate(tmp_path_factory.mktemp("certificate")).file
 
 
 @pytest.fixture(scope="package")

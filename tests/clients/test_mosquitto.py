@@ -7,12 +7,12 @@ import subprocess
 import threading
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 
 import pytest
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.clients.raw_client import fresh
 
 pytestmark = pytest.mark.skipif(
     not (shutil.which("mosquitto_pub") and shutil.which("mosquitto_sub")),
@@ -21,7 +21,6 @@ pytestmark = pytest.mark.skipif(
 
 WAIT_S = 30
 VERSIONS = ("mqttv31", "mqttv311", "mqttv5")
-numbers = count(1)
 
 
 class Subscriber:
@@ -81,14 +80,10 @@ def publish(port: int, *arguments: str) -> subprocess.CompletedProcess[str]:
     )  # fmt: skip
 
 
-def topic() -> str:
-    return f"mosquitto/{next(numbers)}"
-
-
 @pytest.mark.parametrize("version", VERSIONS)
 @pytest.mark.parametrize("qos", [0, 1, 2])
 def test_messages_arrive(broker: BrokerProcess, version: str, qos: int) -> None:
-    where, level = topic(), str(qos)
+    where, level = fresh("mosquitto/"), str(qos)
     with subscribed(broker.port, "-V", version, "-t", where, "-q", level) as subscriber:
         for text in ("one", "two"):
             done = publish(broker.port, "-V", version, "-t", where, "-q", level, "-m", text)
@@ -101,7 +96,7 @@ def test_messages_arrive(broker: BrokerProcess, version: str, qos: int) -> None:
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_retained_message_comes_first(broker: BrokerProcess, version: str) -> None:
-    where = topic()
+    where = fresh("mosquitto/")
     publish(broker.port, "-V", version, "-t", where, "-q", "1", "-r", "-m", "kept")
     with subscribed(broker.port, "-V", version, "-t", where, "-q", "1") as subscriber:
         assert subscriber.next() == (where, 1, True, "kept")
@@ -113,7 +108,7 @@ def test_a_retained_message_comes_first(broker: BrokerProcess, version: str) -> 
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_will_comes_when_a_client_is_killed(broker: BrokerProcess, version: str) -> None:
-    where = topic()
+    where = fresh("mosquitto/")
     with subscribed(broker.port, "-t", where, "-q", "1") as watcher:
         will = ("--will-topic", where, "--will-payload", "gone", "--will-qos", "1")
         with subscribed(broker.port, "-V", version, "-t", "none", *will) as dying:
@@ -124,7 +119,7 @@ def test_a_will_comes_when_a_client_is_killed(broker: BrokerProcess, version: st
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_a_session_is_taken_up_again(broker: BrokerProcess, version: str) -> None:
-    where, client = topic(), f"session-{next(numbers)}"
+    where, client = fresh("mosquitto/"), fresh("session-")
     keep = ["-V", version, "-i", client, "-c", "-t", where, "-q", "2"]
     if version == "mqttv5":
         keep += ["-x", "60"]
@@ -137,7 +132,7 @@ def test_a_session_is_taken_up_again(broker: BrokerProcess, version: str) -> Non
 
 
 def test_properties_of_version_5_are_passed_on(broker: BrokerProcess) -> None:
-    where = topic()
+    where = fresh("mosquitto/")
     with subscribed(
         broker.port, "-V", "mqttv5", "-t", where, "-F", "GOT %t 0 0 %P|%C|%R|%p"
     ) as subscriber:
@@ -152,7 +147,7 @@ def test_properties_of_version_5_are_passed_on(broker: BrokerProcess) -> None:
 def test_tls_is_spoken_to_those_who_trust_the_certificate(
     broker: BrokerProcess, certificate: Path, tmp_path: Path
 ) -> None:
-    where, port = topic(), broker.ports["mqtts"]
+    where, port = fresh("mosquitto/"), broker.ports["mqtts"]
     trust = ("--cafile", str(certificate))
     with subscribed(port, *trust, "-t", where, "-q", "1") as subscriber:
         assert publish(port, *trust, "-t", where, "-q", "1", "-m", "safe").returncode == 0
@@ -161,7 +156,7 @@ def test_tls_is_spoken_to_those_who_trust_the_certificate(
 
 
 def test_a_user_comes_in_with_the_password_only(broker: BrokerProcess) -> None:
-    where = topic()
+    where = fresh("mosquitto/")
     ann = ("-i", "ann", "-u", "ann", "-t", where, "-m", "x", "-q", "1")
     assert publish(broker.port, *ann, "-P", "secret").returncode == 0
     refused = publish(broker.port, *ann, "-P", "wrong", "-V", "mqttv5")
@@ -170,7 +165,7 @@ def test_a_user_comes_in_with_the_password_only(broker: BrokerProcess) -> None:
 
 
 def test_a_long_message_arrives_whole(broker: BrokerProcess, tmp_path: Path) -> None:
-    where, path = topic(), tmp_path / "long"
+    where, path = fresh("mosquitto/"), tmp_path / "long"
     path.write_text("x" * 900_000)
     with subscribed(broker.port, "-t", where, "-q", "2") as subscriber:
         assert publish(broker.port, "-t", where, "-q", "2", "-f", str(path)).returncode == 0

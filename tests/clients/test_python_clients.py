@@ -5,7 +5,6 @@ import queue
 import ssl
 from collections.abc import Iterator
 from contextlib import contextmanager
-from itertools import count
 from pathlib import Path
 
 import aiomqtt
@@ -16,10 +15,10 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.reasoncodes import ReasonCode
 
 from tests.support.broker_process import BrokerProcess
+from tests.support.clients.raw_client import fresh
 
 WAIT_S = 30.0
 VERSIONS = {"3.1": paho.MQTTv31, "3.1.1": paho.MQTTv311, "5": paho.MQTTv5}
-numbers = count(1)
 
 
 class Paho:
@@ -44,7 +43,7 @@ class Paho:
         self._subscribed: queue.Queue[object] = queue.Queue()
         self.client = paho.Client(
             paho.CallbackAPIVersion.VERSION2,
-            client_id=name or f"paho-{next(numbers)}",
+            client_id=name or fresh("paho-"),
             protocol=VERSIONS[version],
             transport=transport,
             **clean,
@@ -102,16 +101,12 @@ def connected(port: int, version: str = "5", **options: object) -> Iterator[Paho
         client.stop()
 
 
-def topic() -> str:
-    return f"python/{next(numbers)}"
-
-
 @pytest.mark.parametrize("transport", ["mqtt", "mqtts", "ws", "wss"])
 @pytest.mark.parametrize("version", VERSIONS)
 def test_paho_exchanges_messages_over_every_transport(
     broker: BrokerProcess, certificate: Path, transport: str, version: str
 ) -> None:
-    where = topic()
+    where = fresh("python/")
     with connected(
         broker.ports[transport],
         version,
@@ -126,7 +121,7 @@ def test_paho_exchanges_messages_over_every_transport(
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_paho_takes_its_session_up_again(broker: BrokerProcess, version: str) -> None:
-    where, name = topic(), f"paho-kept-{next(numbers)}"
+    where, name = fresh("python/"), fresh("paho-kept-")
     with connected(broker.port, version, name=name, keep=True) as client:
         client.subscribe(where, 2)
     with connected(broker.port) as other:
@@ -140,7 +135,7 @@ def test_paho_takes_its_session_up_again(broker: BrokerProcess, version: str) ->
 
 @pytest.mark.parametrize("version", VERSIONS)
 def test_paho_leaves_a_will_and_what_is_retained(broker: BrokerProcess, version: str) -> None:
-    where = topic()
+    where = fresh("python/")
     with connected(broker.port, version) as watcher:
         watcher.publish(f"{where}/kept", "kept", 1, retain=True)
         watcher.subscribe(f"{where}/#", 2)
@@ -162,7 +157,7 @@ def test_paho_is_let_in_with_the_right_password_only(broker: BrokerProcess, vers
 def test_aiomqtt_exchanges_messages(
     broker: BrokerProcess, version: aiomqtt.ProtocolVersion
 ) -> None:
-    where = topic()
+    where = fresh("python/")
 
     async def exchange() -> list[tuple[str, bytes, int, bool]]:
         found = []
@@ -187,7 +182,7 @@ def test_aiomqtt_exchanges_messages(
 
 
 def test_aiomqtt_speaks_tls_and_names_its_user(broker: BrokerProcess, certificate: Path) -> None:
-    where = topic()
+    where = fresh("python/")
 
     async def exchange(password: str) -> bytes:
         async with aiomqtt.Client(

@@ -14,7 +14,7 @@ from nearcast.wire.mqtt import (
     ReasonCode,
     TopicFilter,
 )
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
 from tests.support.running_broker import RunningBroker
 
 REFUSED = "$" + "refused/" * 10

@@ -17,7 +17,7 @@ from nearcast.wire.mqtt import (
     Subscribe,
     TopicFilter,
 )
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
 from tests.support.running_broker import RunningBroker
 
 MQTT = "0004 4d515454"

@@ -3,7 +3,7 @@
 import pytest
 
 from nearcast.wire.mqtt import Disconnect, Properties, Publish, ReasonCode, UnsubAck
-from tests.support.raw_client import RawClient, fresh
+from tests.support.clients.raw_client import RawClient, fresh
 from tests.support.running_broker import RunningBroker
 
 

@@ -13,7 +13,7 @@ from nearcast.wire.mqtt import (
     TopicFilter,
     Will,
 )
-from tests.support.raw_client import RawClient, fresh
+from tests.support.clients.raw_client import RawClient, fresh
 from tests.support.running_broker import RunningBroker
 
 KEEPS = True

@@ -23,7 +23,7 @@ from nearcast.wire.mqtt import (
     TopicFilter,
     Will,
 )
-from tests.support.raw_client import RawClient, fresh
+from tests.support.clients.raw_client import RawClient, fresh
 from tests.support.running_broker import RunningBroker
 
 RULES = """
@@ -61,10 +61,6 @@ def old(
 ) -> RawClient:
     """A client of version 3.1.1."""
     return broker.client(name, version=MQTT_3_1_1, clean=clean, will=will, keep_alive=keep_alive)
-
-
-def payloads(client: RawClient) -> list[bytes]:
-    return [each.payload for each in client.rest() if isinstance(each, Publish)]
 
 
 def test_mqtt3_3_1_0_1_anything_but_connect_at_first_ends_the_connection(

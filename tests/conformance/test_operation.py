@@ -15,15 +15,10 @@ from nearcast.wire.mqtt import (
     ReasonCode,
     TopicFilter,
 )
-from tests.support.raw_client import RawClient, fresh
+from tests.support.clients.raw_client import fresh
 from tests.support.running_broker import RunningBroker
 
 KEEPS = True
-
-
-def payloads(client: RawClient) -> list[bytes]:
-    """What has come."""
-    return [each.payload for each in client.rest() if isinstance(each, Publish)]
 
 
 def test_mqtt_4_1_0_1_a_session_lasts_as_long_as_its_connection(broker: RunningBroker) -> None:
@@ -31,7 +26,7 @@ def test_mqtt_4_1_0_1_a_session_lasts_as_long_as_its_connection(broker: RunningB
     client.subscribe(topic)
     broker.later(1_000)
     client.publish(topic, b"still here")
-    assert payloads(client) == [b"still here"]
+    assert client.payloads() == [b"still here"]
 
 
 @pytest.mark.parametrize("expiry", [None, 0, 10])
@@ -148,7 +143,7 @@ def test_mqtt_4_3_2_5_after_the_puback_the_identifier_means_another_message(
     for number, dup in ((b"1", False), (b"2", False), (b"3", True)):
         client.send(Publish(topic, number, 1, dup=dup, packet_id=7))
         assert client.expect(PubAck).packet_id == 7
-    assert payloads(reader) == [b"1", b"2", b"3"]
+    assert reader.payloads() == [b"1", b"2", b"3"]
 
 
 def test_mqtt_4_3_3_4_and_4_3_3_5_a_pubrel_is_sent_until_the_pubcomp(
@@ -181,7 +176,7 @@ def test_mqtt_4_3_3_6_after_the_pubrel_the_message_is_not_sent_again(
     reader.send(PubRec(reader.message().packet_id))
     reader.expect(PubRel)
     broker.lose(reader)
-    assert payloads(broker.client(reader.client_id, clean=False)) == []
+    assert broker.client(reader.client_id, clean=False).payloads() == []
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -216,7 +211,7 @@ def test_mqtt_4_3_3_9_after_a_refusal_the_identifier_means_another_message(
     assert client.expect(PubRec).reason_code.failed
     client.send(Publish(topic, b"new", 2, packet_id=7))
     assert not client.expect(PubRec).reason_code.failed
-    assert payloads(reader) == [b"new"]
+    assert reader.payloads() == [b"new"]
 
 
 @pytest.mark.parametrize("again", [False, True])
@@ -236,7 +231,7 @@ def test_mqtt_4_3_3_10_a_message_of_qos_2_is_delivered_once(
         assert client.expect(PubRec) == PubRec(7)
     client.send(PubRel(7))
     assert client.expect(PubComp) == PubComp(7)
-    assert payloads(reader) == [b"once"]
+    assert reader.payloads() == [b"once"]
 
 
 def test_mqtt_4_3_3_11_a_pubrel_is_answered_by_a_pubcomp(broker: RunningBroker) -> None:
@@ -253,7 +248,7 @@ def test_mqtt_4_3_3_12_after_the_pubcomp_the_identifier_means_another_message(
     for number in (b"1", b"2"):
         client.send(Publish(topic, number, 2, packet_id=7), PubRel(7))
         assert client.rest() == [PubRec(7), PubComp(7)]
-    assert payloads(reader) == [b"1", b"2"]
+    assert reader.payloads() == [b"1", b"2"]
 
 
 def test_mqtt_4_3_3_13_a_message_that_has_expired_is_seen_through(broker: RunningBroker) -> None:
@@ -298,7 +293,7 @@ def test_what_is_under_way_and_what_waits_comes_in_order(broker: RunningBroker) 
     reader.subscribe(topic)
     for number in range(10):
         writer.publish(topic, bytes([number]), 1)
-    assert len(payloads(reader)) == 3
+    assert len(reader.payloads()) == 3
     broker.lose(reader)
     again = broker.client(reader.client_id, clean=False, properties=few)
     assert [again.take().payload[0] for _ in range(10)] == list(range(10))
@@ -377,5 +372,5 @@ def test_what_was_acknowledged_outlives_the_server(tmp_path: Path) -> None:
     writer.send(Publish(topic, b"\x04", 2, dup=True, packet_id=700), PubRel(700))
     assert writer.rest() == [PubRec(700), PubComp(700)]
     again.subscribe(kept)
-    assert payloads(again) == [b"kept"]
+    assert again.payloads() == [b"kept"]
     broker.stop()

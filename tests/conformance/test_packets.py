@@ -18,7 +18,7 @@ from nearcast.wire.mqtt import (
     UnsubAck,
     Unsubscribe,
 )
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
 from tests.support.running_broker import RunningBroker
 
 

@@ -15,7 +15,7 @@ from nearcast.wire.mqtt import (
     ReasonCode,
     Will,
 )
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
 from tests.support.running_broker import RunningBroker
 
 

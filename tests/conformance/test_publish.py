@@ -3,8 +3,8 @@
 
 import pytest
 
-from nearcast.wire.mqtt import Disconnect, PubAck, Publish, PubRec, ReasonCode, TopicFilter
-from tests.support.raw_client import RawClient, fresh
+from nearcast.wire.mqtt import PubAck, Publish, PubRec, ReasonCode, TopicFilter
+from tests.support.clients.raw_client import fresh
 from tests.support.running_broker import RunningBroker
 
 
@@ -15,13 +15,6 @@ def retained(broker: RunningBroker, topic: str) -> list[bytes]:
     messages = [each for each in client.rest() if isinstance(each, Publish)]
     assert all(each.retain for each in messages)
     return [each.payload for each in messages]
-
-
-def ended(client: RawClient) -> ReasonCode:
-    """Why the server closed a connection."""
-    last = client.end()[-1]
-    assert isinstance(last, Disconnect)
-    return last.reason_code
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -42,7 +35,7 @@ def test_mqtt_3_3_1_2_a_message_of_qos_0_is_never_marked(broker: RunningBroker) 
     client.publish(topic, qos=0)
     assert not client.message().dup
     client.send_hex("38 04 0001 61 00")
-    assert ended(client) == ReasonCode.MALFORMED_PACKET
+    assert client.end_reason() == ReasonCode.MALFORMED_PACKET
 
 
 @pytest.mark.parametrize("qos", [1, 2])
@@ -57,7 +50,7 @@ def test_mqtt_3_3_1_3_the_mark_is_not_passed_on(broker: RunningBroker, qos: int)
 def test_mqtt_3_3_1_4_there_is_no_qos_3(broker: RunningBroker) -> None:
     client = broker.client()
     client.send_hex("36 06 0001 61 0001 00")
-    assert ended(client) == ReasonCode.MALFORMED_PACKET
+    assert client.end_reason() == ReasonCode.MALFORMED_PACKET
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -146,7 +139,7 @@ def test_mqtt_3_3_2_1_a_publish_without_a_topic_ends_the_connection(
     for packet in ("30 00", "30 01 00", "30 04 0005 6162"):
         client = broker.client()
         client.send_hex(packet)
-        assert ended(client) == ReasonCode.MALFORMED_PACKET
+        assert client.end_reason() == ReasonCode.MALFORMED_PACKET
 
 
 @pytest.mark.parametrize("topic", ["#", "+", "a/#", "a/+/b", "a+b"])
@@ -155,7 +148,7 @@ def test_mqtt_3_3_2_2_a_topic_with_a_wildcard_ends_the_connection(
 ) -> None:
     client = broker.client()
     client.send(bytes([0x30, len(topic) + 3, 0, len(topic)]) + topic.encode() + b"\0")
-    assert ended(client) in (ReasonCode.MALFORMED_PACKET, ReasonCode.TOPIC_NAME_INVALID)
+    assert client.end_reason() in (ReasonCode.MALFORMED_PACKET, ReasonCode.TOPIC_NAME_INVALID)
 
 
 def test_mqtt_3_3_2_3_messages_come_with_the_topic_they_were_published_to(

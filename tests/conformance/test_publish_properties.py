@@ -2,8 +2,8 @@
 
 import pytest
 
-from nearcast.wire.mqtt import Disconnect, Properties, Publish, ReasonCode
-from tests.support.raw_client import RawClient, fresh
+from nearcast.wire.mqtt import Properties, Publish, ReasonCode
+from tests.support.clients.raw_client import fresh
 from tests.support.running_broker import RunningBroker
 
 TEXT = "78"
@@ -18,13 +18,6 @@ def passed_on(broker: RunningBroker, properties: Properties, qos: int = 0) -> Pr
     seen = one.take().properties
     assert seen == other.take().properties
     return seen
-
-
-def ended(client: RawClient) -> ReasonCode:
-    """Why the server closed a connection."""
-    last = client.end()[-1]
-    assert isinstance(last, Disconnect)
-    return last.reason_code
 
 
 def publish(properties: str) -> str:
@@ -117,7 +110,7 @@ def test_mqtt_3_3_2_7_a_topic_alias_ends_with_its_connection(broker: RunningBrok
     broker.lose(first)
     again = broker.client(name, clean=False)
     again.send(Publish("").with_(Properties(topic_alias=1)))
-    assert ended(again) == ReasonCode.PROTOCOL_ERROR
+    assert again.end_reason() == ReasonCode.PROTOCOL_ERROR
 
 
 def test_mqtt_3_3_2_7_the_server_says_a_topic_again_on_a_new_connection(
@@ -142,7 +135,7 @@ def test_mqtt_3_3_2_8_and_3_3_2_9_a_topic_alias_out_of_range_ends_the_connection
     client = broker.client()
     assert client.connack.properties.topic_alias_maximum == 64
     client.send_hex(publish(f"23 {alias:04x}"))
-    assert ended(client) == ReasonCode.TOPIC_ALIAS_INVALID
+    assert client.end_reason() == ReasonCode.TOPIC_ALIAS_INVALID
 
 
 def test_mqtt_3_3_2_11_the_server_uses_as_many_topic_aliases_as_it_may(
@@ -188,7 +181,7 @@ def test_mqtt_3_3_2_13_a_response_topic_that_is_no_text_ends_the_connection(
 ) -> None:
     client = broker.client()
     client.send_hex(publish(f"08 0001 {topic}"))
-    assert ended(client) == ReasonCode.MALFORMED_PACKET
+    assert client.end_reason() == ReasonCode.MALFORMED_PACKET
 
 
 @pytest.mark.parametrize("topic", ["23", "2b"])
@@ -197,7 +190,7 @@ def test_mqtt_3_3_2_14_a_response_topic_with_a_wildcard_ends_the_connection(
 ) -> None:
     client = broker.client()
     client.send_hex(publish(f"08 0001 {topic}"))
-    assert ended(client) == ReasonCode.PROTOCOL_ERROR
+    assert client.end_reason() == ReasonCode.PROTOCOL_ERROR
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -224,7 +217,7 @@ def test_mqtt_3_3_2_19_a_content_type_that_is_no_text_ends_the_connection(
 ) -> None:
     client = broker.client()
     client.send_hex(publish("03 0001 ff"))
-    assert ended(client) == ReasonCode.MALFORMED_PACKET
+    assert client.end_reason() == ReasonCode.MALFORMED_PACKET
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])

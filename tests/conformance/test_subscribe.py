@@ -6,7 +6,6 @@ from nearcast.wire.mqtt import (
     NO_PROPERTIES,
     Disconnect,
     Properties,
-    Publish,
     ReasonCode,
     SubAck,
     Subscribe,
@@ -14,21 +13,8 @@ from nearcast.wire.mqtt import (
     UnsubAck,
     Unsubscribe,
 )
-from tests.support.raw_client import RawClient, fresh
+from tests.support.clients.raw_client import fresh
 from tests.support.running_broker import RunningBroker
-
-
-def ended(client: RawClient, text: str) -> ReasonCode:
-    """Send bytes, and return why the server closed the connection."""
-    client.send_hex(text)
-    last = client.end()[-1]
-    assert isinstance(last, Disconnect)
-    return last.reason_code
-
-
-def payloads(client: RawClient) -> list[bytes]:
-    """What has come."""
-    return [each.payload for each in client.rest() if isinstance(each, Publish)]
 
 
 @pytest.mark.parametrize("first", ["80", "81", "83", "8a"])
@@ -36,7 +22,7 @@ def test_mqtt_3_8_1_1_the_flags_of_a_subscribe_are_checked(
     broker: RunningBroker, first: str
 ) -> None:
     packet = f"{first} 07 0001 00 0001 61 00"
-    assert ended(broker.client(), packet) == ReasonCode.MALFORMED_PACKET
+    assert broker.client().end_reason(packet) == ReasonCode.MALFORMED_PACKET
 
 
 @pytest.mark.parametrize("text", ["ff", "00"])
@@ -44,15 +30,15 @@ def test_mqtt_3_8_3_1_a_filter_that_is_no_text_ends_the_connection(
     broker: RunningBroker, text: str
 ) -> None:
     packet = f"82 07 0001 00 0001 {text} 00"
-    assert ended(broker.client(), packet) == ReasonCode.MALFORMED_PACKET
+    assert broker.client().end_reason(packet) == ReasonCode.MALFORMED_PACKET
 
 
 def test_mqtt_3_8_3_2_a_subscribe_has_a_filter(broker: RunningBroker) -> None:
-    assert ended(broker.client(), "82 03 0001 00") == ReasonCode.PROTOCOL_ERROR
+    assert broker.client().end_reason("82 03 0001 00") == ReasonCode.PROTOCOL_ERROR
 
 
 def test_mqtt_3_8_3_2_a_filter_has_options(broker: RunningBroker) -> None:
-    assert ended(broker.client(), "82 06 0001 00 0001 61") == ReasonCode.MALFORMED_PACKET
+    assert broker.client().end_reason("82 06 0001 00 0001 61") == ReasonCode.MALFORMED_PACKET
 
 
 @pytest.mark.parametrize("qos", [0, 1, 2])
@@ -66,7 +52,7 @@ def test_mqtt_3_8_3_3_with_no_local_a_client_does_not_get_its_own_messages(
     client.subscribe(TopicFilter(topic, 2, no_local=True))
     client.publish(topic, b"mine", qos, retain)
     other.publish(topic, b"theirs", qos, retain)
-    assert payloads(client) == [b"theirs"]
+    assert client.payloads() == [b"theirs"]
 
 
 def test_mqtt_3_8_3_3_without_no_local_a_client_gets_its_own_messages(
@@ -100,12 +86,12 @@ def test_mqtt_3_8_3_4_no_local_and_shared_do_not_go_together(broker: RunningBrok
 def test_mqtt_3_8_3_5_options_that_do_not_exist_end_the_connection(
     broker: RunningBroker, options: str, reason: int
 ) -> None:
-    assert ended(broker.client(), f"82 07 0001 00 0001 61 {options}") == reason
+    assert broker.client().end_reason(f"82 07 0001 00 0001 61 {options}") == reason
 
 
 def test_a_subscription_identifier_of_0_ends_the_connection(broker: RunningBroker) -> None:
     packet = "82 09 0001 02 0b 00 0001 61 00"
-    assert ended(broker.client(), packet) == ReasonCode.PROTOCOL_ERROR
+    assert broker.client().end_reason(packet) == ReasonCode.PROTOCOL_ERROR
 
 
 def test_mqtt_3_8_4_1_and_3_8_4_2_a_subscribe_is_answered(broker: RunningBroker) -> None:
@@ -214,17 +200,17 @@ def test_mqtt_3_10_1_1_the_flags_of_an_unsubscribe_are_checked(
     broker: RunningBroker, first: str
 ) -> None:
     packet = f"{first} 06 0001 00 0001 61"
-    assert ended(broker.client(), packet) == ReasonCode.MALFORMED_PACKET
+    assert broker.client().end_reason(packet) == ReasonCode.MALFORMED_PACKET
 
 
 @pytest.mark.parametrize("text", ["ff", "00"])
 def test_mqtt_3_10_3_1_a_filter_to_give_up_is_text(broker: RunningBroker, text: str) -> None:
     packet = f"a2 06 0001 00 0001 {text}"
-    assert ended(broker.client(), packet) == ReasonCode.MALFORMED_PACKET
+    assert broker.client().end_reason(packet) == ReasonCode.MALFORMED_PACKET
 
 
 def test_mqtt_3_10_3_2_an_unsubscribe_has_a_filter(broker: RunningBroker) -> None:
-    assert ended(broker.client(), "a2 03 0001 00") == ReasonCode.PROTOCOL_ERROR
+    assert broker.client().end_reason("a2 03 0001 00") == ReasonCode.PROTOCOL_ERROR
 
 
 def test_mqtt_3_10_4_1_only_the_very_same_filter_is_given_up(broker: RunningBroker) -> None:
@@ -233,7 +219,7 @@ def test_mqtt_3_10_4_1_only_the_very_same_filter_is_given_up(broker: RunningBrok
     for other in (f"{root}/#", f"{root}/a", f"{root}/+/", f"{root.upper()}/+"):
         assert client.unsubscribe(other) == (ReasonCode.NO_SUBSCRIPTION_EXISTED,)
     client.publish(f"{root}/a")
-    assert payloads(client) == [b"x"]
+    assert client.payloads() == [b"x"]
     assert client.unsubscribe(f"{root}/+") == (ReasonCode.SUCCESS,)
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from nearcast.wire.mqtt import (
-    Disconnect,
     Properties,
     PubAck,
     Publish,
@@ -11,11 +10,11 @@ from nearcast.wire.mqtt import (
     ReasonCode,
     TopicFilter,
 )
-from tests.support.raw_client import RawClient, fresh
+from tests.support.clients.raw_client import RawClient, fresh
 from tests.support.running_broker import RunningBroker
 
 
-def payloads(client: RawClient) -> list[bytes]:
+def acknowledged_payloads(client: RawClient) -> list[bytes]:
     """What has come, acknowledged."""
     messages = [each for each in client.rest() if isinstance(each, Publish)]
     for each in messages:
@@ -23,18 +22,10 @@ def payloads(client: RawClient) -> list[bytes]:
     return [each.payload for each in messages]
 
 
-def ended(client: RawClient, text: str) -> ReasonCode:
-    """Send bytes, and return why the server closed the connection."""
-    client.send_hex(text)
-    last = client.end()[-1]
-    assert isinstance(last, Disconnect)
-    return last.reason_code
-
-
 @pytest.mark.parametrize("topic", ["23", "2b"])
 def test_mqtt_4_7_0_1_wildcards_are_for_filters_only(broker: RunningBroker, topic: str) -> None:
     client = broker.client()
-    assert ended(client, f"30 04 0001 {topic} 00") == ReasonCode.MALFORMED_PACKET
+    assert client.end_reason(f"30 04 0001 {topic} 00") == ReasonCode.MALFORMED_PACKET
 
 
 @pytest.mark.parametrize("text", ["a#", "#a", "a/#/b", "a/b#", "#/", "##"])
@@ -100,7 +91,7 @@ def test_mqtt_4_7_2_1_wildcards_at_the_start_do_not_select_dollar_topics(
 
 @pytest.mark.parametrize("packet", ["30 03 0000 00", "82 06 0001 00 0000 00", "a2 05 0001 00 0000"])
 def test_mqtt_4_7_3_1_names_and_filters_are_not_empty(broker: RunningBroker, packet: str) -> None:
-    assert ended(broker.client(), packet) in (
+    assert broker.client().end_reason(packet) in (
         ReasonCode.MALFORMED_PACKET,
         ReasonCode.PROTOCOL_ERROR,
     )
@@ -110,7 +101,7 @@ def test_mqtt_4_7_3_1_names_and_filters_are_not_empty(broker: RunningBroker, pac
 def test_mqtt_4_7_3_2_names_and_filters_have_no_nul_character(
     broker: RunningBroker, packet: str
 ) -> None:
-    assert ended(broker.client(), packet) == ReasonCode.MALFORMED_PACKET
+    assert broker.client().end_reason(packet) == ReasonCode.MALFORMED_PACKET
 
 
 def test_mqtt_4_7_3_3_the_longest_name_is_understood(broker: RunningBroker) -> None:
@@ -150,18 +141,18 @@ def test_each_message_goes_to_one_of_a_group(broker: RunningBroker) -> None:
     sent = [str(number).encode() for number in range(30)]
     for number, payload in enumerate(sent):
         writer.publish(f"{topic}/a", payload, number % 3)
-    came = [payloads(each) for each in group]
+    came = [acknowledged_payloads(each) for each in group]
     assert sorted(payload for some in came for payload in some) == sorted(sent)
     assert all(came)
-    assert payloads(others[0]) == sent
-    assert payloads(others[1]) == sent
+    assert acknowledged_payloads(others[0]) == sent
+    assert acknowledged_payloads(others[1]) == sent
 
 
 def test_who_shares_and_subscribes_gets_both(broker: RunningBroker) -> None:
     topic, client = fresh(), broker.client()
     client.subscribe(f"$share/group/{topic}", topic)
     client.publish(topic, qos=1)
-    assert 1 <= len(payloads(client)) <= 2
+    assert 1 <= len(acknowledged_payloads(client)) <= 2
 
 
 def test_a_shared_subscription_is_given_up_by_its_whole_filter(broker: RunningBroker) -> None:

@@ -24,7 +24,7 @@ from tests.conformance.web_socket_client import (
     TEXT,
     WebSocketClient,
 )
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
 from tests.support.running_broker import RunningBroker
 
 Open = Callable[..., WebSocketClient]

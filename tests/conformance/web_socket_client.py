@@ -5,7 +5,7 @@ import hashlib
 import os
 import socket
 
-from tests.support.raw_client import WAIT_S, RawClient
+from tests.support.clients.raw_client import WAIT_S, RawClient
 
 CONTINUATION, TEXT, BINARY, CLOSE, PING, PONG = 0, 1, 2, 8, 9, 10
 _ANSWER = b"258EAFA5-E914-47DA-95CA-C5AB0DC85B11"

@@ -21,7 +21,7 @@ from nearcast.core.model import Event, Position, Subscription
 from nearcast.core.model.inputs import Input, Moved, Published, Subscribed
 from nearcast.store import LogSettings, Store, broker_directory, record_row
 from tests.support.accounts import SECRET, with_users
-from tests.support.http_requests import Answer, ask
+from tests.support.clients.http_requests import Answer, ask
 
 SHARED = b"0123456789abcdef0123456789abcdef"
 PATHS = ("/api/statistics", "/api/config", "/api/events", "/api/docs", "/api/openapi.json")

@@ -20,7 +20,7 @@ from nearcast.core.engine.engine import Record
 from nearcast.core.model import Event, Subscription
 from nearcast.core.model.inputs import Published, Subscribed
 from nearcast.store import LogSettings, Store, broker_directory, record_row
-from tests.support.http_requests import Answer, ask
+from tests.support.clients.http_requests import Answer, ask
 
 
 def asked(

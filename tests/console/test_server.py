@@ -14,7 +14,7 @@ from nearcast.broker.operations.log_handler import set_up
 from nearcast.broker.operations.metrics import Metrics
 from nearcast.console.http import make_app
 from nearcast.console.server import HttpServer
-from tests.support.http_requests import ask
+from tests.support.clients.http_requests import ask
 
 SIGNALS = (signal.SIGINT, signal.SIGTERM)
 

@@ -1,6 +1,6 @@
-"""One Spark session for all tests of the pipeline, and a broker's log to give it."""
+"""One Spark session for all tests of the pipeline."""
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -8,9 +8,7 @@ import pytest
 
 from nearcast.pipeline.errors import JavaError
 from nearcast.pipeline.jobs.java import find_java
-from nearcast.store import Row, broker_directory
-from nearcast.store.log.manifest import Manifest, Whole, read_manifest
-from nearcast.store.log.segments import write_segment
+from nearcast.pipeline.tables.tables import Tables
 from tests.support.pipeline_process import JAVA
 
 if TYPE_CHECKING:
@@ -50,19 +48,9 @@ def _in_the_session(request: pytest.FixtureRequest) -> None:
         use(request.getfixturevalue("spark"))
 
 
-def write_log(data: Path, broker: str, rows: Sequence[Row], per_segment: int = 100) -> Path:
-    """Add rows to a broker's log under a data directory, and return the log's directory.
-
-    The rows say their own broker and seq, which go on from what the log has; each segment takes
-    `per_segment` of them.
-    """
-    directory = broker_directory(data, broker) / "log"
-    directory.mkdir(parents=True, exist_ok=True)
-    manifest = read_manifest(directory, broker)
-    if not manifest.segments:
-        manifest = Manifest(directory, Whole(broker))
-        manifest.save()
-    for start in range(0, len(rows), per_segment):
-        part = rows[start : start + per_segment]
-        manifest.append(write_segment(directory, manifest.next_number, part))
-    return directory
+@pytest.fixture
+def tables(tmp_path: Path) -> Tables:
+    """Tables of which a first version is begun."""
+    found = Tables(tmp_path)
+    found.begin()
+    return found

@@ -35,16 +35,17 @@ from tests.pipeline.stored_releases import (
     SETTINGS_FILE,
     all_reached,
     content_of,
-    log_rows,
     machine_paths,
     neutralise,
     pack,
     prune,
 )
-from tests.pipeline.test_end_to_end import METRE, Person, until
 from tests.support.broker_process import BrokerProcess
+from tests.support.clients.person import METRE, Person
+from tests.support.clients.stubborn_client import StubbornClient
+from tests.support.logs.broker_log import read_log
 from tests.support.pipeline_process import PipelineProcess, variables
-from tests.support.stubborn_client import StubbornClient
+from tests.support.waiting import until
 
 SETTINGS = """\
 [record]
@@ -215,13 +216,13 @@ def forget(data: Path, broker: str, node: str) -> None:
 
 def names_in(data: Path, broker: str) -> set[str | None]:
     """Return the publishers in a broker's log."""
-    return {row.publisher for row in log_rows(data, broker)}
+    return {row.publisher for row in read_log(data, broker)}
 
 
 def save_player(data: Path, broker: str) -> None:
     """Keep a player at the end of a broker's log, as the pipeline does after many rows."""
     player = Player(broker)
-    for row in log_rows(data, broker):
+    for row in read_log(data, broker):
         player.apply([row])
         player.seq = row.seq
     snapshots.save(snapshot_directory(str(data), broker), player)

@@ -16,10 +16,11 @@ from pathlib import Path
 from typing import Any
 
 import msgspec
-import pyarrow.parquet as pq
 
 from nearcast.pipeline.jobs.replay import committed
-from nearcast.store import Gap, LogReader, Row, broker_directory, rows_of
+from nearcast.store import LogReader, Row, broker_directory
+from tests.support.logs.broker_log import read_log
+from tests.support.logs.table_rows import table_rows
 
 RELEASES = Path(__file__).with_name("releases")
 ARCHIVE, CONTENT, SETTINGS_FILE = "data.tar.xz", "content.json", "nearcast.toml"
@@ -38,27 +39,9 @@ def log_of(data: Path, broker: str) -> Path:
     return broker_directory(data, broker) / "log"
 
 
-def log_rows(data: Path, broker: str) -> list[Row]:
-    """Return all rows of a broker's log; nothing may be missing."""
-    found: list[Row] = []
-    for part in LogReader(log_of(data, broker)).read():
-        assert not isinstance(part, Gap), part
-        found += rows_of(part)
-    return found
-
-
-def table_rows(data: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return all rows of all tables, in some order."""
-    found: dict[str, list[dict[str, Any]]] = {}
-    for path in sorted((data / "tables").glob("*/epoch=*/*.parquet")):
-        rows = pq.read_table(path, partitioning=None).to_pylist()
-        found.setdefault(path.parent.parent.name, []).extend(rows)
-    return found
-
-
 def content_of(data: Path) -> dict[str, Any]:
     """Return what a data directory holds, in the words of JSON."""
-    logs = {broker: [row_json(row) for row in log_rows(data, broker)] for broker in BROKERS}
+    logs = {broker: [row_json(row) for row in read_log(data, broker)] for broker in BROKERS}
     tables = {
         name: sorted(map(in_json, rows), key=json.dumps) for name, rows in table_rows(data).items()
     }

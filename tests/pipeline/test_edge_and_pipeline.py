@@ -17,9 +17,9 @@ from nearcast.testing import ClientOptions, World, explore
 from nearcast.testing.virtual_broker import PIPELINE_TOKEN
 from nearcast.wire.handover import Release, Staged, manifest_bytes, packets
 from nearcast.wire.mqtt import MQTT_5, Properties, Publish, TopicFilter
-from tests.pipeline.decide.test_player import played, recorded
-from tests.situation.test_random_lives import Virtual
+from tests.support.logs.recorded_life import played, recorded
 from tests.support.plain.random_life import RandomLife
+from tests.support.plain.virtual_driver import Virtual
 
 LEFT = Settings(
     decide={"#": "spark"},

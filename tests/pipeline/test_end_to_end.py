@@ -9,30 +9,25 @@ import json
 import math
 import subprocess
 import sys
-import threading
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
 import pytest
 from msgspec import Struct
-from paho.mqtt.client import Client, MQTTMessage, MQTTv5
-from paho.mqtt.enums import CallbackAPIVersion
-from paho.mqtt.packettypes import PacketTypes
-from paho.mqtt.properties import Properties
-from paho.mqtt.subscribeoptions import SubscribeOptions
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from nearcast.core.gathering import cell_of
 from nearcast.core.model.geometry.position import Position
 from nearcast.pipeline.jobs.audit import Audit, audit
-from nearcast.store import LogReader, rows_of
 from tests.support.broker_process import BrokerProcess
+from tests.support.clients.person import METRE, Person
+from tests.support.logs.broker_log import count_rows
+from tests.support.logs.table_rows import table_rows
 from tests.support.pipeline_process import PipelineProcess, variables
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,8 +49,6 @@ deliveries = true
 encounters_m = 100
 encounters_fresh_s = 3600
 """
-METRE = 1.0 / 111_320.0
-"""In degrees of latitude, well enough."""
 SPOT = cell_of(51.4416, 5.4697, 500.0)
 EAST = METRE / math.cos(math.radians(SPOT.centre.lat))
 PLACES = [
@@ -67,50 +60,6 @@ PLACES = [
 ][:10]
 """In one cell of 500 m, none within 100 m of another."""
 BESIDE_P1 = Position(PLACES[1].lat, PLACES[1].lon - 20 * EAST)
-
-
-class Person:
-    """A client of MQTT 5, as anybody would write one."""
-
-    def __init__(self, name: str, port: int) -> None:
-        self.name = name
-        self.got: list[MQTTMessage] = []
-        self._client = Client(CallbackAPIVersion.VERSION2, client_id=name, protocol=MQTTv5)
-        self._client.on_message = lambda client, data, message: self.got.append(message)
-        connected = threading.Event()
-        self._client.on_connect = lambda *_: connected.set()
-        self._client.connect("127.0.0.1", port)
-        self._client.loop_start()
-        assert connected.wait(WITHIN_S)
-
-    def subscribe(self, *filters: str, **properties: str) -> None:
-        done = threading.Event()
-        self._client.on_subscribe = lambda *_: done.set()
-        self._client.subscribe(
-            [(each, SubscribeOptions(qos=2)) for each in filters],
-            properties=_carrying(PacketTypes.SUBSCRIBE, properties),
-        )
-        assert done.wait(WITHIN_S)
-
-    def publish(self, subject: str, payload: str, **properties: str) -> None:
-        carried = _carrying(PacketTypes.PUBLISH, properties)
-        sent = self._client.publish(subject, payload, qos=2, properties=carried)
-        sent.wait_for_publish(WITHIN_S)
-        assert sent.is_published()
-
-    def move(self, at: Position) -> None:
-        self.publish("$me/position", f"{at.lat},{at.lon}")
-
-    def leave(self) -> None:
-        self._client.disconnect()
-        self._client.loop_stop()
-
-
-def _carrying(kind: int, own: dict[str, str]) -> Properties:
-    properties = Properties(kind)
-    for name, value in own.items():
-        properties.UserProperty = (name.replace("_", "-"), value)
-    return properties
 
 
 class Heard(Struct, frozen=True):
@@ -183,7 +132,7 @@ def _lived(
     for _ in range(2):
         people[3].publish("news/local", '{"urgency": 3}', nc_id="n1", colour="red", size="2")
     people[3].publish("news/local", '{"urgency": 1}', nc_id="n2")
-    until(lambda: events_in_log(data) == 9 + 2, "all are in the log")
+    until(lambda: count_rows(data, "event") == 9 + 2, "all are in the log")
     pipeline.wait_until_it_has_all()
     until(lambda: heard("news") == 1, "the news came")
     before = [message.topic for message in list(watcher.got)]
@@ -195,7 +144,7 @@ def _lived(
     people[9].publish("spots/pub", json.dumps({"noise": 69}), nc_id="s9")
     until(lambda: heard("spots") == 1, "ten people are at the spot")
     # What the pipeline tells is in the log too, and so in the tables.
-    until(lambda: events_in_log(data) == 10 + 2 + 3, "all is in the log")
+    until(lambda: count_rows(data, "event") == 10 + 2 + 3, "all is in the log")
     pipeline.wait_until_it_has_all()
     pipeline.wait_until(lambda queries: not any(sum(e.lag.values()) for e in queries.values()))
     status = nearcast("pipeline", "status", "--json", "--data", str(data))
@@ -208,21 +157,9 @@ def _lived(
         ],
         before,
         status,
-        {path.name: rows(path) for path in (data / "tables").iterdir()},
+        table_rows(data),
         audit(log, str(data)),
     )
-
-
-def until(holds: Callable[[], bool], what: str) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline, f"it never came to that: {what}"
-        time.sleep(0.1)
-
-
-def events_in_log(data: Path) -> int:
-    parts = LogReader(data / "brokers" / "local" / "log").read()
-    return sum(row.kind == "event" for part in parts for row in rows_of(part))
 
 
 def nearcast(*words: str) -> dict[str, Any]:
@@ -234,15 +171,6 @@ def nearcast(*words: str) -> dict[str, Any]:
     assert done.stdout, done.stderr
     told: dict[str, Any] = json.loads(done.stdout)
     return told
-
-
-def rows(table: Path) -> list[dict[str, Any]]:
-    """All rows of a table."""
-    return [
-        row
-        for path in sorted(table.glob("epoch=*/*.parquet"))
-        for row in pq.read_table(path, partitioning=None).to_pylist()
-    ]
 
 
 def test_news_decided_in_the_pipeline_come_once_with_all_that_they_carried(story: Story) -> None:

@@ -8,9 +8,8 @@ import json
 import os
 import shutil
 import sqlite3
-import time
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -41,19 +40,19 @@ from tests.pipeline.stored_releases import (
     all_reached,
     in_json,
     log_of,
-    log_rows,
     machine_paths,
     row_json,
-    table_rows,
     unpack,
 )
 from tests.support.broker_process import BrokerProcess
-from tests.support.stubborn_client import StubbornClient
+from tests.support.clients.stubborn_client import StubbornClient
+from tests.support.logs.broker_log import read_log
+from tests.support.logs.table_rows import table_rows
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
-WITHIN_S = 240.0
 NO_INPUTS = ("erased", "delivery")
 
 pytestmark = pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def content(release: Path) -> dict[str, Any]:
 def test_logs_read_as_they_were_written(data: Path, content: dict[str, Any]) -> None:
     kinds = Counter[str]()
     for broker, rows in content["logs"].items():
-        found = log_rows(data, broker)
+        found = read_log(data, broker)
         assert [row_json(row) for row in found] == rows
         assert [row.seq for row in found] == list(range(1, len(rows) + 1))
         for row in found:
@@ -141,7 +140,7 @@ def test_a_snapshot_is_of_use_or_passed_over(data: Path, content: dict[str, Any]
         (kept,) = directory.glob("*.snapshot")
         found = snapshots.load(directory, len(rows))
         played = Player(broker)
-        played.apply(log_rows(data, broker))
+        played.apply(read_log(data, broker))
         if found is not None:
             assert found.engine.nodes == played.engine.nodes
             assert found.seq == len(rows)
@@ -178,8 +177,8 @@ def brokers(data: Path) -> Iterator[list[BrokerProcess]]:
 
 def _add(data: Path) -> None:
     """Have the tenth come to the spot, and one of the two who met leave the other."""
-    rows = log_rows(data, BROKERS[0])
-    seq, now = rows[-1].seq, max(log_rows(data, broker)[-1].ingested for broker in BROKERS) + 1.0
+    rows = read_log(data, BROKERS[0])
+    seq, now = rows[-1].seq, max(read_log(data, broker)[-1].ingested for broker in BROKERS) + 1.0
     tenth, back = PLACES[9], PLACES[0]
     new = [
         Row(BROKERS[0], seq + 1, "position", now, lat=tenth.lat, lon=tenth.lon, node="p9"),
@@ -216,7 +215,7 @@ def test_queries_go_on_where_they_stopped_with_the_state_they_had(
                 assert query.exception() is None
             return sorted(got.topic for got in watcher.got)
 
-        _until(lambda: len(heard()) >= 2 and all_reached(data))
+        until(lambda: len(heard()) >= 2 and all_reached(data), "all is told and in the tables")
         # What was told is in the logs by now, and whoever read that has read everything.
         assert heard() == ["encounters/p0/p1", "spots"]
     finally:
@@ -247,13 +246,6 @@ def _offsets(data: Path, query: str) -> dict[str, str]:
     """Return how far each epoch of a query went."""
     offsets = data / "checkpoints" / query / "offsets"
     return {path.name: path.read_text() for path in offsets.iterdir() if path.name.isdecimal()}
-
-
-def _until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WITHIN_S
-    while not holds():
-        assert time.monotonic() < deadline, "it never came to that"
-        time.sleep(0.1)
 
 
 def test_a_checkpoint_names_its_files_where_they_are(data: Path) -> None:

@@ -6,15 +6,10 @@ import pytest
 
 from nearcast.broker.config.settings import Limits, Settings
 from nearcast.testing import ClientOptions, DiskQuality, LinkQuality, World
+from tests.support.world_faults import power_cut
 
 TEXTS = [b"1", b"2", b"3"]
 LASTING = ClientOptions(session_expiry_s=3_600, clean_start=False, keep_alive_s=5)
-
-
-def power_cut(world: World) -> None:
-    broker = world.brokers["broker"]
-    broker.crash(power_cut=True, told=False)
-    world.clock.after(1.0, broker.start)
 
 
 def broker_crash(world: World) -> None:

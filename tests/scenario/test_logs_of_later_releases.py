@@ -36,8 +36,8 @@ from nearcast.store import (
     rows_of,
 )
 from nearcast.testing import World
-from tests.pipeline.conftest import write_log
-from tests.pipeline.decide.test_player import log_of_a_life, played
+from tests.support.logs.broker_log import write_log
+from tests.support.logs.recorded_life import log_of_a_life, played
 
 BROKER = "broker"
 INFORMING, DECIDING = f"{INFORMATIONAL}pulse", "teleport"

@@ -13,9 +13,9 @@ from nearcast.console.server import HttpServer
 from nearcast.store import broker_directory
 from nearcast.wire.mqtt import MQTT_5, Connect, Properties, Will
 from tests.support.accounts import SECRET, with_users
-from tests.support.http_requests import Answer, ask
+from tests.support.clients.http_requests import Answer, ask
+from tests.support.clients.talker import Talker
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import Talker
 
 LASTING_S = 100_000
 

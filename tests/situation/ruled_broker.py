@@ -10,8 +10,8 @@ from nearcast.broker.auth.passwords import hashed
 from nearcast.broker.auth.users_file import Account, write_users
 from nearcast.broker.config import settings
 from nearcast.wire.mqtt import MQTT_5, Connect
+from tests.support.clients.talker import Talker
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import Talker
 
 
 def square(side: float) -> bytes:

@@ -5,9 +5,9 @@ import json
 import pytest
 
 from nearcast.wire.mqtt import Publish, ReasonCode
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import METRES_NORTH, VERSIONS, Talker, words
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import METRES_NORTH, VERSIONS, Talker, words
 
 LAT, LON = 53.35, -6.26
 AREA = f"circle:{LAT},{LON},200"

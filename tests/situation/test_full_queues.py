@@ -7,9 +7,10 @@ import pytest
 from nearcast.broker.config.settings import Limits, RecordSection, Settings
 from nearcast.core.engine.engine import Engine
 from nearcast.core.model.inputs import Published, QueueDrained, Undelivered
-from nearcast.store import Gap, LogReader, input_of, is_input, rows_of
+from nearcast.store import input_of, is_input
+from tests.support.clients.talker import Talker
+from tests.support.logs.broker_log import read_log
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import Talker
 
 MOST = 4
 
@@ -85,16 +86,14 @@ def test_a_retained_message_that_found_no_room_is_gone_as_with_any_broker(tmp_pa
 def agree(data: Path) -> None:
     """What was not delivered is in the log, and whoever plays it decides the same."""
     engine, kinds, sent = Engine(), [], 0
-    for part in LogReader(data / "brokers" / "local" / "log").read():
-        assert not isinstance(part, Gap)
-        for row in rows_of(part):
-            if not is_input(row.kind):
-                continue
-            value = input_of(row)
-            outcome = engine.play([value], [row.ingested], again=True)
-            kinds.append(type(value))
-            if not isinstance(value, Published):
-                sent += sum(each.owner == "reader" for each in outcome.deliveries)
+    for row in read_log(data):
+        if not is_input(row.kind):
+            continue
+        value = input_of(row)
+        outcome = engine.play([value], [row.ingested], again=True)
+        kinds.append(type(value))
+        if not isinstance(value, Published):
+            sent += sum(each.owner == "reader" for each in outcome.deliveries)
     assert Undelivered in kinds
     assert QueueDrained in kinds
     assert sent >= 9

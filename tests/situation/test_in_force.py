@@ -7,9 +7,9 @@ import pytest
 from nearcast.broker.config.settings import Settings, SituationSection
 from nearcast.testing import World
 from nearcast.wire.mqtt import PubAck, Publish, Subscribe, TopicFilter
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import VERSIONS, Talker, words
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import VERSIONS, Talker, words
 
 KEEPS = True
 LAT, LON = 53.35, -6.26

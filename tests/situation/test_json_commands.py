@@ -7,9 +7,9 @@ import pytest
 
 from nearcast.broker.situation.nc_properties import subscription_options_from_texts
 from nearcast.wire.mqtt import MQTT_3_1_1, Connect, ReasonCode, Will
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import Talker
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import Talker
 
 BAD = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
 BAD_JSON = ReasonCode.PAYLOAD_FORMAT_INVALID

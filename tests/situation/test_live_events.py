@@ -7,9 +7,9 @@ import pytest
 
 from nearcast.broker.config.settings import Objects, Settings
 from nearcast.wire.mqtt import MQTT_5, Properties, Publish, ReasonCode, TopicFilter
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import METRES_NORTH, VERSIONS, Talker, told, words
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import METRES_NORTH, VERSIONS, Talker, told, words
 
 LAT, LON = 53.35, -6.26
 NEAR = (LAT + 300 * METRES_NORTH, LON)

@@ -16,9 +16,9 @@ from nearcast.wire.mqtt import (
     Subscribe,
     TopicFilter,
 )
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import Talker, words
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import Talker, words
 
 SQUARE = b'{"type": "Polygon", "coordinates": [[[-7, 53], [-6, 53], [-6, 54], [-7, 54], [-7, 53]]]}'
 NO_POSITION = "me has no position yet: nothing can match `from`; publish $me/position"

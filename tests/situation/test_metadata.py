@@ -7,9 +7,9 @@ from datetime import UTC, datetime, timedelta
 import pytest
 
 from nearcast.wire.mqtt import MQTT_3_1_1, Properties, Publish, ReasonCode, TopicFilter
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import VERSIONS, Talker, told, words
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import VERSIONS, Talker, told, words
 
 
 def test_a_delivery_tells_all_of_its_event(broker: RunningBroker) -> None:

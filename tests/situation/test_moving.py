@@ -3,9 +3,9 @@
 import pytest
 
 from nearcast.wire.mqtt import MQTT_5, Decoder, PubAck, Publish, Subscribe, Unsubscribe
-from tests.support.raw_client import RawClient, fresh
+from tests.support.clients.raw_client import RawClient, fresh
+from tests.support.clients.talker import METRES_NORTH, VERSIONS, Talker
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import METRES_NORTH, VERSIONS, Talker
 
 LAT, LON = 53.35, -6.26
 

@@ -7,9 +7,9 @@ import pytest
 
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, Connect, Properties, ReasonCode, Will
 from tests.situation.ruled_broker import SQUARE, broker_with
-from tests.support.raw_client import RawClient, fresh
+from tests.support.clients.raw_client import RawClient, fresh
+from tests.support.clients.talker import Talker
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import Talker
 
 NO_RIGHT = ReasonCode.NOT_AUTHORIZED
 RULES = """

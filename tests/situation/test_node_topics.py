@@ -6,9 +6,9 @@ from urllib.parse import quote
 import pytest
 
 from nearcast.wire.mqtt import MQTT_3_1_1, Properties, Publish, TopicFilter
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import VERSIONS, Talker, told, words
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import VERSIONS, Talker, told, words
 
 
 def tail(topic: str) -> str:

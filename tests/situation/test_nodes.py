@@ -8,8 +8,8 @@ import pytest
 from nearcast.broker.config.settings import AuthSection as DoorsSection
 from nearcast.broker.config.settings import Settings
 from nearcast.wire.mqtt import Properties, ReasonCode
+from tests.support.clients.talker import METRES_NORTH, VERSIONS, Talker
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import METRES_NORTH, VERSIONS, Talker
 
 NODES = "$me/nodes"
 HERE = (48.0, 11.0)

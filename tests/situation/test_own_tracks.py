@@ -5,9 +5,9 @@ import json
 import pytest
 
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, Will
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import Talker
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import Talker
 
 # As the apps send them: numbers of both kinds, nested things, names that mean nothing to us.
 START = {

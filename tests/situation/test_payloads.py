@@ -2,9 +2,9 @@
 
 import pytest
 
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import VERSIONS, Talker
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import VERSIONS, Talker
 
 
 @pytest.mark.parametrize(

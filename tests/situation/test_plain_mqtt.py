@@ -11,9 +11,9 @@ from nearcast.wire.mqtt import (
     TopicFilter,
     encode,
 )
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import Talker, words
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import Talker, words
 
 FORWARDED = Properties(
     payload_format_indicator=1,

@@ -8,8 +8,8 @@ import pytest
 
 from nearcast.broker.config.settings import Objects, Settings
 from nearcast.wire.mqtt import MQTT_3_1_1, ReasonCode
+from tests.support.clients.talker import METRES_NORTH, Talker, told, words
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import METRES_NORTH, Talker, told, words
 
 LAT, LON = 53.35, -6.26
 NEAR = (LAT + 300 * METRES_NORTH, LON)

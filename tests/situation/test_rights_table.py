@@ -11,7 +11,7 @@ from nearcast.store import Gap, Store, input_of, rows_of
 from nearcast.wire.mqtt import PingReq, PingResp, Properties, PubAck, Publish, Will
 from tests.situation.rights_house import RightsHouse, denying
 from tests.support.accounts import with_users
-from tests.support.talker import Talker, words
+from tests.support.clients.talker import Talker, words
 
 SECRET = "secret/plans"
 CASES = ("allowed", "denied", "revoked while connected", "revoked while away", "after a restart")

@@ -9,9 +9,9 @@ import pytest
 from nearcast.broker.config.settings import AuthSection, Settings
 from nearcast.wire.mqtt import Connect
 from tests.support.accounts import SECRET, with_users
-from tests.support.raw_client import RawClient, fresh
+from tests.support.clients.raw_client import RawClient, fresh
+from tests.support.clients.talker import Talker
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import Talker
 
 RULES = """
 [[rule]]

@@ -6,9 +6,9 @@ import pytest
 
 from nearcast.wire.mqtt import MQTT_3_1_1, Connect, Properties, ReasonCode, Will
 from tests.situation.ruled_broker import SQUARE, broker_with, square, user
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import Talker, words
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import Talker, words
 
 NO_RIGHT = ReasonCode.NOT_AUTHORIZED
 RULES = """

@@ -7,8 +7,8 @@ import pytest
 from nearcast.broker.config.settings import AuthSection as DoorsSection
 from nearcast.broker.config.settings import Settings
 from nearcast.wire.mqtt import ReasonCode
+from tests.support.clients.talker import VERSIONS, Talker, told
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import VERSIONS, Talker, told
 
 TOPICS = {
     "version", "uptime", "clients/total", "clients/connected", "clients/disconnected",

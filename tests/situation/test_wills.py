@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from nearcast.wire.mqtt import MQTT_5, Connect, Properties, Will
-from tests.situation.test_errors import BAD, BAD_EVENTS
-from tests.support.raw_client import fresh
+from tests.situation.bad_events import BAD, BAD_EVENTS
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import VERSIONS, Talker, words
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import VERSIONS, Talker, words
 
 LAT, LON = 53.35, -6.26
 

@@ -7,9 +7,9 @@ import pytest
 
 from nearcast.broker.config.settings import Objects, Settings
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, ReasonCode
-from tests.support.raw_client import fresh
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.talker import METRES_NORTH, Talker, told, words
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import METRES_NORTH, Talker, told, words
 
 LAT, LON = 53.35, -6.26
 FAR = (LAT + 3_000 * METRES_NORTH, LON)

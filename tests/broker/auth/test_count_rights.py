@@ -10,11 +10,12 @@ import pytest
 from nearcast.broker.config.settings import AuthSection, RecordSection, Settings
 from nearcast.broker.operations.explanation import explain
 from nearcast.pipeline.decide.player import Player
-from nearcast.store import Gap, LogReader, Row, broker_directory, rows_of
+from nearcast.store import broker_directory
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, ReasonCode
+from tests.support.clients.talker import METRES_NORTH, Talker
+from tests.support.clients.talker import told as about
+from tests.support.logs.broker_log import read_log
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import METRES_NORTH, Talker
-from tests.support.talker import told as about
 
 LAT, LON = 53.35, -6.26
 DENIED = """
@@ -227,7 +228,7 @@ def test_explain_and_the_pipeline_count_as_the_broker_did(house: House) -> None:
     name = house.broker.server.settings.node.name
     log = broker_directory(house.data, name) / "log"
     decided: dict[str, list[str]] = defaultdict(list)
-    for played in Player(name).decide(_rows(log)):
+    for played in Player(name).decide(read_log(house.data, name)):
         for each in played.sent:
             if each.event.subject == "asked":
                 for session, *_ in each.recipients:
@@ -236,9 +237,3 @@ def test_explain_and_the_pipeline_count_as_the_broker_did(house: House) -> None:
     for asked in (f"asked {n}" for n in (1, 2, 3, 6, 7)):
         for node in names:
             assert explain(log, asked, node).delivered == (asked in got[node])
-
-
-def _rows(log: Path) -> Iterator[Row]:
-    for part in LogReader(log).read():
-        assert not isinstance(part, Gap)
-        yield from rows_of(part)

@@ -11,15 +11,9 @@ from paho.mqtt.properties import Properties
 
 from nearcast.broker.config.configuration import ConfigurationError
 from nearcast.broker.config.settings import BridgeSection as Section
-from tests.broker.bridge.bridge_parts import (
-    MOSQUITTO,
-    WAIT_S,
-    Bridged,
-    Client,
-    Mosquitto,
-    free_port,
-    until,
-)
+from tests.broker.bridge.bridge_parts import Bridged, Client
+from tests.support.mosquitto import MOSQUITTO, Mosquitto, free_port
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed")
 

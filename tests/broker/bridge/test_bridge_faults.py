@@ -16,16 +16,10 @@ import pytest
 from nearcast.broker.config.settings import BridgeSection as Section
 from nearcast.broker.config.settings import Limits
 from nearcast.wire.mqtt import ConnAck, PubAck, Publish, encode
-from tests.broker.bridge.bridge_parts import (
-    MOSQUITTO,
-    WAIT_S,
-    Bridged,
-    Client,
-    Mosquitto,
-    free_port,
-    until,
-)
+from tests.broker.bridge.bridge_parts import Bridged, Client
 from tests.support.broker_process import BrokerProcess
+from tests.support.mosquitto import MOSQUITTO, Mosquitto, free_port
+from tests.support.waiting import WAIT_S, until
 
 pytestmark = pytest.mark.skipif(MOSQUITTO is None, reason="mosquitto is not installed")
 COUNT = 200

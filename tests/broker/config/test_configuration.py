@@ -11,6 +11,8 @@ from nearcast.broker.config.configuration import ConfigurationError, Origin, eff
 from nearcast.broker.config.setting_catalog import SETTINGS, Setting, public, value_of
 from nearcast.broker.config.settings import ListenSection, Settings
 
+pytestmark = pytest.mark.usefixtures("empty_directory")
+
 
 def write(directory: Path, text: str) -> Path:
     path = directory / "broker.toml"
@@ -27,11 +29,6 @@ def problems(
         load(path, environ or {}, overrides or {})
     assert str(caught.value) == "\n".join(caught.value.problems)
     return caught.value.problems
-
-
-@pytest.fixture(autouse=True)
-def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
 
 
 def test_without_anything_given_everything_is_as_it_is_by_default() -> None:

@@ -10,7 +10,8 @@ import pytest
 from nearcast.store import ERASED, Gap, LogReader, rows_of
 from nearcast.wire.mqtt import Connect, Properties, SubAck, Subscribe, TopicFilter, Will
 from tests.support.broker_process import BrokerProcess
-from tests.support.raw_client import RawClient
+from tests.support.clients.raw_client import RawClient
+from tests.support.logs.broker_log import read_log
 
 SQUARE = b'{"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]]}'
 
@@ -22,11 +23,7 @@ def files_with(text: bytes, directory: Path) -> list[str]:
         for path in directory.rglob("*")
         if path.is_file() and path.suffix != ".parquet" and text in path.read_bytes()
     ]
-    log = directory / "brokers" / "local" / "log"
-    for part in LogReader(log).read():
-        assert not isinstance(part, Gap)
-        if any(text.decode() in repr(row) for row in rows_of(part)):
-            found.append("the log")
+    found += ["the log" for row in read_log(directory) if text.decode() in repr(row)]
     return found
 
 

@@ -14,7 +14,8 @@ from msgspec import Struct
 from nearcast.store import Gap, LogReader, rows_of
 from nearcast.wire.mqtt import MQTT_5, Connect, Publish, encode
 from tests.support.broker_process import BrokerEndedError, BrokerProcess
-from tests.support.stubborn_client import StubbornClient
+from tests.support.clients.stubborn_client import StubbornClient
+from tests.support.logs.broker_log import read_log
 
 WAIT_S = 30.0
 MEBIBYTE = 1 << 20
@@ -179,15 +180,9 @@ def check_all_is_there(data: Path, subscriber: StubbornClient, count: int) -> No
         assert broker.stop() == 0
     finally:
         broker.end()
-    logged = []
-    seqs = []
-    for part in LogReader(data / "brokers" / "local" / "log").read():
-        assert not isinstance(part, Gap), part
-        for row in rows_of(part):
-            seqs.append(row.seq)
-            if row.subject == "fill" and row.payload:
-                logged.append(number_of(row.payload))
-    assert seqs == list(range(1, len(seqs) + 1))
+    rows = read_log(data)
+    logged = [number_of(row.payload) for row in rows if row.subject == "fill" and row.payload]
+    assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
     assert list(dict.fromkeys(logged)) == list(range(count))
 
 

@@ -9,19 +9,11 @@ from nearcast.broker.config.settings import LogSection
 from nearcast.broker.durability.journal import Entries
 from nearcast.broker.durability.store_writer import StoreWriter
 from nearcast.store import LogReader, LogSettings, Row, Store
-
-WAIT_S = 20.0
+from tests.support.waiting import until
 
 
 def row(seq: int) -> Row:
     return Row("b", seq, "event", float(seq), event_id=str(seq), subject="a", publisher="p")
-
-
-def until(holds: Callable[[], bool]) -> None:
-    deadline = time.monotonic() + WAIT_S
-    while not holds():
-        assert time.monotonic() < deadline
-        time.sleep(0.01)
 
 
 def call(work: Callable[[], None]) -> None:
@@ -35,7 +27,7 @@ def test_ticks_are_kept_in_order_and_told_in_order(tmp_path: Path) -> None:
     for seq in range(1, 101):
         entries = Entries([], [row(seq)], must_sync=seq % 3 == 0)
         keeper.submit(entries, lambda seq=seq: told.append(seq) or done.set())  # type: ignore[misc,func-returns-value]
-    until(lambda: len(told) == 100)
+    until(lambda: len(told) == 100, "all are told")
     keeper.stop()
     assert told == list(range(1, 101))
     assert keeper.commits < 100
@@ -47,7 +39,7 @@ def test_ticks_are_kept_in_order_and_told_in_order(tmp_path: Path) -> None:
 def test_what_nobody_waits_for_is_kept_too(tmp_path: Path) -> None:
     keeper = StoreWriter(Store(tmp_path, "b"), time.time, call)
     keeper.submit(Entries([], [row(1)]))
-    until(lambda: keeper.statistics()["seq"] == 1)
+    until(lambda: keeper.statistics()["seq"] == 1, "it is kept")
     keeper.stop()
 
 
@@ -64,7 +56,7 @@ class Clock:
 def write_segments(keeper: StoreWriter, store: Store, count: int) -> None:
     for seq in range(1, count + 1):
         keeper.submit(Entries([], [row(seq)], must_sync=True), lambda: None)
-        until(lambda seq=seq: store.log.settled_seq >= seq or wake(keeper))  # type: ignore[misc]
+        until(lambda: store.log.settled_seq >= seq or wake(keeper), "it is settled")  # noqa: B023
 
 
 def wake(keeper: StoreWriter) -> bool:
@@ -77,7 +69,7 @@ def test_the_low_end_of_the_log_is_merged(tmp_path: Path) -> None:
     keeper = StoreWriter(store, clock, call, LogSection(merge_after=3, keep_s=0.0))
     write_segments(keeper, store, 5)
     clock.ahead_s = 60.0
-    until(lambda: store.log.statistics().ranges == 1 or wake(keeper))
+    until(lambda: store.log.statistics().ranges == 1 or wake(keeper), "ranges are merged")
     keeper.stop()
     names = [each.name for each in LogReader(tmp_path / "brokers" / "b" / "log").segments()]
     assert names[0] == "00000001-00000003.parquet"
@@ -89,6 +81,6 @@ def test_old_segments_are_dropped(tmp_path: Path) -> None:
     keeper = StoreWriter(store, clock, call, LogSection(keep_s=1e9))
     write_segments(keeper, store, 3)
     clock.ahead_s = 2e9
-    until(lambda: store.log.statistics().segments == 0 or wake(keeper))
+    until(lambda: store.log.statistics().segments == 0 or wake(keeper), "all segments are gone")
     keeper.stop()
     assert not list((tmp_path / "brokers" / "b" / "log").glob("*.parquet"))

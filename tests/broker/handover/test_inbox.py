@@ -1,7 +1,7 @@
 """What the pipeline hands over reaches clients once and whole, whatever happens in between."""
 
 import random
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 import msgspec
 import pytest
@@ -27,22 +27,18 @@ from nearcast.wire.handover import (
     rows_in,
 )
 from nearcast.wire.mqtt import Properties, ReasonCode, TopicFilter, user_properties
+from tests.broker.handover.pipeline_client import (
+    LARGEST,
+    PIPELINE,
+    delivery,
+    event,
+    release,
+    stage,
+    to,
+)
+from tests.support.world_faults import power_cut
 
 LASTING = ClientOptions(session_expiry_s=3_600, clean_start=False, keep_alive_s=5)
-PIPELINE = ClientOptions(username="$pipeline", password=PIPELINE_TOKEN.encode())
-LARGEST = 1 << 19
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with World(seed=5) as world:
-        world.broker(disk=DiskQuality())
-        yield world
-
-
-@pytest.fixture
-def pipeline(world: World) -> VirtualClient:
-    return world.client("$pipeline~1", PIPELINE)
 
 
 @pytest.fixture
@@ -51,41 +47,6 @@ def bob(world: World) -> VirtualClient:
     bob.subscribe("spots/#", qos=2)
     world.settle()
     return bob
-
-
-def event(text: str, qos: int = 2) -> EventRow:
-    return EventRow(text, "spots/park", text.encode(), qos=qos)
-
-
-def delivery(text: str, *recipients: Recipient, qos: int = 2) -> DeliveryRow:
-    return DeliveryRow(text, "spots/park", text.encode(), "ann", 1.5, recipients, qos=qos)
-
-
-def to(session: str, topic_filter: str = "spots/#") -> Recipient:
-    return Recipient(session, (f"{session}\0{topic_filter}",))
-
-
-def stage(
-    client: VirtualClient,
-    rows: list[HandedRow],
-    epoch: int = 0,
-    *,
-    query: str = "q",
-    partition: int = 0,
-    attempt: str = "a",
-    largest: int = LARGEST,
-) -> int:
-    """Stage each row in a packet of its own, or several; return how many there were."""
-    sent = [packet for row in rows for packet in packets([row], largest)]
-    for number, packet in enumerate(sent):
-        client.publish(Staged(query, epoch, partition, attempt, number).topic, packet, qos=1)
-    return len(sent)
-
-
-def release(
-    client: VirtualClient, *named: tuple[int, str, int], epoch: int = 0, query: str = "q"
-) -> Receipt:
-    return client.publish(Release(query, epoch).topic, manifest_bytes(list(named)), qos=1)
 
 
 def test_nothing_staged_is_published_before_it_is_released(
@@ -433,12 +394,6 @@ Fault = Callable[[World], None]
 
 def crash(world: World) -> None:
     world.brokers["broker"].restart()
-
-
-def power_cut(world: World) -> None:
-    broker = world.brokers["broker"]
-    broker.crash(power_cut=True, told=False)
-    world.clock.after(1.0, broker.start)
 
 
 def lost_pipeline(world: World) -> None:

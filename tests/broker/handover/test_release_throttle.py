@@ -8,7 +8,7 @@ from nearcast.broker.config.settings import Limits, Settings
 from nearcast.broker.handover.release_throttle import DEAF_S, PATIENCE_S
 from nearcast.testing import ClientOptions, DiskQuality, VirtualClient, World
 from nearcast.wire.handover import HandedRow
-from tests.broker.handover.test_inbox import PIPELINE, delivery, event, release, stage, to
+from tests.broker.handover.pipeline_client import delivery, event, release, stage, to
 
 PATIENT = ClientOptions(session_expiry_s=3_600, clean_start=False, keep_alive_s=0)
 QUEUED = 40
@@ -21,11 +21,6 @@ def world() -> Iterator[World]:
         limits = Limits(queued=QUEUED, in_flight=4, stalled_s=3_600.0)
         world.broker(disk=DiskQuality(), settings=Settings(limits=limits))
         yield world
-
-
-@pytest.fixture
-def pipeline(world: World) -> VirtualClient:
-    return world.client("$pipeline~1", PIPELINE)
 
 
 def reader(world: World, name: str) -> VirtualClient:

@@ -1,15 +1,11 @@
 """What the pipeline found of nodes reaches only those who may see these nodes."""
 
-from collections.abc import Iterator
-
-import pytest
-
 from nearcast.core.model.inputs import RulesSet
 from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.core.model.visibility import SEE_ALL, SEE_IDENTITY, SEE_POSITION
-from nearcast.testing import ClientOptions, DiskQuality, VirtualClient, World
+from nearcast.testing import ClientOptions, VirtualClient, World
 from nearcast.wire.handover import EventRow
-from tests.broker.handover.test_inbox import PIPELINE, release, stage
+from tests.broker.handover.pipeline_client import PIPELINE, release, stage
 
 WATCHERS = ("ann", "doctor", "names", "places", "spy")
 """One of the two who met, one who may see all, and those who lack something."""
@@ -26,13 +22,6 @@ RULES = RulesSet(
 )
 MEETING = EventRow("1", "encounters/ann/ben", b"met", lat=53.35, lon=-6.26, about=("ann", "ben"))
 TRAFFIC = EventRow("2", "traffic/17", b"many", lat=53.35, lon=-6.26)
-
-
-@pytest.fixture
-def world() -> Iterator[World]:
-    with World(seed=5) as world:
-        world.broker(disk=DiskQuality())
-        yield world
 
 
 def watch(world: World) -> dict[str, VirtualClient]:

@@ -1,21 +1,11 @@
 """Generated ids: they differ, and tell nobody how many others there are."""
 
-from collections.abc import Iterator
 from itertools import islice, pairwise
 from random import Random
 
-import pytest
-
 from nearcast.broker.ingest.random_ids import ID_BYTES, random_ids
+from tests.support.clients.talker import Talker, told
 from tests.support.running_broker import RunningBroker
-from tests.support.talker import Talker, told
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    running = RunningBroker()
-    yield running
-    running.stop()
 
 
 def test_no_two_are_the_same() -> None:

@@ -2,18 +2,10 @@
 
 import base64
 import socket
-from collections.abc import Iterator
 
 import pytest
 
 from tests.support.running_broker import RunningBroker
-
-
-@pytest.fixture(scope="module")
-def broker() -> Iterator[RunningBroker]:
-    running = RunningBroker()
-    yield running
-    running.stop()
 
 
 def upgraded(broker: RunningBroker, **headers: str) -> int:

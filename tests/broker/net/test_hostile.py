@@ -11,7 +11,7 @@ import random
 import socket
 import threading
 import time
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Self
 
@@ -44,7 +44,8 @@ from nearcast.wire.mqtt import (
     encode,
 )
 from tests.support.broker_process import BrokerProcess
-from tests.support.stubborn_client import GoneError, RefusedError, StubbornClient
+from tests.support.clients.stubborn_client import GoneError, RefusedError, StubbornClient
+from tests.support.waiting import until
 
 ATTACKER = "127.0.0.2"
 WAIT_S = 30.0
@@ -174,15 +175,6 @@ def is_closed(found: socket.socket, within_s: float = WAIT_S) -> bool:
     return True
 
 
-def until(what: Callable[[], bool], within_s: float = WAIT_S) -> bool:
-    deadline = time.monotonic() + within_s
-    while not what():
-        if time.monotonic() > deadline:
-            return False
-        time.sleep(0.05)
-    return True
-
-
 def pour(found: socket.socket, data: bytes, for_s: float) -> int:
     """Send the same again and again as fast as it is taken, and read nothing."""
     found.setblocking(False)
@@ -206,7 +198,7 @@ def test_random_bytes_end_their_connection(broker: BrokerProcess, good: WellBeha
     for _ in range(100):
         with attack(broker) as found, contextlib.suppress(ConnectionError):
             found.sendall(chance.randbytes(chance.randint(1, 3_000)))
-    assert until(lambda: "broken packet" in broker.said)
+    until(lambda: "broken packet" in broker.said, "the broker says why")
 
 
 CLIENT_PACKETS: tuple[Packet, ...] = (
@@ -293,7 +285,7 @@ def test_half_a_packet_waits_for_the_rest_and_holds_up_nobody(
         for found in waiting:
             found.sendall(whole[: len(whole) // 2])
         before = good.exchanged
-        assert until(lambda: good.exchanged > before + 5)
+        until(lambda: good.exchanged > before + 5, "the other goes on")
         waiting[0].sendall(whole[len(whole) // 2 :])
         assert isinstance(read(waiting[0], 1)[0], PubAck)
 
@@ -324,7 +316,7 @@ def test_a_client_that_reads_nothing_is_bounded_and_cut_off(
         assert poured > 300 * MEBIBYTE
         assert broker.memory_bytes < before + 150 * MEBIBYTE
         assert broker.figure("nearcast_hub_dropped_total") > 1_000
-        assert until(lambda: "client does not read" in broker.said)
+        until(lambda: "client does not read" in broker.said, "the broker says why")
         assert is_closed(deaf)
 
 
@@ -481,9 +473,9 @@ def test_a_flood_of_connections_is_bounded_and_leaves_room_afterwards(
         for _ in range(600):
             with contextlib.suppress(OSError):
                 flood.append(stack.enter_context(attack(broker)))
-        assert until(lambda: "too many connections" in broker.said)
+        until(lambda: "too many connections" in broker.said, "the broker says why")
         before = good.exchanged
-        assert until(lambda: good.exchanged > before + 5)
+        until(lambda: good.exchanged > before + 5, "the other goes on")
         assert all(is_closed(found) for found in flood)
 
     def can_connect() -> bool:
@@ -495,7 +487,7 @@ def test_a_flood_of_connections_is_bounded_and_leaves_room_afterwards(
         late.disconnect()
         return True
 
-    assert until(can_connect)
+    until(can_connect, "others can connect again")
 
 
 def test_connections_never_take_the_files_that_the_store_needs(tmp_path: Path) -> None:
@@ -506,9 +498,9 @@ def test_connections_never_take_the_files_that_the_store_needs(tmp_path: Path) -
                 with contextlib.suppress(OSError):
                     stack.enter_context(attack(running))
             before = client.exchanged
-            assert until(lambda: client.exchanged > before + 5)
+            until(lambda: client.exchanged > before + 5, "the other goes on")
             logs = running.data / "brokers" / "local" / "log"
-            assert until(lambda: any(logs.glob("*.parquet")))
+            until(lambda: any(logs.glob("*.parquet")), "there is a segment")
         assert running.stop() == 0
         assert "too many connections" in running.said
         assert "Too many open files" not in running.said

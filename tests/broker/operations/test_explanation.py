@@ -14,7 +14,7 @@ from nearcast.broker.operations.explanation import explain as explained
 from nearcast.store import StoreError
 from nearcast.wire.mqtt import Connect, Properties, SubAck, Subscribe, TopicFilter
 from tests.support.broker_process import BrokerProcess
-from tests.support.raw_client import RawClient
+from tests.support.clients.raw_client import RawClient
 
 
 def explain(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -20,7 +20,7 @@ from nearcast.wire.mqtt import (
     Will,
 )
 from tests.support.accounts import SECRET, with_users
-from tests.support.raw_client import RawClient
+from tests.support.clients.raw_client import RawClient
 from tests.support.running_broker import RunningBroker
 
 RULES = """

@@ -10,8 +10,7 @@ import pytest
 import nearcast as nc
 from nearcast.broker.server import Server
 from nearcast.client.api.mailboxes import UNCLAIMED
-from tests.client.api.test_node import DUBLIN, NORTH, ended, node, versions
-from tests.client.api.test_streams import texts
+from tests.client.api.nodes import DUBLIN, NORTH, ended, node, texts, versions
 from tests.client.servers import SOON, CuttingProxy, again, nearcast, run
 
 

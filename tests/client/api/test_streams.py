@@ -7,12 +7,9 @@ from pathlib import Path
 import pytest
 
 import nearcast as nc
-from tests.client.api.test_node import DUBLIN, ended, node, versions
-from tests.client.servers import Mosquitto, nearcast, run
-
-
-async def texts(stream: nc.Stream[nc.Received], count: int) -> list[str]:
-    return [(await anext(stream)).text for _ in range(count)]
+from tests.client.api.nodes import DUBLIN, ended, node, texts, versions
+from tests.client.servers import nearcast, run
+from tests.support.mosquitto import Mosquitto
 
 
 @versions

@@ -18,7 +18,9 @@ from nearcast.client.errors import (
 from nearcast.client.link.address import Address, parse_address
 from nearcast.client.link.connection import ClientConnection, ConnectionOptions
 from nearcast.wire.mqtt import Properties, ReasonCode, TopicFilter
-from tests.client.servers import SOON, certificate, free_port, nearcast, run, take
+from tests.client.servers import SOON, nearcast, run, take
+from tests.support.certificates import make_certificate
+from tests.support.mosquitto import free_port
 
 
 def connection(port: int, name: str = "node", most: int = 1_000) -> ClientConnection:
@@ -31,16 +33,21 @@ def connection(port: int, name: str = "node", most: int = 1_000) -> ClientConnec
 
 @pytest.mark.parametrize("scheme", ["mqtt", "mqtts", "ws", "wss"])
 def test_messages_come_back_over_every_kind_of_address(scheme: str, tmp_path: Path) -> None:
-    file, key, trust = certificate(tmp_path)
+    own = make_certificate(tmp_path)
     listen = ListenSection(
-        mqtt_port=0, ws_port=0, mqtts_port=0, wss_port=0, certificate=str(file), key=str(key)
+        mqtt_port=0,
+        ws_port=0,
+        mqtts_port=0,
+        wss_port=0,
+        certificate=str(own.file),
+        key=str(own.key),
     )
 
     async def work() -> None:
         async with nearcast(tmp_path, listen) as server:
             url = f"{scheme}://127.0.0.1:{server.ports[scheme]}"
             options = ClientOptions(client_id="node")
-            async with ClientConnection(url, options, ConnectionOptions(tls=trust)) as me:
+            async with ClientConnection(url, options, ConnectionOptions(tls=own.trust())) as me:
                 granted = await me.subscribe(TopicFilter("a/#", 2), "b")
                 assert granted == (ReasonCode.GRANTED_QOS_2, ReasonCode.GRANTED_QOS_0)
                 properties = Properties(user_properties=(("k", "1"), ("k", "2")))
@@ -56,9 +63,9 @@ def test_messages_come_back_over_every_kind_of_address(scheme: str, tmp_path: Pa
 
 
 def test_a_certificate_that_nobody_vouches_for_is_refused(tmp_path: Path) -> None:
-    file, key, _ = certificate(tmp_path)
+    own = make_certificate(tmp_path)
     listen = ListenSection(
-        mqtt_port=0, ws_port=-1, mqtts_port=0, certificate=str(file), key=str(key)
+        mqtt_port=0, ws_port=-1, mqtts_port=0, certificate=str(own.file), key=str(own.key)
     )
 
     async def work() -> None:

@@ -9,7 +9,8 @@ import pytest
 from nearcast.client.api.options import ClientOptions
 from nearcast.client.link.backoff import Backoff
 from nearcast.client.link.connection import ClientConnection, ConnectionOptions
-from tests.client.servers import SOON, CuttingProxy, Mosquitto, again, nearcast, run, take
+from tests.client.servers import SOON, CuttingProxy, again, nearcast, run, take
+from tests.support.mosquitto import Mosquitto
 
 PADDING = b" " * 100
 

@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearcast.core.engine.engine import Engine, EngineSettings, Outcome
+from nearcast.core.engine.engine import Engine, EngineSettings
 from nearcast.core.language import parse
 from nearcast.core.model import (
     Announcement,
@@ -27,6 +27,7 @@ from nearcast.core.model.inputs import (
     Subscribed,
     Unsubscribed,
 )
+from tests.core.engine_steps import engine_with, got
 
 HERE = Position(53.35, -6.26)
 NEAR = Position(53.352, -6.26)
@@ -40,17 +41,6 @@ def event(name: str = "e1", subject: str = "news", by: str = "pub", **details: o
 
 def wants(node: str = "sub", subject: str = "#", name: str = "s1", **details: object) -> Subscribed:
     return Subscribed(Subscription(name, node, subject, **details))  # type: ignore[arg-type]
-
-
-def got(outcome: Outcome) -> list[tuple[str, str]]:
-    return [(delivery.event.id, delivery.node) for delivery in outcome.deliveries]
-
-
-def engine_with(*inputs: object) -> Engine:
-    engine = Engine()
-    outcome = engine.step(inputs, 0.0)  # type: ignore[arg-type]
-    assert outcome.refusals == []
-    return engine
 
 
 TOWN_PLACE = PlaceDefined("town", "Town", TOWN)

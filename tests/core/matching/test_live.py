@@ -6,7 +6,7 @@ from msgspec.structs import replace
 
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model import Circle, Event, Position, Subscription
-from tests.core.matching.test_matcher import Pair
+from tests.core.matching.matcher_pair import Pair
 from tests.support.plain import plain_world as plain
 
 

@@ -10,6 +10,7 @@ from nearcast.core.model import event_batch
 from nearcast.core.model.context import Value
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.event_batch import MANY, EventBatch, carried, flat
+from tests.core.model.attribute_columns import told
 
 VALUES: tuple[Value, ...] = (1, 2.5, -0.0, 10**400, -(10**400), True, None, "a", "b", "", [1], "é")
 NAMES = ("x", "y", "z.w", "far")
@@ -20,16 +21,6 @@ def attributes(draw: random.Random, nested: bool) -> dict[str, Value]:
     if nested and draw.random() < 0.05:
         found["far"] = {"away": draw.choice(VALUES), "d": {"e": 1}}
     return found
-
-
-def told(of: event_batch.AttributeColumns, i: int) -> dict[str, tuple[int, float | str]]:
-    """What an event has, by name; what is MISSING it does not have."""
-    found: dict[str, tuple[int, float | str]] = {}
-    for j in range(of["first"][i], of["first"][i + 1]):
-        kind, value = int(of["kinds"][j]), float(of["values"][j])
-        text = of["strings"][int(value)] if kind == event_batch.STRING else value
-        found[of["names"][of["name_of"][j]]] = kind, text
-    return {name: value for name, value in found.items() if value[0] != event_batch.MISSING}
 
 
 @pytest.mark.parametrize("seed", range(20))

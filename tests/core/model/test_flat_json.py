@@ -13,7 +13,7 @@ from nearcast.core.model import flat_json
 from nearcast.core.model.event_batch import AttributeColumns, event_by_event
 from nearcast.core.model.flat_json import MOST_MEMBERS, carried_by, read_flat
 from nearcast.core.model.payload import LARGEST_JSON_PAYLOAD, attributes_of
-from tests.core.model.test_event_batch import told
+from tests.core.model.attribute_columns import told
 
 Column = tuple[npt.NDArray[np.uint8], npt.NDArray[np.int32]]
 

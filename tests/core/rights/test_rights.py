@@ -6,7 +6,7 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from nearcast.core.engine.engine import Engine, Outcome
+from nearcast.core.engine.engine import Engine
 from nearcast.core.language import parse
 from nearcast.core.matching.reference import decide
 from nearcast.core.model import (
@@ -42,6 +42,7 @@ from nearcast.core.model.inputs import (
     Subscribed,
 )
 from nearcast.core.rights import NodeCondition, SightRule, mask_of
+from tests.core.engine_steps import engine_with, got
 from tests.support.plain import plain_world as plain
 
 HERE = Position(53.35, -6.26)
@@ -60,18 +61,8 @@ def rule(viewer: NodeCondition, other: NodeCondition, see: int, **details: objec
     return SightRule(viewer, other, see, **details)  # type: ignore[arg-type]
 
 
-def engine_with(*inputs: Input) -> Engine:
-    engine = Engine()
-    assert engine.step(inputs, 0.0).refusals == []
-    return engine
-
-
 def sees(engine: Engine, viewer: str, other: str) -> int:
     return engine.matcher.world.may_see(viewer, other)
-
-
-def got(outcome: Outcome) -> list[tuple[str, str]]:
-    return [(delivery.event.id, delivery.node) for delivery in outcome.deliveries]
 
 
 def event(name: str, by: str, **details: object) -> Published:

@@ -18,8 +18,8 @@ from nearcast.pipeline.decide.decisions import (
 from nearcast.pipeline.decide.player import Player
 from nearcast.store import Row, batch_of
 from nearcast.testing import World
-from tests.pipeline.conftest import write_log
-from tests.pipeline.decide.test_player import Copy, copies, log_of_a_life, recorded
+from tests.support.logs.broker_log import write_log
+from tests.support.logs.recorded_life import Copy, copies, log_of_a_life, recorded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

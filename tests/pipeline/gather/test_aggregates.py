@@ -23,7 +23,7 @@ from nearcast.pipeline.gather.aggregates import AGGREGATES, Gathering, aggregate
 from nearcast.pipeline.gather.gathered_events import NamedPlace, Packet, java_regex, pack
 from nearcast.store import Row
 from nearcast.store.log.segments import batch_of
-from tests.pipeline.source.test_event_checks import LOG
+from tests.support.logs.spark_schema import LOG_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -176,7 +176,7 @@ class Gatherer:
 
     def start(self) -> "StreamingQuery":
         log = (
-            self._spark.readStream.schema(LOG)
+            self._spark.readStream.schema(LOG_SCHEMA)
             .option("maxFilesPerTrigger", 1)
             .parquet(str(self._directory / "log"))
         )
@@ -204,7 +204,7 @@ class Gatherer:
         return self._spark.read.schema(AGGREGATES).parquet(str(self._directory / "found")).collect()
 
     def of_history(self) -> list[SparkRow]:
-        log = self._spark.read.schema(LOG).parquet(str(self._directory / "log"))
+        log = self._spark.read.schema(LOG_SCHEMA).parquet(str(self._directory / "log"))
         return aggregates(log, self._rules, [PUB], lateness_s=self._lateness_s).collect()
 
 

@@ -12,8 +12,8 @@ from nearcast.pipeline.jobs.audit import EXTRA, MISSING, PRIORITY, Audit, audit
 from nearcast.store import DELIVERY, ERASED, Row, input_of, recipients_of
 from nearcast.store.log.row_json import text
 from nearcast.testing import World
-from tests.pipeline.conftest import write_log
-from tests.pipeline.decide.test_player import log_of_a_life, recorded
+from tests.support.logs.broker_log import write_log
+from tests.support.logs.recorded_life import log_of_a_life, recorded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -16,7 +16,7 @@ from nearcast.core.model import distance_m
 from nearcast.pipeline.errors import JavaError
 from nearcast.pipeline.jobs.java import find_java
 from nearcast.store import Row
-from tests.pipeline.conftest import write_log
+from tests.support.logs.broker_log import write_log
 from tests.support.pipeline_process import JAVA
 
 pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")

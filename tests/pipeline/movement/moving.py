@@ -7,7 +7,7 @@ from random import Random
 from typing import TYPE_CHECKING
 
 from nearcast.store import Row
-from tests.pipeline.conftest import write_log
+from tests.support.logs.broker_log import write_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -10,7 +10,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 from nearcast.pipeline.decide.decisions import decided
 from nearcast.pipeline.tables.events import judged_events, rejects
 from nearcast.store import Row
-from tests.pipeline.conftest import write_log
+from tests.support.logs.broker_log import write_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

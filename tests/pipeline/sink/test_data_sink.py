@@ -25,7 +25,7 @@ from nearcast.pipeline.sink.data_sink import SinkOptions, abort, hand_over, rele
 from nearcast.pipeline.sink.sink_rows import SINK_SCHEMA, rows_by_broker
 from nearcast.wire.handover import EventRow, Release, manifest_bytes
 from tests.support.broker_process import BrokerProcess
-from tests.support.stubborn_client import StubbornClient
+from tests.support.clients.stubborn_client import StubbornClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -21,7 +21,7 @@ from nearcast.pipeline.sink.epoch_writer import (
 from nearcast.pipeline.sink.sink_rows import SINK_SCHEMA
 from nearcast.pipeline.tables.tables import Tables
 from tests.support.broker_process import BrokerProcess
-from tests.support.stubborn_client import StubbornClient
+from tests.support.clients.stubborn_client import StubbornClient
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -36,13 +36,6 @@ SOME: list[Row] = [
     ("b", None, None, None),
     ("c", 2.0, b"", []),
 ]
-
-
-@pytest.fixture
-def tables(tmp_path: Path) -> Tables:
-    found = Tables(tmp_path)
-    found.begin()
-    return found
 
 
 def epoch(spark: "SparkSession", number: int, people: list[Row], count: int = 0) -> Epoch:

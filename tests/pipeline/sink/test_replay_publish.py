@@ -1,6 +1,5 @@
 """A replay that publishes: what a run would have told, once however often it is asked for."""
 
-import time
 from collections import Counter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -14,9 +13,10 @@ from nearcast.pipeline.jobs.audit import audit
 from nearcast.pipeline.jobs.queries import PipelineSettings
 from nearcast.pipeline.jobs.replay import Range, replay
 from nearcast.pipeline.sink.broker_link import close_idle
-from nearcast.store import LogReader, rows_of
 from tests.support.broker_process import BrokerProcess
-from tests.support.stubborn_client import StubbornClient
+from tests.support.clients.stubborn_client import StubbornClient
+from tests.support.logs.broker_log import count_rows
+from tests.support.waiting import until
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -33,24 +33,16 @@ roll_s = 0.1
 """
 
 
-def in_log(data: Path, kind: str) -> int:
-    parts = LogReader(data / "brokers" / "b" / "log").read()
-    return sum(row.kind == kind for part in parts for row in rows_of(part))
-
-
-def until_in_log(data: Path, kind: str, count: int) -> None:
-    deadline = time.monotonic() + 30.0
-    while in_log(data, kind) < count:
-        assert time.monotonic() < deadline
-        time.sleep(0.1)
-
-
 def test_a_replay_publishes_what_a_run_would_and_a_repeat_nothing(
     spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     (tmp_path / "nearcast.toml").write_text(SETTINGS)
     monkeypatch.chdir(tmp_path)
     data = tmp_path / "data"
+
+    def in_log(kind: str) -> int:
+        return count_rows(data, kind, "b")
+
     broker = BrokerProcess(data, {"broker.name": "b"}).wait_until_it_listens()
     watcher, gone, ann, bob = (StubbornClient(name) for name in ("w", "g", "ann", "bob"))
     try:
@@ -63,7 +55,7 @@ def test_a_replay_publishes_what_a_run_would_and_a_repeat_nothing(
             client.exchange("hazard/ice", client.name.encode(), 1)
         ann.exchange("news/local", b"well", 1)
         gone.unsubscribe("news/#")
-        until_in_log(data, "unsubscription", 1)
+        until(lambda: in_log("unsubscription") == 1, "the log has it")
 
         rules = parse_rules({"hazard/#": "volume 2"})
         settings = PipelineSettings(data=str(data), rules=rules)
@@ -71,9 +63,9 @@ def test_a_replay_publishes_what_a_run_would_and_a_repeat_nothing(
         for turn, news in enumerate((1, 2, 2)):
             if turn == 1:
                 ann.exchange("news/local", b"better", 1)
-                until_in_log(data, "event", 3 + 2 + 1)
+                until(lambda: in_log("event") == 3 + 2 + 1, "the log has it")
             replay(spark, settings, Range(), lambda *_: None, publish=True)
-            until_in_log(data, "delivery", 4 + news)
+            until(lambda: in_log("delivery") >= 4 + news, "the log has it")  # noqa: B023
             watcher.listen(1.0)
             told = Counter(got.topic for got in watcher.got)
             assert told == {"news/local": news, "hazard/ice": 2 + 1, "encounters/ann/bob": 1}

@@ -22,7 +22,7 @@ from nearcast.store.log.manifest import read_manifest
 from nearcast.store.log.row_kinds import KINDS
 from nearcast.store.log.rows import _READERS, erased
 from nearcast.store.log.segments import erase_rows, merge_segments
-from tests.pipeline.conftest import write_log
+from tests.support.logs.broker_log import write_log
 from tests.support.logs.store_rows import BROKER, write_segments
 from tests.support.logs.store_rows import row as written_row
 from tests.support.logs.store_rows import rows as written_rows

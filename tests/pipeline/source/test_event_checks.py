@@ -13,21 +13,16 @@ from msgspec.structs import astuple, replace
 
 from nearcast.pipeline.source.event_checks import accepted, clean, first_of_each, rejected
 from nearcast.store import Row
+from tests.support.logs.spark_schema import LOG_SCHEMA
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-LOG = (
-    "broker string, seq long, kind string, ingested double, schema int, event_id string, "
-    "subject string, publisher string, time double, lat double, lon double, node string, "
-    "properties array<struct<name: string, value: string>>, payload binary, headers binary, "
-    "data string"
-)
 GOOD = Row("b", 1, "event", 5000.0, 1, "e1", "a/b", "ann", 5000.0, 53.0, -6.0, payload=b"{}")
 
 
 def log_of(spark: "SparkSession", rows: list[Row]) -> "DataFrame":
-    return spark.createDataFrame([astuple(row) for row in rows], LOG)
+    return spark.createDataFrame([astuple(row) for row in rows], LOG_SCHEMA)
 
 
 def plain_reason(row: Row) -> str | None:

@@ -7,7 +7,7 @@ import pytest
 
 from nearcast.core.model.subject import subject_matches
 from nearcast.store import Row, rows_of
-from tests.pipeline.conftest import write_log
+from tests.support.logs.broker_log import write_log
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 

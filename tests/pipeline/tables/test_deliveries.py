@@ -16,8 +16,8 @@ from nearcast.pipeline.decide.decisions import decided
 from nearcast.pipeline.sink.sink_rows import SINK_SCHEMA
 from nearcast.pipeline.tables.deliveries import deliveries, to_send
 from nearcast.testing import World
-from tests.pipeline.conftest import write_log
-from tests.pipeline.decide.test_player import log_of_a_life, recorded
+from tests.support.logs.broker_log import write_log
+from tests.support.logs.recorded_life import log_of_a_life, recorded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession

@@ -18,13 +18,6 @@ if TYPE_CHECKING:
     from pyspark.sql import SparkSession
 
 
-@pytest.fixture
-def tables(tmp_path: Path) -> Tables:
-    found = Tables(tmp_path)
-    found.begin()
-    return found
-
-
 def write(tables: Tables, name: str, epoch: int, values: list[int], column: str = "n") -> None:
     where = tables.version / name / f"epoch={epoch:012d}"
     where.mkdir(parents=True)

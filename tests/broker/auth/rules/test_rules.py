@@ -11,7 +11,7 @@ from msgspec import Struct
 
 from nearcast.broker.auth import Identity
 from nearcast.core.model.subject import subject_matches
-from tests.broker.auth.rules.test_topic_patterns import TOPICS, patterns, selected
+from tests.broker.auth.rules.topics import TOPICS, patterns, selected
 from tests.support.accounts import house
 
 CLIENTS = {

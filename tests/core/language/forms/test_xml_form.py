@@ -17,7 +17,7 @@ from nearcast.core.language import (
     to_xml,
 )
 from nearcast.core.language.forms.xml_form import compared
-from tests.core.language.evaluation.test_nearness import DUBLIN, NORTH, Situation
+from tests.core.language.situation import DUBLIN, NORTH, Situation
 
 UNITS = """\
 <SUBSCRIPTION filename="subscription.xml">

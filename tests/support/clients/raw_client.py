@@ -15,6 +15,7 @@ from nearcast.wire.mqtt import (
     ConnAck,
     Connect,
     Decoder,
+    Disconnect,
     Packet,
     PingReq,
     PingResp,
@@ -121,6 +122,17 @@ class RawClient:
             while not isinstance(packet := self.receive(), PingResp):
                 packets.append(packet)
         return packets
+
+    def end_reason(self, text: str = "") -> ReasonCode:
+        """Send bytes, if any, and return why the server closed the connection."""
+        self.send_hex(text)
+        last = self.end()[-1]
+        assert isinstance(last, Disconnect)
+        return last.reason_code
+
+    def payloads(self) -> list[bytes]:
+        """Return the payloads of all messages that have come."""
+        return [each.payload for each in self.rest() if isinstance(each, Publish)]
 
     def end(self) -> list[Packet]:
         """All that comes until the server closes the connection."""

@@ -26,7 +26,7 @@ from nearcast.wire.mqtt import (
     TopicFilter,
     Will,
 )
-from tests.support.raw_client import RawClient
+from tests.support.clients.raw_client import RawClient
 from tests.support.running_broker import RunningBroker
 
 VERSIONS = (MQTT_5, MQTT_3_1_1)
