@@ -15,9 +15,9 @@ from rich._export_format import CONSOLE_SVG_FORMAT
 from rich.console import Console
 
 import nearcast as nc
-from nearcast.cli.city_view import CityView
-from nearcast.cli.up import run_until_stopped
-from nearcast.cli.up_demo import prepare
+from nearcast.cli.broker.up import run_until_stopped
+from nearcast.cli.demo.city_view import CityView
+from nearcast.cli.demo.up_demo import prepare
 
 WIDTH, HEIGHT = 112, 36
 LONGER_S = 30.0

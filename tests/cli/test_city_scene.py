@@ -1,8 +1,8 @@
 """What is seen of a city is what its clients sent and got, and what an observer hears."""
 
-from nearcast.cli.city_drawing import FADES_S, line
-from nearcast.cli.city_scene import TOGETHER_S, CityScene
-from nearcast.cli.city_view import told
+from nearcast.cli.demo.city_drawing import FADES_S, line
+from nearcast.cli.demo.city_scene import TOGETHER_S, CityScene
+from nearcast.cli.demo.city_view import told
 from nearcast.client.api.received import Received
 from nearcast.core.model import Position
 from nearcast.core.model.event import Event

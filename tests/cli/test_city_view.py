@@ -7,10 +7,10 @@ import pytest
 from msgspec.structs import replace
 from rich.console import Console
 
-from nearcast.cli.city_drawing import LOOKS
-from nearcast.cli.city_scene import CityScene
-from nearcast.cli.city_view import SIGNS, CityView, Setting
-from nearcast.cli.pipeline_steps import PipelineProgress, Step
+from nearcast.cli.demo.city_drawing import LOOKS
+from nearcast.cli.demo.city_scene import CityScene
+from nearcast.cli.demo.city_view import SIGNS, CityView, Setting
+from nearcast.cli.demo.pipeline_steps import PipelineProgress, Step
 from nearcast.client.api.received import Received
 from nearcast.pipeline.jobs.status import QueryStatus, Status
 from nearcast.simulation.city_life import CityLife

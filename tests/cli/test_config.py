@@ -14,7 +14,7 @@ from nearcast.broker.config.configuration import load
 from nearcast.broker.config.setting_catalog import SECTIONS, SETTINGS
 from nearcast.broker.config.settings import Settings
 from nearcast.cli import app
-from nearcast.cli.config import default_toml, descriptions, toml_value
+from nearcast.cli.broker.config import default_toml, descriptions, toml_value
 
 pytestmark = pytest.mark.usefixtures("empty_directory")
 

@@ -9,8 +9,8 @@ import typer
 from rich.console import Console
 from typer.testing import CliRunner
 
-from nearcast.cli import demo
-from nearcast.cli.city_drawing import LEGEND, LOOKS
+from nearcast.cli.demo import demo
+from nearcast.cli.demo.city_drawing import LEGEND, LOOKS
 from nearcast.simulation.city_life import CityLife
 from nearcast.simulation.city_run import CityRun
 from tests.support.terminal import Terminal

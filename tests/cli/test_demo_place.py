@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.cli.demo_place import demo_place, program
+from nearcast.cli.demo.demo_place import demo_place, program
 
 
 @contextlib.contextmanager

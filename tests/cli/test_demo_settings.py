@@ -3,9 +3,9 @@
 from pathlib import Path
 
 from nearcast.broker.config.configuration import load
-from nearcast.cli.city_scene import CityScene
-from nearcast.cli.demo_settings import DEMO, choose_demo
-from nearcast.cli.residents import VISIT_S, Residents
+from nearcast.cli.demo.city_scene import CityScene
+from nearcast.cli.demo.demo_settings import DEMO, choose_demo
+from nearcast.cli.demo.residents import VISIT_S, Residents
 from nearcast.core.model.inputs import Published, Subscribed
 from nearcast.simulation.city_life import CityLife
 

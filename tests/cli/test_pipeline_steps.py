@@ -5,8 +5,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nearcast.cli.beside import PipelineBeside
-from nearcast.cli.pipeline_steps import PipelineProgress, progress
+from nearcast.cli.broker.pipeline_process import PipelineBeside
+from nearcast.cli.demo.pipeline_steps import PipelineProgress, progress
 from nearcast.pipeline.jobs.status import QueryStatus, Status, write_status
 
 PID = 4711

@@ -13,27 +13,34 @@ from nearcast.cli.failures import Program, fail
 
 
 class Verb(NamedTuple):
-    """A verb: `name` in the module of that name is a function or an app of its own."""
+    """A verb: `attribute` of the module is a function or an app of its own."""
 
-    name: str
+    module: str
     attribute: str
     summary: str
 
+    @property
+    def name(self) -> str:
+        """The word that is typed."""
+        return self.module.rpartition(".")[2]
+
 
 VERBS = (
-    Verb("demo", "demo", "Watch events find the nodes they concern, in a small living city."),
-    Verb("up", "up", "Run an MQTT broker that keeps what it acknowledged."),
-    Verb("pub", "pub", "Publish a message."),
-    Verb("sub", "sub", "Subscribe, and print what comes."),
-    Verb("user", "app", "Say who may come in."),
-    Verb("config", "app", "Show, write and check the configuration."),
-    Verb("context", "context", "Say where a node is and what it is doing, or read it."),
-    Verb("nodes", "nodes", "List who is there, in an area or nearest to a node."),
-    Verb("place", "app", "Load, list and remove named places."),
-    Verb("explain", "explain", "List recent events, or say why a node did or did not get one."),
+    Verb("demo.demo", "demo", "Watch events find the nodes they concern, in a small living city."),
+    Verb("broker.up", "up", "Run an MQTT broker that keeps what it acknowledged."),
+    Verb("client.pub", "pub", "Publish a message."),
+    Verb("client.sub", "sub", "Subscribe, and print what comes."),
+    Verb("broker.user", "app", "Say who may come in."),
+    Verb("broker.config", "app", "Show, write and check the configuration."),
+    Verb("client.context", "context", "Say where a node is and what it is doing, or read it."),
+    Verb("client.nodes", "nodes", "List who is there, in an area or nearest to a node."),
+    Verb("client.place", "app", "Load, list and remove named places."),
+    Verb(
+        "broker.explain", "explain", "List recent events, or say why a node did or did not get one."
+    ),
     Verb("match", "match", "Try a filter on an event, without a broker."),
-    Verb("forget", "forget", "Remove all that a broker knows of a person."),
-    Verb("backup", "backup", "Copy a broker's state and log, while it runs or not."),
+    Verb("broker.forget", "forget", "Remove all that a broker knows of a person."),
+    Verb("broker.backup", "backup", "Copy a broker's state and log, while it runs or not."),
     Verb("pipeline", "app", "Run the data pipeline on Spark; replay, audit and compact."),
     Verb("bench", "app", "Measure Nearcast beside what else one could use."),
     Verb("doctor", "doctor", "Check what is installed, and say what to do."),
@@ -75,7 +82,7 @@ def _root(
 
 def command_as_written(verb: Verb) -> Any:  # noqa: ANN401  # Typer's Click has no public name
     """Return the command that a verb is, with its help as its module has it."""
-    found = getattr(import_module(f"{__name__}.{verb.name}"), verb.attribute)
+    found = getattr(import_module(f"{__name__}.{verb.module}"), verb.attribute)
     if not isinstance(found, typer.Typer):
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
         alone.command()(found)
@@ -121,7 +128,7 @@ def _mount(verb: Verb) -> None:
 
 def _mount_whole(verb: Verb) -> None:
     """Add a verb with all its options, for a shell that is to complete them."""
-    found = getattr(import_module(f"{__name__}.{verb.name}"), verb.attribute)
+    found = getattr(import_module(f"{__name__}.{verb.module}"), verb.attribute)
     if isinstance(found, typer.Typer):
         app.add_typer(found, name=verb.name)
     else:
@@ -149,7 +156,7 @@ def _mount_planned(name: str) -> None:
 
 
 for _verb in VERBS:
-    if find_spec(f"{__name__}.{_verb.name}") is not None:
+    if find_spec(f"{__name__}.{_verb.module}") is not None:
         _mount(_verb)
 for _name in PLANNED:
     _mount_planned(_name)

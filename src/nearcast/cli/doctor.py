@@ -88,7 +88,7 @@ def examine_broker(config: Path | None, data: str | None) -> Iterator[DoctorChec
     if missing_packages(packages()["broker"]):
         return
     # Not at the top: a plain client has no broker to check.
-    from nearcast.cli.broker_checks import broker_checks
+    from nearcast.cli.broker.broker_checks import broker_checks
 
     for finding in broker_checks(config, data):
         state: State = "missing" if finding.fatal else "optional" if finding.advice else "ok"

@@ -9,7 +9,7 @@ from typing import Annotated
 import msgspec
 import typer
 
-from nearcast.cli.meaning import position_of
+from nearcast.cli.client.option_checks import position_of
 from nearcast.core.engine.engine import Engine
 from nearcast.core.engine.explanation import FilterStep, explain
 from nearcast.core.language import parse

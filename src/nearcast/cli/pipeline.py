@@ -22,8 +22,8 @@ from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.operations.log_handler import set_up
 from nearcast.broker.situation.metadata import time_text
+from nearcast.cli.broker.file_access import limit_access
 from nearcast.cli.failures import fail
-from nearcast.cli.file_access import limit_access
 from nearcast.errors import NearcastError
 from nearcast.pipeline.jobs.status import STAGES, Status, problems, read_status
 from nearcast.pipeline.tables.tables import Tables, TableStatistics

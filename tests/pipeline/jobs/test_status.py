@@ -173,7 +173,9 @@ def test_of_all_that_spark_tells_the_cause_is_one_line(told: str, cause: str) ->
 
 
 def test_a_broker_loads_nothing_of_spark_for_it() -> None:
-    code = "import sys, nearcast.cli.up; print('pyspark' in sys.modules, 'py4j' in sys.modules)"
+    code = (
+        "import sys, nearcast.cli.broker.up; print('pyspark' in sys.modules, 'py4j' in sys.modules)"
+    )
     ran = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert ran.stdout == "False False\n"
 

@@ -16,12 +16,12 @@ import typer
 from rich.console import Console
 from rich.live import Live
 
-from nearcast.cli.city_drawing import plain
-from nearcast.cli.city_observer import observe
-from nearcast.cli.city_scene import TOGETHER_S, CityScene
-from nearcast.cli.city_view import CityView, told
-from nearcast.cli.pipeline_steps import PipelineProgress
-from nearcast.cli.residents import Residents
+from nearcast.cli.demo.city_drawing import plain
+from nearcast.cli.demo.city_observer import observe
+from nearcast.cli.demo.city_scene import TOGETHER_S, CityScene
+from nearcast.cli.demo.city_view import CityView, told
+from nearcast.cli.demo.pipeline_steps import PipelineProgress
+from nearcast.cli.demo.residents import Residents
 from nearcast.simulation.city_run import Happening
 
 FRAMES_PER_S = 4

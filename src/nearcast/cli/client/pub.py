@@ -15,9 +15,9 @@ from typing import Annotated
 import typer
 from msgspec.structs import replace
 
-from nearcast.cli import server_options as server
-from nearcast.cli.broker_warnings import shown
-from nearcast.cli.meaning import check_event
+from nearcast.cli.client import server_options as server
+from nearcast.cli.client.broker_warnings import shown
+from nearcast.cli.client.option_checks import check_event
 from nearcast.client.api.event_options import EventOptions
 from nearcast.wire.mqtt import MQTT_5
 

@@ -11,9 +11,9 @@ from typing import Annotated, Any
 import msgspec
 import typer
 
-from nearcast.cli import server_options as server
-from nearcast.cli.broker_warnings import SHOWN, show
-from nearcast.cli.meaning import check_subscription, position_of
+from nearcast.cli.client import server_options as server
+from nearcast.cli.client.broker_warnings import SHOWN, show
+from nearcast.cli.client.option_checks import check_subscription, position_of
 from nearcast.client.api.commands import ERRORS, problem_of
 from nearcast.client.api.received import received
 from nearcast.client.errors import RejectedError

@@ -8,7 +8,7 @@ import asyncio
 from collections.abc import Iterator
 from itertools import islice
 
-from nearcast.cli.city_scene import CityScene
+from nearcast.cli.demo.city_scene import CityScene
 from nearcast.client.api.node import Node, connect
 from nearcast.client.api.received import Received
 from nearcast.client.api.streams import Stream

@@ -11,8 +11,8 @@ import typer
 from nearcast.broker.config.configuration import load
 from nearcast.broker.durability.erasure import forget_in_store
 from nearcast.broker.operations.control import ask
+from nearcast.cli.broker.file_access import limit_access
 from nearcast.cli.failures import fail
-from nearcast.cli.file_access import limit_access
 from nearcast.pipeline.tables.erasure import caught_up
 from nearcast.pipeline.tables.erasure import forget as forget_in_tables
 from nearcast.store import InUseError, Store, broker_directory, read_manifest

@@ -3,7 +3,7 @@
 import asyncio
 from collections.abc import Callable
 
-from nearcast.cli.city_scene import CityScene
+from nearcast.cli.demo.city_scene import CityScene
 from nearcast.client.api.node import Node, connect
 from nearcast.client.api.observations import ONLINE, POSITION
 from nearcast.client.api.received import Received

@@ -21,7 +21,7 @@ from rich.table import Table
 from rich.text import Text
 
 from nearcast import _warm_up
-from nearcast.cli.city_drawing import FADES_S, Node, Picture, clock, draw_map, legend, line
+from nearcast.cli.demo.city_drawing import FADES_S, Node, Picture, clock, draw_map, legend, line
 from nearcast.core.model.geometry.area import Around, Circle, MovingCircle
 from nearcast.simulation.city_life import FEWEST_NODES, CityLife
 from nearcast.simulation.city_run import CityRun, Happening

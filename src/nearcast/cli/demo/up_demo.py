@@ -14,16 +14,16 @@ from nearcast import _warm_up
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.server import NO_LISTENER
-from nearcast.cli.addresses import Addresses
-from nearcast.cli.beside import PipelineBeside, pipeline_beside
-from nearcast.cli.city_observer import NAME as OBSERVER
-from nearcast.cli.city_scene import CityScene
-from nearcast.cli.city_show import CityInLines, CityOnScreen, Shown, show_city
-from nearcast.cli.city_view import CityView, Setting
-from nearcast.cli.demo_place import DemoPlace, demo_place, program
-from nearcast.cli.demo_settings import choose_demo
+from nearcast.cli.broker.addresses import Addresses
+from nearcast.cli.broker.pipeline_process import PipelineBeside, pipeline_beside
+from nearcast.cli.demo.city_observer import NAME as OBSERVER
+from nearcast.cli.demo.city_scene import CityScene
+from nearcast.cli.demo.city_show import CityInLines, CityOnScreen, Shown, show_city
+from nearcast.cli.demo.city_view import CityView, Setting
+from nearcast.cli.demo.demo_place import DemoPlace, demo_place, program
+from nearcast.cli.demo.demo_settings import choose_demo
+from nearcast.cli.demo.pipeline_steps import PipelineProgress, progress
 from nearcast.cli.failures import fail
-from nearcast.cli.pipeline_steps import PipelineProgress, progress
 from nearcast.client.errors import ClientError
 from nearcast.simulation.city import CENTRE, City
 from nearcast.simulation.city_life import CityLife

@@ -7,8 +7,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from nearcast.cli import server_options as server
-from nearcast.cli.meaning import position_of
+from nearcast.cli.client import server_options as server
+from nearcast.cli.client.option_checks import position_of
 from nearcast.client.api.node import Node
 from nearcast.client.api.observations import Known
 from nearcast.client.api.options import ClientOptions

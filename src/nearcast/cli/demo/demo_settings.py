@@ -5,7 +5,7 @@ from pathlib import Path
 
 from nearcast.broker.config.configuration import effective
 from nearcast.broker.config.setting_catalog import SETTINGS
-from nearcast.cli.config import toml_value
+from nearcast.cli.broker.config import toml_value
 
 DEMO: Mapping[str, Mapping[str, str]] = {
     "decide": {"traffic/#": "spark", "spots/#": "spark"},

@@ -8,8 +8,8 @@ from urllib.parse import unquote
 import msgspec
 import typer
 
-from nearcast.cli import server_options as server
-from nearcast.cli.context import node_with
+from nearcast.cli.client import server_options as server
+from nearcast.cli.client.context import node_with
 from nearcast.cli.failures import fail
 from nearcast.client.api.node import Node
 from nearcast.client.api.node_messages import place_topic

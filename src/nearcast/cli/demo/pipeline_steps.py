@@ -5,7 +5,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-from nearcast.cli.beside import PipelineBeside
+from nearcast.cli.broker.pipeline_process import PipelineBeside
 from nearcast.pipeline.jobs.status import STAGES, Status, problems, read_status
 
 

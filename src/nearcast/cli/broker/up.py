@@ -19,16 +19,16 @@ from nearcast.broker.config.settings import Settings
 from nearcast.broker.operations.log_handler import set_up
 from nearcast.broker.operations.metrics import Figures, Health, Metrics, TickDurations
 from nearcast.broker.server import NO_LISTENER, Server, open_server
-from nearcast.cli.addresses import Addresses
-from nearcast.cli.beside import PipelineBeside, pipeline_beside
+from nearcast.cli.broker.addresses import Addresses
+from nearcast.cli.broker.file_access import limit_access
+from nearcast.cli.broker.pipeline_process import PipelineBeside, pipeline_beside
 from nearcast.cli.failures import fail
-from nearcast.cli.file_access import limit_access
 from nearcast.console.pipeline_figures import pipeline_figures, pipeline_health
 from nearcast.console.server import HttpServer
 from nearcast.store import broker_directory
 
 if TYPE_CHECKING:
-    from nearcast.cli.up_demo import Demonstration
+    from nearcast.cli.demo.up_demo import Demonstration
 
 NAMES = {"mqtt": "MQTT", "mqtts": "MQTT over TLS", "ws": "WebSocket", "wss": "secure WebSocket"}
 
@@ -101,7 +101,7 @@ def up(
     gc.set_threshold(50_000, 20, 50)
     if demo:
         # Only here: a broker without a city need not know how to draw one.
-        from nearcast.cli.up_demo import prepare
+        from nearcast.cli.demo.up_demo import prepare
 
         with prepare(config, options, in_lines=no_view, with_pipeline=not no_pipeline) as prepared:
             run_until_stopped(prepared.settings, prepared.pipeline, prepared)

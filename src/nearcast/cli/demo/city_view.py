@@ -12,9 +12,17 @@ from msgspec import Struct
 from rich.console import Group
 from rich.text import Text
 
-from nearcast.cli.city_drawing import LEGEND, clock, draw_map, legend, line, plain, subject_style
-from nearcast.cli.city_scene import CityScene
-from nearcast.cli.pipeline_steps import PipelineProgress
+from nearcast.cli.demo.city_drawing import (
+    LEGEND,
+    clock,
+    draw_map,
+    legend,
+    line,
+    plain,
+    subject_style,
+)
+from nearcast.cli.demo.city_scene import CityScene
+from nearcast.cli.demo.pipeline_steps import PipelineProgress
 from nearcast.simulation.city_run import Happening
 from nearcast.wire.handover import PUBLISHER as PIPELINE
 

@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from nearcast.cli.city_drawing import FADES_S, Node, Picture, plain
+from nearcast.cli.demo.city_drawing import FADES_S, Node, Picture, plain
 from nearcast.client.api.observations import ONLINE, POSITION
 from nearcast.client.api.received import Received
 from nearcast.core.model import ModelError, Position, parse_position

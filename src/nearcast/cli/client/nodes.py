@@ -6,8 +6,8 @@ from typing import Annotated
 import msgspec
 import typer
 
-from nearcast.cli import server_options as server
-from nearcast.cli.context import node_with
+from nearcast.cli.client import server_options as server
+from nearcast.cli.client.context import node_with
 from nearcast.client.api.observations import Present
 from nearcast.core.model.geometry.position import plain
 from nearcast.wire.mqtt import MQTT_5

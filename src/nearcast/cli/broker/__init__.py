@@ -1,0 +1,1 @@
+"""Verbs that run a broker, or look after its files."""

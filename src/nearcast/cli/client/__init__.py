@@ -1,0 +1,1 @@
+"""Verbs that talk to a broker as its clients do."""
