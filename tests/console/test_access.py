@@ -19,7 +19,7 @@ from nearcast.console.server import HttpServer
 from nearcast.core.engine.engine import Record
 from nearcast.core.model import Event, Position, Subscription
 from nearcast.core.model.inputs import Input, Moved, Published, Subscribed
-from nearcast.store import LogSettings, Store, broker_directory, record_row
+from nearcast.store import LogSettings, RowBuffer, Store, broker_directory, record_row
 from tests.support.accounts import SECRET, with_users
 from tests.support.clients.http_requests import Answer, ask
 
@@ -80,7 +80,7 @@ def with_log(base: Path) -> None:
         Published(Event("secret-1", "secret/x", "alice", 1.7e9 + 1)),
     )
     rows = [record_row(Record(seq, 1.7e9, value), "local") for seq, value in enumerate(values, 1)]
-    store.commit([], rows, now=0.0)
+    store.commit([], RowBuffer.of(rows), now=0.0)
     store.roll(now=10.0)
     store.close()
 

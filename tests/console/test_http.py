@@ -19,7 +19,7 @@ from nearcast.console.server import HttpServer
 from nearcast.core.engine.engine import Record
 from nearcast.core.model import Event, Subscription
 from nearcast.core.model.inputs import Published, Subscribed
-from nearcast.store import LogSettings, Store, broker_directory, record_row
+from nearcast.store import LogSettings, RowBuffer, Store, broker_directory
 from tests.support.clients.http_requests import Answer, ask
 
 
@@ -156,7 +156,10 @@ def test_any_event_and_any_node_can_be_asked_about(event: str, node: str, tmp_pa
     store = Store(tmp_path, "local", LogSettings(roll_s=0.0))
     wanted = Record(1, 1.7e9, Subscribed(Subscription("1", node, "#")))
     published = Record(2, 1.7e9, Published(Event(event, "bus/7", "ann", 1.7e9)))
-    store.commit([], [record_row(each, "local") for each in (wanted, published)], now=0.0)
+    rows = RowBuffer("local")
+    rows.append_record(wanted)
+    rows.append_record(published)
+    store.commit([], rows, now=0.0)
     store.roll(now=10.0)
     store.close()
     app = make_app(Metrics({}), {}, Settings(), broker_directory(tmp_path, "local") / "log")

@@ -27,7 +27,7 @@ from nearcast.pipeline.jobs.job import check_checkpoints
 from nearcast.pipeline.jobs.moved_checkpoints import settle
 from nearcast.pipeline.jobs.queries import Pipeline
 from nearcast.pipeline.sink.broker_link import close_idle
-from nearcast.store import LogReader, Row, Store, StoreError, input_of
+from nearcast.store import LogReader, Row, RowBuffer, Store, StoreError, input_of
 from nearcast.store.log.segments import describe
 from tests.pipeline.release_making import PLACES, SPOT
 from tests.pipeline.stored_releases import (
@@ -189,7 +189,7 @@ def _add(data: Path) -> None:
         Row(BROKERS[0], seq + 3, "position", now + 2.0, lat=back.lat, lon=back.lon, node="p0"),
     ]  # fmt: skip
     store = Store(data, BROKERS[0])
-    store.commit((), new, now=now)
+    store.commit((), RowBuffer.of(new), now=now)
     store.close()
 
 

@@ -28,6 +28,7 @@ from nearcast.store import (
     Gap,
     LogReader,
     Row,
+    RowBuffer,
     Store,
     UpgradeError,
     batch_of,
@@ -203,7 +204,7 @@ def started(data: Path) -> Hub:
 
 def keep(data: Path, rows: Sequence[Row]) -> None:
     store = Store(data, BROKER)
-    store.commit([], rows, now=0.0)
+    store.commit([], RowBuffer.of(rows), now=0.0)
     store.close()
 
 

@@ -40,7 +40,7 @@ while True:
     while len(queued) > 20:
         changes.append(Dequeued("ann", queued.pop(0)))
     commit = store.commit if chance.random() < 0.8 else store.commit_unsynced
-    commit(changes, rows, now=0.0)
+    commit(changes, RowBuffer.of(rows), now=0.0)
     print(tick, flush=True)
     if chance.random() < 0.4:
         store.roll(now=1.0)

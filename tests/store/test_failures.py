@@ -19,6 +19,7 @@ from nearcast.store import (
     Kept,
     LogReader,
     MessagePut,
+    RowBuffer,
     Store,
     StoreError,
 )
@@ -59,7 +60,9 @@ def fill_up(store: Store) -> int:
 def commit_for_ever(store: Store) -> None:
     while True:
         seq = store.seq + 1
-        store.commit([Kept("tick", str(seq), b"")], [row(seq, os.urandom(20_000))], now=0.0)
+        store.commit(
+            [Kept("tick", str(seq), b"")], RowBuffer.of([row(seq, os.urandom(20_000))]), now=0.0
+        )
 
 
 def test_a_full_disk_takes_nothing_of_the_tick_and_nothing_before_it(small_disk: Path) -> None:
@@ -85,25 +88,25 @@ def test_when_there_is_room_again_the_same_tick_is_kept(small_disk: Path) -> Non
     store = opened(small_disk, AT_ONCE)
     last = fill_up(store)
     ballast.unlink()
-    store.commit([Kept("tick", str(last + 1), b"")], [row(last + 1)], now=0.0)
+    store.commit([Kept("tick", str(last + 1), b"")], RowBuffer.of([row(last + 1)]), now=0.0)
     assert store.roll(now=1.0) is not None
-    store.commit([], [row(last + 2)], now=1.0)
+    store.commit([], RowBuffer.of([row(last + 2)]), now=1.0)
     assert seqs(list(store.log.read())) == list(range(1, last + 3))
     store.close()
 
 
 def test_a_database_that_may_not_grow_is_a_full_disk_too(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    store.commit([session("ann")], rows(1, 3), now=0.0)
+    store.commit([session("ann")], RowBuffer.of(rows(1, 3)), now=0.0)
     before = list(store.load())
     pages = store._state._db.execute("PRAGMA page_count").fetchone()[0]
     store._state._db.execute(f"PRAGMA max_page_count = {pages + 2}")
     big: list[Change] = [MessagePut(1, message("x" * 50_000)), Enqueued("ann", 1, 1, 1)]
     with pytest.raises(DiskFullError, match="free some space"):
-        store.commit(big, rows(4, 5), now=0.0)
+        store.commit(big, RowBuffer.of(rows(4, 5)), now=0.0)
     assert (list(store.load()), store.seq) == (before, 3)
     store._state._db.execute("PRAGMA max_page_count = 100000")
-    store.commit(big, rows(4, 5), now=0.0)
+    store.commit(big, RowBuffer.of(rows(4, 5)), now=0.0)
     assert len(list(store.load())) == 3
     assert seqs(list(store.log.read())) == [1, 2, 3, 4, 5]
     store.close()
@@ -150,7 +153,7 @@ def test_a_directory_that_may_not_be_written_is_named() -> None:
 
 def test_a_disk_that_turns_read_only_takes_nothing(small_disk: Path) -> None:
     store = opened(small_disk)
-    store.commit([session("ann")], rows(1, 3), now=0.0)
+    store.commit([session("ann")], RowBuffer.of(rows(1, 3)), now=0.0)
     store.close()
     subprocess.run(["mount", "-o", "remount,ro", str(small_disk)], check=True)
     with pytest.raises(StoreError, match=r"not permitted .* \(Read-only file system\)"):
@@ -176,7 +179,7 @@ def test_a_second_opener_is_told_who_has_it(tmp_path: Path) -> None:
 
 def test_a_damaged_database_is_named_and_left_as_it_is(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    store.commit([session(f"client {n}") for n in range(500)], rows(1, 5), now=0.0)
+    store.commit([session(f"client {n}") for n in range(500)], RowBuffer.of(rows(1, 5)), now=0.0)
     store.close()
     path = store.directory / "state.sqlite"
     good = path.read_bytes()
@@ -202,7 +205,11 @@ def test_a_name_that_is_no_directory_is_refused(tmp_path: Path, name: str) -> No
 def test_a_backup_opens_as_it_was_and_the_original_goes_on(tmp_path: Path) -> None:
     store = opened(tmp_path / "data", AT_ONCE)
     for tick in range(1, 6):
-        store.commit([Kept("tick", str(tick), b"")], rows(store.seq + 1, store.seq + 4), now=0.0)
+        store.commit(
+            [Kept("tick", str(tick), b"")],
+            RowBuffer.of(rows(store.seq + 1, store.seq + 4)),
+            now=0.0,
+        )
         if tick < 5:
             store.roll(now=1.0)
     sealed = store.log.seal()
@@ -210,7 +217,7 @@ def test_a_backup_opens_as_it_was_and_the_original_goes_on(tmp_path: Path) -> No
     assert store.backup(tmp_path / "copy") == 20
     store.log.settle(sealed.write())
     kept = list(store.load())
-    store.commit([Kept("tick", "6", b"")], rows(21, 30), now=2.0)
+    store.commit([Kept("tick", "6", b"")], RowBuffer.of(rows(21, 30)), now=2.0)
     store.log.drop_before(4)
     with pytest.raises(StoreError, match="copy exists"):
         store.backup(tmp_path / "copy")
@@ -218,7 +225,7 @@ def test_a_backup_opens_as_it_was_and_the_original_goes_on(tmp_path: Path) -> No
     copy = opened(tmp_path / "copy")
     assert (copy.problems, copy.seq, list(copy.load())) == ([], 20, kept)
     assert seqs(list(copy.log.read())) == list(range(1, 21))
-    copy.commit([], rows(21, 22), now=0.0)
+    copy.commit([], RowBuffer.of(rows(21, 22)), now=0.0)
     copy.close()
     assert seqs(list(LogReader(log_directory(tmp_path / "copy")).read())) == list(range(1, 23))
     assert not list(tmp_path.glob("*.partial"))
@@ -226,7 +233,7 @@ def test_a_backup_opens_as_it_was_and_the_original_goes_on(tmp_path: Path) -> No
 
 def test_what_was_backed_up_is_told_in_json(tmp_path: Path) -> None:
     store = opened(tmp_path / "data")
-    store.commit([], rows(1, 3), now=0.0)
+    store.commit([], RowBuffer.of(rows(1, 3)), now=0.0)
     store.close()
     done = subprocess.run(
         [sys.executable, "-m", "nearcast", "backup", str(tmp_path / "copy"), "--json",

@@ -42,7 +42,7 @@ from nearcast.core.engine.engine import EngineSettings as EngineSettings
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.inputs import Moved, Published, QueueDrained, RulesSet
-from nearcast.store import Kept, LiveSeen, encoded_input, record_row
+from nearcast.store import Kept, LiveSeen, encoded_input
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
     MQTT_5,
@@ -238,7 +238,7 @@ class Hub:
         """Record that the broker began anew with the sessions that it has."""
         record = self.engine.restarted(self.sessions, now)
         if record is not None and self.state.journal.keeps:
-            self.state.journal.rows.append(record_row(record, self.state.name))
+            self.state.journal.rows.append_record(record)
 
     def block(self, connection: Connection, blocked: bool) -> None:
         """A client does not read what was written, or reads again."""

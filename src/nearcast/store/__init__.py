@@ -15,6 +15,7 @@ from nearcast.store.log.log import Log, LogSettings, LogStatistics, Merging, Sea
 from nearcast.store.log.log_reader import LogReader
 from nearcast.store.log.manifest import Gap, read_manifest
 from nearcast.store.log.plain_rows import plain_event, plain_row
+from nearcast.store.log.row_buffer import RowBuffer
 from nearcast.store.log.row_kinds import (
     DELIVERY,
     ERASED,
@@ -102,6 +103,7 @@ __all__ = [
     "Recipient",
     "Released",
     "Row",
+    "RowBuffer",
     "Sealed",
     "Segment",
     "Sent",

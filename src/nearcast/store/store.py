@@ -6,7 +6,7 @@ returned from is never missing afterwards, neither from the state nor from the l
 """
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
@@ -17,7 +17,7 @@ from nearcast.store.errors import StoreError, told
 from nearcast.store.file_access import make_directory
 from nearcast.store.log.erasure import Erasure
 from nearcast.store.log.log import Log, LogSettings, LogStatistics
-from nearcast.store.log.rows import Row
+from nearcast.store.log.row_buffer import RowBuffer
 from nearcast.store.log.segments import Segment, numbers_of
 from nearcast.store.state.changes import Change, SessionChange, SessionPut
 from nearcast.store.state.sessions import session_changes, session_value
@@ -64,7 +64,9 @@ class Store:
             )
         self._state = State(path, self.broker)
         try:
-            tail = [row for rows in self._state.tail(0) for row in rows]
+            tail = RowBuffer(self.broker)
+            for rows in self._state.tail(0):
+                tail.extend(rows)
             self.log = Log(logs, self.broker, self._state.seq, tail, self._state.journal, settings)
             if self.log.settled_seq > self._state.seq:
                 raise StoreError(
@@ -107,31 +109,37 @@ class Store:
         """Yield all that is kept, as the changes that would build it."""
         return self._state.load()
 
-    def commit(self, changes: Iterable[Change], rows: Sequence[Row] = (), *, now: float) -> None:
+    def commit(
+        self, changes: Iterable[Change], rows: RowBuffer | None = None, *, now: float
+    ) -> None:
         """Keep a tick; acknowledgements may leave when this returns.
 
         If it raises nothing of the tick is kept, and the same may be tried again.
         """
-        self._check(rows)
+        rows = self._checked(rows)
         size = self._state.commit(changes, rows, self.log.settled_seq)
         self.log.append(rows, size, now)
 
     def commit_unsynced(
-        self, changes: Iterable[Change], rows: Sequence[Row] = (), *, now: float
+        self, changes: Iterable[Change], rows: RowBuffer | None = None, *, now: float
     ) -> None:
         """Keep a tick that acknowledges nothing (QoS 0), without waiting for the disk.
 
         A power cut may take it, the end of this process not.
         """
-        self._check(rows)
+        rows = self._checked(rows)
         size = self._state.commit_unsynced(changes, rows, self.log.settled_seq)
         self.log.append(rows, size, now)
 
-    def _check(self, rows: Sequence[Row]) -> None:
-        if rows and (rows[0].seq, rows[-1].seq) != (self.seq + 1, self.seq + len(rows)):
+    def _checked(self, rows: RowBuffer | None) -> RowBuffer:
+        if rows is None:
+            return RowBuffer(self.broker)
+        if rows and (rows.first_seq, rows.last_seq) != (self.seq + 1, self.seq + len(rows)):
             raise StoreError(
-                f"rows {rows[0].seq} to {rows[-1].seq} ({len(rows)}) do not follow seq {self.seq}"
+                f"rows {rows.first_seq} to {rows.last_seq} ({len(rows)}) do not follow seq "
+                f"{self.seq}"
             )
+        return rows
 
     def roll(self, now: float) -> Segment | None:
         """Write a segment if one is due; if that fails, the rows stay and it is due a bit later.

@@ -11,7 +11,7 @@ from random import Random
 
 from msgspec import Struct
 
-from nearcast.broker.durability.journal import Entries
+from nearcast.broker.durability.journal import Entries, joined
 from nearcast.simulation.virtual_clock import Alarm, VirtualClock
 from nearcast.store import LogSettings, Store
 
@@ -113,11 +113,9 @@ class VirtualDisk:
                 done()
 
     def _keep(self, before: Sequence[Entries], entries: Sequence[Entries]) -> None:
-        together = [*before, *entries]
-        changes = [change for each in together for change in each.changes]
-        rows = [row for each in together for row in each.rows]
-        if changes or rows:
-            self.store.commit(changes, rows, now=self._clock.now())
+        together = joined([*before, *entries])
+        if together:
+            self.store.commit(together.changes, together.rows, now=self._clock.now())
 
     def _halt(self) -> None:
         if self._alarm is not None:

@@ -11,7 +11,7 @@ from nearcast.core.model.geometry.area_text import parse_area
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import Forgot, Input, Moved, Published
 from nearcast.core.model.record import Record
-from nearcast.store import Store, record_row
+from nearcast.store import RowBuffer, Store, record_row
 from nearcast.testing import World
 from nearcast.testing.virtual_disk import DiskQuality
 
@@ -23,7 +23,7 @@ def kept(data: Path, values: list[Input], roll_every: int) -> tuple[Store, list[
     store = Store(data, "b")
     times = [100.0 + number for number in range(len(values))]
     for seq, (value, now) in enumerate(zip(values, times, strict=True), 1):
-        store.commit([], [record_row(Record(seq, now, value), "b")], now=now)
+        store.commit([], RowBuffer.of([record_row(Record(seq, now, value), "b")]), now=now)
         if seq % roll_every == 0:
             sealed = store.log.seal()
             assert sealed is not None

@@ -8,7 +8,7 @@ from pathlib import Path
 from nearcast.broker.config.settings import LogSection
 from nearcast.broker.durability.journal import Entries
 from nearcast.broker.durability.store_writer import StoreWriter
-from nearcast.store import LogReader, LogSettings, Row, Store
+from nearcast.store import LogReader, LogSettings, Row, RowBuffer, Store
 from tests.support.waiting import until
 
 
@@ -25,7 +25,7 @@ def test_ticks_are_kept_in_order_and_told_in_order(tmp_path: Path) -> None:
     told: list[int] = []
     done = threading.Event()
     for seq in range(1, 101):
-        entries = Entries([], [row(seq)], must_sync=seq % 3 == 0)
+        entries = Entries([], RowBuffer.of([row(seq)]), must_sync=seq % 3 == 0)
         keeper.submit(entries, lambda seq=seq: told.append(seq) or done.set())  # type: ignore[misc,func-returns-value]
     until(lambda: len(told) == 100, "all are told")
     keeper.stop()
@@ -38,7 +38,7 @@ def test_ticks_are_kept_in_order_and_told_in_order(tmp_path: Path) -> None:
 
 def test_what_nobody_waits_for_is_kept_too(tmp_path: Path) -> None:
     keeper = StoreWriter(Store(tmp_path, "b"), time.time, call)
-    keeper.submit(Entries([], [row(1)]))
+    keeper.submit(Entries([], RowBuffer.of([row(1)])))
     until(lambda: keeper.statistics()["seq"] == 1, "it is kept")
     keeper.stop()
 
@@ -55,7 +55,7 @@ class Clock:
 
 def write_segments(keeper: StoreWriter, store: Store, count: int) -> None:
     for seq in range(1, count + 1):
-        keeper.submit(Entries([], [row(seq)], must_sync=True), lambda: None)
+        keeper.submit(Entries([], RowBuffer.of([row(seq)]), must_sync=True), lambda: None)
         until(lambda: store.log.settled_seq >= seq or wake(keeper), "it is settled")  # noqa: B023
 
 

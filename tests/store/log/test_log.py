@@ -13,6 +13,7 @@ from nearcast.store import (
     Gap,
     LogReader,
     LogSettings,
+    RowBuffer,
     StoreError,
     input_of,
     record_row,
@@ -38,8 +39,8 @@ def test_a_segment_is_due_a_second_after_its_first_row_and_sooner_when_followed(
 ) -> None:
     store = opened(tmp_path)
     assert store.log.next_due() is None
-    store.commit([], [row(1)], now=100.0)
-    store.commit([], [row(2)], now=100.5)
+    store.commit([], RowBuffer.of([row(1)]), now=100.0)
+    store.commit([], RowBuffer.of([row(2)]), now=100.5)
     assert store.log.next_due() == 101.0
     store.log.follow(True)
     assert store.log.next_due() == pytest.approx(100.2)
@@ -51,23 +52,23 @@ def test_a_segment_is_due_a_second_after_its_first_row_and_sooner_when_followed(
     store.close()
 
 
-@pytest.mark.parametrize("settings", [LogSettings(roll_rows=5), LogSettings(roll_bytes=900)])
+@pytest.mark.parametrize("settings", [LogSettings(roll_rows=5), LogSettings(roll_bytes=500)])
 def test_many_rows_or_bytes_are_due_at_once(tmp_path: Path, settings: LogSettings) -> None:
     store = opened(tmp_path, settings)
-    store.commit([], rows(1, 3), now=100.0)
+    store.commit([], RowBuffer.of(rows(1, 3)), now=100.0)
     assert store.roll(now=100.0) is None
-    store.commit([], rows(4, 10), now=100.0)
+    store.commit([], RowBuffer.of(rows(4, 10)), now=100.0)
     assert store.roll(now=100.0) is not None
     store.close()
 
 
 def test_rows_that_do_not_follow_are_refused(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    store.commit([], rows(1, 3), now=0.0)
+    store.commit([], RowBuffer.of(rows(1, 3)), now=0.0)
     for wrong in (rows(5, 6), rows(3, 4), [row(4), row(6)]):
         with pytest.raises(StoreError, match="do not follow seq 3"):
-            store.commit([], wrong, now=0.0)
-    store.commit([], rows(4, 5), now=0.0)
+            store.commit([], RowBuffer.of(wrong), now=0.0)
+    store.commit([], RowBuffer.of(rows(4, 5)), now=0.0)
     assert seqs(list(store.log.read())) == [1, 2, 3, 4, 5]
     store.close()
 
@@ -77,13 +78,13 @@ def test_reading_gives_everything_from_any_seq_also_what_is_in_no_segment_yet(
 ) -> None:
     store = opened(tmp_path)
     write_segments(store, 3, size=4)
-    store.commit([], rows(13, 15), now=0.0)
+    store.commit([], RowBuffer.of(rows(13, 15)), now=0.0)
     for first in (1, 4, 5, 12, 13, 15):
         assert seqs(list(store.log.read(first))) == list(range(first, 16))
     assert list(store.log.read(16)) == []
     sealed = store.log.seal()
     assert sealed is not None
-    store.commit([], [row(16)], now=0.0)
+    store.commit([], RowBuffer.of([row(16)]), now=0.0)
     assert seqs(list(store.log.read())) == list(range(1, 17))
     store.log.settle(sealed.write())
     assert seqs(list(store.log.read())) == list(range(1, 17))
@@ -101,7 +102,7 @@ def test_a_segment_gets_its_name_after_its_commits_and_its_bytes_are_on_disk(
         assert not any(log_directory(tmp_path).glob("0*")) or len(synced) == 3
 
     store = opened(tmp_path)
-    store.commit_unsynced([], rows(1, 3), now=0.0)
+    store.commit_unsynced([], RowBuffer.of(rows(1, 3)), now=0.0)
     monkeypatch.setattr("os.fsync", fsync)
     store.roll(now=2.0)
     assert synced == ["state.sqlite-wal", ".00000001.parquet.partial", "log"]
@@ -118,7 +119,9 @@ def test_a_log_that_is_read_back_decides_the_same(tmp_path: Path) -> None:
     ]
     engine, store = Engine(), opened(tmp_path)
     outcome = engine.step(inputs, 5.0)
-    store.commit([], [record_row(record, BROKER) for record in outcome.records], now=5.0)
+    store.commit(
+        [], RowBuffer.of([record_row(record, BROKER) for record in outcome.records]), now=5.0
+    )
     store.close()
     again = Engine()
     deliveries = []
@@ -139,7 +142,7 @@ def test_a_plain_parquet_reader_sees_the_columns_of_the_contract(tmp_path: Path)
         twice,
         b"headers",
     )
-    store.commit([], [published], now=0.0)
+    store.commit([], RowBuffer.of([published]), now=0.0)
     store.close()
     table = pq.read_table(log_directory(tmp_path) / "00000001.parquet")
     assert {

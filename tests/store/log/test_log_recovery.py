@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.store import Gap, LogReader, StoreError
+from nearcast.store import Gap, LogReader, RowBuffer, StoreError
 from nearcast.store.log.segments import merge_segments
 from tests.support.logs.store_rows import (
     AT_ONCE,
@@ -35,7 +35,7 @@ def flip(path: Path, at: int = 200) -> None:
 
 def test_a_crash_before_a_segment_has_its_name_writes_it_again(tmp_path: Path) -> None:
     store = opened(tmp_path)
-    store.commit([], rows(1, 5), now=0.0)
+    store.commit([], RowBuffer.of(rows(1, 5)), now=0.0)
     (log_directory(tmp_path) / ".00000001.parquet.partial").write_bytes(b"PAR1 and no more")
     store.abandon()
     store = opened(tmp_path)
@@ -51,7 +51,7 @@ def test_a_crash_after_a_segment_has_its_name_repeats_no_row(
     tmp_path: Path, line_is_there: bool
 ) -> None:
     store = opened(tmp_path)
-    store.commit([], rows(1, 5), now=0.0)
+    store.commit([], RowBuffer.of(rows(1, 5)), now=0.0)
     sealed = store.log.seal()
     assert sealed is not None
     segment = sealed.write()
@@ -62,7 +62,7 @@ def test_a_crash_after_a_segment_has_its_name_repeats_no_row(
     assert store.problems == []
     assert store.log.segments() == [segment]
     assert store.log.next_due() is None
-    store.commit([], rows(6, 7), now=0.0)
+    store.commit([], RowBuffer.of(rows(6, 7)), now=0.0)
     assert store.statistics().state.tail_ticks == 1
     assert seqs(list(store.log.read())) == [1, 2, 3, 4, 5, 6, 7]
     store.close()

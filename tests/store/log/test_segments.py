@@ -7,13 +7,13 @@ import pytest
 from hypothesis import example, given, settings
 from hypothesis import strategies as st
 
-from nearcast.store import CorruptError, StoreError, read_segment, rows_of
+from nearcast.store import CorruptError, RowBuffer, StoreError, read_segment, rows_of
 from nearcast.store.log.segments import describe, numbers_of, segment_name, write_segment
 from tests.support.logs.store_rows import rows
 
 
 def test_a_segment_says_what_it_holds(tmp_path: Path) -> None:
-    written = write_segment(tmp_path, 42, rows(7, 11))
+    written = write_segment(tmp_path, 42, RowBuffer.of(rows(7, 11)))
     assert written.name == "00000042.parquet"
     assert describe(tmp_path / written.name) == written
     (batch,) = read_segment(tmp_path, written, first_seq=9)
@@ -35,7 +35,7 @@ def test_another_name_is_no_segment(name: str) -> None:
 
 
 def test_a_segment_under_another_number_is_refused(tmp_path: Path) -> None:
-    written = write_segment(tmp_path, 1, rows(1, 3))
+    written = write_segment(tmp_path, 1, RowBuffer.of(rows(1, 3)))
     (tmp_path / written.name).rename(tmp_path / "00000002.parquet")
     with pytest.raises(CorruptError, match="holds segments 1 to 1"):
         describe(tmp_path / "00000002.parquet")
@@ -46,7 +46,7 @@ def test_a_segment_under_another_number_is_refused(tmp_path: Path) -> None:
 @example(0.0, 1, 0.0)
 def test_no_damage_passes_for_rows(place: float, flip: int, kept: float | None) -> None:
     with TemporaryDirectory() as directory:
-        written = write_segment(Path(directory), 1, rows(1, 20))
+        written = write_segment(Path(directory), 1, RowBuffer.of(rows(1, 20)))
         path = Path(directory) / written.name
         data = bytearray(path.read_bytes())
         if kept is not None and kept < 1.0:

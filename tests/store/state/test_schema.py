@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.core.model import Event
-from nearcast.store import CorruptError, Live, LivePut, LiveSeen, State, StoreError
+from nearcast.store import CorruptError, Live, LivePut, LiveSeen, RowBuffer, State, StoreError
 from nearcast.store.state.schema import CURRENT, bring_up
 from nearcast.store.state.values import StoredSession, encoded, encoded_live
 from tests.support.logs.store_rows import session
@@ -33,7 +33,7 @@ def test_the_first_form_is_brought_up_with_all_it_held(tmp_path: Path) -> None:
     state = State(path, "b")
     assert (state.seq, state.ticks) == (41, 7)
     assert list(state.load()) == [session("ann"), LivePut(LIVE)]
-    state.commit([LiveSeen(LIVE.key, "ann")], [], 0)
+    state.commit([LiveSeen(LIVE.key, "ann")], RowBuffer(), 0)
     state.close()
     again = State(path, "b")
     assert LiveSeen(LIVE.key, "ann") in list(again.load())

@@ -24,6 +24,7 @@ from nearcast.store import (
     ReceivedDropped,
     ReceivedPut,
     Released,
+    RowBuffer,
     Sent,
     SessionDropped,
     SessionPut,
@@ -198,13 +199,13 @@ def test_what_is_loaded_is_what_was_done(data: st.DataObject) -> None:
                 for change in changes:
                     plain.apply(change)
                 tick += changes
-            state.commit(tick, [], 0)
+            state.commit(tick, RowBuffer(), 0)
             if data.draw(st.booleans()):
                 state.close()
                 state = State(path, "b")
             assert loaded(state) == plain.as_loaded()
         for _ in range(4):
-            state.commit([], [], 0)
+            state.commit([], RowBuffer(), 0)
         statistics = state.statistics()
         # Nothing is left of sessions that have ended, nor of messages that nobody waits for.
         assert statistics.ended_sessions == 0
@@ -229,13 +230,13 @@ def without_orphans(changes: Iterable[Change]) -> list[Change]:
 def test_a_message_is_written_once_however_many_wait_for_it(tmp_path: Path) -> None:
     state = State(tmp_path / "state.sqlite", "b")
     names = [f"c{n}" for n in range(50)]
-    state.commit(map(session, names), [], 0)
+    state.commit(map(session, names), RowBuffer(), 0)
     waiting = [Enqueued(name, number, 1, 1) for number, name in enumerate(names, 1)]
-    state.commit([MessagePut(1, message()), *waiting], [], 0)
+    state.commit([MessagePut(1, message()), *waiting], RowBuffer(), 0)
     assert (state.statistics().messages, state.statistics().queued) == (1, 50)
-    state.commit([Dequeued(each.session, each.number) for each in waiting[:-1]], [], 0)
+    state.commit([Dequeued(each.session, each.number) for each in waiting[:-1]], RowBuffer(), 0)
     assert (state.statistics().messages, state.statistics().queued) == (1, 1)
-    state.commit([Released(waiting[-1].session, 50, 9)], [], 0)
+    state.commit([Released(waiting[-1].session, 50, 9)], RowBuffer(), 0)
     assert (state.statistics().messages, state.statistics().queued) == (0, 1)
     state.close()
 
@@ -244,7 +245,7 @@ def test_what_came_and_went_in_one_tick_is_never_written(tmp_path: Path) -> None
     state = State(tmp_path / "state.sqlite", "b")
     state.commit(
         [session("ann"), MessagePut(1, message()), Enqueued("ann", 1, 1, 1), Dequeued("ann", 1)],
-        [],
+        RowBuffer(),
         0,
     )
     assert (state.statistics().messages, state.statistics().queued) == (0, 0)
@@ -254,13 +255,13 @@ def test_what_came_and_went_in_one_tick_is_never_written(tmp_path: Path) -> None
 def test_queues_of_ended_sessions_are_swept_up_a_piece_at_a_time(tmp_path: Path) -> None:
     state = State(tmp_path / "state.sqlite", "b")
     many = [Enqueued(("ann", "bob")[n % 2], n, 1, 1) for n in range(1, 10_001)]
-    state.commit([session("ann"), session("bob"), MessagePut(1, message()), *many], [], 0)
-    state.commit([SessionDropped("ann"), session("ann")], [], 0)
+    state.commit([session("ann"), session("bob"), MessagePut(1, message()), *many], RowBuffer(), 0)
+    state.commit([SessionDropped("ann"), session("ann")], RowBuffer(), 0)
     kept = [each for each in many if each.session == "bob"]
     assert [each for each in state.load() if isinstance(each, Enqueued)] == kept
     left = []
     while state.statistics().ended_sessions:
-        state.commit([], [], 0)
+        state.commit([], RowBuffer(), 0)
         left.append(state.statistics().queued)
     assert left[0] > left[-1] == 5_000
     state.close()
@@ -271,12 +272,12 @@ def test_a_session_that_ends_while_others_are_swept_up_is_swept_up_after_them(
 ) -> None:
     state = State(tmp_path / "state.sqlite", "b")
     many = [Enqueued(("ann", "bob")[n % 2], n, 1, 1) for n in range(1, 10_001)]
-    state.commit([session("ann"), session("bob"), MessagePut(1, message()), *many], [], 0)
-    state.commit([SessionDropped("ann")], [], 0)
-    state.commit([], [], 0)
-    state.commit([SessionDropped("bob")], [], 0)
+    state.commit([session("ann"), session("bob"), MessagePut(1, message()), *many], RowBuffer(), 0)
+    state.commit([SessionDropped("ann")], RowBuffer(), 0)
+    state.commit([], RowBuffer(), 0)
+    state.commit([SessionDropped("bob")], RowBuffer(), 0)
     for _ in range(12):
-        state.commit([], [], 0)
+        state.commit([], RowBuffer(), 0)
     statistics = state.statistics()
     assert (statistics.ended_sessions, statistics.queued, statistics.messages) == (0, 0, 0)
     state.close()
@@ -285,11 +286,11 @@ def test_a_session_that_ends_while_others_are_swept_up_is_swept_up_after_them(
 def test_a_queue_for_nobody_or_of_nothing_is_refused_and_nothing_is_kept(tmp_path: Path) -> None:
     state = State(tmp_path / "state.sqlite", "b")
     with pytest.raises(StoreError, match="no session 'ann'"):
-        state.commit([session("bob"), ReceivedPut("ann", 1)], [], 0)
+        state.commit([session("bob"), ReceivedPut("ann", 1)], RowBuffer(), 0)
     with pytest.raises(StoreError, match=r"messages \[7\], which was never put"):
-        state.commit([session("bob"), Enqueued("bob", 1, 7, 1)], [], 0)
+        state.commit([session("bob"), Enqueued("bob", 1, 7, 1)], RowBuffer(), 0)
     assert list(state.load()) == []
-    state.commit([session("bob")], [], 0)
+    state.commit([session("bob")], RowBuffer(), 0)
     assert list(state.load()) == [session("bob")]
     state.close()
 
@@ -298,7 +299,9 @@ def test_ids_go_on_after_a_restart(tmp_path: Path) -> None:
     state = State(tmp_path / "state.sqlite", "b")
     id_, number = next(state.message_ids), next(state.queue_numbers)
     state.commit(
-        [session("ann"), MessagePut(id_, message()), Enqueued("ann", number, id_, 1)], [], 0
+        [session("ann"), MessagePut(id_, message()), Enqueued("ann", number, id_, 1)],
+        RowBuffer(),
+        0,
     )
     state.close()
     state = State(tmp_path / "state.sqlite", "b")
@@ -309,7 +312,7 @@ def test_ids_go_on_after_a_restart(tmp_path: Path) -> None:
 
 def test_an_unsynced_tick_is_there_when_it_returns(tmp_path: Path) -> None:
     state = State(tmp_path / "state.sqlite", "b")
-    state.commit_unsynced([session("ann")], [], 0)
+    state.commit_unsynced([session("ann")], RowBuffer(), 0)
     assert list(state.load()) == [session("ann")]
     assert state._db.execute("PRAGMA synchronous").fetchone() == (2,)
     state.close()

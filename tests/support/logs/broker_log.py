@@ -5,6 +5,7 @@ from pathlib import Path
 
 from nearcast.store import Gap, LogReader, Row, broker_directory, rows_of
 from nearcast.store.log.manifest import Manifest, Whole, read_manifest
+from nearcast.store.log.row_buffer import RowBuffer
 from nearcast.store.log.segments import write_segment
 
 
@@ -22,7 +23,7 @@ def write_log(data: Path, broker: str, rows: Sequence[Row], per_segment: int = 1
         manifest.save()
     for start in range(0, len(rows), per_segment):
         part = rows[start : start + per_segment]
-        manifest.append(write_segment(directory, manifest.next_number, part))
+        manifest.append(write_segment(directory, manifest.next_number, RowBuffer.of(part)))
     return directory
 
 

@@ -11,6 +11,7 @@ from nearcast.store import (
     Gap,
     LogSettings,
     Row,
+    RowBuffer,
     SessionPut,
     Store,
     StoredMessage,
@@ -49,7 +50,7 @@ def session(name: str) -> SessionPut:
 def write_segments(store: Store, count: int, size: int = 10) -> None:
     """Commit `count` ticks of `size` rows and roll each into a segment."""
     for _ in range(count):
-        store.commit([], rows(store.seq + 1, store.seq + size), now=0.0)
+        store.commit([], RowBuffer.of(rows(store.seq + 1, store.seq + size)), now=0.0)
         assert store.roll(now=10.0) is not None
 
 

@@ -17,7 +17,7 @@ from nearcast.core.model.geometry.position import Position
 from nearcast.pipeline.decide import snapshots
 from nearcast.pipeline.decide.decisions import snapshot_directory
 from nearcast.pipeline.decide.player import Player
-from nearcast.store import Row, broker_directory, plain_row
+from nearcast.store import Row, RowBuffer, broker_directory, plain_row
 from nearcast.store.log.manifest import Manifest, Whole
 from nearcast.store.log.segments import write_segment
 
@@ -70,7 +70,7 @@ def write_city(data: Path, city: City, player: Player, slices: int) -> None:
         )  # fmt: skip
         rows.append(plain_row(happened, BROKER, first + number, now, (), None))
         if len(rows) == SEGMENT_ROWS:
-            manifest.append(write_segment(directory, manifest.next_number, rows))
+            manifest.append(write_segment(directory, manifest.next_number, RowBuffer.of(rows)))
             rows = []
     if rows:
-        manifest.append(write_segment(directory, manifest.next_number, rows))
+        manifest.append(write_segment(directory, manifest.next_number, RowBuffer.of(rows)))

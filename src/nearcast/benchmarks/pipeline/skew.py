@@ -19,7 +19,7 @@ from msgspec.structs import replace
 
 from nearcast.benchmarks.matching.benchmark import draw
 from nearcast.benchmarks.pipeline.city import standing_player, write_city
-from nearcast.store import Row, broker_directory
+from nearcast.store import Row, RowBuffer, broker_directory
 from nearcast.store.log.manifest import Manifest, Whole
 from nearcast.store.log.segments import write_segment
 
@@ -147,7 +147,7 @@ def _moved(spark: "SparkSession", data: Path, settings: SkewSettings) -> list[St
     manifest = Manifest(log, Whole("city"))
     manifest.save()
     for rows in walked(settings):
-        manifest.append(write_segment(log, manifest.next_number, rows))
+        manifest.append(write_segment(log, manifest.next_number, RowBuffer.of(rows)))
     per_batch = settings.nodes * settings.steps // settings.batches
     source = spark.readStream.format("nearcast").option("path", str(data))
     stream = source.option("maxRows", per_batch).load()

@@ -9,8 +9,8 @@ from pathlib import Path
 from nearcast.broker.auth import Authenticator
 from nearcast.broker.auth.names import node_of
 from nearcast.broker.config.settings import Settings
-from nearcast.broker.durability.journal import Journal
 from nearcast.broker.durability.recovery import restore
+from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
 from nearcast.broker.situation.commands import PLACES, place_key, place_of
 from nearcast.core.model.inputs import Forgot, PlaceDefined
@@ -46,7 +46,7 @@ def forget_in_store(store: Store, settings: Settings, node: str, now: float) -> 
     A will may be due in this moment, too: what its owner may do is for the doors to say.
     """
     doors = Authenticator(settings, Path(settings.node.data))
-    hub = Hub(settings, Journal(True, store.message_ids, store.queue_numbers), doors)
+    hub = Hub(settings, journal_for(store), doors)
     restore(hub, store, now)
     found = forget(hub, node, now)
     entries = hub.tick(now).entries

@@ -25,7 +25,6 @@ from nearcast.store import (
     LivePut,
     delivery_row,
     encoded_node,
-    record_row,
 )
 
 NODES = "nodes"
@@ -96,7 +95,7 @@ class OutcomeRecorder:
             if isinstance(record.input, Published):
                 event = record.input.event
                 carried = carried_with(event, state.parcels[event.publisher, event.id], now)
-            journal.rows.append(record_row(record, state.name, *carried))
+            journal.rows.append_record(record, *carried)
         if self._deliveries:
             self._note_deliveries(outcome, now)
 

@@ -13,7 +13,7 @@ from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 
 from nearcast.broker.config.settings import LogSection
-from nearcast.broker.durability.journal import Entries, Journal
+from nearcast.broker.durability.journal import Entries, Journal, joined
 from nearcast.logs import log_event
 from nearcast.store import Merging, Segment, Store, StoreError, is_followed
 
@@ -137,13 +137,11 @@ class StoreWriter:
         return None if due is None else max(0.0, due - self._now())
 
     def _commit(self, taken: Sequence[tuple[Entries, Done | None]]) -> None:
-        changes = [change for entries, _ in taken for change in entries.changes]
-        rows = [row for entries, _ in taken for row in entries.rows]
-        must_sync = any(entries.must_sync for entries, _ in taken)
-        while changes or rows:
+        together = joined([entries for entries, _ in taken])
+        while together:
             try:
-                keep = self._store.commit if must_sync else self._store.commit_unsynced
-                keep(changes, rows, now=self._now())
+                keep = self._store.commit if together.must_sync else self._store.commit_unsynced
+                keep(together.changes, together.rows, now=self._now())
                 break
             except StoreError as error:
                 if self._failing is None:
@@ -159,9 +157,8 @@ class StoreWriter:
             log_event(log, logging.WARNING, "the store works again")
             self._failing = None
         self.commits += 1
-        size = sum(entries.size for entries, _ in taken)
         with self._lock:
-            self.waiting_bytes -= size
+            self.waiting_bytes -= together.size
         finished = [done for _, done in taken if done is not None]
         if finished:
             self._call(lambda: _call_all(finished))
@@ -239,7 +236,7 @@ class StoreWriter:
 
 def journal_for(store: Store) -> Journal:
     """A journal whose numbers go on where the store's end."""
-    return Journal(True, store.message_ids, store.queue_numbers)
+    return Journal(True, store.message_ids, store.queue_numbers, store.broker)
 
 
 def _call_all(finished: Sequence[Done]) -> None:

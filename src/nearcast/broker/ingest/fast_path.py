@@ -16,7 +16,6 @@ from nearcast.broker.situation import own_tracks
 from nearcast.core.engine.routes import Route
 from nearcast.core.model.context import Attributes
 from nearcast.core.model.event import Event
-from nearcast.store import plain_row
 from nearcast.wire.mqtt import Packet, Properties, Publish, PublishFrame
 
 OURS = b"nc-"
@@ -174,11 +173,16 @@ class FastPath:
         self, events: Sequence[Event], raws: Sequence[bytes], first: int, now: float
     ) -> None:
         """Write rows of events that went along their route."""
-        journal, name = self._state.journal, self._state.name
-        known, carried = b"", NOTHING_CARRIED
-        rows = journal.rows
-        for seq, (event, raw) in enumerate(zip(events, raws, strict=True), first):
-            if raw != known:
-                known = raw
-                carried = carried_in(raw)
-            rows.append(plain_row(event, name, seq, now, *carried))
+        rows = self._state.journal.rows
+        at, count = 0, len(events)
+        while at < count:
+            end, raw, event = at + 1, raws[at], events[at]
+            while end < count and raws[end] == raw:
+                end += 1
+            run = events[at:end]
+            rows.append_events(
+                first + at, now, [each.id for each in run], event.subject, event.publisher,
+                event.time, event.position, [each.payload for each in run], event.qos,
+                *(carried_in(raw) if raw else NOTHING_CARRIED),
+            )  # fmt: skip
+            at = end

@@ -19,7 +19,7 @@ from nearcast.core.degrees import (
     TOLERANCE,
     clamped,
 )
-from nearcast.store import Row, StoreError, broker_directory
+from nearcast.store import Row, RowBuffer, StoreError, broker_directory
 from nearcast.store.log.manifest import Manifest, Whole, read_manifest
 from nearcast.store.log.segments import write_segment
 
@@ -66,7 +66,7 @@ def import_tracks(
                     raise StoreError(f"{file} is not in the order of `ts`: see {row.node}")
                 last = row.ingested
             if rows:
-                manifest.segments.append(write_segment(directory, number, rows))
+                manifest.segments.append(write_segment(directory, number, RowBuffer.of(rows)))
                 number, seq = number + 1, seq + len(rows)
             if progress is not None:
                 progress(read, total)

@@ -20,14 +20,15 @@ from nearcast.store.errors import CorruptError, StoreError, told
 from nearcast.store.log.log_reader import Joined, dropped
 from nearcast.store.log.log_recovery import recover, set_aside
 from nearcast.store.log.manifest import Gap
+from nearcast.store.log.row_buffer import RowBuffer
 from nearcast.store.log.rows import Row, erased
 from nearcast.store.log.segments import (
     Segment,
-    batch_of,
     check_segment_kinds,
     erase_rows,
     merge_segments,
     read_segment,
+    to_arrow,
     write_segment,
 )
 
@@ -66,7 +67,7 @@ class Sealed(Struct, frozen=True):
 
     directory: Path
     number: int
-    rows: Sequence[Row]
+    rows: RowBuffer
     bytes: int
     journal: Path
     """Where SQLite has what it has not synced."""
@@ -100,15 +101,15 @@ class Log:
         directory: Path,
         broker: str,
         seq: int,
-        tail: Sequence[Row],
+        tail: RowBuffer,
         journal: Path,
         settings: LogSettings,
     ) -> None:
         self.directory = directory
         self._journal = journal
         self.settings = settings
-        self._manifest, self.problems = recover(directory, broker, tail[0].seq if tail else None)
-        self._rows = [row for row in tail if row.seq > self._manifest.last_seq]
+        self._manifest, self.problems = recover(directory, broker, tail.first_seq if tail else None)
+        self._rows = tail.since(self._manifest.last_seq + 1)
         self._bytes = 0
         self._opened = -math.inf if self._rows else math.inf
         self._not_before = -math.inf
@@ -119,7 +120,7 @@ class Log:
     def _note_lost(self, seq: int) -> None:
         """Say which rows were committed and are neither in a segment nor in the state."""
         first_seq = self._manifest.last_seq + 1
-        last_seq = self._rows[0].seq - 1 if self._rows else seq
+        last_seq = self._rows.first_seq - 1 if self._rows else seq
         if first_seq <= last_seq:
             number = self._manifest.next_number
             reason = f"rows {first_seq} to {last_seq} were committed, and no segment has them"
@@ -147,10 +148,10 @@ class Log:
     def last_seq(self) -> int:
         """The last row."""
         if self._rows:
-            return self._rows[-1].seq
-        return self._sealed.rows[-1].seq if self._sealed else self._manifest.last_seq
+            return self._rows.last_seq
+        return self._sealed.rows.last_seq if self._sealed else self._manifest.last_seq
 
-    def append(self, rows: Sequence[Row], size: int, now: float) -> None:
+    def append(self, rows: RowBuffer, size: int, now: float) -> None:
         """Take the rows of a committed tick, which the state keeps in `size` bytes."""
         if not rows:
             return
@@ -179,7 +180,7 @@ class Log:
             return None
         number = self._manifest.next_number
         self._sealed = Sealed(self.directory, number, self._rows, self._bytes, self._journal)
-        self._rows, self._bytes, self._opened = [], 0, math.inf
+        self._rows, self._bytes, self._opened = RowBuffer(self._rows.broker), 0, math.inf
         return self._sealed
 
     def settle(self, segment: Segment) -> None:
@@ -197,7 +198,7 @@ class Log:
     def unseal(self, not_before: float = -math.inf) -> None:
         """Take back the rows of a segment that could not be written; it is due again then."""
         assert self._sealed is not None
-        self._rows = [*self._sealed.rows, *self._rows]
+        self._rows = self._waiting()
         self._bytes += self._sealed.bytes
         self._opened = -math.inf
         self._not_before = not_before
@@ -227,10 +228,8 @@ class Log:
                     yield from joined.add(batch)
             except CorruptError as error:
                 self._lose(segment, error)
-        waiting = [*(self._sealed.rows if self._sealed else ()), *self._rows]
-        waiting = [row for row in waiting if row.seq >= joined.expected]
-        if waiting:
-            yield from joined.add(batch_of(waiting))
+        if waiting := self._waiting().since(joined.expected):
+            yield from joined.add(to_arrow(waiting))
         yield from joined.end(self.last_seq)
 
     def read_since(self, ingested: float, kinds: Sequence[str], most: int) -> list[pa.RecordBatch]:
@@ -238,8 +237,8 @@ class Log:
 
         No more segments are read than hold the newest `most` of them; a damaged one is left out.
         """
-        waiting = [*(self._sealed.rows if self._sealed else ()), *self._rows]
-        found = [_some_rows(batch_of(waiting), ingested, kinds)] if waiting else []
+        waiting = self._waiting()
+        found = [_some_rows(to_arrow(waiting), ingested, kinds)] if waiting else []
         count = sum(batch.num_rows for batch in found)
         for segment in reversed(self._manifest.segments):
             if count >= most or segment.last_ingested < ingested:
@@ -356,6 +355,14 @@ class Log:
             lost_rows=sum(gap.last_seq - gap.first_seq + 1 for gap in whole.gaps),
             followed=self._followed,
         )
+
+    def _waiting(self) -> RowBuffer:
+        """Return the rows that are in no segment yet."""
+        waiting = RowBuffer(self._rows.broker)
+        if self._sealed is not None:
+            waiting.extend(self._sealed.rows)
+        waiting.extend(self._rows)
+        return waiting
 
     def _mergeable(self, first: int, last: int) -> list[Segment]:
         segments = self._manifest.segments

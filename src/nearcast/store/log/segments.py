@@ -15,15 +15,16 @@ from contextlib import contextmanager
 from pathlib import Path
 
 import msgspec
+import numpy as np
 import pyarrow as pa
 import pyarrow.parquet as pq
 from msgspec import Struct
-from msgspec.structs import astuple
 
 from nearcast.store.durable_files import beside, put_in_place, sha256_of, sync_file, write_whole
 from nearcast.store.errors import CorruptError, MissingError, newer, told
 from nearcast.store.file_access import create_file
 from nearcast.store.log.columns import column, integers_of, pairs
+from nearcast.store.log.row_buffer import RowBuffer
 from nearcast.store.log.row_kinds import check_kinds
 from nearcast.store.log.rows import Row, erased
 
@@ -113,14 +114,14 @@ def numbers_of(name: str) -> tuple[int, int] | None:
     return (first, last) if segment_name(first, last) == name else None
 
 
-def write_segment(directory: Path, number: int, rows: Sequence[Row]) -> Segment:
+def write_segment(directory: Path, number: int, rows: RowBuffer) -> Segment:
     """Write a segment, durably; it is there when its name is."""
     footer = Footer(
-        FORM, number, number, rows[0].seq, rows[-1].seq, rows[0].ingested, rows[-1].ingested
+        FORM, number, number, rows.first_seq, rows.last_seq, rows.ingested[0], rows.ingested[-1]
     )
     sink = pa.BufferOutputStream()
     with _writer(sink, footer) as writer:
-        writer.write_batch(batch_of(rows))
+        writer.write_batch(to_arrow(rows))
     data = sink.getvalue().to_pybytes()
     write_whole(directory / segment_name(number, number), data)
     return _segment(footer, len(rows), len(data), hashlib.sha256(data).hexdigest())
@@ -263,13 +264,43 @@ def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
         raise CorruptError(f"{path} cannot be read: {error}") from None
 
 
-def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
-    """Return rows as columns."""
-    columns = []
-    for field, values in zip(SCHEMA, zip(*map(astuple, rows), strict=True), strict=True):
-        make = pairs if field.name == "properties" else column
-        columns.append(make(values, field.type))
+def to_arrow(rows: RowBuffer) -> pa.RecordBatch:
+    """Return rows as a batch."""
+    count, runs = len(rows), len(rows.counts)
+    counts = np.array(rows.counts, np.int64)
+    begins = np.cumsum(counts) - counts
+    seqs = np.arange(count) + np.repeat(np.array(rows.first_seqs, np.int64) - begins, counts)
+    run_of = pa.array(np.repeat(np.arange(runs, dtype=np.int32), counts))
+
+    def repeated(values: Sequence[object], name: str) -> pa.Array:
+        found = column(values, SCHEMA.field(name).type)
+        return found if runs == count else found.take(run_of)
+
+    properties = pairs(rows.properties, SCHEMA.field("properties").type)
+    columns = [
+        column([rows.broker], pa.string()).take(pa.array(np.zeros(count, np.int32))),
+        pa.array(seqs),
+        repeated(rows.kinds, "kind"),
+        repeated(rows.ingested, "ingested"),
+        repeated(rows.schemas, "schema"),
+        column(rows.event_ids, pa.string()),
+        repeated(rows.subjects, "subject"),
+        repeated(rows.publishers, "publisher"),
+        repeated(rows.times, "time"),
+        repeated(rows.lats, "lat"),
+        repeated(rows.lons, "lon"),
+        repeated(rows.nodes, "node"),
+        properties if runs == count else properties.take(run_of),
+        column(rows.payloads, pa.binary()),
+        repeated(rows.headers, "headers"),
+        repeated(rows.data, "data"),
+    ]
     return pa.RecordBatch.from_arrays(columns, schema=SCHEMA)
+
+
+def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
+    """Return single rows as a batch."""
+    return to_arrow(RowBuffer.of(rows))
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:

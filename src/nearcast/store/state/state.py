@@ -13,21 +13,20 @@ One call at a time, from any thread; `checkpoint` and `copy_state` may run besid
 
 import itertools
 import sqlite3
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from pathlib import Path
 
 from msgspec import Struct
 
 from nearcast.store.errors import StoreError, told
 from nearcast.store.file_access import keep_private
-from nearcast.store.log.rows import Row
+from nearcast.store.log.row_buffer import RowBuffer
 from nearcast.store.state.changes import Change, SessionChange
 from nearcast.store.state.pending_changes import Pending
 from nearcast.store.state.schema import bring_up
 from nearcast.store.state.session_cleanup import Sweep
 from nearcast.store.state.state_reader import load_all, load_session
 from nearcast.store.state.state_writer import write_pending
-from nearcast.store.state.values import decoded, encoded
 
 CHECKPOINT_PAGES = 16_384
 """A commit folds the write-ahead log back at this size (64 MiB), if `checkpoint` did not."""
@@ -58,6 +57,7 @@ class State:
 
     def __init__(self, path: Path, broker: str) -> None:
         self.path = path
+        self._broker = broker
         self.journal = path.with_name(f"{path.name}-wal")
         with told(path, "opening it"):
             # What SQLite writes beside it has the same mode.
@@ -90,22 +90,22 @@ class State:
         (most,) = self._db.execute(f"SELECT max({column}) FROM {table}").fetchone()
         return int(most or 0)
 
-    def commit(self, changes: Iterable[Change], rows: Sequence[Row], settled_seq: int) -> int:
+    def commit(self, changes: Iterable[Change], rows: RowBuffer, settled_seq: int) -> int:
         """Keep a tick, on disk when this returns; give back how many bytes its rows take.
 
         Rows up to `settled_seq` are in segments and are deleted here. If this fails nothing of
         the tick is kept, and the same may be tried again.
         """
         pending = Pending(changes)
-        value = encoded(rows) if rows else b""
+        value = rows.packed() if rows else b""
         db, seq = self._db, self.seq
         with told(self.path, f"committing tick {self.ticks + 1}"):
             try:
                 db.execute("BEGIN IMMEDIATE")
                 numbered = write_pending(db, pending, self._numbers, self._sweep)
                 if rows:
-                    seq = rows[-1].seq
-                    db.execute("INSERT INTO tail VALUES (?, ?, ?)", (seq, rows[0].seq, value))
+                    seq = rows.last_seq
+                    db.execute("INSERT INTO tail VALUES (?, ?, ?)", (seq, rows.first_seq, value))
                 db.execute("DELETE FROM tail WHERE last_seq <= ?", (settled_seq,))
                 db.execute("UPDATE position SET seq = ?, ticks = ticks + 1", (seq,))
                 db.execute("COMMIT")
@@ -120,9 +120,7 @@ class State:
         self.seq, self.ticks = seq, self.ticks + 1
         return len(value)
 
-    def commit_unsynced(
-        self, changes: Iterable[Change], rows: Sequence[Row], settled_seq: int
-    ) -> int:
+    def commit_unsynced(self, changes: Iterable[Change], rows: RowBuffer, settled_seq: int) -> int:
         """Keep a tick that acknowledges nothing, without waiting for the disk.
 
         It survives the end of this process at once, and a power cut from the next `commit` on.
@@ -151,12 +149,12 @@ class State:
         """Return whether a session is kept."""
         return session in self._numbers
 
-    def tail(self, after_seq: int) -> Iterator[list[Row]]:
+    def tail(self, after_seq: int) -> Iterator[RowBuffer]:
         """Yield the rows that no segment holds, a tick at a time."""
         query = "SELECT value FROM tail WHERE last_seq > ? ORDER BY last_seq"
         with told(self.path, "reading the end of the log"):
             for (value,) in self._db.execute(query, (after_seq,)):
-                yield decoded(value, list[Row])
+                yield RowBuffer.unpacked(value, self._broker)
 
     def checkpoint(self) -> None:
         """Fold the write-ahead log back into the file, beside whatever else goes on."""
