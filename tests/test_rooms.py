@@ -20,7 +20,7 @@ ROOT = Path(__file__).parents[1]
 PACKAGE = ROOT / "src" / "nearcast"
 
 LEVELS = (
-    ("errors",),
+    ("errors", "_lazy_names"),
     ("core",),
     ("logs",),
     ("wire", "store", "placement", "simulation"),

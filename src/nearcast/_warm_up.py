@@ -119,21 +119,14 @@ def use_everything() -> None:
     from nearcast.core.language import parse
     from nearcast.core.matching.index.cells import new_cells, packed
     from nearcast.core.matching.matcher import Matcher
-    from nearcast.core.model import (
-        Event,
-        EventBatch,
-        Places,
-        Position,
-        Subscription,
-        bounding_circle,
-        circle,
-        distance_m,
-        holds,
-        parse_area,
-        resolve,
-    )
+    from nearcast.core.model import Event, Position, Subscription, circle, parse_area
     from nearcast.core.model.context import Value
+    from nearcast.core.model.event_batch import EventBatch
     from nearcast.core.model.geometry.area import Box, Circle
+    from nearcast.core.model.geometry.area_resolution import holds, resolve
+    from nearcast.core.model.geometry.bounds import bounding_circle
+    from nearcast.core.model.geometry.geodesy import distance_m
+    from nearcast.core.model.geometry.places import Places
 
     here, near = Position(53.35, -6.26), Position(53.351, -6.261)
     for other in (near, Position(0.0, 0.0), Position(-53.35, 173.74)):

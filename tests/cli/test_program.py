@@ -13,7 +13,8 @@ import typer
 from nearcast import cli
 from nearcast.cli.failures import Program
 from nearcast.core.language import parse
-from nearcast.core.model import Places, parse_area
+from nearcast.core.model import parse_area
+from nearcast.core.model.geometry.places import Places
 
 
 def run(*arguments: str) -> "subprocess.CompletedProcess[str]":

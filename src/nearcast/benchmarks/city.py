@@ -15,7 +15,8 @@ import numpy.typing as npt
 
 from nearcast.core.language import Filter, Operation, Property
 from nearcast.core.language.ast import Node
-from nearcast.core.model import Around, EventBatch, MovingCircle, Subscription
+from nearcast.core.model import Around, MovingCircle, Subscription
+from nearcast.core.model.event_batch import EventBatch
 
 F64 = npt.NDArray[np.float64]
 I32 = npt.NDArray[np.int32]

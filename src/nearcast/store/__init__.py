@@ -1,150 +1,76 @@
 """What a broker keeps: durable state in SQLite, and the event log in Parquet segments."""
 
-from nearcast.store.backup import back_up
-from nearcast.store.errors import (
-    CorruptError,
-    DiskFullError,
-    InUseError,
-    MissingError,
-    StoreError,
-    UpgradeError,
-)
-from nearcast.store.log.area_form import area_from_store
-from nearcast.store.log.followers import follow, is_followed
-from nearcast.store.log.log import Log, LogSettings, LogStatistics, Merging, Sealed
-from nearcast.store.log.log_reader import LogReader
-from nearcast.store.log.manifest import Gap, read_manifest
-from nearcast.store.log.plain_rows import plain_event, plain_row
-from nearcast.store.log.row_buffer import RowBuffer
-from nearcast.store.log.row_kinds import (
-    DELIVERY,
-    ERASED,
-    GAP,
-    INFORMATIONAL,
-    KINDS,
-    is_input,
-    is_unknown,
-)
-from nearcast.store.log.rows import (
-    Recipient,
-    Row,
-    delivery_row,
-    input_of,
-    recipients_of,
-    record_row,
-)
-from nearcast.store.log.segments import Segment, batch_of, read_segment, rows_of
-from nearcast.store.state.changes import (
-    Change,
-    Dequeued,
-    Enqueued,
-    Forgotten,
-    Kept,
-    LiveDropped,
-    LivePut,
-    LiveSeen,
-    MessagePut,
-    ReceivedDropped,
-    ReceivedPut,
-    Released,
-    Sent,
-    SessionChange,
-    SessionDropped,
-    SessionPut,
-    Stage,
-    SubscriptionDropped,
-    SubscriptionPut,
-)
-from nearcast.store.state.state import State, StateStatistics
-from nearcast.store.state.values import (
-    Live,
-    SessionOwner,
-    StoredMessage,
-    StoredSession,
-    StoredWill,
-    SubscriptionState,
-    decoded,
-    decoded_input,
-    decoded_node,
-    encoded,
-    encoded_input,
-    encoded_node,
-)
-from nearcast.store.store import Store, StoreStatistics, broker_directory
-
-__all__ = [
-    "DELIVERY",
-    "ERASED",
-    "GAP",
-    "INFORMATIONAL",
-    "KINDS",
-    "Change",
-    "CorruptError",
-    "Dequeued",
-    "DiskFullError",
-    "Enqueued",
-    "Forgotten",
-    "Gap",
-    "InUseError",
-    "Kept",
-    "Live",
-    "LiveDropped",
-    "LivePut",
-    "LiveSeen",
-    "Log",
-    "LogReader",
-    "LogSettings",
-    "LogStatistics",
-    "Merging",
-    "MessagePut",
-    "MissingError",
-    "ReceivedDropped",
-    "ReceivedPut",
-    "Recipient",
-    "Released",
-    "Row",
-    "RowBuffer",
-    "Sealed",
-    "Segment",
-    "Sent",
-    "SessionChange",
-    "SessionDropped",
-    "SessionOwner",
-    "SessionPut",
-    "Stage",
-    "State",
-    "StateStatistics",
-    "Store",
-    "StoreError",
-    "StoreStatistics",
-    "StoredMessage",
-    "StoredSession",
-    "StoredWill",
-    "SubscriptionDropped",
-    "SubscriptionPut",
-    "SubscriptionState",
-    "UpgradeError",
-    "area_from_store",
-    "back_up",
-    "batch_of",
-    "broker_directory",
-    "decoded",
-    "decoded_input",
-    "decoded_node",
-    "delivery_row",
-    "encoded",
-    "encoded_input",
-    "encoded_node",
-    "follow",
-    "input_of",
-    "is_followed",
-    "is_input",
-    "is_unknown",
-    "plain_event",
-    "plain_row",
-    "read_manifest",
-    "read_segment",
-    "recipients_of",
-    "record_row",
-    "rows_of",
-]
+from nearcast.store.backup import back_up as back_up
+from nearcast.store.errors import CorruptError as CorruptError
+from nearcast.store.errors import DiskFullError as DiskFullError
+from nearcast.store.errors import InUseError as InUseError
+from nearcast.store.errors import MissingError as MissingError
+from nearcast.store.errors import StoreError as StoreError
+from nearcast.store.errors import UpgradeError as UpgradeError
+from nearcast.store.log.area_form import area_from_store as area_from_store
+from nearcast.store.log.followers import follow as follow
+from nearcast.store.log.followers import is_followed as is_followed
+from nearcast.store.log.log import Log as Log
+from nearcast.store.log.log import LogSettings as LogSettings
+from nearcast.store.log.log import LogStatistics as LogStatistics
+from nearcast.store.log.log import Merging as Merging
+from nearcast.store.log.log import Sealed as Sealed
+from nearcast.store.log.log_reader import LogReader as LogReader
+from nearcast.store.log.manifest import Gap as Gap
+from nearcast.store.log.manifest import read_manifest as read_manifest
+from nearcast.store.log.plain_rows import plain_event as plain_event
+from nearcast.store.log.plain_rows import plain_row as plain_row
+from nearcast.store.log.row_buffer import RowBuffer as RowBuffer
+from nearcast.store.log.row_kinds import DELIVERY as DELIVERY
+from nearcast.store.log.row_kinds import ERASED as ERASED
+from nearcast.store.log.row_kinds import GAP as GAP
+from nearcast.store.log.row_kinds import INFORMATIONAL as INFORMATIONAL
+from nearcast.store.log.row_kinds import KINDS as KINDS
+from nearcast.store.log.row_kinds import is_input as is_input
+from nearcast.store.log.row_kinds import is_unknown as is_unknown
+from nearcast.store.log.rows import Recipient as Recipient
+from nearcast.store.log.rows import Row as Row
+from nearcast.store.log.rows import delivery_row as delivery_row
+from nearcast.store.log.rows import input_of as input_of
+from nearcast.store.log.rows import recipients_of as recipients_of
+from nearcast.store.log.rows import record_row as record_row
+from nearcast.store.log.segments import Segment as Segment
+from nearcast.store.log.segments import batch_of as batch_of
+from nearcast.store.log.segments import read_segment as read_segment
+from nearcast.store.log.segments import rows_of as rows_of
+from nearcast.store.state.changes import Change as Change
+from nearcast.store.state.changes import Dequeued as Dequeued
+from nearcast.store.state.changes import Enqueued as Enqueued
+from nearcast.store.state.changes import Forgotten as Forgotten
+from nearcast.store.state.changes import Kept as Kept
+from nearcast.store.state.changes import LiveDropped as LiveDropped
+from nearcast.store.state.changes import LivePut as LivePut
+from nearcast.store.state.changes import LiveSeen as LiveSeen
+from nearcast.store.state.changes import MessagePut as MessagePut
+from nearcast.store.state.changes import ReceivedDropped as ReceivedDropped
+from nearcast.store.state.changes import ReceivedPut as ReceivedPut
+from nearcast.store.state.changes import Released as Released
+from nearcast.store.state.changes import Sent as Sent
+from nearcast.store.state.changes import SessionChange as SessionChange
+from nearcast.store.state.changes import SessionDropped as SessionDropped
+from nearcast.store.state.changes import SessionPut as SessionPut
+from nearcast.store.state.changes import Stage as Stage
+from nearcast.store.state.changes import SubscriptionDropped as SubscriptionDropped
+from nearcast.store.state.changes import SubscriptionPut as SubscriptionPut
+from nearcast.store.state.state import State as State
+from nearcast.store.state.state import StateStatistics as StateStatistics
+from nearcast.store.state.values import Live as Live
+from nearcast.store.state.values import SessionOwner as SessionOwner
+from nearcast.store.state.values import StoredMessage as StoredMessage
+from nearcast.store.state.values import StoredSession as StoredSession
+from nearcast.store.state.values import StoredWill as StoredWill
+from nearcast.store.state.values import SubscriptionState as SubscriptionState
+from nearcast.store.state.values import decoded as decoded
+from nearcast.store.state.values import decoded_input as decoded_input
+from nearcast.store.state.values import decoded_node as decoded_node
+from nearcast.store.state.values import encoded as encoded
+from nearcast.store.state.values import encoded_input as encoded_input
+from nearcast.store.state.values import encoded_node as encoded_node
+from nearcast.store.store import Store as Store
+from nearcast.store.store import StoreStatistics as StoreStatistics
+from nearcast.store.store import broker_directory as broker_directory

@@ -10,47 +10,24 @@ Nothing here is asynchronous: calls return at once, and time passes only in `Wor
 like.
 """
 
-from nearcast.client.api.options import ClientOptions
-from nearcast.simulation.datagrams import (
-    DatagramSocket,
-    DatagramTooLargeError,
-    SocketStatistics,
-)
-from nearcast.simulation.faults import ALL_KINDS, Fault, FaultKind, plan_faults
-from nearcast.simulation.virtual_clock import VirtualClock
-from nearcast.simulation.virtual_connection import LinkQuality
-from nearcast.simulation.virtual_datagrams import (
-    DatagramStatistics,
-    VirtualDatagrams,
-    VirtualDatagramSocket,
-)
-from nearcast.simulation.virtual_network import VirtualNetwork
-from nearcast.testing.exploring import explore, replay
-from nearcast.testing.virtual_broker import VirtualBroker
-from nearcast.testing.virtual_client import Receipt, VirtualClient
-from nearcast.testing.virtual_disk import DiskQuality
-from nearcast.testing.world import World
-
-__all__ = [
-    "ALL_KINDS",
-    "ClientOptions",
-    "DatagramSocket",
-    "DatagramStatistics",
-    "DatagramTooLargeError",
-    "DiskQuality",
-    "Fault",
-    "FaultKind",
-    "LinkQuality",
-    "Receipt",
-    "SocketStatistics",
-    "VirtualBroker",
-    "VirtualClient",
-    "VirtualClock",
-    "VirtualDatagramSocket",
-    "VirtualDatagrams",
-    "VirtualNetwork",
-    "World",
-    "explore",
-    "plan_faults",
-    "replay",
-]
+from nearcast.client.api.options import ClientOptions as ClientOptions
+from nearcast.simulation.datagrams import DatagramSocket as DatagramSocket
+from nearcast.simulation.datagrams import DatagramTooLargeError as DatagramTooLargeError
+from nearcast.simulation.datagrams import SocketStatistics as SocketStatistics
+from nearcast.simulation.faults import ALL_KINDS as ALL_KINDS
+from nearcast.simulation.faults import Fault as Fault
+from nearcast.simulation.faults import FaultKind as FaultKind
+from nearcast.simulation.faults import plan_faults as plan_faults
+from nearcast.simulation.virtual_clock import VirtualClock as VirtualClock
+from nearcast.simulation.virtual_connection import LinkQuality as LinkQuality
+from nearcast.simulation.virtual_datagrams import DatagramStatistics as DatagramStatistics
+from nearcast.simulation.virtual_datagrams import VirtualDatagrams as VirtualDatagrams
+from nearcast.simulation.virtual_datagrams import VirtualDatagramSocket as VirtualDatagramSocket
+from nearcast.simulation.virtual_network import VirtualNetwork as VirtualNetwork
+from nearcast.testing.exploring import explore as explore
+from nearcast.testing.exploring import replay as replay
+from nearcast.testing.virtual_broker import VirtualBroker as VirtualBroker
+from nearcast.testing.virtual_client import Receipt as Receipt
+from nearcast.testing.virtual_client import VirtualClient as VirtualClient
+from nearcast.testing.virtual_disk import DiskQuality as DiskQuality
+from nearcast.testing.world import World as World

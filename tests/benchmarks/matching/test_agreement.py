@@ -83,7 +83,7 @@ def _with_one_more(city: City, ours: MatchedPairs, factor: float) -> MatchedPair
 
 
 def _distance_m(city: City, row: int) -> float:
-    from nearcast.core.model import distance_m
+    from nearcast.core.model.geometry.geodesy import distance_m
 
     owner = city.subscriptions.owner[row]
     return distance_m(

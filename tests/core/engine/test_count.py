@@ -7,10 +7,10 @@ from msgspec import Struct
 
 from nearcast.core.engine.engine import Engine, EngineSettings, Outcome
 from nearcast.core.language import parse
-from nearcast.core.model import SEE_ALL, SEE_POSITION, Box, holds, parse_area, subject_matches
+from nearcast.core.model import SEE_ALL, SEE_POSITION, Box, parse_area, subject_matches
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.geometry.area import Area, Around, Circle
-from nearcast.core.model.geometry.area_resolution import Anchored
+from nearcast.core.model.geometry.area_resolution import Anchored, holds
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     AreaWatched,

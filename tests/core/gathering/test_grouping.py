@@ -4,7 +4,8 @@ import pytest
 
 from nearcast.core.gathering import GroupKey, cell_of, group_of, parse_rule, subject_of
 from nearcast.core.gathering.grouping import PlaceMiddles
-from nearcast.core.model import Circle, Places, Position
+from nearcast.core.model import Circle, Position
+from nearcast.core.model.geometry.places import Places
 
 HERE = Position(53.35, -6.26)
 

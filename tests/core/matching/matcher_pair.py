@@ -1,15 +1,8 @@
 """The matcher and the plain world, told the same."""
 
 from nearcast.core.matching.matcher import Matcher
-from nearcast.core.model import (
-    Box,
-    Circle,
-    Event,
-    EventBatch,
-    Polygon,
-    Position,
-    Subscription,
-)
+from nearcast.core.model import Box, Circle, Event, Polygon, Position, Subscription
+from nearcast.core.model.event_batch import EventBatch
 from tests.support.plain import plain_world as plain
 
 

@@ -18,17 +18,16 @@ from nearcast.core.model import (
     Box,
     Circle,
     Event,
-    EventBatch,
     ModelError,
     NodeState,
     Polygon,
     Position,
     Subscription,
     circle,
-    holds,
     place,
-    resolve,
 )
+from nearcast.core.model.event_batch import EventBatch
+from nearcast.core.model.geometry.area_resolution import holds, resolve
 from nearcast.core.model.inputs import (
     AreaWatched,
     ContextPatched,

@@ -22,7 +22,7 @@ FORM = "code string, executor string, rows long, metres double"
 def travelled(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     """Read rows back into inputs, and measure how far they are from the first, on an executor."""
     import nearcast
-    from nearcast.core.model import distance_m
+    from nearcast.core.model.geometry.geodesy import distance_m
     from nearcast.core.model.inputs import Moved
     from nearcast.store import input_of, rows_of
 

@@ -12,7 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.core.model import distance_m
+from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.pipeline.errors import JavaError
 from nearcast.pipeline.jobs.java import find_java
 from nearcast.store import Row

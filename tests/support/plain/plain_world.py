@@ -21,14 +21,13 @@ from nearcast.core.model import (
     MovingPolygons,
     PlaceArea,
     PlaceHere,
-    Places,
     Polygon,
     Position,
     Subscription,
-    holds,
-    resolve,
     subject_matches,
 )
+from nearcast.core.model.geometry.area_resolution import holds, resolve
+from nearcast.core.model.geometry.places import Places
 
 SEE_WHERE_NAMED = SEE_POSITION | SEE_IDENTITY
 Json = object

@@ -9,7 +9,7 @@ import numpy as np
 from nearcast.benchmarks.city import CitySubscriptions, Events, People
 from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.matching.peers.peer import MatchedPairs
-from nearcast.core.model import distance_m
+from nearcast.core.model.geometry.geodesy import distance_m
 
 TOLERANCE = 1e-5
 

@@ -14,7 +14,8 @@ from nearcast.benchmarks.matching.agreement import City
 from nearcast.benchmarks.matching.peers.peer import MatchedPairs
 from nearcast.benchmarks.timing import best_cpu_s, cpu_s
 from nearcast.core.matching.matcher import Matcher
-from nearcast.core.model import Event, EventBatch, Position
+from nearcast.core.model import Event, Position
+from nearcast.core.model.event_batch import EventBatch
 
 BATCHES = (1, 64, 4096)
 OBJECT_BATCHES = (1, 64)

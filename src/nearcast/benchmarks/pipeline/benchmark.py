@@ -31,7 +31,8 @@ from nearcast.benchmarks.pipeline.spark_join import CELL_DEGREES, SparkJoin
 from nearcast.benchmarks.this_machine import machine
 from nearcast.benchmarks.timing import best_cpu_s, cpu_s
 from nearcast.core.matching.matcher import Matcher
-from nearcast.core.model import Event, EventBatch
+from nearcast.core.model import Event
+from nearcast.core.model.event_batch import EventBatch
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

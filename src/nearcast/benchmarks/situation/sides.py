@@ -8,12 +8,13 @@ from importlib import metadata
 from pathlib import Path
 from typing import NamedTuple
 
-from nearcast.benchmarks.broker.peers import BROKERS, MOSQUITTO, OURS, RECORDED, Running
+from nearcast.benchmarks.broker.peers import BROKERS, Running
+from nearcast.benchmarks.broker.peers import MOSQUITTO as MOSQUITTO
+from nearcast.benchmarks.broker.peers import OURS as OURS
+from nearcast.benchmarks.broker.peers import RECORDED as RECORDED
 from nearcast.benchmarks.situation import redis
 from nearcast.benchmarks.situation.orders import GRID, NEARCAST
 from nearcast.benchmarks.situation.orders import REDIS as REDIS_WAY
-
-__all__ = ["KINDS_TOO", "MOSQUITTO", "OURS", "RECORDED", "REDIS", "SIDES", "Side"]
 
 KINDS_TOO, REDIS = "mosquitto-kinds", "redis"
 

@@ -1,28 +1,13 @@
 """Access control: who may connect, as which node, and what they may do there."""
 
-from nearcast.broker.auth.authenticator import Authenticator, AuthStatistics
-from nearcast.broker.auth.errors import AuthError
-from nearcast.broker.auth.identities import (
-    Admitted,
-    AuthRefusal,
-    CredentialCheck,
-    Identity,
-    Peer,
-    TokenTopics,
-)
-from nearcast.broker.auth.names import node_of
-from nearcast.broker.auth.rules.client_permissions import ClientPermissions
-
-__all__ = [
-    "Admitted",
-    "AuthError",
-    "AuthRefusal",
-    "AuthStatistics",
-    "Authenticator",
-    "ClientPermissions",
-    "CredentialCheck",
-    "Identity",
-    "Peer",
-    "TokenTopics",
-    "node_of",
-]
+from nearcast.broker.auth.authenticator import Authenticator as Authenticator
+from nearcast.broker.auth.authenticator import AuthStatistics as AuthStatistics
+from nearcast.broker.auth.errors import AuthError as AuthError
+from nearcast.broker.auth.identities import Admitted as Admitted
+from nearcast.broker.auth.identities import AuthRefusal as AuthRefusal
+from nearcast.broker.auth.identities import CredentialCheck as CredentialCheck
+from nearcast.broker.auth.identities import Identity as Identity
+from nearcast.broker.auth.identities import Peer as Peer
+from nearcast.broker.auth.identities import TokenTopics as TokenTopics
+from nearcast.broker.auth.names import node_of as node_of
+from nearcast.broker.auth.rules.client_permissions import ClientPermissions as ClientPermissions

@@ -15,8 +15,8 @@ from nearcast.client.api.node import Node
 from nearcast.client.api.node_messages import place_topic
 
 if TYPE_CHECKING:
-    from nearcast.core.model import Place, Places
     from nearcast.core.model.geometry.place_loading import Loaded
+    from nearcast.core.model.geometry.places import Place, Places
 
 app = typer.Typer(
     help="Load, list and remove named places.",
@@ -62,7 +62,7 @@ def load(
     The exit code is 1 if there was one.
     """
     # Not at the top: listing and removing do without shapely.
-    from nearcast.core.model import Places
+    from nearcast.core.model.geometry.places import Places
 
     places = Places()
     loaded = _loaded(places, file, name_member, kind_member, kind)
@@ -148,7 +148,7 @@ def remove(
 
 
 def _loaded(places: "Places", file: Path, name: str, kind: str, default: str | None) -> "Loaded":
-    from nearcast.core.model import load_geojson, load_table
+    from nearcast.core.model.geometry.place_loading import load_geojson, load_table
 
     if file.suffix in (".parquet", ".pq"):
         import pyarrow.parquet as pq

@@ -10,24 +10,11 @@ from typing import Protocol
 
 import msgspec
 
-from nearcast.core.model import (
-    Area,
-    Around,
-    Circle,
-    PlaceHere,
-    Position,
-    area_json,
-    area_text,
-    box,
-    place,
-    polygon,
-)
+from nearcast.core.model import Area, Around, Circle, PlaceHere, Position, area_json, area_text
 from nearcast.core.model import circle as core_circle
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.area import MultiPolygon, Polygon
 from nearcast.core.model.geometry.position import plain, position
-
-__all__ = ["AreaLike", "HasNode", "PositionLike", "box", "circle", "here", "place", "polygon"]
 
 AreaLike = Area | str | Mapping[str, object]
 """An area, its text such as `circle:me,500`, or its JSON."""

@@ -21,11 +21,14 @@ from nearcast.core.engine.live_book import LiveBook
 from nearcast.core.engine.live_delivery import LiveDelivery
 from nearcast.core.engine.node_book import NodeBook
 from nearcast.core.engine.node_query import NodePage, NodeQuery, NodeSearch, Sees
-from nearcast.core.engine.outcome import Changed, EngineStep, Handlers, Outcome, Refusal
+from nearcast.core.engine.outcome import Changed as Changed
+from nearcast.core.engine.outcome import EngineStep, Handlers
+from nearcast.core.engine.outcome import Outcome as Outcome
+from nearcast.core.engine.outcome import Refusal as Refusal
 from nearcast.core.engine.recent_book import RecentBook
 from nearcast.core.engine.routes import Route
 from nearcast.core.engine.session_presence import SessionPresence
-from nearcast.core.engine.settings import EngineSettings
+from nearcast.core.engine.settings import EngineSettings as EngineSettings
 from nearcast.core.engine.standing_inputs import StandingInputs
 from nearcast.core.engine.string_pair_table import StringPairTable
 from nearcast.core.engine.subject_policy import SubjectPolicy
@@ -51,10 +54,8 @@ from nearcast.core.model.inputs import (
     Published,
     Restarted,
 )
-from nearcast.core.model.record import Record
+from nearcast.core.model.record import Record as Record
 from nearcast.core.rights import Rights
-
-__all__ = ["Changed", "Engine", "EngineSettings", "Outcome", "Record", "Refusal"]
 
 
 class Engine:

@@ -78,3 +78,7 @@ def parse(source: str | bool | Mapping[str, object]) -> Filter:
             f"The filter is longer than {MAX_TEXT} characters when written out ({length})."
         )
     return found
+
+
+parse_filter = parse
+"""The same, by its name outside of this package."""

@@ -1,20 +1,13 @@
 """What holds between moving nodes: tracks, who is near whom, and the traffic they make up."""
 
-from nearcast.core.relationships.meetings import Meetings, MeetingSettings, Transitions
-from nearcast.core.relationships.pairs import DeclaredPairs, is_near
-from nearcast.core.relationships.tracks import Track, TrackSettings, TrackStep
-from nearcast.core.relationships.traffic import CellTraffic, TrafficSettings, TrafficWindow
-
-__all__ = [
-    "CellTraffic",
-    "DeclaredPairs",
-    "MeetingSettings",
-    "Meetings",
-    "Track",
-    "TrackSettings",
-    "TrackStep",
-    "TrafficSettings",
-    "TrafficWindow",
-    "Transitions",
-    "is_near",
-]
+from nearcast.core.relationships.meetings import Meetings as Meetings
+from nearcast.core.relationships.meetings import MeetingSettings as MeetingSettings
+from nearcast.core.relationships.meetings import Transitions as Transitions
+from nearcast.core.relationships.pairs import DeclaredPairs as DeclaredPairs
+from nearcast.core.relationships.pairs import is_near as is_near
+from nearcast.core.relationships.tracks import Track as Track
+from nearcast.core.relationships.tracks import TrackSettings as TrackSettings
+from nearcast.core.relationships.tracks import TrackStep as TrackStep
+from nearcast.core.relationships.traffic import CellTraffic as CellTraffic
+from nearcast.core.relationships.traffic import TrafficSettings as TrafficSettings
+from nearcast.core.relationships.traffic import TrafficWindow as TrafficWindow

@@ -1,6 +1,8 @@
 """Rights: who may see whose position, identity and attributes, by rules that an operator sets."""
 
-from nearcast.core.model.sight_rule import ANYONE, SEE_NAMES, NodeCondition, SightRule, mask_of
-from nearcast.core.rights.rights import Rights
-
-__all__ = ["ANYONE", "SEE_NAMES", "NodeCondition", "Rights", "SightRule", "mask_of"]
+from nearcast.core.model.sight_rule import ANYONE as ANYONE
+from nearcast.core.model.sight_rule import SEE_NAMES as SEE_NAMES
+from nearcast.core.model.sight_rule import NodeCondition as NodeCondition
+from nearcast.core.model.sight_rule import SightRule as SightRule
+from nearcast.core.model.sight_rule import mask_of as mask_of
+from nearcast.core.rights.rights import Rights as Rights

@@ -21,18 +21,13 @@ import pyarrow as pa
 from nearcast.core.engine.fan import Fan
 from nearcast.core.model.context import NodeState
 from nearcast.pipeline.decide import snapshots
-from nearcast.pipeline.decide.decided_schema import (
-    ARROW_SCHEMA,
-    CONTEXT,
-    DELIVERY,
-    IDS,
-    RECIPIENT,
-    RECIPIENTS,
-    SUSPECT,
-    UNUSABLE,
-    Columns,
-    decided_batch,
-)
+from nearcast.pipeline.decide.decided_schema import ARROW_SCHEMA as ARROW_SCHEMA
+from nearcast.pipeline.decide.decided_schema import CONTEXT as CONTEXT
+from nearcast.pipeline.decide.decided_schema import DELIVERY as DELIVERY
+from nearcast.pipeline.decide.decided_schema import IDS, RECIPIENTS, Columns, decided_batch
+from nearcast.pipeline.decide.decided_schema import RECIPIENT as RECIPIENT
+from nearcast.pipeline.decide.decided_schema import SUSPECT as SUSPECT
+from nearcast.pipeline.decide.decided_schema import UNUSABLE as UNUSABLE
 from nearcast.pipeline.decide.plain_events import joined
 from nearcast.pipeline.decide.player import ContextChange, Played, PlayedDelivery, Player
 from nearcast.pipeline.movement.suspects import Suspect
@@ -43,10 +38,6 @@ from nearcast.store import broker_directory, read_manifest
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-__all__ = [
-    "ARROW_SCHEMA", "CONTEXT", "DELIVERY", "RECIPIENT", "SUSPECT", "UNUSABLE", "decide_batches",
-    "decided", "decided_batches", "snapshot_directory",
-]  # fmt: skip
 
 SNAPSHOT_ROWS = 200_000
 SNAPSHOT_ROWS_EACH = 5

@@ -6,7 +6,8 @@ import pytest
 from nearcast.core.language import Filter, parse
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import EventScope
-from nearcast.core.model import Circle, Event, EventBatch, Position, Subscription, circle
+from nearcast.core.model import Circle, Event, Position, Subscription, circle
+from nearcast.core.model.event_batch import EventBatch
 
 HERE = Position(10.0, 10.0)
 

@@ -1,21 +1,18 @@
 import pytest
 
 from nearcast.core.model import (
-    Anchored,
     Area,
     Circle,
     FixedArea,
     MovingCircle,
     PlaceError,
-    Places,
     Position,
     box,
-    check,
     circle,
-    holds,
     place,
-    resolve,
 )
+from nearcast.core.model.geometry.area_resolution import Anchored, check, holds, resolve
+from nearcast.core.model.geometry.places import Places
 
 DUBLIN = Position(53.35, -6.26)
 CITY = box(53.2, -6.5, 53.5, -6.0)

@@ -3,7 +3,6 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.core.model import (
-    Anchored,
     Box,
     Circle,
     FixedArea,
@@ -11,10 +10,10 @@ from nearcast.core.model import (
     MovingPolygons,
     Polygon,
     Position,
-    bounding_circle,
-    holds,
     polygon,
 )
+from nearcast.core.model.geometry.area_resolution import Anchored, holds
+from nearcast.core.model.geometry.bounds import bounding_circle
 from nearcast.core.model.geometry.ellipsoid import HALF_EARTH_M
 from nearcast.core.model.geometry.geodesy import distance_m
 from tests.support.plain.model_strategies import (

@@ -6,7 +6,9 @@ import pyarrow.parquet as pq
 import pytest
 import shapely
 
-from nearcast.core.model import ModelError, Places, Position, load_geojson, load_table
+from nearcast.core.model import ModelError, Position
+from nearcast.core.model.geometry.place_loading import load_geojson, load_table
+from nearcast.core.model.geometry.places import Places
 
 SQUARE = [[[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]]
 # Real places, beside the project where there are any.

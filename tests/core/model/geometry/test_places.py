@@ -2,17 +2,9 @@ import random
 
 import pytest
 
-from nearcast.core.model import (
-    Box,
-    Circle,
-    ModelError,
-    PlaceError,
-    Places,
-    Position,
-    holds,
-    polygon,
-)
-from nearcast.core.model.geometry.places import area_m2, inner_point
+from nearcast.core.model import Box, Circle, ModelError, PlaceError, Position, polygon
+from nearcast.core.model.geometry.area_resolution import holds
+from nearcast.core.model.geometry.places import Places, area_m2, inner_point
 
 
 @pytest.fixture

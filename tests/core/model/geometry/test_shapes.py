@@ -8,7 +8,6 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as st
 
 from nearcast.core.model import (
-    Anchored,
     Box,
     Circle,
     MovingCircle,
@@ -16,10 +15,10 @@ from nearcast.core.model import (
     MultiPolygon,
     Polygon,
     Position,
-    holds,
     moving_box,
     polygon,
 )
+from nearcast.core.model.geometry.area_resolution import Anchored, holds
 from nearcast.core.model.geometry.geodesy import distance_m, local_metres
 from nearcast.core.model.geometry.shapes import encode, shape_holds
 from tests.support.plain.model_strategies import (

@@ -7,7 +7,9 @@ from nearcast.benchmarks.matching.peers import (
     redis_geosearch,
     strtree,
 )
-from nearcast.benchmarks.matching.peers.peer import MatchedPairs, MatchingPeer, PeerKind
+from nearcast.benchmarks.matching.peers.peer import MatchedPairs as MatchedPairs
+from nearcast.benchmarks.matching.peers.peer import MatchingPeer as MatchingPeer
+from nearcast.benchmarks.matching.peers.peer import PeerKind as PeerKind
 
 PEERS: dict[str, PeerKind] = {
     "numpy": numpy_scan.KIND,
@@ -18,5 +20,3 @@ PEERS: dict[str, PeerKind] = {
     "redis": redis_geosearch.KIND,
     "postgis": postgis.KIND,
 }
-
-__all__ = ["PEERS", "MatchedPairs", "MatchingPeer", "PeerKind"]

@@ -1,0 +1,35 @@
+"""The public names: `__init__.py` loads them when they are first used."""
+
+from nearcast.client.api.areas import circle as circle
+from nearcast.client.api.areas import here as here
+from nearcast.client.api.commands import Problem as Problem
+from nearcast.client.api.node import Node as Node
+from nearcast.client.api.node import connect as connect
+from nearcast.client.api.observations import Known as Known
+from nearcast.client.api.observations import Present as Present
+from nearcast.client.api.observations import Sighting as Sighting
+from nearcast.client.api.received import Received as Received
+from nearcast.client.api.streams import Stream as Stream
+from nearcast.client.errors import AddressError as AddressError
+from nearcast.client.errors import BacklogError as BacklogError
+from nearcast.client.errors import ClientError as ClientError
+from nearcast.client.errors import ConnectionLostError as ConnectionLostError
+from nearcast.client.errors import OptionsError as OptionsError
+from nearcast.client.errors import QueueFullError as QueueFullError
+from nearcast.client.errors import RejectedError as RejectedError
+from nearcast.core.engine.engine import Engine as Engine
+from nearcast.core.language.errors import LanguageError as LanguageError
+from nearcast.core.language.filter import Filter as Filter
+from nearcast.core.language.filter import parse_filter as parse_filter
+from nearcast.core.matching.matcher import Matcher as Matcher
+from nearcast.core.model.errors import ModelError as ModelError
+from nearcast.core.model.event import Event as Event
+from nearcast.core.model.event import Subscription as Subscription
+from nearcast.core.model.event_batch import EventBatch as EventBatch
+from nearcast.core.model.geometry.area import box as box
+from nearcast.core.model.geometry.area import place as place
+from nearcast.core.model.geometry.area import polygon as polygon
+from nearcast.core.model.geometry.area_text import parse_area as parse_area
+from nearcast.core.model.geometry.places import Places as Places
+from nearcast.core.model.geometry.position import Position as Position
+from nearcast.errors import NearcastError as NearcastError
