@@ -5,11 +5,6 @@ from nearcast.client.api.areas import here as here
 from nearcast.client.api.commands import Problem as Problem
 from nearcast.client.api.node import Node as Node
 from nearcast.client.api.node import connect as connect
-from nearcast.client.api.observations import Known as Known
-from nearcast.client.api.observations import Present as Present
-from nearcast.client.api.observations import Sighting as Sighting
-from nearcast.client.api.received import Received as Received
-from nearcast.client.api.streams import Stream as Stream
 from nearcast.client.errors import AddressError as AddressError
 from nearcast.client.errors import BacklogError as BacklogError
 from nearcast.client.errors import ClientError as ClientError
@@ -17,6 +12,11 @@ from nearcast.client.errors import ConnectionLostError as ConnectionLostError
 from nearcast.client.errors import OptionsError as OptionsError
 from nearcast.client.errors import QueueFullError as QueueFullError
 from nearcast.client.errors import RejectedError as RejectedError
+from nearcast.client.receive.observations import Known as Known
+from nearcast.client.receive.observations import Present as Present
+from nearcast.client.receive.observations import Sighting as Sighting
+from nearcast.client.receive.received import Received as Received
+from nearcast.client.receive.streams import Stream as Stream
 from nearcast.core.engine.engine import Engine as Engine
 from nearcast.core.language.errors import LanguageError as LanguageError
 from nearcast.core.language.filter import Filter as Filter
@@ -29,7 +29,7 @@ from nearcast.core.model.event_batch import EventBatch as EventBatch
 from nearcast.core.model.geometry.area import box as box
 from nearcast.core.model.geometry.area import place as place
 from nearcast.core.model.geometry.area import polygon as polygon
-from nearcast.core.model.geometry.area_text import parse_area as parse_area
+from nearcast.core.model.geometry.forms.area_text import parse_area as parse_area
 from nearcast.core.model.geometry.places import Places as Places
 from nearcast.core.model.geometry.position import Position as Position
 from nearcast.errors import NearcastError as NearcastError

@@ -3,7 +3,7 @@
 from nearcast.cli.demo.city_drawing import FADES_S, line
 from nearcast.cli.demo.city_scene import TOGETHER_S, CityScene
 from nearcast.cli.demo.city_view import told
-from nearcast.client.api.received import Received
+from nearcast.client.receive.received import Received
 from nearcast.core.model import Position
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.area import Circle

@@ -11,7 +11,7 @@ from nearcast.cli.demo.city_drawing import LOOKS
 from nearcast.cli.demo.city_scene import CityScene
 from nearcast.cli.demo.city_view import SIGNS, CityView, Setting
 from nearcast.cli.demo.pipeline_steps import PipelineProgress, Step
-from nearcast.client.api.received import Received
+from nearcast.client.receive.received import Received
 from nearcast.pipeline.jobs.status import QueryStatus, Status
 from nearcast.simulation.city_life import CityLife
 

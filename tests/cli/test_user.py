@@ -8,8 +8,8 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nearcast.broker.auth import Admitted, Authenticator, CredentialCheck, Peer
-from nearcast.broker.auth.passwords import is_right
-from nearcast.broker.auth.users_file import read_users
+from nearcast.broker.auth.credentials.passwords import is_right
+from nearcast.broker.auth.credentials.users_file import read_users
 from nearcast.broker.config.settings import Settings
 from nearcast.cli import app
 from nearcast.wire.mqtt import Connect

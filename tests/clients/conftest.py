@@ -5,8 +5,8 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.auth.passwords import hashed
-from nearcast.broker.auth.users_file import Account, write_users
+from nearcast.broker.auth.credentials.passwords import hashed
+from nearcast.broker.auth.credentials.users_file import Account, write_users
 from tests.support.broker_process import BrokerProcess
 from tests.support.certificates import make_certificate
 

@@ -4,8 +4,8 @@ from collections.abc import Iterator
 
 import pytest
 
-from nearcast.broker.auth.passwords import hashed
-from nearcast.broker.auth.users_file import Account, write_users
+from nearcast.broker.auth.credentials.passwords import hashed
+from nearcast.broker.auth.credentials.users_file import Account, write_users
 from nearcast.broker.config.settings import AuthSection, Settings
 from nearcast.wire.mqtt import (
     MQTT_3_1,

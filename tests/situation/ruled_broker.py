@@ -6,8 +6,8 @@ from pathlib import Path
 
 from msgspec.structs import replace
 
-from nearcast.broker.auth.passwords import hashed
-from nearcast.broker.auth.users_file import Account, write_users
+from nearcast.broker.auth.credentials.passwords import hashed
+from nearcast.broker.auth.credentials.users_file import Account, write_users
 from nearcast.broker.config import settings
 from nearcast.wire.mqtt import MQTT_5, Connect
 from tests.support.clients.talker import Talker

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from nearcast.broker.auth.users_file import Account, changing_users
+from nearcast.broker.auth.credentials.users_file import Account, changing_users
 from nearcast.pipeline.tables.tables import Tables
 from nearcast.store import StoreError
 from nearcast.store.file_access import FileAccess, file_access

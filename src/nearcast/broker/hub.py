@@ -34,8 +34,8 @@ from nearcast.broker.situation.match_warnings import MatchWarnings
 from nearcast.broker.situation.node_list import NodeList
 from nearcast.broker.situation.node_questions import NodeQuestions
 from nearcast.broker.situation.node_topics import NodeTopics
-from nearcast.broker.situation.private_topics import PRIVATE
 from nearcast.broker.situation.system_topics import SystemTopics
+from nearcast.broker.situation.topic_names import PRIVATE
 from nearcast.broker.situation.topic_readers import TopicReaders
 from nearcast.core.engine.engine import Engine
 from nearcast.core.engine.engine import EngineSettings as EngineSettings

@@ -14,7 +14,7 @@ from nearcast.broker.auth import (
     Peer,
     node_of,
 )
-from nearcast.broker.auth.users_file import Account, changing_users
+from nearcast.broker.auth.credentials.users_file import Account, changing_users
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import ListenSection, Settings
 from nearcast.wire.mqtt import Connect, Properties, ReasonCode

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.broker.auth import Admitted, AuthRefusal, CredentialCheck, Identity, Peer
-from nearcast.broker.auth.password_queue import BUSY, MOST_WAITING, PasswordQueue
+from nearcast.broker.auth.credentials.password_queue import BUSY, MOST_WAITING, PasswordQueue
 from nearcast.wire.mqtt import ConnAck, Connect, ReasonCode, encode
 from tests.support.accounts import SECRET, with_users
 from tests.support.running_broker import RunningBroker
@@ -167,7 +167,7 @@ def test_a_known_client_comes_in_while_strangers_guess(broker: RunningBroker) ->
 def test_too_many_at_once_are_told_to_come_later(
     broker: RunningBroker, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("nearcast.broker.auth.password_queue.MOST_WAITING", 3)
+    monkeypatch.setattr("nearcast.broker.auth.credentials.password_queue.MOST_WAITING", 3)
     clients = [broker.open() for _ in range(20)]
     packet = Connect("bob", username="bob", password=b"guess")
     for client in clients:

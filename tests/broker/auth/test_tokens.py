@@ -19,7 +19,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.broker.auth import Authenticator, AuthError, Identity, TokenTopics
-from nearcast.broker.auth.tokens import TokenError, looks_like_token, token_key
+from nearcast.broker.auth.credentials.tokens import TokenError, looks_like_token, token_key
 from nearcast.wire.mqtt import Connect, ReasonCode
 from tests.support.accounts import NOW, THERE, admitted, enter, house, refused, with_users
 

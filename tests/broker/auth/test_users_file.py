@@ -7,9 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.broker.auth import AuthError, node_of
+from nearcast.broker.auth.credentials.passwords import check_kept, decoy, hashed, is_right
+from nearcast.broker.auth.credentials.users_file import (
+    Account,
+    changing_users,
+    read_users,
+    write_users,
+)
 from nearcast.broker.auth.names import check_user_name
-from nearcast.broker.auth.passwords import check_kept, decoy, hashed, is_right
-from nearcast.broker.auth.users_file import Account, changing_users, read_users, write_users
 from tests.support.accounts import HASHES, SECRET
 
 HASH = HASHES["alice"]

@@ -7,7 +7,7 @@ import pytest
 
 from nearcast.broker.durability.remembered_events import remembered_events
 from nearcast.core.model.event import Event
-from nearcast.core.model.geometry.area_text import parse_area
+from nearcast.core.model.geometry.forms.area_text import parse_area
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import Forgot, Input, Moved, Published
 from nearcast.core.model.record import Record

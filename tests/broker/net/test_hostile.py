@@ -17,8 +17,8 @@ from typing import Self
 
 import pytest
 
-from nearcast.broker.auth.passwords import hashed
-from nearcast.broker.auth.users_file import Account, write_users
+from nearcast.broker.auth.credentials.passwords import hashed
+from nearcast.broker.auth.credentials.users_file import Account, write_users
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
     MQTT_5,

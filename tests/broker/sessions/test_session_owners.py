@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 from msgspec.structs import replace
 
-from nearcast.broker.auth.users_file import changing_users
+from nearcast.broker.auth.credentials.users_file import changing_users
 from nearcast.broker.config.settings import AuthSection, Settings
 from nearcast.store import SessionPut, Store
 from nearcast.wire.mqtt import (

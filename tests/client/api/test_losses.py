@@ -9,7 +9,7 @@ import pytest
 
 import nearcast as nc
 from nearcast.broker.server import Server
-from nearcast.client.api.mailboxes import UNCLAIMED
+from nearcast.client.receive.mailboxes import UNCLAIMED
 from tests.client.api.nodes import DUBLIN, NORTH, ended, node, texts, versions
 from tests.client.servers import SOON, CuttingProxy, again, nearcast, run
 

@@ -8,9 +8,9 @@ import pytest
 import nearcast as nc
 from nearcast.client.api.areas import AreaLike, area_words, geometry_json, position_words
 from nearcast.client.api.event_options import Payload, event_words, payload_bytes
-from nearcast.client.api.received import Received, received
 from nearcast.client.api.subscription_request import SubscriptionRequest
 from nearcast.client.protocol.repeats import KnownEvents, SentTwice
+from nearcast.client.receive.received import Received, received
 from nearcast.core.model import Position, parse_area
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, Properties, Publish
 

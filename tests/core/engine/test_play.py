@@ -7,7 +7,7 @@ import pytest
 from nearcast.core.engine.engine import Engine, EngineSettings
 from nearcast.core.language import parse
 from nearcast.core.model.event import Announcement, Delivery, Event, Subscription
-from nearcast.core.model.geometry.area_text import parse_area
+from nearcast.core.model.geometry.forms.area_text import parse_area
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     Announced,

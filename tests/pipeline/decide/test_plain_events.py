@@ -19,7 +19,7 @@ from nearcast.core.language import parse
 from nearcast.core.model import Box
 from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.geometry.area import Area
-from nearcast.core.model.geometry.area_text import parse_area
+from nearcast.core.model.geometry.forms.area_text import parse_area
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     Announced,

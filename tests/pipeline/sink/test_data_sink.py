@@ -16,8 +16,8 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from nearcast.broker.auth.passwords import hashed
-from nearcast.broker.auth.users_file import Account, write_users
+from nearcast.broker.auth.credentials.passwords import hashed
+from nearcast.broker.auth.credentials.users_file import Account, write_users
 from nearcast.pipeline.errors import LinkError, PipelineInputError
 from nearcast.pipeline.sink.broker_address import BrokerAccess, BrokerAddress, entrance_of
 from nearcast.pipeline.sink.broker_link import BrokerLink, borrowed, close_idle

@@ -9,7 +9,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from nearcast.broker.auth.auth_files import AuthData, AuthFiles
+from nearcast.broker.auth.credentials.auth_files import AuthData, AuthFiles
+from nearcast.broker.auth.credentials.passwords import decoy, is_right
+from nearcast.broker.auth.credentials.tokens import TokenError, TokenKey, looks_like_token
 from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.identities import (
     Admitted,
@@ -22,11 +24,9 @@ from nearcast.broker.auth.identities import (
     parse_address,
 )
 from nearcast.broker.auth.names import RESERVED, automatic_id, check_user_name, node_of
-from nearcast.broker.auth.passwords import decoy, is_right
 from nearcast.broker.auth.rates import ConnectRates, FailureRates
 from nearcast.broker.auth.rules.client_permissions import ActiveRules, ClientPermissions
 from nearcast.broker.auth.rules.topic_rules import Principal
-from nearcast.broker.auth.tokens import TokenError, TokenKey, looks_like_token
 from nearcast.broker.config.settings import Settings
 from nearcast.core.model.geometry.position import shown
 from nearcast.core.model.inputs import RulesSet

@@ -20,7 +20,7 @@ from nearcast.broker.sessions.session import QueuedDelivery, Session
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.node_topics import AREAS, NEEDED_SIGHT
 from nearcast.broker.situation.node_topics import PREFIX as NODES
-from nearcast.broker.situation.private_topics import ERRORS, PRIVATE
+from nearcast.broker.situation.topic_names import ERRORS, PRIVATE
 from nearcast.core.matching.index.patterns import Patterns
 from nearcast.core.model.inputs import Unsubscribed
 from nearcast.core.model.subject import subject_matches

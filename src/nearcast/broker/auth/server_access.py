@@ -17,8 +17,8 @@ from nearcast.broker.auth import (
     Peer,
 )
 from nearcast.broker.auth.admission import Admission
+from nearcast.broker.auth.credentials.password_queue import PasswordQueue
 from nearcast.broker.auth.identities import counted_as
-from nearcast.broker.auth.password_queue import PasswordQueue
 from nearcast.broker.hub import Hub
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.links import Hold, Link

@@ -20,7 +20,7 @@ from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.broker.sessions.session import OutboundMessage, Session
 from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES, RIGHTS
 from nearcast.broker.situation.nc_properties import subscription_options_from_texts
-from nearcast.broker.situation.private_topics import PRIVATE
+from nearcast.broker.situation.topic_names import PRIVATE
 from nearcast.core.model.context import NodeState, moved
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.geometry.position import Position

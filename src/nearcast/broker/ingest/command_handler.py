@@ -20,8 +20,7 @@ from nearcast.broker.situation.commands import (
 )
 from nearcast.broker.situation.nc_properties import NO_EVENT_OPTIONS
 from nearcast.broker.situation.node_questions import NodeQuestions
-from nearcast.broker.situation.private_topics import NODES
-from nearcast.broker.situation.topic_names import normalize_topic
+from nearcast.broker.situation.topic_names import NODES, normalize_topic
 from nearcast.core.model.inputs import PlaceDefined
 from nearcast.wire.handover import PREFIX as HANDOVER
 from nearcast.wire.mqtt import NO_PROPERTIES, Publish

@@ -23,8 +23,7 @@ from nearcast.broker.situation.nc_properties import (
     named_subscription_from_json,
     subscription_options,
 )
-from nearcast.broker.situation.private_topics import ERRORS, PRIVATE
-from nearcast.broker.situation.topic_names import BROKER_TOPICS, normalize_topic
+from nearcast.broker.situation.topic_names import BROKER_TOPICS, ERRORS, PRIVATE, normalize_topic
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.inputs import Subscribed, Unsubscribed

@@ -20,7 +20,7 @@ from nearcast.broker.situation.nc_properties import (
 )
 from nearcast.broker.situation.topic_names import decode_name, normalize_topic
 from nearcast.core.model import Announcement, ModelError
-from nearcast.core.model.geometry.area_json import geometry_from_json
+from nearcast.core.model.geometry.forms.area_json import geometry_from_json
 from nearcast.core.model.geometry.place_loading import LARGEST_PLACE
 from nearcast.core.model.geometry.places import Places
 from nearcast.core.model.geometry.position import parse_position

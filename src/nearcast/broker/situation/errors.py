@@ -4,7 +4,7 @@ import msgspec
 
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
 from nearcast.broker.sessions.session import OutboundMessage, QueuedDelivery, Session
-from nearcast.broker.situation.private_topics import ERRORS
+from nearcast.broker.situation.topic_names import ERRORS
 from nearcast.wire.mqtt import PublishFrame
 
 WARN_EVERY_S = 60.0

@@ -13,7 +13,7 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.nc_properties import SubscriptionOptions
-from nearcast.broker.situation.private_topics import ERRORS, PRIVATE
+from nearcast.broker.situation.topic_names import ERRORS, PRIVATE
 from nearcast.core.engine.attribute_watch import ENOUGH
 from nearcast.core.engine.engine import Outcome
 from nearcast.core.engine.unmet_needs import needed_nodes, needs_place, unmet_area, unmet_needs

@@ -15,7 +15,7 @@ from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.session import OutboundMessage, QueuedDelivery, Session
 from nearcast.broker.situation.nc_properties import BAD, json_object
 from nearcast.broker.situation.node_list import PAGE_BYTES, NodeList
-from nearcast.broker.situation.private_topics import NODES
+from nearcast.broker.situation.topic_names import NODES
 from nearcast.wire.mqtt import Properties, Publish, PublishFrame, ReasonCode
 
 ASKED_MOST = 20

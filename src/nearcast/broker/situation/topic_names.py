@@ -10,6 +10,10 @@ from urllib.parse import quote, unquote
 
 BROKER_TOPICS = ("$node/", "$place/", "$area/", "$relate/", "$policy/")
 """What topics of the broker that hold names begin with."""
+ERRORS = "$me/errors"
+NODES = "$me/nodes"
+PRIVATE = (ERRORS, NODES)
+"""Topics on which the broker answers one session alone; the engine knows nothing of them."""
 _NAMED = (*BROKER_TOPICS, "owntracks/")
 _WILD = ("+", "#")
 

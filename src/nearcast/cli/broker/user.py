@@ -16,10 +16,15 @@ import typer
 from rich.console import Console
 from rich.table import Table
 
+from nearcast.broker.auth.credentials.passwords import hashed, is_right
+from nearcast.broker.auth.credentials.users_file import (
+    USERS_FILE,
+    Account,
+    changing_users,
+    read_users,
+)
 from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.names import check_user_name
-from nearcast.broker.auth.passwords import hashed, is_right
-from nearcast.broker.auth.users_file import USERS_FILE, Account, changing_users, read_users
 from nearcast.broker.config.settings import NodeSection
 from nearcast.cli.failures import fail
 from nearcast.core.model.errors import did_you_mean

@@ -7,8 +7,8 @@ from collections.abc import AsyncIterator
 import typer
 
 from nearcast.client.api.commands import ERRORS, problem_of
-from nearcast.client.api.received import received
 from nearcast.client.link.connection import ClientConnection
+from nearcast.client.receive.received import received
 
 # Control characters could rewrite what stands on a terminal.
 SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}

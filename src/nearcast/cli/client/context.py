@@ -10,8 +10,8 @@ import typer
 from nearcast.cli.client import server_options as server
 from nearcast.cli.client.option_checks import position_of
 from nearcast.client.api.node import Node
-from nearcast.client.api.observations import Known
 from nearcast.client.api.options import ClientOptions
+from nearcast.client.receive.observations import Known
 from nearcast.core.model.geometry.position import plain
 from nearcast.wire.mqtt import MQTT_5
 

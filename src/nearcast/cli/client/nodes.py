@@ -8,7 +8,7 @@ import typer
 
 from nearcast.cli.client import server_options as server
 from nearcast.cli.client.context import node_with
-from nearcast.client.api.observations import Present
+from nearcast.client.receive.observations import Present
 from nearcast.core.model.geometry.position import plain
 from nearcast.wire.mqtt import MQTT_5
 

@@ -15,9 +15,9 @@ from nearcast.cli.client import server_options as server
 from nearcast.cli.client.broker_warnings import SHOWN, show
 from nearcast.cli.client.option_checks import check_subscription, position_of
 from nearcast.client.api.commands import ERRORS, problem_of
-from nearcast.client.api.received import received
 from nearcast.client.errors import RejectedError
 from nearcast.client.link.connection import ClientConnection
+from nearcast.client.receive.received import received
 from nearcast.core.model.geometry.position import Position, plain
 from nearcast.wire.mqtt import MQTT_5, Properties, Publish, ReasonCode, TopicFilter
 

@@ -5,8 +5,8 @@ from collections.abc import Callable
 
 from nearcast.cli.demo.city_scene import CityScene
 from nearcast.client.api.node import Node, connect
-from nearcast.client.api.observations import ONLINE, POSITION
-from nearcast.client.api.received import Received
+from nearcast.client.receive.observations import ONLINE, POSITION
+from nearcast.client.receive.received import Received
 
 NAME = "city-view"
 

@@ -13,8 +13,8 @@ from urllib.parse import unquote
 from msgspec.structs import replace
 
 from nearcast.cli.demo.city_drawing import FADES_S, Node, Picture, plain
-from nearcast.client.api.observations import ONLINE, POSITION
-from nearcast.client.api.received import Received
+from nearcast.client.receive.observations import ONLINE, POSITION
+from nearcast.client.receive.received import Received
 from nearcast.core.model import ModelError, Position, parse_position
 from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.geometry.area import Circle

@@ -10,8 +10,8 @@ from itertools import islice
 
 from nearcast.cli.demo.city_scene import CityScene
 from nearcast.client.api.node import Node, connect
-from nearcast.client.api.received import Received
-from nearcast.client.api.streams import Stream
+from nearcast.client.receive.received import Received
+from nearcast.client.receive.streams import Stream
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.inputs import (
     Announced,

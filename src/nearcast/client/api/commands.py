@@ -12,9 +12,9 @@ from collections.abc import AsyncIterator
 import msgspec
 
 from nearcast.client.api.exchange import Exchange
-from nearcast.client.api.mailboxes import Mailbox, Mailboxes
-from nearcast.client.api.received import Received
 from nearcast.client.errors import RejectedError
+from nearcast.client.receive.mailboxes import Mailbox, Mailboxes
+from nearcast.client.receive.received import Received
 from nearcast.logs import log_event
 from nearcast.wire.mqtt import MQTT_5, NO_PROPERTIES, Properties, ReasonCode, TopicFilter
 

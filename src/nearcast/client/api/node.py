@@ -7,15 +7,15 @@ from typing import Self
 
 from nearcast.client.api.commands import Commands
 from nearcast.client.api.exchange import Exchange
-from nearcast.client.api.mailboxes import Mailboxes
 from nearcast.client.api.node_messages import NodeMessages
 from nearcast.client.api.node_subscriptions import NodeSubscriptions
 from nearcast.client.api.options import ClientOptions
 from nearcast.client.api.statistics import NodeStatistics
-from nearcast.client.api.streams import StreamContext
 from nearcast.client.errors import OptionsError
 from nearcast.client.link.backoff import Backoff
 from nearcast.client.link.connection_options import ConnectionOptions
+from nearcast.client.receive.mailboxes import Mailboxes
+from nearcast.client.receive.streams import StreamContext
 from nearcast.wire.mqtt import MQTT_5, Will
 
 SESSION_EXPIRY_S = 300

@@ -10,7 +10,14 @@ import msgspec
 
 from nearcast.client.api.areas import AreaLike, HasNode, area_words
 from nearcast.client.api.commands import ERRORS, Problem, problem_of
-from nearcast.client.api.observations import (
+from nearcast.client.api.subscription_request import (
+    SubscriptionRequest,
+    filter_words,
+    from_words,
+    is_of_the_broker,
+)
+from nearcast.client.errors import OptionsError
+from nearcast.client.receive.observations import (
     Known,
     NodePage,
     Present,
@@ -20,15 +27,8 @@ from nearcast.client.api.observations import (
     node_topic,
     sighting_of,
 )
-from nearcast.client.api.received import Received
-from nearcast.client.api.streams import BUFFER, Stream, StreamContext
-from nearcast.client.api.subscription_request import (
-    SubscriptionRequest,
-    filter_words,
-    from_words,
-    is_of_the_broker,
-)
-from nearcast.client.errors import OptionsError
+from nearcast.client.receive.received import Received
+from nearcast.client.receive.streams import BUFFER, Stream, StreamContext
 from nearcast.core.model.subject import check_subject
 from nearcast.wire.mqtt import MQTT_5, parse_filter
 

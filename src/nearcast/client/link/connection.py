@@ -8,9 +8,9 @@ from collections.abc import AsyncIterator
 
 from nearcast.client.api.exchange import Exchange
 from nearcast.client.api.options import ClientOptions
-from nearcast.client.api.receive_buffer import ReceiveBuffer
 from nearcast.client.api.statistics import ConnectionStatistics as ConnectionStatistics
 from nearcast.client.link.connection_options import ConnectionOptions as ConnectionOptions
+from nearcast.client.receive.receive_buffer import ReceiveBuffer
 from nearcast.wire.mqtt import Publish
 
 

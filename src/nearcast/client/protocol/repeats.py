@@ -7,7 +7,7 @@ again rather than lost.
 from collections import OrderedDict
 from collections.abc import Hashable
 
-from nearcast.client.api.received import Received
+from nearcast.client.receive.received import Received
 from nearcast.wire.mqtt import Publish
 
 MOST = 10_000

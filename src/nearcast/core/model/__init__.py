@@ -33,10 +33,10 @@ from nearcast.core.model.geometry.area import circle as circle
 from nearcast.core.model.geometry.area import moving_box as moving_box
 from nearcast.core.model.geometry.area import place as place
 from nearcast.core.model.geometry.area import polygon as polygon
-from nearcast.core.model.geometry.area_json import area_from_json as area_from_json
-from nearcast.core.model.geometry.area_json import area_json as area_json
-from nearcast.core.model.geometry.area_text import area_text as area_text
-from nearcast.core.model.geometry.area_text import parse_area as parse_area
+from nearcast.core.model.geometry.forms.area_json import area_from_json as area_from_json
+from nearcast.core.model.geometry.forms.area_json import area_json as area_json
+from nearcast.core.model.geometry.forms.area_text import area_text as area_text
+from nearcast.core.model.geometry.forms.area_text import parse_area as parse_area
 from nearcast.core.model.geometry.position import Position as Position
 from nearcast.core.model.geometry.position import parse_position as parse_position
 from nearcast.core.model.geometry.position import position_from_json as position_from_json

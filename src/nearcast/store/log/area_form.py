@@ -5,7 +5,7 @@ south, east, north]`, as in GeoJSON.
 """
 
 from nearcast.core.model.geometry.area import Area, Box
-from nearcast.core.model.geometry.area_json import Json, area_from_json, area_json
+from nearcast.core.model.geometry.forms.area_json import Json, area_from_json, area_json
 
 _BOX = "bbox"
 

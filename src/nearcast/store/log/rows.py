@@ -19,7 +19,7 @@ from nearcast.core.language import LanguageError
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.geometry.area import Area, FixedArea
-from nearcast.core.model.geometry.area_json import geometry_from_json
+from nearcast.core.model.geometry.forms.area_json import geometry_from_json
 from nearcast.core.model.geometry.place_loading import LARGEST_PLACE
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (

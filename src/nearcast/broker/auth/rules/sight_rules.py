@@ -15,7 +15,7 @@ from nearcast.core.language import Filter, LanguageError, parse
 from nearcast.core.model.context import Value
 from nearcast.core.model.errors import ModelError, did_you_mean
 from nearcast.core.model.geometry.area import Area
-from nearcast.core.model.geometry.area_text import parse_area
+from nearcast.core.model.geometry.forms.area_text import parse_area
 from nearcast.core.model.geometry.position import shown
 from nearcast.core.model.inputs import RulesSet
 from nearcast.core.model.sight_rule import NodeCondition, SightRule, mask_of

@@ -12,7 +12,7 @@ from msgspec import Struct
 
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.area import FixedArea
-from nearcast.core.model.geometry.area_json import geometry_from_json, parse_json
+from nearcast.core.model.geometry.forms.area_json import geometry_from_json, parse_json
 from nearcast.core.model.geometry.places import Places
 from nearcast.core.model.geometry.position import shown
 

@@ -7,7 +7,7 @@ from urllib.parse import quote
 import msgspec
 from msgspec import Struct
 
-from nearcast.client.api.received import Received, time_of
+from nearcast.client.receive.received import Received, time_of
 from nearcast.core.model import ModelError, Position, parse_position, position_from_json
 from nearcast.core.model.context import Value
 

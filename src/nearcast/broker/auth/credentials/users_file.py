@@ -13,9 +13,9 @@ from pathlib import Path
 
 from msgspec import Struct
 
+from nearcast.broker.auth.credentials.passwords import check_kept
 from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.names import check_user_name
-from nearcast.broker.auth.passwords import check_kept
 from nearcast.broker.auth.toml_file import TomlFile, read_bytes
 from nearcast.core.model.geometry.position import shown
 from nearcast.store.durable_files import beside, put_in_place

@@ -6,12 +6,12 @@ from typing import TypeVar
 
 from msgspec import Struct
 
+from nearcast.broker.auth.credentials.tokens import TokenKey, token_key
+from nearcast.broker.auth.credentials.users_file import USERS_FILE, Account, read_users
 from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.rules.rules_file import read_rules
 from nearcast.broker.auth.rules.topic_rules import Rules
-from nearcast.broker.auth.tokens import TokenKey, token_key
 from nearcast.broker.auth.toml_file import read_bytes
-from nearcast.broker.auth.users_file import USERS_FILE, Account, read_users
 from nearcast.broker.config import settings
 
 T = TypeVar("T")

@@ -10,10 +10,10 @@ from msgspec import Struct
 
 from nearcast.client.api.commands import Commands
 from nearcast.client.api.exchange import Exchange
-from nearcast.client.api.mailboxes import Mailbox, Mailboxes
-from nearcast.client.api.received import Received
 from nearcast.client.api.subscription_request import SubscriptionRequest
 from nearcast.client.errors import BacklogError, ClientError, RejectedError
+from nearcast.client.receive.mailboxes import Mailbox, Mailboxes
+from nearcast.client.receive.received import Received
 
 T = TypeVar("T")
 BUFFER = 1_000

@@ -32,7 +32,7 @@ from nearcast.core.model.geometry.area import (
     circle,
     moving_box,
 )
-from nearcast.core.model.geometry.area_names import parse_place, place_text, unescaped
+from nearcast.core.model.geometry.forms.area_names import parse_place, place_text, unescaped
 from nearcast.core.model.geometry.position import position_from_json, shown
 from nearcast.core.model.geometry.rings import LARGEST_VERTEX_COUNT, Ring
 

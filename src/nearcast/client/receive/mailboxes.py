@@ -8,9 +8,9 @@ subscribed to again.
 
 import logging
 
-from nearcast.client.api.receive_buffer import ReceiveBuffer
-from nearcast.client.api.received import Received, received
 from nearcast.client.protocol.repeats import KnownEvents, SentTwice
+from nearcast.client.receive.receive_buffer import ReceiveBuffer
+from nearcast.client.receive.received import Received, received
 from nearcast.core.model.subject import subject_matches
 from nearcast.logs import log_event
 from nearcast.wire.mqtt import Publish, parse_filter

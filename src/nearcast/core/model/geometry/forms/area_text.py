@@ -27,11 +27,11 @@ from nearcast.core.model.geometry.area import (
     PlaceHere,
     Polygon,
 )
-from nearcast.core.model.geometry.area_json import area_from_json, area_json_text, parse_json
-from nearcast.core.model.geometry.area_names import parse_place, place_text, unescaped
+from nearcast.core.model.geometry.forms.area_json import area_from_json, area_json_text, parse_json
+from nearcast.core.model.geometry.forms.area_names import parse_place, place_text, unescaped
+from nearcast.core.model.geometry.forms.wkt import parse_wkt
 from nearcast.core.model.geometry.position import parse_number, plain, position, shown
 from nearcast.core.model.geometry.rings import Ring
-from nearcast.core.model.geometry.wkt import parse_wkt
 
 LONGEST_TEXT_BYTES = 256 * 1024
 _FORMS = (

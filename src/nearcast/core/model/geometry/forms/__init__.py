@@ -1,0 +1,1 @@
+"""Areas as text, JSON and WKT: readers and writers."""
