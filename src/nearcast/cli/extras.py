@@ -3,8 +3,8 @@
 import re
 from importlib.metadata import requires, version
 
-# Modules whose package has another name.
-PACKAGES = {"argon2": "argon2-cffi", "jwt": "pyjwt", "llvmlite": "numba"}
+# Modules whose package has another name, or comes with another.
+PACKAGES = {"argon2": "argon2-cffi", "cryptography": "pyjwt", "jwt": "pyjwt", "llvmlite": "numba"}
 # Extras of users, the smallest first; `spark` is another name of `pipeline`.
 EXTRAS = ("broker", "pipeline", "bench")
 REQUIREMENT = re.compile(r"([A-Za-z0-9._-]+).*?(?:extra == ['\"]([a-z]+)['\"])?$")
