@@ -43,9 +43,6 @@ def test_the_example_of_the_contract_runs(version: int, tmp_path: Path) -> None:
                     assert event.publisher == "near"
                     assert event.position == Position(53.3500, -6.2603)
                     break
-            with pytest.raises(nc.RejectedError, match="not available yet"):
-                await me.relate("convoy", ["truck-1", "truck-2"], within=100)
-
             event = await anext(heard["near"])
             assert (event.attributes, event.publisher) == ({"lane": 2}, "ambulance-7")
             assert await ended(heard["far"], "emergency/over", me) == []

@@ -99,13 +99,6 @@ def test_a_node_keeps_its_last_two_fixes() -> None:
     assert (state.position_at, state.previous_at) == (2, 1)
 
 
-def test_a_position_grows_stale() -> None:
-    state = moved(NodeState("bus-7"), Position(1, 2), 100.0)
-    assert state.fresh_position(700.0, 600.0) == Position(1, 2)
-    assert state.fresh_position(700.1, 600.0) is None
-    assert NodeState("bus-8").fresh_position(0.0, 600.0) is None
-
-
 def test_a_patch_may_carry_a_position() -> None:
     state = patched(NodeState("bus-7"), {"position": [-6.2, 53.3], "role": "bus"}, 5.0)
     assert state.position == Position(53.3, -6.2)

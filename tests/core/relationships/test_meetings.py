@@ -10,8 +10,9 @@ import pytest
 
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.geodesy import distance_m
-from nearcast.core.relationships.meetings import Fixes, Meetings, MeetingSettings, no_fix
+from nearcast.core.relationships.meetings import Fixes, Meetings, MeetingSettings
 from tests.support.plain.plain_meetings import (
+    NO_FIX,
     Cells,
     Sighting,
     near_and_apart,
@@ -163,7 +164,7 @@ def test_state_is_small_and_knows_its_form() -> None:
     nodes = [f"cab:{number:04d}" for number in range(1000)]
     fixes = np.array([(float(number), 0.0, 0.0) for number in range(1000)])
     meetings = Meetings(settings, _home(settings))
-    meetings.advance(Fixes(nodes, fixes, np.array([no_fix()] * 1000)))
+    meetings.advance(Fixes(nodes, fixes, np.array([NO_FIX] * 1000)))
     data = meetings.to_bytes()
     assert len(meetings) == 1000
     assert len(data) < 40 * 1000

@@ -14,11 +14,12 @@ from nearcast.core.relationships.meetings import (
     Meetings,
     MeetingSettings,
     Transitions,
-    no_fix,
 )
 from nearcast.core.relationships.pairs import is_near
 from nearcast.core.relationships.tracks import Fix
 
+NO_FIX = (math.nan, math.nan, math.nan)
+"""A fix that there is not."""
 Told = tuple[str, str, str, float, float, float, float]
 """a, b, near or apart, time, distance, and where: at the fix that moved or grew too old."""
 
@@ -98,7 +99,7 @@ class Cells:
             )  # fmt: skip
             fixes.append((each.time, lat, lon))
             is_somewhere = before is not None and not math.isnan(before.lat)
-            previous.append((before.time, before.lat, before.lon) if is_somewhere else no_fix())  # type: ignore[union-attr]
+            previous.append((before.time, before.lat, before.lon) if is_somewhere else NO_FIX)  # type: ignore[union-attr]
             self._last[each.node] = Fix(each.time, lat, lon)
         new, old = np.array(fixes).reshape(-1, 3), np.array(previous).reshape(-1, 3)
         which, cells = sent(

@@ -6,7 +6,7 @@ afterwards, from anyone. Every call raises `RejectedError` with the broker's rea
 closed. While the broker is away, calls wait.
 """
 
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from datetime import datetime
 from itertools import count
 from secrets import token_hex
@@ -14,7 +14,7 @@ from urllib.parse import quote
 
 import msgspec
 
-from nearcast.client.api.areas import AreaLike, HasNode, PositionLike, area_words, geometry_json
+from nearcast.client.api.areas import AreaLike, PositionLike, area_words, geometry_json
 from nearcast.client.api.commands import Commands
 from nearcast.client.api.event_options import Pairs, Payload, event_words
 from nearcast.core.model.geometry.position import plain, position
@@ -108,19 +108,6 @@ class NodeMessages:
             packed.topic, packed.payload, qos=qos, retain=retain, properties=packed.properties
         )
         return id
-
-    async def relate(self, name: str, members: Iterable[str | HasNode], *, within: float) -> None:
-        """Define a relationship: its members are near while all are `within` metres.
-
-        Planned: brokers refuse it for now, with `RejectedError` ("not available yet").
-        """
-        nodes = [each if isinstance(each, str) else each.node for each in members]
-        document = msgspec.json.encode({"members": nodes, "within": within})
-        await self._commands.say(f"$relate/{check_subject(name)}", document)
-
-    async def unrelate(self, name: str) -> None:
-        """End a relationship; planned, as `relate` is."""
-        await self._commands.say(f"$relate/{check_subject(name)}", b"")
 
     async def define_place(self, kind: str, name: str, geometry: AreaLike) -> None:
         """Define a named place, for everyone: a polygon, several, or GeoJSON."""

@@ -49,12 +49,6 @@ class NodeState(Struct, frozen=True):
     attributes: Attributes = {}
     changed_at: float | None = None
 
-    def fresh_position(self, now: float, ttl_s: float) -> Position | None:
-        """Return the position unless it is older than `ttl_s`."""
-        if self.position is None or self.position_at is None or now - self.position_at > ttl_s:
-            return None
-        return self.position
-
     def context(self, now: float) -> Context:
         """Return the node's context: itself, since its last change until now."""
         since = now if self.changed_at is None else min(self.changed_at, now)

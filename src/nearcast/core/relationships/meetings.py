@@ -8,7 +8,6 @@ those of the whole globe, each once. They alternate per pair and their times nev
 even where fixes of different nodes arrive out of order; in order, they are exact.
 """
 
-import math
 from collections.abc import Iterator, Sequence
 
 import msgspec
@@ -176,11 +175,6 @@ class Meetings:
         slots = np.flatnonzero(present)
         self._names = [names[slot] for slot in slots.tolist()]
         self._state, self._home = state[slots], home[slots]
-
-
-def no_fix() -> tuple[float, float, float]:
-    """Return what stands for a fix that there is not."""
-    return (math.nan, math.nan, math.nan)
 
 
 def _room(least: int) -> tuple[I64, F64]:

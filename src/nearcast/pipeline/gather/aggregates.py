@@ -35,7 +35,6 @@ AGGREGATES = (
     "rule string, group string, id string, subject string, time double, count long, people long, "
     "payload string, lat double, lon double"
 )
-_FIELDS = [field.split()[0] for field in AGGREGATES.split(", ")]
 _ARROW = pa.schema(
     [
         (name, pa.float64() if kind == "double" else pa.int64() if kind == "long" else pa.string())

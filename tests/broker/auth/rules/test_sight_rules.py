@@ -6,7 +6,6 @@ import pytest
 
 from nearcast.broker.auth import AuthError
 from nearcast.broker.auth.rules.rules_file import read_rules
-from nearcast.broker.auth.rules.sight_rules import sight_rules
 from nearcast.core.language import parse
 from nearcast.core.model import SEE_ALL, SEE_IDENTITY, SEE_POSITION, circle, place
 from nearcast.core.model.inputs import RulesSet
@@ -67,14 +66,13 @@ def test_a_file_says_who_sees_whom_beside_who_may_do_what(tmp_path: Path) -> Non
     )
     grants = {"ann": {"rank": 3}, "truck-*": {"rank": 1, "fleet": {"name": "north"}}}
     expected = RulesSet(rules, grants, ("rank", "badge"), ("role",), SEE_IDENTITY)  # type: ignore[arg-type]
-    assert sight_rules(path) == expected
     both = read_rules(path)
     assert (both.sight, len(both.rules), both.default_allow) == (expected, 1, False)
 
 
 def test_a_file_without_sight_rules_hides_nothing(tmp_path: Path) -> None:
     (tmp_path / "rules.toml").write_text('default = "deny"\n')
-    assert sight_rules(tmp_path / "rules.toml") == RulesSet()
+    assert read_rules(tmp_path / "rules.toml").sight == RulesSet()
 
 
 GOOD = "[[sight]]\nsee = []\n"

@@ -5,12 +5,11 @@ with them or not at all. A user is meant by the node of the same name.
 """
 
 from collections.abc import Callable, Iterator
-from pathlib import Path
 from typing import TypeVar
 
 from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.names import check_user_name
-from nearcast.broker.auth.toml_file import TomlFile, read_bytes
+from nearcast.broker.auth.toml_file import TomlFile
 from nearcast.core.language import Filter, LanguageError, parse
 from nearcast.core.model.context import Value
 from nearcast.core.model.errors import ModelError, did_you_mean
@@ -28,15 +27,6 @@ Problem = tuple[str | None, str]
 SECTIONS = ("sight", "grants", "protected", "settable", "sight_default")
 _SIDES = ("viewer", "viewer_where", "viewer_in", "other", "other_where", "other_in")
 _KEYS = (*_SIDES, "friend", "same", "see")
-
-
-def sight_rules(path: Path) -> RulesSet:
-    """Return the sight rules of a file, or raise `AuthError` with all that is wrong."""
-    file = TomlFile(path, read_bytes(path, "without rules, leave the setting doors.rules out"))
-    rules, problems = read_sight(file)
-    if problems:
-        raise AuthError(*problems)
-    return rules
 
 
 def read_sight(file: TomlFile) -> tuple[RulesSet, list[str]]:
