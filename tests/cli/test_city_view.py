@@ -9,13 +9,13 @@ from rich.console import Console
 
 from nearcast.cli.demo.city_drawing import LOOKS
 from nearcast.cli.demo.city_scene import CityScene
-from nearcast.cli.demo.city_view import SIGNS, CityView, Setting
+from nearcast.cli.demo.city_view import SIGNS, CityView, ViewCaptions
 from nearcast.cli.demo.pipeline_steps import PipelineProgress, Step
 from nearcast.client.receive.received import Received
 from nearcast.pipeline.jobs.status import QueryStatus, Status
 from nearcast.simulation.city_life import CityLife
 
-SETTING = Setting(
+SETTING = ViewCaptions(
     ["MQTT 127.0.0.1:1883", "WebSocket 127.0.0.1:8083", "http://127.0.0.1:8080/api/docs"],
     ["nearcast context you", "nearcast sub '#'", "nearcast pub hazard/ice {}"],
     "/tmp/nearcast-demo/demo.log",
@@ -56,7 +56,7 @@ def shown(
     width: int,
     height: int,
     progress: PipelineProgress | None = STARTING,
-    setting: Setting = SETTING,
+    setting: ViewCaptions = SETTING,
 ) -> list[str]:
     view = CityView(scene(), setting, lambda: {"connections": 31.0}, lambda: progress)
     file = StringIO()

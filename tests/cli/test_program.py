@@ -11,7 +11,7 @@ import pytest
 import typer
 
 from nearcast import cli
-from nearcast.cli.failures import Program
+from nearcast.cli.failures import VerbGroup
 from nearcast.core.language import parse
 from nearcast.core.model import parse_area
 from nearcast.core.model.geometry.places import Places
@@ -95,7 +95,7 @@ def fails(arguments: list[str]) -> None:
 
 @pytest.fixture
 def failing(monkeypatch: pytest.MonkeyPatch) -> pytest.MonkeyPatch:
-    app = typer.Typer(cls=Program, pretty_exceptions_enable=False)
+    app = typer.Typer(cls=VerbGroup, pretty_exceptions_enable=False)
     app.command()(fails)
     app.callback()(lambda: None)
     monkeypatch.setattr(cli, "app", app)

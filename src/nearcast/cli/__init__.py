@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from nearcast import _kernel_cache
-from nearcast.cli.failures import Program, fail
+from nearcast.cli.failures import VerbGroup, fail
 
 
 class Verb(NamedTuple):
@@ -52,7 +52,7 @@ PLANNED = ("experiment", "policy", "relate", "script", "simulate")
 """Verbs that do not exist yet: not in help, and whoever calls one is told so."""
 
 app = typer.Typer(
-    name="nearcast", cls=Program, no_args_is_help=True, pretty_exceptions_enable=False
+    name="nearcast", cls=VerbGroup, no_args_is_help=True, pretty_exceptions_enable=False
 )
 
 

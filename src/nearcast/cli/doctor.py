@@ -32,14 +32,14 @@ PEERS = {
     "postgres": "its benchmarks are skipped; install PostgreSQL with PostGIS",
 }
 
-State = Literal["ok", "optional", "missing"]
+CheckState = Literal["ok", "optional", "missing"]
 
 
 class DoctorCheck(Struct, frozen=True):
     """One thing looked at; `optional` means that it is not as it could be."""
 
     what: str
-    state: State
+    state: CheckState
     found: str
     advice: str = ""
 
@@ -91,7 +91,7 @@ def examine_broker(config: Path | None, data: str | None) -> Iterator[DoctorChec
     from nearcast.cli.broker.broker_checks import broker_checks
 
     for finding in broker_checks(config, data):
-        state: State = "missing" if finding.fatal else "optional" if finding.advice else "ok"
+        state: CheckState = "missing" if finding.fatal else "optional" if finding.advice else "ok"
         yield DoctorCheck(finding.what, state, finding.found, finding.advice)
 
 

@@ -17,7 +17,7 @@ def fail(message: str, code: int = 1) -> NoReturn:
     raise typer.Exit(code)
 
 
-class Program(TyperGroup):
+class VerbGroup(TyperGroup):
     """The group of all verbs; the one place where errors become messages. A bug keeps its trace."""
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # Typer's Click has no public name

@@ -2,7 +2,7 @@ import numpy as np
 import pytest
 
 from nearcast.benchmarks.errors import BenchmarkError
-from nearcast.benchmarks.matching.agreement import City, check_agreement
+from nearcast.benchmarks.matching.agreement import MatchingCity, check_agreement
 from nearcast.benchmarks.matching.benchmark import draw
 from nearcast.benchmarks.matching.nearcast_side import measure
 from nearcast.benchmarks.matching.peers import PEERS, MatchedPairs
@@ -11,12 +11,12 @@ EVENTS = 300
 
 
 @pytest.fixture(scope="module")
-def city() -> City:
+def city() -> MatchingCity:
     return draw(10_000, EVENTS, seed=3)
 
 
 @pytest.fixture(scope="module")
-def ours(city: City) -> MatchedPairs:
+def ours(city: MatchingCity) -> MatchedPairs:
     return measure(city, EVENTS, 1, lambda what: None)[1]
 
 
@@ -25,7 +25,9 @@ def test_the_matcher_finds_something(ours: MatchedPairs) -> None:
 
 
 @pytest.mark.parametrize("name", PEERS)
-def test_a_peer_finds_what_the_matcher_finds(name: str, city: City, ours: MatchedPairs) -> None:
+def test_a_peer_finds_what_the_matcher_finds(
+    name: str, city: MatchingCity, ours: MatchedPairs
+) -> None:
     lacks = PEERS[name].missing()
     if lacks is not None:
         pytest.skip(f"not installed: {lacks}")
@@ -41,34 +43,36 @@ def test_a_peer_finds_what_the_matcher_finds(name: str, city: City, ours: Matche
         peer.close()
 
 
-def test_a_missing_pair_is_named(city: City, ours: MatchedPairs) -> None:
+def test_a_missing_pair_is_named(city: MatchingCity, ours: MatchedPairs) -> None:
     fewer = MatchedPairs(ours.event[1:], ours.subscription[1:])
     said = f"nearcast says that event {ours.event[0]} matches subscription {ours.subscription[0]}"
     with pytest.raises(BenchmarkError, match=said):
         check_agreement(city, "other", fewer, ours)
 
 
-def test_a_pair_too_many_is_named(city: City, ours: MatchedPairs) -> None:
+def test_a_pair_too_many_is_named(city: MatchingCity, ours: MatchedPairs) -> None:
     with pytest.raises(BenchmarkError, match="other says that event 0"):
         check_agreement(city, "other", _with_one_more(city, ours, factor=0.5), ours)
 
 
-def test_a_pair_found_twice_is_refused(city: City, ours: MatchedPairs) -> None:
+def test_a_pair_found_twice_is_refused(city: MatchingCity, ours: MatchedPairs) -> None:
     twice = MatchedPairs(*(np.concatenate([column, column[:1]]) for column in ours))
     with pytest.raises(BenchmarkError, match="more than once"):
         check_agreement(city, "other", twice, ours)
 
 
-def test_a_pair_on_the_edge_of_its_circle_may_differ(city: City, ours: MatchedPairs) -> None:
+def test_a_pair_on_the_edge_of_its_circle_may_differ(
+    city: MatchingCity, ours: MatchedPairs
+) -> None:
     more = _with_one_more(city, ours, factor=1.0 + 5e-6)
     edge = int(more.subscription[-1])
     radius_m = city.subscriptions.radius_m.copy()
     radius_m[edge] = _distance_m(city, edge) / (1.0 + 5e-6)
-    moved = City(city.subscriptions._replace(radius_m=radius_m), city.people, city.events)
+    moved = MatchingCity(city.subscriptions._replace(radius_m=radius_m), city.people, city.events)
     check_agreement(moved, "other", more, ours)
 
 
-def _with_one_more(city: City, ours: MatchedPairs, factor: float) -> MatchedPairs:
+def _with_one_more(city: MatchingCity, ours: MatchedPairs, factor: float) -> MatchedPairs:
     """A pair of the first event that nobody found, not within `factor` of its distance."""
     taken = set(ours.subscription[ours.event == 0].tolist())
     row = next(
@@ -82,7 +86,7 @@ def _with_one_more(city: City, ours: MatchedPairs, factor: float) -> MatchedPair
     )
 
 
-def _distance_m(city: City, row: int) -> float:
+def _distance_m(city: MatchingCity, row: int) -> float:
     from nearcast.core.model.geometry.geodesy import distance_m
 
     owner = city.subscriptions.owner[row]

@@ -8,7 +8,7 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from nearcast.pipeline.jobs.job import _Job
+from nearcast.pipeline.jobs.job import _PipelineRun
 from nearcast.pipeline.jobs.queries import Pipeline, PipelineSettings
 from nearcast.pipeline.jobs.status import Status, read_status
 
@@ -18,7 +18,9 @@ if TYPE_CHECKING:
 
 def test_a_query_that_does_not_start_is_failing_from_then_on(tmp_path: Path) -> None:
     no_spark = cast("SparkSession", None)
-    job = _Job(Pipeline(no_spark, PipelineSettings(data=str(tmp_path), movement=None)), tmp_path)
+    job = _PipelineRun(
+        Pipeline(no_spark, PipelineSettings(data=str(tmp_path), movement=None)), tmp_path
+    )
     stopped = threading.Event()
     stopped.set()
     job.run(stopped)
@@ -41,7 +43,7 @@ def test_a_start_is_told_stage_by_stage(tmp_path: Path) -> None:
             told.append(found)
 
     no_spark = cast("SparkSession", None)
-    job = _Job(Watched(no_spark, PipelineSettings(data=str(tmp_path))), tmp_path)
+    job = _PipelineRun(Watched(no_spark, PipelineSettings(data=str(tmp_path))), tmp_path)
     stopped = threading.Event()
     stopped.set()
     job.run(stopped)

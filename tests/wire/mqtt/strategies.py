@@ -29,7 +29,7 @@ from nearcast.wire.mqtt import (
     encode,
 )
 from nearcast.wire.mqtt import reason_codes as codes
-from nearcast.wire.mqtt.properties import TABLE, Kind, Property
+from nearcast.wire.mqtt.properties import TABLE, Kind, PropertyDefinition
 
 VERSIONS = (3, 4, 5)
 versions = st.sampled_from(VERSIONS)
@@ -42,7 +42,7 @@ packet_ids = st.integers(1, 0xFFFF)
 qualities = st.integers(0, 2)
 
 
-def values(row: Property) -> st.SearchStrategy[object]:
+def values(row: PropertyDefinition) -> st.SearchStrategy[object]:
     match row.kind:
         case Kind.BYTE:
             return st.integers(0, 1)

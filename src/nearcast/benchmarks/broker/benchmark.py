@@ -26,8 +26,8 @@ from nearcast.benchmarks.load.orders import (
     Flowed,
     Idle,
     Ingest,
+    LoadResult,
     Order,
-    Outcome,
     Rested,
     Target,
 )
@@ -139,7 +139,7 @@ def run(settings: BrokerBenchSettings, step: Callable[[str], None]) -> BrokerRes
     with ExitStack() as closing:
         load = closing.enter_context(LoadProcess())
         directory = Path(closing.enter_context(tempfile.TemporaryDirectory()))
-        field = _Field(present, load, directory, settings, step)
+        field = _BrokerRuns(present, load, directory, settings, step)
         closing.callback(field.close)
         rows = [field.flow(row) for row in flow_rows(settings) if row.name in wanted]
         latency = [field.latency(row) for row in latency_rows(settings) if row.name in wanted]
@@ -174,7 +174,7 @@ def _within_descriptors(settings: BrokerBenchSettings) -> BrokerBenchSettings:
     return msgspec.structs.replace(settings, connections=connections)
 
 
-class _Field:
+class _BrokerRuns:
     """Brokers that run side by side and are measured in turn."""
 
     def __init__(
@@ -252,9 +252,9 @@ class _Field:
                 )
         return figures
 
-    def _take_turns(self, row: BenchRow) -> dict[str, list[Outcome]]:
+    def _take_turns(self, row: BenchRow) -> dict[str, list[LoadResult]]:
         """Let all brokers run in turn, so that noise hits them alike; who fails is out."""
-        outcomes: dict[str, list[Outcome]] = {name: [] for name in self._names}
+        outcomes: dict[str, list[LoadResult]] = {name: [] for name in self._names}
         for number in range(1, self._settings.runs + 1):
             for name, before in outcomes.items():
                 if before and isinstance(before[-1], Failed):
@@ -265,7 +265,7 @@ class _Field:
                 before.append(self._carry_out(name, row.order))
         return outcomes
 
-    def _carry_out(self, name: str, order: Callable[[Target], Order]) -> Outcome:
+    def _carry_out(self, name: str, order: Callable[[Target], Order]) -> LoadResult:
         if name not in self._running:
             self._started += 1
             directory = self._directory / f"{name}-{self._started}"

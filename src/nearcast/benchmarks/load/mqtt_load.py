@@ -32,8 +32,8 @@ from nearcast.benchmarks.load.orders import (
     Idle,
     Ingest,
     Latency,
+    LoadResult,
     Order,
-    Outcome,
     Rested,
     Sparse,
     Target,
@@ -59,7 +59,7 @@ class Load:
         with contextlib.suppress(OSError):  # A broker that has ended is quiet.
             wait_until_quiet(self._target.pid, 0.0)
 
-    def carry_out(self, order: Order) -> Outcome:
+    def carry_out(self, order: Order) -> LoadResult:
         """Measure what an order says."""
         if isinstance(order, Ingest):
             return self._ingest(order)
@@ -143,7 +143,7 @@ class Load:
         arrived = sum(receiver.got for receiver in receivers) * expected / wanted
         return Flowed(sent, round(arrived), expected, broker, load, wall)
 
-    def _latency(self, order: Latency) -> Outcome:
+    def _latency(self, order: Latency) -> LoadResult:
         (publisher,) = self._open("publisher", 1)
         clients = self._open("receiver", order.receivers)
         topic = f"{TOPICS}/latency"
@@ -153,7 +153,7 @@ class Load:
         frame = mqtt_frames.message(topic)
         return delivery_latency(publisher, frame, clients, size, order.messages, order.per_s)
 
-    def _acknowledgement_latency(self, order: AcknowledgementLatency) -> Outcome:
+    def _acknowledgement_latency(self, order: AcknowledgementLatency) -> LoadResult:
         (publisher,) = self._open("publisher", 1)
         topic = f"{TOPICS}/latency"
         wait_until_quiet(self._target.pid, self._target.settle_s)
@@ -220,7 +220,7 @@ def main() -> None:
     for line in sys.stdin.buffer:
         order = orders.decode(line)
         load = Load(order.target)
-        outcome: Outcome
+        outcome: LoadResult
         try:
             outcome = load.carry_out(order)
         except (BenchmarkError, ProtocolError, OSError) as error:

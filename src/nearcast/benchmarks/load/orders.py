@@ -102,4 +102,4 @@ class Failed(Struct, frozen=True, tag=True):
 
 
 Order = Ingest | FanOut | Sparse | Latency | AcknowledgementLatency | Idle
-Outcome = Flowed | Delayed | Rested | Failed
+LoadResult = Flowed | Delayed | Rested | Failed

@@ -12,7 +12,7 @@ from types import TracebackType
 import msgspec
 
 from nearcast.benchmarks.errors import BenchmarkError
-from nearcast.benchmarks.load.orders import Order, Outcome
+from nearcast.benchmarks.load.orders import LoadResult, Order
 from nearcast.benchmarks.this_machine import cores_apart
 
 STOP_S = 30.0
@@ -29,9 +29,9 @@ class LoadProcess:
         )
         # On a core of its own: it would be moved to the broker's, and wait for it there.
         os.sched_setaffinity(self._process.pid, cores_apart()[1])
-        self._outcomes = msgspec.json.Decoder(Outcome)
+        self._outcomes = msgspec.json.Decoder(LoadResult)
 
-    def carry_out(self, order: Order) -> Outcome:
+    def carry_out(self, order: Order) -> LoadResult:
         """Let an order be carried out."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
@@ -40,7 +40,7 @@ class LoadProcess:
         line = self._process.stdout.readline()
         if not line:
             raise BenchmarkError(f"the load generator ended during {order}")
-        outcome: Outcome = self._outcomes.decode(line)
+        outcome: LoadResult = self._outcomes.decode(line)
         return outcome
 
     def close(self) -> None:

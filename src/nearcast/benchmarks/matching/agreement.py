@@ -14,7 +14,7 @@ from nearcast.core.model.geometry.geodesy import distance_m
 TOLERANCE = 1e-5
 
 
-class City:
+class MatchingCity:
     """Subscriptions, people and events of one run."""
 
     def __init__(self, subscriptions: CitySubscriptions, people: People, events: Events) -> None:
@@ -24,7 +24,9 @@ class City:
         return len(self.subscriptions.owner)
 
 
-def check_agreement(city: City, name: str, theirs: MatchedPairs, ours: MatchedPairs) -> None:
+def check_agreement(
+    city: MatchingCity, name: str, theirs: MatchedPairs, ours: MatchedPairs
+) -> None:
     """Raise BenchmarkError, with the first difference, unless a peer found what we found."""
     found, expected = _keys(city, theirs), _keys(city, ours)
     for whose, keys in ((name, found), ("nearcast", expected)):
@@ -43,14 +45,14 @@ def check_agreement(city: City, name: str, theirs: MatchedPairs, ours: MatchedPa
         )
 
 
-def _keys(city: City, pairs: MatchedPairs) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
+def _keys(city: MatchingCity, pairs: MatchedPairs) -> np.ndarray[tuple[int], np.dtype[np.int64]]:
     keys: np.ndarray[tuple[int], np.dtype[np.int64]] = (
         pairs.event.astype(np.int64) * len(city) + pairs.subscription
     )
     return keys
 
 
-def _distance(city: City, event: int, row: int) -> tuple[float, float]:
+def _distance(city: MatchingCity, event: int, row: int) -> tuple[float, float]:
     owner = city.subscriptions.owner[row]
     metres = distance_m(
         city.people.lat[owner], city.people.lon[owner],

@@ -13,7 +13,7 @@ import numpy as np
 from msgspec import Struct
 
 from nearcast.benchmarks import city as cities
-from nearcast.benchmarks.matching.agreement import City, check_agreement
+from nearcast.benchmarks.matching.agreement import MatchingCity, check_agreement
 from nearcast.benchmarks.matching.first_start import first_start_s
 from nearcast.benchmarks.matching.nearcast_side import BATCHES, NearcastFigures, measure
 from nearcast.benchmarks.matching.peers import PEERS, MatchedPairs, MatchingPeer
@@ -118,17 +118,17 @@ def _size(
     return SizeFigures(size, len(city.people.lat), settings.events, figures, peers)
 
 
-def draw(size: int, events: int, seed: int) -> City:
+def draw(size: int, events: int, seed: int) -> MatchingCity:
     """Draw a city with so many subscriptions."""
     rng = np.random.default_rng(seed)
     people = cities.draw_people(-(-size // cities.PEOPLE_PER), rng)
     subscriptions = cities.draw_subscriptions(size, rng)
-    return City(subscriptions, people, cities.draw_events(events, rng))
+    return MatchingCity(subscriptions, people, cities.draw_events(events, rng))
 
 
 def _peer(
     name: str,
-    city: City,
+    city: MatchingCity,
     ours: MatchedPairs,
     figures: NearcastFigures,
     settings: MatchingBenchSettings,
@@ -151,7 +151,7 @@ def _peer(
 
 
 def _peer_rates(
-    peer: MatchingPeer, city: City, settings: MatchingBenchSettings
+    peer: MatchingPeer, city: MatchingCity, settings: MatchingBenchSettings
 ) -> tuple[dict[str, float], dict[str, int]]:
     rates, timed = {}, {}
     share_s = settings.budget_s / len(BATCHES)

@@ -10,7 +10,7 @@ from msgspec import Struct
 
 from nearcast.benchmarks import city as cities
 from nearcast.benchmarks.city import I32
-from nearcast.benchmarks.matching.agreement import City
+from nearcast.benchmarks.matching.agreement import MatchingCity
 from nearcast.benchmarks.matching.peers.peer import MatchedPairs
 from nearcast.benchmarks.timing import best_cpu_s, cpu_s
 from nearcast.core.matching.matcher import Matcher
@@ -48,7 +48,7 @@ class NearcastFigures(Struct, frozen=True):
 
 
 def measure(
-    city: City, sample: int, runs: int, step: Callable[[str], None]
+    city: MatchingCity, sample: int, runs: int, step: Callable[[str], None]
 ) -> tuple[NearcastFigures, MatchedPairs]:
     """All figures, and the pairs of the first `sample` events."""
     step("warming up")
@@ -97,7 +97,7 @@ def measure(
     return figures, pairs
 
 
-def _warm_up(city: City) -> None:
+def _warm_up(city: MatchingCity) -> None:
     matcher = Matcher()
     count = min(1_000, len(city))
     numbers = matcher.add_many(cities.nearcast_subscriptions(city.subscriptions, 0, count))
@@ -110,7 +110,7 @@ def _warm_up(city: City) -> None:
     matcher.remove_many(numbers)
 
 
-def _filled(matcher: Matcher, city: City) -> tuple[I32, float]:
+def _filled(matcher: Matcher, city: MatchingCity) -> tuple[I32, float]:
     numbers: list[I32] = []
     used = 0.0
     for first in range(0, len(city), CHUNK):
@@ -120,7 +120,7 @@ def _filled(matcher: Matcher, city: City) -> tuple[I32, float]:
     return np.concatenate(numbers), used
 
 
-def _rates(matcher: Matcher, city: City, runs: int) -> tuple[dict[str, float], int]:
+def _rates(matcher: Matcher, city: MatchingCity, runs: int) -> tuple[dict[str, float], int]:
     rates = {}
     found = 0
     for size in BATCHES:
@@ -134,7 +134,7 @@ def _rates(matcher: Matcher, city: City, runs: int) -> tuple[dict[str, float], i
     return rates, found
 
 
-def _object_rates(matcher: Matcher, city: City, runs: int) -> dict[str, float]:
+def _object_rates(matcher: Matcher, city: MatchingCity, runs: int) -> dict[str, float]:
     rates = {}
     for size in OBJECT_BATCHES:
         count = _count(city, size)
@@ -145,7 +145,7 @@ def _object_rates(matcher: Matcher, city: City, runs: int) -> dict[str, float]:
     return rates
 
 
-def _count(city: City, size: int) -> int:
+def _count(city: MatchingCity, size: int) -> int:
     return min(len(city.events.lat), SINGLE_CALLS) if size == 1 else len(city.events.lat)
 
 
@@ -161,7 +161,7 @@ def _build_and_match(matcher: Matcher, lists: Sequence[Sequence[Event]]) -> None
         matcher.match(EventBatch.of(events))
 
 
-def _sampled(matcher: Matcher, city: City, numbers: I32, sample: int) -> MatchedPairs:
+def _sampled(matcher: Matcher, city: MatchingCity, numbers: I32, sample: int) -> MatchedPairs:
     row_of = np.full(int(numbers.max()) + 1, -1, np.int32)
     row_of[numbers] = np.arange(len(numbers), dtype=np.int32)
     events, rows = [], []
@@ -173,7 +173,7 @@ def _sampled(matcher: Matcher, city: City, numbers: I32, sample: int) -> Matched
     return MatchedPairs(np.concatenate(events), np.concatenate(rows))
 
 
-def _moves(matcher: Matcher, city: City, rows: I32, runs: int) -> tuple[float, float]:
+def _moves(matcher: Matcher, city: MatchingCity, rows: I32, runs: int) -> tuple[float, float]:
     rng = np.random.default_rng(0)
     lat, lon = city.people.lat, city.people.lon
     used = []
@@ -193,7 +193,7 @@ def _moves(matcher: Matcher, city: City, rows: I32, runs: int) -> tuple[float, f
     return min(used) * 1e6, cpu_s(move_one_by_one) / len(moves) * 1e6
 
 
-def _singles(matcher: Matcher, city: City) -> tuple[float, float]:
+def _singles(matcher: Matcher, city: MatchingCity) -> tuple[float, float]:
     some = cities.nearcast_subscriptions(city.subscriptions, 0, min(SINGLE_CALLS, len(city)))
     numbers: list[int] = []
 

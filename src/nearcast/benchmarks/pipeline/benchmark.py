@@ -21,7 +21,7 @@ import numpy as np
 from msgspec import Struct
 
 from nearcast.benchmarks import city as cities
-from nearcast.benchmarks.matching.agreement import City, check_agreement
+from nearcast.benchmarks.matching.agreement import MatchingCity, check_agreement
 from nearcast.benchmarks.matching.benchmark import draw
 from nearcast.benchmarks.matching.peers.peer import MatchedPairs
 from nearcast.benchmarks.pipeline.city import standing_player, write_city
@@ -299,7 +299,7 @@ class _Ours:
 
 def _joined(
     spark: "SparkSession",
-    city: City,
+    city: MatchingCity,
     ours: MatchedPairs,
     count: int,
     cores: int,

@@ -11,7 +11,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nearcast.benchmarks import city as cities
-from nearcast.benchmarks.matching.agreement import City
+from nearcast.benchmarks.matching.agreement import MatchingCity
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.geometry.position import Position
 from nearcast.pipeline.decide import snapshots
@@ -28,7 +28,7 @@ SEGMENT_ROWS = 25_000
 PUBLISHERS = 1_000
 
 
-def standing_player(city: City, step: Callable[[str], None]) -> Player:
+def standing_player(city: MatchingCity, step: Callable[[str], None]) -> Player:
     """A player that knows everyone and what they want."""
     step("filing subscriptions")
     wanted = [
@@ -48,7 +48,7 @@ def standing_player(city: City, step: Callable[[str], None]) -> Player:
     return player
 
 
-def write_city(data: Path, city: City, player: Player, slices: int) -> None:
+def write_city(data: Path, city: MatchingCity, player: Player, slices: int) -> None:
     """Write a snapshot and a log in which the city's events happen so many times over."""
     snapshots.save(snapshot_directory(str(data), BROKER), player)
     directory = broker_directory(data, BROKER) / "log"

@@ -131,7 +131,7 @@ def _wait_for(data: Path, pipeline: "subprocess.Popen[bytes]") -> None:
     raise BenchmarkError(f"the pipeline does not run after {START_WITHIN_S:.0f} s")
 
 
-class _Reader(asyncio.Protocol):
+class _ByteCounter(asyncio.Protocol):
     """Counts the bytes that come after it has subscribed."""
 
     def __init__(self, name: str, topics: list[str]) -> None:
@@ -152,16 +152,18 @@ class _Reader(asyncio.Protocol):
 async def _flood(port: int, events: int) -> float:
     """Publish as fast as the broker takes it; the seconds until all is at all clients."""
     loop = asyncio.get_running_loop()
-    readers: list[_Reader] = []
+    readers: list[_ByteCounter] = []
     for number in range(READERS_A_TOPIC):
         topics = [f"bench/{topic:02d}" for topic in range(TOPICS)]
         _, reader = await loop.create_connection(
-            lambda number=number, topics=topics: _Reader(f"reader-{number}", topics),  # type: ignore[misc]
+            lambda number=number, topics=topics: _ByteCounter(f"reader-{number}", topics),  # type: ignore[misc]
             "127.0.0.1",
             port,
         )
         readers.append(reader)
-    _, writer = await loop.create_connection(lambda: _Reader("writer", ["none"]), "127.0.0.1", port)
+    _, writer = await loop.create_connection(
+        lambda: _ByteCounter("writer", ["none"]), "127.0.0.1", port
+    )
     await asyncio.sleep(2.0)
     frames = [encode(Publish(f"bench/{topic:02d}", b"x" * 60), MQTT_5) for topic in range(TOPICS)]
     for _ in range(WARM_UPS):
@@ -178,7 +180,7 @@ async def _flood(port: int, events: int) -> float:
     return taken
 
 
-async def _publish(writer: _Reader, frames: list[bytes], count: int) -> None:
+async def _publish(writer: _ByteCounter, frames: list[bytes], count: int) -> None:
     whole = b"".join(frames)
     for _ in range(count // len(frames)):
         writer.transport.write(whole)
@@ -187,7 +189,7 @@ async def _publish(writer: _Reader, frames: list[bytes], count: int) -> None:
     await asyncio.sleep(0)
 
 
-async def _until(readers: list[_Reader], before: list[int], wanted: int) -> None:
+async def _until(readers: list[_ByteCounter], before: list[int], wanted: int) -> None:
     deadline = time.monotonic() + DONE_WITHIN_S
     while any(r.bytes - b < wanted for r, b in zip(readers, before, strict=True)):
         if time.monotonic() > deadline:

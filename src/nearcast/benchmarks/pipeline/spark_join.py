@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from nearcast.benchmarks.matching.agreement import City
+from nearcast.benchmarks.matching.agreement import MatchingCity
 from nearcast.benchmarks.matching.peers.peer import MatchedPairs
 from nearcast.benchmarks.matching.peers.sql import plain_query
 from nearcast.benchmarks.matching.peers.tables import events_table, subscriptions_table
@@ -26,7 +26,9 @@ _SPAN = "sequence(cast(floor({low} / {size}) AS BIGINT), cast(floor({high} / {si
 class SparkJoin:
     """Subscriptions in cells, kept by Spark."""
 
-    def __init__(self, spark: "SparkSession", city: City, size: float, partitions: int) -> None:
+    def __init__(
+        self, spark: "SparkSession", city: MatchingCity, size: float, partitions: int
+    ) -> None:
         self._spark = spark
         self._size = size
         spark.createDataFrame(
@@ -44,7 +46,7 @@ class SparkJoin:
         )
         self.rows = self._laid_out.count()
 
-    def frame(self, city: City, most: int) -> "DataFrame":
+    def frame(self, city: MatchingCity, most: int) -> "DataFrame":
         """The first events of a city, with their cells."""
         count = min(most, len(city.events.lat))
         events = self._spark.createDataFrame(events_table(city.events, 0, count))

@@ -19,7 +19,12 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nearcast.benchmarks.situation.city import Scenario
-from nearcast.benchmarks.situation.orders import Order, Outcome, SituationFailed, SituationPlayed
+from nearcast.benchmarks.situation.orders import (
+    Order,
+    SituationFailed,
+    SituationOutcome,
+    SituationPlayed,
+)
 from nearcast.benchmarks.situation.sides import KINDS_TOO, MOSQUITTO, OURS, RECORDED, REDIS, SIDES
 from nearcast.benchmarks.this_machine import machine
 
@@ -100,7 +105,7 @@ def run(settings: SituationBenchSettings, step: Callable[[str], None]) -> Situat
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     missing = {name: side.missing() for name, side in SIDES.items()}
     present = [name for name, lacks in missing.items() if lacks is None]
-    field = _Field(present, settings, step)
+    field = _SituationRuns(present, settings, step)
     plain = settings.scenario
     filtered = replace(plain, filtered=True)
     cells = [
@@ -150,7 +155,7 @@ def run(settings: SituationBenchSettings, step: Callable[[str], None]) -> Situat
     )
 
 
-class _Field:
+class _SituationRuns:
     """Everyone who is here, measured in turn."""
 
     def __init__(
@@ -167,7 +172,7 @@ class _Field:
         names = [name for name in names if name in self._present]
         if not scenario.filtered:
             names = [name for name in names if name != KINDS_TOO]
-        outcomes: dict[str, list[Outcome]] = {name: [] for name in names}
+        outcomes: dict[str, list[SituationOutcome]] = {name: [] for name in names}
         for number in range(self._settings.runs):
             for name in names:
                 self._step(
@@ -178,7 +183,7 @@ class _Field:
         return [_line(name, scenario, cell_m, paced, outcomes[name]) for name in names]
 
 
-def _play(name: str, scenario: Scenario, cell_m: float, paced: bool) -> Outcome:
+def _play(name: str, scenario: Scenario, cell_m: float, paced: bool) -> SituationOutcome:
     """Start a server, let a load generator play to it, and stop it."""
     side = SIDES[name]
     with tempfile.TemporaryDirectory() as directory:
@@ -199,12 +204,12 @@ def _play(name: str, scenario: Scenario, cell_m: float, paced: bool) -> Outcome:
             server.close()
     if ran.returncode:
         return SituationFailed(f"the load generator ended with code {ran.returncode}")
-    outcome: Outcome = msgspec.json.decode(ran.stdout, type=Outcome)
+    outcome: SituationOutcome = msgspec.json.decode(ran.stdout, type=SituationOutcome)
     return outcome
 
 
 def _line(
-    name: str, scenario: Scenario, cell_m: float, paced: bool, outcomes: Sequence[Outcome]
+    name: str, scenario: Scenario, cell_m: float, paced: bool, outcomes: Sequence[SituationOutcome]
 ) -> Line:
     cell = cell_m if SIDES[name].uses_cells else None
     failed = [each.reason for each in outcomes if isinstance(each, SituationFailed)]

@@ -14,7 +14,7 @@ from nearcast.benchmarks.load.mqtt_frames import TOPICS
 from nearcast.benchmarks.situation.cells import Cell, Cells, arrivals
 from nearcast.benchmarks.situation.city import KINDS, Journey, Round
 from nearcast.benchmarks.situation.clients import frame_head, publish_frame, text_field
-from nearcast.benchmarks.situation.ways import TEXT, Keep, MqttWay, Told
+from nearcast.benchmarks.situation.ways import TEXT, KeepEvents, MqttWay, Told
 from nearcast.core.model.geometry import ellipsoid
 
 _SUBSCRIBE, _UNSUBSCRIBE = 0x82, 0xA2
@@ -34,7 +34,7 @@ class GridWay(MqttWay):
     """Cells as topics."""
 
     def __init__(
-        self, journey: Journey, keep: Keep, port: int, cell_m: float, kind_in_topic: bool
+        self, journey: Journey, keep: KeepEvents, port: int, cell_m: float, kind_in_topic: bool
     ) -> None:
         super().__init__(journey, keep, port)
         scenario, first = journey.scenario, journey.rounds[0]

@@ -21,12 +21,12 @@ from nearcast.benchmarks.situation.orders import (
     GRID,
     NEARCAST,
     Order,
-    Outcome,
     SituationFailed,
+    SituationOutcome,
     SituationPlayed,
 )
 from nearcast.benchmarks.situation.truth import compare
-from nearcast.benchmarks.situation.ways import ClientApproach, Keep, NearcastWay, Told
+from nearcast.benchmarks.situation.ways import ClientApproach, KeepEvents, NearcastWay, Told
 from nearcast.benchmarks.this_machine import cores_apart
 from nearcast.wire.mqtt import ProtocolError
 
@@ -34,7 +34,7 @@ LATE_S = 1.0
 """So long is waited for what should not come."""
 
 
-def play(order: Order) -> Outcome:
+def play(order: Order) -> SituationOutcome:
     """Carry out an order."""
     journey = draw_journey(order.scenario)
     kept: list[list[int]] = [[] for _ in range(order.scenario.movers)]
@@ -106,7 +106,7 @@ class _Figures(NamedTuple):
         return _Figures(cpu_s(pid), time.process_time(), moved, messages, way.crowd.arrived)
 
 
-def _way(order: Order, journey: Journey, keep: Keep) -> ClientApproach:
+def _way(order: Order, journey: Journey, keep: KeepEvents) -> ClientApproach:
     if order.way == NEARCAST:
         return NearcastWay(journey, keep, order.port)
     if order.way == GRID:
@@ -177,7 +177,7 @@ def main() -> None:
     # On a core of its own: it would be moved to the server's, and wait for it there.
     os.sched_setaffinity(0, cores_apart()[1])
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
-    outcome: Outcome
+    outcome: SituationOutcome
     try:
         outcome = play(order)
     except (BenchmarkError, ProtocolError, OSError) as error:

@@ -49,4 +49,4 @@ class SituationFailed(Struct, frozen=True, tag=True):
     reason: str
 
 
-Outcome = SituationPlayed | SituationFailed
+SituationOutcome = SituationPlayed | SituationFailed

@@ -16,7 +16,7 @@ from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.situation.city import Journey, Round
 from nearcast.benchmarks.situation.clients import STALLED_S, Crowd
 from nearcast.benchmarks.situation.grid import ReceiverFilters, ToldWithPlace
-from nearcast.benchmarks.situation.ways import TEXT, ClientApproach, Keep, Told
+from nearcast.benchmarks.situation.ways import TEXT, ClientApproach, KeepEvents, Told
 
 MOVERS = "movers"
 SLACK, SLACK_M = 1.006, 2.0
@@ -28,7 +28,7 @@ _PARTS = 3
 class RedisWay(ClientApproach):
     """GEOADD for a move; GEOSEARCH and PUBLISH for an event."""
 
-    def __init__(self, journey: Journey, keep: Keep, port: int) -> None:
+    def __init__(self, journey: Journey, keep: KeepEvents, port: int) -> None:
         import redis
 
         super().__init__(journey, keep)

@@ -27,7 +27,7 @@ from nearcast.wire.mqtt import Properties, SubAck, Subscribe, TopicFilter, encod
 EVENT_TOPIC = f"{TOPICS}/event"
 TEXT = "Slow down, lane closed ahead on the left"
 GROUP = 50
-Keep = Callable[[int, list[int]], None]
+KeepEvents = Callable[[int, list[int]], None]
 """Told a receiver and the numbers of the events that it keeps."""
 
 
@@ -45,7 +45,7 @@ class ClientApproach(ABC):
 
     crowd: Crowd
 
-    def __init__(self, journey: Journey, keep: Keep) -> None:
+    def __init__(self, journey: Journey, keep: KeepEvents) -> None:
         self.journey = journey
         self.keep = keep
         self.move_messages = 0
@@ -87,7 +87,7 @@ class ClientApproach(ABC):
 class MqttWay(ClientApproach):
     """Clients that speak MQTT 5, with one more that asks whether everything was read."""
 
-    def __init__(self, journey: Journey, keep: Keep, port: int) -> None:
+    def __init__(self, journey: Journey, keep: KeepEvents, port: int) -> None:
         super().__init__(journey, keep)
         self._port = port
         self._clients: list[Client] = []
@@ -137,7 +137,7 @@ class MqttWay(ClientApproach):
 class NearcastWay(MqttWay):
     """One subscription for everything within the radius, and positions."""
 
-    def __init__(self, journey: Journey, keep: Keep, port: int) -> None:
+    def __init__(self, journey: Journey, keep: KeepEvents, port: int) -> None:
         super().__init__(journey, keep, port)
         self._decode = msgspec.json.Decoder(Told).decode
         self._encode = msgspec.json.Encoder().encode

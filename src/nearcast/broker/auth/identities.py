@@ -8,7 +8,7 @@ from msgspec import Struct
 
 from nearcast.wire.mqtt import ReasonCode
 
-Address = IPv4Address | IPv6Address
+IpAddress = IPv4Address | IPv6Address
 
 
 class Peer(Struct, frozen=True, gc=False):
@@ -69,7 +69,7 @@ class CredentialCheck(Struct, frozen=True):
 
 
 @lru_cache(1_024)
-def parse_address(text: str) -> Address | None:
+def parse_address(text: str) -> IpAddress | None:
     """Return an internet address, an IPv4 one that came in IPv6 as itself; None if it is none."""
     try:
         address = ip_address(text)

@@ -25,6 +25,7 @@ from nearcast.core.model.geometry.position import (
     shown,
 )
 from nearcast.wire.mqtt import ReasonCode
+from nearcast.wire.mqtt.properties import UserProperties
 
 PREFIX = "nc-"
 AT_CONNECT = ("nc-accept-encoding",)
@@ -33,7 +34,6 @@ PLANNED_AT_CONNECT = ("nc-p2p",)
 """What will be understood in CONNECT, and is refused until then."""
 LONGEST_NAME = 200
 T = TypeVar("T")
-Pairs = Sequence[tuple[str, str]]
 BAD = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
 BAD_JSON = ReasonCode.PAYLOAD_FORMAT_INVALID
 
@@ -81,7 +81,7 @@ class NamedSubscriptionOptions(Struct, frozen=True):
 NO_EVENT_OPTIONS = EventOptions()
 
 
-def ours(pairs: Pairs) -> dict[str, str]:
+def ours(pairs: UserProperties) -> dict[str, str]:
     """Return our words among user properties; one that is repeated is refused."""
     found: dict[str, str] = {}
     for name, value in pairs:
@@ -92,7 +92,7 @@ def ours(pairs: Pairs) -> dict[str, str]:
     return found
 
 
-def check_connect(pairs: Pairs) -> None:
+def check_connect(pairs: UserProperties) -> None:
     """Refuse what a CONNECT says that we do not know."""
     for name in ours(pairs):
         if name in PLANNED_AT_CONNECT:
@@ -101,7 +101,7 @@ def check_connect(pairs: Pairs) -> None:
             raise RefusedError(BAD, f"{name} is not known in CONNECT; {AT_CONNECT[0]} is")
 
 
-def event_options(pairs: Pairs) -> EventOptions:
+def event_options(pairs: UserProperties) -> EventOptions:
     """Return what user properties say of an event."""
     found = ours(pairs)
     if not found:
@@ -121,7 +121,7 @@ def event_options_from_json(payload: bytes) -> tuple[EventOptions, bytes]:
     return _said(members, ""), body
 
 
-def subscription_options(pairs: Pairs) -> SubscriptionOptions:
+def subscription_options(pairs: UserProperties) -> SubscriptionOptions:
     """Return what user properties say of a subscription."""
     found = ours(pairs)
     if not found:
@@ -129,7 +129,7 @@ def subscription_options(pairs: Pairs) -> SubscriptionOptions:
     return _wished({name[len(PREFIX) :]: value for name, value in found.items()}, PREFIX)
 
 
-def subscription_options_from_texts(texts: Pairs) -> SubscriptionOptions:
+def subscription_options_from_texts(texts: UserProperties) -> SubscriptionOptions:
     """Return what a kept subscription says."""
     # Earlier releases kept a number as it was written: 1.0.
     words = {name: text.removesuffix(".0") if name == "meta" else text for name, text in texts}

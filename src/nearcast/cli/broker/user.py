@@ -39,7 +39,7 @@ app = typer.Typer(
 
 Name = Annotated[str, typer.Argument(help="The user's name, which is the name of its node too.")]
 Users = Annotated[Path, typer.Option("--users", metavar="FILE", help="The users file.")]
-PasswordFile = Annotated[
+PasswordSource = Annotated[
     Path | None,
     typer.Option(metavar="FILE", help="Take the password from a file's first line; - is stdin."),
 ]
@@ -53,7 +53,7 @@ def add(
     superuser: Annotated[
         bool, typer.Option("--superuser", help="No rule stops this user but one that names it.")
     ] = False,
-    password_file: PasswordFile = None,
+    password_file: PasswordSource = None,
     generate: Generate = False,
     no_password: Annotated[
         bool, typer.Option("--no-password", help="Comes in by certificate or token only.")
@@ -114,7 +114,7 @@ def remove(name: Name, users: Users = USERS) -> None:
 @app.command()
 def password(
     name: Name,
-    password_file: PasswordFile = None,
+    password_file: PasswordSource = None,
     generate: Generate = False,
     users: Users = USERS,
 ) -> None:
@@ -128,7 +128,7 @@ def password(
 
 
 @app.command()
-def check(name: Name, password_file: PasswordFile = None, users: Users = USERS) -> None:
+def check(name: Name, password_file: PasswordSource = None, users: Users = USERS) -> None:
     """Try a user's password; the exit code is 1 if it is wrong."""
     accounts = read_users(users)
     _known(name, accounts, users)

@@ -39,14 +39,14 @@ def context(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON; a position is [lon, lat].")
     ] = False,
-    url: server.Url = None,
-    host: server.Host = None,
-    port: server.Port = None,
-    user: server.User = None,
-    password_file: server.PasswordFile = None,
-    ca_file: server.Authority = None,
-    client_id: server.Id = None,
-    mqtt: server.Mqtt = MQTT_5,
+    url: server.UrlOption = None,
+    host: server.HostOption = None,
+    port: server.PortOption = None,
+    user: server.UserOption = None,
+    password_file: server.PasswordFileOption = None,
+    ca_file: server.AuthorityOption = None,
+    client_id: server.IdOption = None,
+    mqtt: server.MqttOption = MQTT_5,
 ) -> None:
     """Print what is known of a node; with --at and --set, say it as that node first."""
     position = None if at is None else position_of(at, "--at")

@@ -30,14 +30,14 @@ def nodes(
         int | None, typer.Option(min=1, help="So many at most [default: all; with --near 10].")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    url: server.Url = None,
-    host: server.Host = None,
-    port: server.Port = None,
-    user: server.User = None,
-    password_file: server.PasswordFile = None,
-    ca_file: server.Authority = None,
-    client_id: server.Id = None,
-    mqtt: server.Mqtt = MQTT_5,
+    url: server.UrlOption = None,
+    host: server.HostOption = None,
+    port: server.PortOption = None,
+    user: server.UserOption = None,
+    password_file: server.PasswordFileOption = None,
+    ca_file: server.AuthorityOption = None,
+    client_id: server.IdOption = None,
+    mqtt: server.MqttOption = MQTT_5,
 ) -> None:
     """List the nodes that are there: name, whether online, LAT,LON, distance and context.
 

@@ -4,17 +4,14 @@ What cannot be meant ends the command with exit code 2 before anything is sent; 
 not permit is its own answer, and exit code 1.
 """
 
-from collections.abc import Sequence
-
 import typer
 
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.position import Position, parse_position
+from nearcast.wire.mqtt.properties import UserProperties
 
-Pairs = Sequence[tuple[str, str]]
 
-
-def check_event(pairs: Pairs) -> None:
+def check_event(pairs: UserProperties) -> None:
     """Refuse properties that no event can have."""
     if not pairs:
         return
@@ -28,7 +25,7 @@ def check_event(pairs: Pairs) -> None:
         raise typer.BadParameter(error.why) from None
 
 
-def check_subscription(pairs: Pairs) -> None:
+def check_subscription(pairs: UserProperties) -> None:
     """Refuse properties that no subscription can have."""
     if not pairs:
         return

@@ -27,7 +27,7 @@ app = typer.Typer(
 
 AT_ONCE = 100
 """Places on their way to the broker."""
-Json = Annotated[bool, typer.Option("--json", help="Print JSON.")]
+JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
@@ -48,14 +48,14 @@ def load(
     kind_member: Annotated[
         str, typer.Option("--kind-in", help="What holds a place's kind.")
     ] = "kind",
-    as_json: Json = False,
-    url: server.Url = None,
-    host: server.Host = None,
-    port: server.Port = None,
-    user: server.User = None,
-    password_file: server.PasswordFile = None,
-    ca_file: server.Authority = None,
-    client_id: server.Id = None,
+    as_json: JsonOption = False,
+    url: server.UrlOption = None,
+    host: server.HostOption = None,
+    port: server.PortOption = None,
+    user: server.UserOption = None,
+    password_file: server.PasswordFileOption = None,
+    ca_file: server.AuthorityOption = None,
+    client_id: server.IdOption = None,
 ) -> None:
     """Define the places in a file; what cannot be a place is named, and the others are loaded.
 
@@ -90,14 +90,14 @@ def load(
 def list_(
     kind: Annotated[str | None, typer.Argument(help="Only places of this kind.")] = None,
     *,
-    as_json: Json = False,
-    url: server.Url = None,
-    host: server.Host = None,
-    port: server.Port = None,
-    user: server.User = None,
-    password_file: server.PasswordFile = None,
-    ca_file: server.Authority = None,
-    client_id: server.Id = None,
+    as_json: JsonOption = False,
+    url: server.UrlOption = None,
+    host: server.HostOption = None,
+    port: server.PortOption = None,
+    user: server.UserOption = None,
+    password_file: server.PasswordFileOption = None,
+    ca_file: server.AuthorityOption = None,
+    client_id: server.IdOption = None,
 ) -> None:
     """Print the places that the broker knows."""
     broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
@@ -126,13 +126,13 @@ def remove(
     kind: Annotated[str, typer.Argument(help="The place's kind.")],
     name: Annotated[str, typer.Argument(help="The place's name.")],
     *,
-    url: server.Url = None,
-    host: server.Host = None,
-    port: server.Port = None,
-    user: server.User = None,
-    password_file: server.PasswordFile = None,
-    ca_file: server.Authority = None,
-    client_id: server.Id = None,
+    url: server.UrlOption = None,
+    host: server.HostOption = None,
+    port: server.PortOption = None,
+    user: server.UserOption = None,
+    password_file: server.PasswordFileOption = None,
+    ca_file: server.AuthorityOption = None,
+    client_id: server.IdOption = None,
 ) -> None:
     """Remove a place; the exit code is 1 if there is none."""
     broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)

@@ -80,14 +80,14 @@ def pub(
     repeat: Annotated[int, typer.Option(min=1, help="Publish so many times.")] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the event's id.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the id as JSON.")] = False,
-    url: server.Url = None,
-    host: server.Host = None,
-    port: server.Port = None,
-    user: server.User = None,
-    password_file: server.PasswordFile = None,
-    ca_file: server.Authority = None,
-    client_id: server.Id = None,
-    mqtt: server.Mqtt = MQTT_5,
+    url: server.UrlOption = None,
+    host: server.HostOption = None,
+    port: server.PortOption = None,
+    user: server.UserOption = None,
+    password_file: server.PasswordFileOption = None,
+    ca_file: server.AuthorityOption = None,
+    client_id: server.IdOption = None,
+    mqtt: server.MqttOption = MQTT_5,
 ) -> None:
     """Publish to a broker; with QoS 1 and 2, wait until it has the message.
 

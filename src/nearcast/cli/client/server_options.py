@@ -16,32 +16,36 @@ from nearcast.client.link.connection import ClientConnection, ConnectionOptions
 DEFAULT_URL = "mqtt://127.0.0.1:1883"
 PART = "~"
 
-Url = Annotated[
+UrlOption = Annotated[
     str | None,
     typer.Option(
         help="The broker: mqtt://, mqtts://, ws:// or wss://, as in mqtts://USER:PW@HOST:8883.",
         show_default=DEFAULT_URL,
     ),
 ]
-Host = Annotated[
+HostOption = Annotated[
     str | None, typer.Option(help="The broker's host, for MQTT over TCP.", show_default="127.0.0.1")
 ]
-Port = Annotated[int | None, typer.Option(min=1, max=65_535, help="Its port.", show_default="1883")]
-User = Annotated[str | None, typer.Option(help="Who you are.")]
-PasswordFile = Annotated[
+PortOption = Annotated[
+    int | None, typer.Option(min=1, max=65_535, help="Its port.", show_default="1883")
+]
+UserOption = Annotated[str | None, typer.Option(help="Who you are.")]
+PasswordFileOption = Annotated[
     Path | None,
     typer.Option(exists=True, dir_okay=False, help="A file whose first line is your password."),
 ]
-Authority = Annotated[
+AuthorityOption = Annotated[
     Path | None,
     typer.Option(
         "--ca-file", exists=True, dir_okay=False, help="Certificates to trust, for mqtts and wss."
     ),
 ]
-Id = Annotated[
+IdOption = Annotated[
     str | None, typer.Option("--id", help="The client id.", show_default="one of its own")
 ]
-Mqtt = Annotated[int, typer.Option(min=3, max=5, help="The version of MQTT: 5, 4 (3.1.1) or 3.")]
+MqttOption = Annotated[
+    int, typer.Option(min=3, max=5, help="The version of MQTT: 5, 4 (3.1.1) or 3.")
+]
 
 
 class BrokerOptions(Struct, frozen=True):

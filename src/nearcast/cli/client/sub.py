@@ -75,14 +75,14 @@ def sub(
     meta: Annotated[
         bool, typer.Option("--meta", help="Ask for nc- properties; --json shows them.")
     ] = False,
-    url: server.Url = None,
-    host: server.Host = None,
-    port: server.Port = None,
-    user: server.User = None,
-    password_file: server.PasswordFile = None,
-    ca_file: server.Authority = None,
-    client_id: server.Id = None,
-    mqtt: server.Mqtt = MQTT_5,
+    url: server.UrlOption = None,
+    host: server.HostOption = None,
+    port: server.PortOption = None,
+    user: server.UserOption = None,
+    password_file: server.PasswordFileOption = None,
+    ca_file: server.AuthorityOption = None,
+    client_id: server.IdOption = None,
+    mqtt: server.MqttOption = MQTT_5,
 ) -> None:
     """Print what is published, as `TOPIC MESSAGE`, until Ctrl-C."""
     if session_expiry and client_id is None:

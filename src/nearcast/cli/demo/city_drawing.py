@@ -66,7 +66,7 @@ OTHER_SUBJECT = "white"
 KINDS = ("person", "car", "works", "shop", "bus", "ambulance", "absent visitor", "visitor")
 
 
-class Node(Struct, frozen=True):
+class DrawnNode(Struct, frozen=True):
     """Somebody on the map; `heard` is the subject of what it got lately."""
 
     kind: str
@@ -78,7 +78,7 @@ class Node(Struct, frozen=True):
 class Picture(Struct, frozen=True):
     """What is to be seen in the city at a time."""
 
-    nodes: Sequence[Node]
+    nodes: Sequence[DrawnNode]
     hazards: Sequence[Circle] = ()
     sirens: Sequence[Circle] = ()
     marks: Sequence[tuple[Position, float]] = ()

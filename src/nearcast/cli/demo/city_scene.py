@@ -12,7 +12,7 @@ from urllib.parse import unquote
 
 from msgspec.structs import replace
 
-from nearcast.cli.demo.city_drawing import FADES_S, Node, Picture, plain
+from nearcast.cli.demo.city_drawing import FADES_S, DrawnNode, Picture, plain
 from nearcast.client.receive.observations import ONLINE, POSITION
 from nearcast.client.receive.received import Received
 from nearcast.core.model import ModelError, Position, parse_position
@@ -160,12 +160,12 @@ class CityScene:
             ],
         )
 
-    def _node(self, name: str, position: Position, heard: str) -> Node:
+    def _node(self, name: str, position: Position, heard: str) -> DrawnNode:
         resident = self.life.residents.get(name)
         if resident is not None:
-            return Node(resident.kind, position, heard)
+            return DrawnNode(resident.kind, position, heard)
         kind = "visitor" if name in self.online else "absent visitor"
-        return Node(kind, position, heard, label=plain(name))
+        return DrawnNode(kind, position, heard, label=plain(name))
 
     def _latest(self, news: deque[Happening], event: Received) -> Happening | None:
         for happening in reversed(news):

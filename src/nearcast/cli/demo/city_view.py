@@ -36,7 +36,7 @@ ASCII_SPINNER = "|/-\\"
 DIM, TITLE = "grey50", "bold"
 
 
-class Setting(Struct, frozen=True):
+class ViewCaptions(Struct, frozen=True):
     """What does not change while the city lives: where everything is, and what to type."""
 
     addresses: Sequence[str]
@@ -52,7 +52,7 @@ class CityView:
     def __init__(
         self,
         scene: CityScene,
-        setting: Setting,
+        setting: ViewCaptions,
         figures: Callable[[], Mapping[str, float]],
         progress: Callable[[], PipelineProgress | None],
     ) -> None:

@@ -21,7 +21,15 @@ from rich.table import Table
 from rich.text import Text
 
 from nearcast import _warm_up
-from nearcast.cli.demo.city_drawing import FADES_S, Node, Picture, clock, draw_map, legend, line
+from nearcast.cli.demo.city_drawing import (
+    FADES_S,
+    DrawnNode,
+    Picture,
+    clock,
+    draw_map,
+    legend,
+    line,
+)
 from nearcast.core.model.geometry.area import Around, Circle, MovingCircle
 from nearcast.simulation.city_life import FEWEST_NODES, CityLife
 from nearcast.simulation.city_run import CityRun, Happening
@@ -149,7 +157,7 @@ class Show:
         heard = self._heard(time_s)
         return Picture(
             [
-                Node(resident.kind, positions[node], heard.get(node, ""))
+                DrawnNode(resident.kind, positions[node], heard.get(node, ""))
                 for node, resident in run.life.residents.items()
             ],
             [event.to for event in run.live.values() if isinstance(event.to, Circle)],

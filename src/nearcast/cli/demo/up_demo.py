@@ -19,7 +19,7 @@ from nearcast.cli.broker.pipeline_process import PipelineBeside, pipeline_beside
 from nearcast.cli.demo.city_observer import NAME as OBSERVER
 from nearcast.cli.demo.city_scene import CityScene
 from nearcast.cli.demo.city_show import CityInLines, CityOnScreen, Shown, show_city
-from nearcast.cli.demo.city_view import CityView, Setting
+from nearcast.cli.demo.city_view import CityView, ViewCaptions
 from nearcast.cli.demo.demo_place import DemoPlace, demo_place, program
 from nearcast.cli.demo.demo_settings import choose_demo
 from nearcast.cli.demo.pipeline_steps import PipelineProgress, progress
@@ -153,7 +153,7 @@ class Demonstration:
     ) -> Shown:
         if self._screen is None:
             return CityInLines(self.scene, self._progress, stopped)
-        setting = Setting(
+        setting = ViewCaptions(
             [f"{name} {at}" for name, at in addresses.listeners.items()]
             + [each for each in (addresses.api,) if each is not None],
             self._commands(addresses),

@@ -14,8 +14,8 @@ from msgspec import Struct
 from nearcast.client.api.areas import AreaLike, PositionLike, area_words, position_words
 from nearcast.client.errors import OptionsError
 from nearcast.wire.mqtt import MQTT_5, NO_PROPERTIES, Properties
+from nearcast.wire.mqtt.properties import UserProperties
 
-Pairs = Sequence[tuple[str, str]]
 Payload = (
     bytes | bytearray | str | bool | int | float | Mapping[str, object] | Sequence[object] | None
 )
@@ -42,7 +42,9 @@ class EventOptions(Struct, frozen=True, kw_only=True):
     time: str | None = None
     id: str | None = None
 
-    def pack(self, subject: str, payload: Payload, version: int, others: Pairs = ()) -> Packed:
+    def pack(
+        self, subject: str, payload: Payload, version: int, others: UserProperties = ()
+    ) -> Packed:
         """Return the message that says all this in a version of MQTT."""
         said = {name: value for name, value in _members(self) if value is not None}
         if version == MQTT_5:

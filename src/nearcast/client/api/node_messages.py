@@ -16,10 +16,11 @@ import msgspec
 
 from nearcast.client.api.areas import AreaLike, PositionLike, area_words, geometry_json
 from nearcast.client.api.commands import Commands
-from nearcast.client.api.event_options import Pairs, Payload, event_words
+from nearcast.client.api.event_options import Payload, event_words
 from nearcast.core.model.geometry.position import plain, position
 from nearcast.core.model.subject import check_subject
 from nearcast.wire.mqtt import MQTT_5
+from nearcast.wire.mqtt.properties import UserProperties
 
 
 class NodeMessages:
@@ -76,7 +77,7 @@ class NodeMessages:
         deadline: float | None = None,
         time: datetime | str | None = None,
         id: str | None = None,  # noqa: A002
-        properties: Pairs = (),
+        properties: UserProperties = (),
     ) -> str | None:
         """Publish an event, and return its id once the broker has it.
 

@@ -19,7 +19,7 @@ from nearcast.client.api.subscription_request import (
 from nearcast.client.errors import OptionsError
 from nearcast.client.receive.observations import (
     Known,
-    NodePage,
+    NodeListPage,
     Present,
     Sighting,
     known_with,
@@ -183,7 +183,7 @@ class NodeSubscriptions:
             asked["cursor"] = page.cursor
         return found
 
-    async def _ask_for_nodes(self, asked: Mapping[str, object]) -> NodePage:
+    async def _ask_for_nodes(self, asked: Mapping[str, object]) -> NodeListPage:
         """Ask for one page, and wait for the answer."""
         mark = next(self._names)
         stream = Stream(

@@ -33,7 +33,7 @@ class Present(Known, frozen=True):
     """When it said where it is."""
 
 
-class NodePage(Struct, frozen=True):
+class NodeListPage(Struct, frozen=True):
     """Some of the nodes that are there."""
 
     nodes: list[Present]
@@ -72,14 +72,14 @@ def known_with(known: Known, event: Received) -> Known:
     return msgspec.structs.replace(known, position=where, context=context)
 
 
-def node_page_of(event: Received, mark: str) -> NodePage | None:
+def node_page_of(event: Received, mark: str) -> NodeListPage | None:
     """Return the answer to a question; None if it is the answer to another."""
     members = event.attributes
     nodes, cursor = members.get("nodes"), members.get("next")
     if members.get("id") != mark or not isinstance(nodes, list):
         return None
     found = [_present(each) for each in nodes if isinstance(each, dict)]
-    return NodePage(found, cursor if isinstance(cursor, str) else None)
+    return NodeListPage(found, cursor if isinstance(cursor, str) else None)
 
 
 def _present(members: dict[str, Value]) -> Present:

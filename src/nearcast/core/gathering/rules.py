@@ -12,12 +12,12 @@ from typing import Literal, TypeVar
 from msgspec import Struct
 
 from nearcast.core.gathering.cells import LARGEST_M, SMALLEST_M
-from nearcast.core.gathering.thresholds import AT_MOST, GRACE_S, WITHIN_S, Kind, Threshold
+from nearcast.core.gathering.thresholds import AT_MOST, GRACE_S, WITHIN_S, Threshold, ThresholdKind
 from nearcast.core.model.errors import ModelError, did_you_mean
 from nearcast.core.model.geometry.position import parse_number, plain, shown
 from nearcast.core.model.subject import check_pattern
 
-KINDS: tuple[Kind, ...] = ("volume", "time", "people")
+KINDS: tuple[ThresholdKind, ...] = ("volume", "time", "people")
 CLAUSES = ("per", "within", "at", "wait")
 MOST_PARTS = 10_000
 LONGEST_S = 7 * 86_400.0
@@ -102,7 +102,7 @@ def _per(words: "_Words") -> Per:
 
 def _threshold(
     words: "_Words",
-    kind: Kind,
+    kind: ThresholdKind,
     value: float,
     within_s: float | None,
     at_most: int,

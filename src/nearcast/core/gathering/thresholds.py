@@ -9,7 +9,7 @@ from typing import Literal
 
 from msgspec import Struct
 
-Kind = Literal["volume", "time", "people"]
+ThresholdKind = Literal["volume", "time", "people"]
 
 WITHIN_S = 3600.0
 AT_MOST = 1000
@@ -20,7 +20,7 @@ GRACE_S = 60.0
 class Threshold(Struct, frozen=True):
     """When a group is released, and what bounds it until then."""
 
-    kind: Kind
+    kind: ThresholdKind
     value: float
     within_s: float = WITHIN_S
     """A part that is older than the newest by more than this is let go."""

@@ -76,7 +76,7 @@ class Fixes(Struct, frozen=True):
     """The same of the fix before; all NaN if there was none."""
 
 
-class _Kept(Struct, array_like=True):
+class _MeetingsState(Struct, array_like=True):
     form: int
     nodes: list[str]
     fixes: bytes
@@ -150,12 +150,12 @@ class Meetings:
     def to_bytes(self) -> bytes:
         """Return the state as it is kept: names, and 24 bytes for each fix."""
         fixes = np.ascontiguousarray(self._state[:, : kernels.LON + 1])
-        return msgspec.msgpack.encode(_Kept(FORM, self._names, fixes.tobytes()))
+        return msgspec.msgpack.encode(_MeetingsState(FORM, self._names, fixes.tobytes()))
 
     @classmethod
     def from_bytes(cls, settings: MeetingSettings, cell: int, data: bytes) -> "Meetings":
         """Return the state that was kept; refuse one that a later release wrote."""
-        kept = msgspec.msgpack.decode(data, type=_Kept)
+        kept = msgspec.msgpack.decode(data, type=_MeetingsState)
         check_form(kept.form, FORM, "cell of meetings")
         meetings = cls(settings, cell)
         fixes = np.frombuffer(kept.fixes, np.float64).reshape(-1, kernels.LON + 1)

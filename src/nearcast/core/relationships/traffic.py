@@ -43,7 +43,7 @@ class _Open(Struct, array_like=True):
     hazards: set[str] = msgspec.field(default_factory=set)
 
 
-class _Kept(Struct, array_like=True):
+class _TrafficState(Struct, array_like=True):
     form: int
     windows: dict[int, _Open]
 
@@ -82,12 +82,12 @@ class CellTraffic:
 
     def to_bytes(self) -> bytes:
         """Return the state as it is kept."""
-        return msgspec.msgpack.encode(_Kept(FORM, self._windows))
+        return msgspec.msgpack.encode(_TrafficState(FORM, self._windows))
 
     @classmethod
     def from_bytes(cls, settings: TrafficSettings, data: bytes) -> "CellTraffic":
         """Return the state that was kept; refuse one that a later release wrote."""
-        kept = msgspec.msgpack.decode(data, type=_Kept)
+        kept = msgspec.msgpack.decode(data, type=_TrafficState)
         check_form(kept.form, FORM, "cell of traffic")
         traffic = cls(settings)
         traffic._windows = kept.windows

@@ -23,9 +23,9 @@ from nearcast.pipeline.errors import PipelineError
 from nearcast.pipeline.jobs.queries import Pipeline, PipelineSettings, brokers, query_names
 from nearcast.pipeline.jobs.spark_session import SparkSettings, session, stop
 from nearcast.pipeline.jobs.status import (
+    QueryState,
     QueryStatus,
     Stage,
-    State,
     Status,
     cause_of,
     query_status,
@@ -81,7 +81,7 @@ def run(
         spark = session(msgspec.structs.replace(spark_settings, shuffle_partitions=parts))
         try:
             if not stopped.is_set():
-                _Job(Pipeline(spark, settings), data).run(stopped)
+                _PipelineRun(Pipeline(spark, settings), data).run(stopped)
         except (Py4JNetworkError, ConnectionError) as error:
             raise PipelineError(f"Java ended, and Spark with it: {error}") from None
         finally:
@@ -131,7 +131,7 @@ def check_checkpoints(data: Path, settings: SparkSettings) -> int:
     return now.shuffle_partitions
 
 
-class _Job:
+class _PipelineRun:
     """The queries and how they are doing."""
 
     def __init__(self, pipeline: Pipeline, data: Path) -> None:
@@ -214,7 +214,7 @@ class _Job:
 
     def _status(self, name: str, ends: dict[str, int]) -> QueryStatus:
         query, failing = self._pipeline.queries.get(name), self._failing[name]
-        state: State = "running" if query is not None and query.isActive else "waiting"
+        state: QueryState = "running" if query is not None and query.isActive else "waiting"
         if failing.since is not None:
             state = "failing"
         progress = None if query is None else query.lastProgress

@@ -20,7 +20,7 @@ STALE_S = 30.0
 """A status that is older than this is of a pipeline that no longer runs."""
 
 LONGEST_PROBLEM = 500
-State = Literal["running", "waiting", "failing"]
+QueryState = Literal["running", "waiting", "failing"]
 """Failing: it failed and got nowhere since, whether it is being tried again or waits for that."""
 Stage = Literal["java", "tables", "queries", "running"]
 """What a pipeline that starts is at; then it runs."""
@@ -36,7 +36,7 @@ class QueryStatus(Struct, frozen=True):
     """How one query is doing."""
 
     name: str
-    state: State
+    state: QueryState
     epoch: int = -1
     """The last epoch that is done."""
     rows_per_s: float = 0.0

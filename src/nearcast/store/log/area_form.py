@@ -5,12 +5,12 @@ south, east, north]`, as in GeoJSON.
 """
 
 from nearcast.core.model.geometry.area import Area, Box
-from nearcast.core.model.geometry.forms.area_json import Json, area_from_json, area_json
+from nearcast.core.model.geometry.forms.area_json import JsonObject, area_from_json, area_json
 
 _BOX = "bbox"
 
 
-def stored_area(area: Area) -> Json:
+def stored_area(area: Area) -> JsonObject:
     """Return an area as it is stored."""
     if isinstance(area, Box):
         return {_BOX: [area.south, area.west, area.north, area.east]}

@@ -5,6 +5,7 @@ value that the specification forbids, is a protocol error. User properties keep 
 their duplicates [MQTT-3.3.2-18].
 """
 
+from collections.abc import Sequence
 from enum import Enum, auto
 
 from msgspec import Struct
@@ -72,7 +73,9 @@ class Kind(Enum):
     PAIR = auto()
 
 
-Value = int | str | bytes | tuple[str, str]
+PropertyValue = int | str | bytes | tuple[str, str]
+UserProperties = Sequence[tuple[str, str]]
+"""In order; a name may come more than once."""
 
 _MOST = {
     Kind.BYTE: 1,
@@ -84,7 +87,7 @@ _MOST = {
 _SIZES = {Kind.BYTE: 1, Kind.FLAG: 1, Kind.UINT16: 2, Kind.UINT32: 4}
 
 
-class Property(Struct, frozen=True):
+class PropertyDefinition(Struct, frozen=True):
     """One row of the specification's table: a property and where it may be."""
 
     identifier: int
@@ -100,7 +103,7 @@ class Property(Struct, frozen=True):
         """The name as a reader says it."""
         return self.name.replace("_", " ")
 
-    def problem_with(self, value: Value) -> str | None:
+    def problem_with(self, value: PropertyValue) -> str | None:
         """Return why a value may not be sent, or None if it may."""
         if isinstance(value, int):
             most = _MOST[self.kind]
@@ -111,7 +114,7 @@ class Property(Struct, frozen=True):
         return None
 
 
-def _table() -> tuple[Property, ...]:
+def _table() -> tuple[PropertyDefinition, ...]:
     p = PacketType
     message = frozenset((p.PUBLISH, p.WILL))
     opening = frozenset((p.CONNECT, p.CONNACK))
@@ -122,12 +125,12 @@ def _table() -> tuple[Property, ...]:
     everywhere = frozenset(p) - {p.PINGREQ, p.PINGRESP}
     alias = ReasonCode.TOPIC_ALIAS_INVALID
     return (
-        Property(0x01, "payload_format_indicator", Kind.BYTE, message),
-        Property(0x02, "message_expiry_interval", Kind.UINT32, message),
-        Property(0x03, "content_type", Kind.TEXT, message),
-        Property(0x08, "response_topic", Kind.TEXT, message),
-        Property(0x09, "correlation_data", Kind.BINARY, message),
-        Property(
+        PropertyDefinition(0x01, "payload_format_indicator", Kind.BYTE, message),
+        PropertyDefinition(0x02, "message_expiry_interval", Kind.UINT32, message),
+        PropertyDefinition(0x03, "content_type", Kind.TEXT, message),
+        PropertyDefinition(0x08, "response_topic", Kind.TEXT, message),
+        PropertyDefinition(0x09, "correlation_data", Kind.BINARY, message),
+        PropertyDefinition(
             SUBSCRIPTION_IDENTIFIER,
             "subscription_identifiers",
             Kind.VARIABLE,
@@ -135,29 +138,31 @@ def _table() -> tuple[Property, ...]:
             least=1,
             repeats=publish,
         ),
-        Property(0x11, "session_expiry_interval", Kind.UINT32, opening | {p.DISCONNECT}),
-        Property(0x12, "assigned_client_identifier", Kind.TEXT, connack),
-        Property(0x13, "server_keep_alive", Kind.UINT16, connack),
-        Property(0x15, "authentication_method", Kind.TEXT, authenticating),
-        Property(0x16, "authentication_data", Kind.BINARY, authenticating),
-        Property(0x17, "request_problem_information", Kind.FLAG, connect),
-        Property(0x18, "will_delay_interval", Kind.UINT32, frozenset((p.WILL,))),
-        Property(0x19, "request_response_information", Kind.FLAG, connect),
-        Property(0x1A, "response_information", Kind.TEXT, connack),
-        Property(0x1C, "server_reference", Kind.TEXT, connack | {p.DISCONNECT}),
-        Property(
+        PropertyDefinition(0x11, "session_expiry_interval", Kind.UINT32, opening | {p.DISCONNECT}),
+        PropertyDefinition(0x12, "assigned_client_identifier", Kind.TEXT, connack),
+        PropertyDefinition(0x13, "server_keep_alive", Kind.UINT16, connack),
+        PropertyDefinition(0x15, "authentication_method", Kind.TEXT, authenticating),
+        PropertyDefinition(0x16, "authentication_data", Kind.BINARY, authenticating),
+        PropertyDefinition(0x17, "request_problem_information", Kind.FLAG, connect),
+        PropertyDefinition(0x18, "will_delay_interval", Kind.UINT32, frozenset((p.WILL,))),
+        PropertyDefinition(0x19, "request_response_information", Kind.FLAG, connect),
+        PropertyDefinition(0x1A, "response_information", Kind.TEXT, connack),
+        PropertyDefinition(0x1C, "server_reference", Kind.TEXT, connack | {p.DISCONNECT}),
+        PropertyDefinition(
             0x1F, "reason_string", Kind.TEXT, acknowledging | connack | {p.DISCONNECT, p.AUTH}
         ),
-        Property(0x21, "receive_maximum", Kind.UINT16, opening, least=1),
-        Property(0x22, "topic_alias_maximum", Kind.UINT16, opening),
-        Property(0x23, "topic_alias", Kind.UINT16, publish, least=1, out_of_range=alias),
-        Property(0x24, "maximum_qos", Kind.BYTE, connack),
-        Property(0x25, "retain_available", Kind.FLAG, connack),
-        Property(USER_PROPERTY, "user_properties", Kind.PAIR, everywhere, repeats=everywhere),
-        Property(0x27, "maximum_packet_size", Kind.UINT32, opening, least=1),
-        Property(0x28, "wildcard_subscription_available", Kind.FLAG, connack),
-        Property(0x29, "subscription_identifier_available", Kind.FLAG, connack),
-        Property(0x2A, "shared_subscription_available", Kind.FLAG, connack),
+        PropertyDefinition(0x21, "receive_maximum", Kind.UINT16, opening, least=1),
+        PropertyDefinition(0x22, "topic_alias_maximum", Kind.UINT16, opening),
+        PropertyDefinition(0x23, "topic_alias", Kind.UINT16, publish, least=1, out_of_range=alias),
+        PropertyDefinition(0x24, "maximum_qos", Kind.BYTE, connack),
+        PropertyDefinition(0x25, "retain_available", Kind.FLAG, connack),
+        PropertyDefinition(
+            USER_PROPERTY, "user_properties", Kind.PAIR, everywhere, repeats=everywhere
+        ),
+        PropertyDefinition(0x27, "maximum_packet_size", Kind.UINT32, opening, least=1),
+        PropertyDefinition(0x28, "wildcard_subscription_available", Kind.FLAG, connack),
+        PropertyDefinition(0x29, "subscription_identifier_available", Kind.FLAG, connack),
+        PropertyDefinition(0x2A, "shared_subscription_available", Kind.FLAG, connack),
     )
 
 
@@ -174,9 +179,9 @@ def decode_properties(raw: bytes, packet: PacketType, sender: Sender = Sender.SE
     if not raw:
         return NO_PROPERTIES
     fields = Fields(raw, 0, len(raw), packet.name)
-    values: dict[str, Value] = {}
+    values: dict[str, PropertyValue] = {}
     pairs: list[tuple[str, str]] = []
-    identifiers: list[Value] = []
+    identifiers: list[PropertyValue] = []
     while fields.left:
         start = fields.at
         fields.at = _read_pairs(raw, start, pairs)
@@ -224,7 +229,7 @@ def _read_pairs(raw: bytes, at: int, pairs: list[tuple[str, str]]) -> int:
     return at
 
 
-def read_property(fields: Fields, packet: PacketType) -> tuple[Property, Value]:
+def read_property(fields: Fields, packet: PacketType) -> tuple[PropertyDefinition, PropertyValue]:
     """Read one property: its row of the table, and a value that the specification allows."""
     row = BY_IDENTIFIER.get(fields.byte("property"))
     if row is None:
@@ -232,7 +237,7 @@ def read_property(fields: Fields, packet: PacketType) -> tuple[Property, Value]:
         raise fields.malformed(f"there is no property 0x{identifier:02X}", "properties")
     if packet not in row.packets:
         raise fields.malformed(f"a {packet.name} may not carry it", row.words)
-    value: Value
+    value: PropertyValue
     match row.kind:
         case Kind.PAIR:
             value = (fields.text(row.words), fields.text(row.words))
@@ -272,7 +277,7 @@ def encode_properties(properties: Properties, packet: PacketType) -> bytes:
     return b"".join(out)
 
 
-def encode_property(row: Property, value: Value) -> bytes:
+def encode_property(row: PropertyDefinition, value: PropertyValue) -> bytes:
     """Return one property as bytes: its identifier and its value."""
     problem = row.problem_with(value)
     if problem:

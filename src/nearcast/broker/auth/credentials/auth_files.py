@@ -16,7 +16,7 @@ from nearcast.broker.config import settings
 
 T = TypeVar("T")
 
-State = tuple[tuple[int, int, int] | None, ...]
+FileStamps = tuple[tuple[int, int, int] | None, ...]
 
 
 class AuthData(Struct, frozen=True):
@@ -54,7 +54,7 @@ class AuthFiles:
             raise AuthError(*problems)
         return AuthData(users or {}, rules or Rules(), key)
 
-    def state(self) -> State:
+    def state(self) -> FileStamps:
         """Return what tells that a file is another than it was."""
         return tuple(
             None if path is None else _state(path) for path in (self._users, self._rules, self._key)

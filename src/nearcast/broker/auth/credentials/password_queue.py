@@ -30,7 +30,7 @@ BUSY = AuthRefusal(
 )
 GONE = AuthRefusal(ReasonCode.SERVER_BUSY, "the client hung up before its password was checked")
 
-Done = Callable[[Admitted | AuthRefusal], None]
+CheckCallback = Callable[[Admitted | AuthRefusal], None]
 
 
 class PasswordQueueStatistics(Struct, frozen=True):
@@ -41,9 +41,9 @@ class PasswordQueueStatistics(Struct, frozen=True):
     abandoned: int
 
 
-class _Job(Struct, frozen=True):
+class _QueuedCheck(Struct, frozen=True):
     check: CredentialCheck
-    done: Done
+    done: CheckCallback
     is_gone: Callable[[], bool]
 
 
@@ -54,7 +54,9 @@ class PasswordQueue:
         self._now = now
         self._threads = threads or max(2, min(4, os.cpu_count() or 1))
         self._pool = ThreadPoolExecutor(self._threads, "nearcast-passwords")
-        self._ranks: list[OrderedDict[Hashable, _Job]] = [OrderedDict() for _ in range(RANKS)]
+        self._ranks: list[OrderedDict[Hashable, _QueuedCheck]] = [
+            OrderedDict() for _ in range(RANKS)
+        ]
         self._running = 0
         self._started = 0
         self._refused = self._abandoned = 0
@@ -65,7 +67,7 @@ class PasswordQueue:
         self,
         who: Hashable,
         check: CredentialCheck,
-        done: Done,
+        done: CheckCallback,
         is_gone: Callable[[], bool] = lambda: False,
     ) -> None:
         """Check a password when its turn comes, and hand over the answer.
@@ -80,7 +82,7 @@ class PasswordQueue:
                 done(BUSY)
                 return
             self._ranks[lowest].popitem()[1].done(BUSY)
-        self._ranks[rank][who] = _Job(check, done, is_gone)
+        self._ranks[rank][who] = _QueuedCheck(check, done, is_gone)
         self._start()
 
     async def answer(self, check: CredentialCheck) -> Admitted | AuthRefusal:
@@ -104,7 +106,7 @@ class PasswordQueue:
             for who in [who for who, job in jobs.items() if job.is_gone()]:
                 self._abandon(jobs.pop(who))
 
-    def _abandon(self, job: _Job) -> None:
+    def _abandon(self, job: _QueuedCheck) -> None:
         self._abandoned += 1
         job.done(GONE)
 
@@ -148,7 +150,7 @@ class PasswordQueue:
             future = loop.run_in_executor(self._pool, job.check.run)
             future.add_done_callback(partial(self._ended, job))
 
-    def _next(self) -> _Job | None:
+    def _next(self) -> _QueuedCheck | None:
         while filled := [jobs for jobs in self._ranks if jobs]:
             is_turn = (self._started + 1) % LOWEST_EACH == 0
             job = filled[-1 if is_turn else 0].popitem(last=False)[1]
@@ -158,7 +160,7 @@ class PasswordQueue:
             self._abandon(job)
         return None
 
-    def _ended(self, job: _Job, future: "asyncio.Future[Admitted | AuthRefusal]") -> None:
+    def _ended(self, job: _QueuedCheck, future: "asyncio.Future[Admitted | AuthRefusal]") -> None:
         self._running -= 1
         if future.cancelled():
             return

@@ -11,7 +11,7 @@ from nearcast.broker.auth.rules.sight_rules import SECTIONS, read_sight
 from nearcast.broker.auth.rules.topic_patterns import check_placeholders, parse_topic_pattern
 from nearcast.broker.auth.rules.topic_rules import (
     Action,
-    Kind,
+    ClientKind,
     PrincipalCondition,
     Rules,
     TopicRule,
@@ -24,7 +24,7 @@ T = TypeVar("T")
 
 _PERMISSIONS = ("allow", "deny")
 _KEYS = ("permission", "who", "action", "topics", "nodes", "qos", "retain")
-_KINDS: tuple[Kind, ...] = get_args(Kind)
+_KINDS: tuple[ClientKind, ...] = get_args(ClientKind)
 _NAMED = ("user", "node", "address")
 _ACTIONS: dict[str, tuple[Action, ...]] = {
     "publish": ("publish",),
@@ -47,7 +47,7 @@ def read_rules(path: Path) -> Rules:
         )
     rules = []
     for at, table in enumerate(file.tables("rule")):
-        reading = _Reading(table)
+        reading = _TopicRuleReader(table)
         rule = reading.rule()
         problems += (f"{file.place_of('rule', at, key)}: {said}" for key, said in reading.problems)
         if rule is not None:
@@ -59,7 +59,7 @@ def read_rules(path: Path) -> Rules:
     return Rules(tuple(rules), default == "allow", sight)
 
 
-class _Reading:
+class _TopicRuleReader:
     """One table on its way to a rule; what is wrong is kept with the key that it is about."""
 
     def __init__(self, table: dict[str, object]) -> None:

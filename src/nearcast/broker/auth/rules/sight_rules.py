@@ -34,12 +34,12 @@ def read_sight(file: TomlFile) -> tuple[RulesSet, list[str]]:
     problems: list[str] = []
     rules = []
     for at, table in enumerate(file.tables("sight")):
-        reading = _Reading(table)
+        reading = _SightRuleReader(table)
         rule = reading.rule()
         problems += (f"{file.place_of('sight', at, key)}: {said}" for key, said in reading.problems)
         if rule is not None:
             rules.append(rule)
-    whole = _Reading(file.table)
+    whole = _SightRuleReader(file.table)
     default = whole.mask("sight_default", ("position", "identity", "attributes"))
     protected, settable = whole.names("protected", ("rank",)), whole.names("settable", ())
     grants = whole.grants()
@@ -52,7 +52,7 @@ def read_sight(file: TomlFile) -> tuple[RulesSet, list[str]]:
     return found, problems
 
 
-class _Reading:
+class _SightRuleReader:
     """One table on its way to a rule; what is wrong is kept with the key that it is about."""
 
     def __init__(self, table: dict[str, object]) -> None:

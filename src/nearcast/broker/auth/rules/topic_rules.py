@@ -12,7 +12,7 @@ from typing import Literal
 from msgspec import Struct
 from msgspec.structs import force_setattr
 
-from nearcast.broker.auth.identities import Address
+from nearcast.broker.auth.identities import IpAddress
 from nearcast.broker.auth.rules.topic_patterns import (
     Levels,
     TopicPattern,
@@ -25,7 +25,7 @@ from nearcast.broker.auth.rules.topic_patterns import (
 from nearcast.core.model.inputs import RulesSet
 
 Action = Literal["publish", "subscribe", "connect"]
-Kind = Literal["all", "anonymous", "superuser", "user", "node", "address"]
+ClientKind = Literal["all", "anonymous", "superuser", "user", "node", "address"]
 Values = Mapping[str, str | None]
 _WILD = ("+", "#")
 
@@ -37,7 +37,7 @@ class Principal(Struct, frozen=True, gc=False):
     superuser: bool
     node: str
     client: str
-    address: Address | None
+    address: IpAddress | None
 
     def values(self) -> Values:
         """Return what placeholders stand for."""
@@ -47,7 +47,7 @@ class Principal(Struct, frozen=True, gc=False):
 class PrincipalCondition(Struct, frozen=True):
     """Whom a rule is about."""
 
-    kind: Kind
+    kind: ClientKind
     name: str = ""
     network: IPv4Network | IPv6Network | None = None
 

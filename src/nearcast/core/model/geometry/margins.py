@@ -20,7 +20,7 @@ from nearcast.core.model.geometry.geodesy import distance_m, local_metres
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.geometry.rings import Ring, longitude_step
 
-Point = tuple[float, float]
+LatLon = tuple[float, float]
 
 
 def is_beyond(area: FixedArea | Anchored, position: Position, margin_m: float) -> bool:
@@ -39,7 +39,7 @@ def is_beyond(area: FixedArea | Anchored, position: Position, margin_m: float) -
         if isinstance(shape, MovingCircle):
             far_m = hypot(here[0] - shape.east_m, here[1] - shape.north_m)
             return far_m > shape.radius_m + margin_m
-        rings: Iterable[Sequence[Point]] = (
+        rings: Iterable[Sequence[LatLon]] = (
             [(east - here[0], north - here[1]) for east, north in ring]
             for polygon in shape.polygons
             for ring in polygon
@@ -52,7 +52,7 @@ def is_beyond(area: FixedArea | Anchored, position: Position, margin_m: float) -
     )
 
 
-def _nearest_in(box: Box, lat: float, lon: float) -> Point:
+def _nearest_in(box: Box, lat: float, lon: float) -> LatLon:
     """The latitude and longitude in a box that is nearest to a position."""
     wide = (box.east - box.west) % 360.0
     if box.east - box.west == 360.0:
@@ -64,7 +64,7 @@ def _nearest_in(box: Box, lat: float, lon: float) -> Point:
     return min(max(lat, box.south), box.north), east
 
 
-def _seen_from(ring: Ring, lat: float, lon: float) -> list[Point]:
+def _seen_from(ring: Ring, lat: float, lon: float) -> list[LatLon]:
     """The points of a ring in metres east and north of a position, true near to it.
 
     Edges are straight in degrees, and so they are here.
@@ -79,7 +79,7 @@ def _seen_from(ring: Ring, lat: float, lon: float) -> list[Point]:
     return points
 
 
-def _from_origin_m(start: Point, end: Point) -> float:
+def _from_origin_m(start: LatLon, end: LatLon) -> float:
     """How far a straight edge is from where one stands."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     squared = dx * dx + dy * dy

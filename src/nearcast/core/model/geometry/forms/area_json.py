@@ -39,7 +39,7 @@ from nearcast.core.model.geometry.rings import LARGEST_VERTEX_COUNT, Ring
 _GEOMETRIES = ("Polygon", "MultiPolygon")
 _OURS = ("circle", "bbox", "place", "moving")
 
-Json = dict[str, object]
+JsonObject = dict[str, object]
 
 
 def area_from_json(value: object) -> Area:
@@ -92,7 +92,7 @@ def geometry_from_json(
     raise ModelError(f"type {shown(kind)} is not Polygon, MultiPolygon or Feature{hint}")
 
 
-def area_json(area: Area) -> Json:
+def area_json(area: Area) -> JsonObject:
     """Return an area as a JSON object."""
     if isinstance(area, Polygon):
         return {"type": "Polygon", "coordinates": _lists(area.rings)}
@@ -112,7 +112,7 @@ def area_json(area: Area) -> Json:
         if len(polygons) == 1:
             return {"moving": {"with": anchor, "polygon": polygons[0]}}
         return {"moving": {"with": anchor, "multipolygon": polygons}}
-    moving: Json = {"center": anchor, "radius": area.shape.radius_m}
+    moving: JsonObject = {"center": anchor, "radius": area.shape.radius_m}
     if area.shape.east_m != 0.0 or area.shape.north_m != 0.0:
         moving["offset"] = [area.shape.east_m, area.shape.north_m]
     return {"circle": moving}

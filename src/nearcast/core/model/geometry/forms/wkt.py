@@ -19,7 +19,7 @@ Part = TypeVar("Part")
 
 def parse_wkt(text: str) -> Polygon | MultiPolygon:
     """Return the polygon or multipolygon that the text describes, or raise `ModelError`."""
-    reader = _Reader(text)
+    reader = _WktReader(text)
     word = reader.take().upper()
     if reader.token.upper() in ("Z", "M", "ZM"):
         raise ModelError("points are two numbers, LON LAT; leave out heights and measures")
@@ -37,7 +37,7 @@ def parse_wkt(text: str) -> Polygon | MultiPolygon:
     return area
 
 
-class _Reader:
+class _WktReader:
     """Holds the token that comes next; a method for each level of brackets."""
 
     def __init__(self, text: str) -> None:
