@@ -48,7 +48,7 @@ def block(session: Session, connection: Connection) -> None:
 
 
 def pace(session: Session, connection: Connection) -> None:
-    session.paced = True
+    session.allowance = 1_000
 
 
 def queue_unconfirmed(session: Session, connection: Connection) -> None:
@@ -80,8 +80,8 @@ def test_it_is_allowed_again_when_the_reason_has_gone() -> None:
     connection.block(True)
     connection.block(False)
     assert session.direct_connection is connection
-    session.paced = True
-    session.paced = False
+    session.allowance = 1_000
+    session.allowance = None
     assert session.direct_connection is connection
     session.put(message(0), LIMITS, Journal())
     session.pump(1.0, LIMITS, Journal())
@@ -118,7 +118,7 @@ def test_only_messages_of_a_paced_session_take_room_in_its_queue(paced: bool) ->
 
     connect("reader", Subscribe(1, (TopicFilter("news", 0),)))
     writer = connect("writer")
-    hub.sessions["reader"].paced = paced
+    hub.sessions["reader"].allowance = 1_000 if paced else None
     hub.receive(writer, [Publish("news", b"one"), Publish("news", b"two")], 1.0)
     (write,) = hub.tick(1.0).writes
 

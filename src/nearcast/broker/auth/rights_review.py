@@ -83,11 +83,11 @@ class RightsReview:
         is_connected = session.connection is not None
         topics: list[str] = []
 
-        def unwanted(message: QueuedDelivery) -> bool:
-            if is_connected and message.packet_id:
+        def unwanted(delivery: QueuedDelivery) -> bool:
+            if is_connected and delivery.was_sent:
                 # It was sent already. If it has to be sent again, that is judged then.
                 return False
-            frame = message.parcel.frame
+            frame = delivery.message.frame
             if not lost(frame.topic) and self._may_witness(session, frame.topic, frame.payload):
                 return False
             topics.append(frame.topic)

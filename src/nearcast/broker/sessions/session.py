@@ -1,13 +1,11 @@
 """A session: what the broker owes one client, whether it is there or not.
 
-A state machine without I/O. Messages wait in order; as many as the client accepts at once are in
-flight, and what was not acknowledged is sent again when the client comes back. What waits is
-bounded in messages and bytes: then the newest is dropped, and counted. Of a session that
-outlives its connection every step is noted in the journal.
+A state machine without I/O. Messages wait in an outbox; as many as the client accepts at once are
+in flight under packet ids, and what was not acknowledged is sent again when the client comes back.
+Of a session that outlives its connection every step is noted in the journal.
 """
 
-from collections import deque
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable
 from math import ceil
 
 from nearcast.broker.auth.permissions import ANYTHING, Permissions
@@ -16,6 +14,7 @@ from nearcast.broker.durability.journal import Journal
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.core.model.event import Subscription
+from nearcast.core.propagation.outbox import Outbox
 from nearcast.store import (
     Dequeued,
     Enqueued,
@@ -76,23 +75,25 @@ class OutboundMessage:
 
 
 class QueuedDelivery:
-    """A parcel for one session."""
+    """A message for one session."""
 
     __slots__ = (
-        "identifiers", "metadata", "number", "packet_id", "parcel", "priority", "qos", "released",
-        "retain",
+        "expires_at", "identifiers", "message", "metadata", "number", "packet_id", "priority",
+        "qos", "released", "retain", "size",
     )  # fmt: skip
 
     def __init__(
         self,
-        parcel: OutboundMessage,
+        message: OutboundMessage,
         qos: int,
         retain: bool = False,
         identifiers: tuple[int, ...] = (),
         metadata: tuple[tuple[str, str], ...] = (),
         priority: int = 1,
     ) -> None:
-        self.parcel = parcel
+        self.message = message
+        self.size = message.size
+        self.expires_at = message.expires_at
         self.qos = qos
         self.retain = retain
         self.identifiers = identifiers
@@ -106,19 +107,30 @@ class QueuedDelivery:
         """The client has it (QoS 2): only the release is still to be confirmed."""
 
     @property
-    def tells(self) -> bool:
-        """Whether it tells of its event, so that a client can make out what withdraws what."""
-        return bool(self.metadata) or self.parcel.enveloped
+    def live_key(self) -> str | None:
+        """The live event that it is a copy of, if the client can tell what withdraws it.
+
+        It can if it is told the event's id.
+        """
+        return self.message.live_key if self.metadata or self.message.enveloped else None
+
+    @property
+    def was_sent(self) -> bool:
+        """Whether the client may have it already."""
+        return self.packet_id > 0
+
+
+_EMPTY: Outbox[QueuedDelivery] = Outbox()
+"""The outbox of every session that nothing has waited for yet."""
 
 
 class Session:
     """One client's subscriptions and messages."""
 
     __slots__ = (
-        "_in_flight", "_last_id", "_paced", "_waiting", "client_id", "connection", "created",
+        "_allowance", "_in_flight", "_last_id", "_outbox", "client_id", "connection", "created",
         "direct_connection", "dropped", "durable", "expiry_s", "granted", "is_kept", "left_at",
         "misses", "node", "notices", "owner", "permissions", "receive_maximum", "received",
-        "waiting_bytes", "waiting_unconfirmed",
     )  # fmt: skip
 
     def __init__(self, client_id: str, created: float = 0.0) -> None:
@@ -147,13 +159,10 @@ class Session:
         self.dropped = 0
         self.misses = False
         """It is to get live events that there was no room for."""
-        self.waiting_bytes = 0
-        self.waiting_unconfirmed = 0
-        """How many of QoS 0 wait; one that comes later must not overtake them."""
-        self._waiting: deque[QueuedDelivery] | None = None
+        self._outbox = _EMPTY
         self._in_flight: dict[int, QueuedDelivery] | None = None
         self._last_id = 0
-        self._paced = False
+        self._allowance: int | None = None
 
     @property
     def part(self) -> str:
@@ -168,7 +177,12 @@ class Session:
     @property
     def has_messages(self) -> bool:
         """Whether anything waits or is in flight."""
-        return bool(self._waiting or self._in_flight)
+        return bool(self._outbox or self._in_flight)
+
+    @property
+    def waiting_bytes(self) -> int:
+        """The size of what waits."""
+        return self._outbox.waiting_bytes
 
     # Its connection
 
@@ -184,17 +198,20 @@ class Session:
         self.connection = self.direct_connection = None
 
     @property
-    def paced(self) -> bool:
-        """Whether its messages go out at the rate of its class of link."""
-        return self._paced
+    def allowance(self) -> int | None:
+        """How many bytes of messages may go out before more are allowed; None: it is not paced.
 
-    @paced.setter
-    def paced(self, paced: bool) -> None:
-        self._paced = paced
+        The last message may exceed it; then the allowance is negative.
+        """
+        return self._allowance
+
+    @allowance.setter
+    def allowance(self, allowance: int | None) -> None:
+        self._allowance = allowance
         self.update_direct_connection()
 
     def update_direct_connection(self) -> None:
-        """Decide anew whether shared QoS 0 frames may bypass the queue.
+        """Decide anew whether shared QoS 0 frames may bypass the outbox.
 
         All reasons against it are here; whoever changes one of them calls this.
         """
@@ -205,80 +222,78 @@ class Session:
             or connection.blocked
             or connection.largest_packet  # the frame may be too large
             or connection.alias_most  # its topic may be written as an alias
-            or self.waiting_unconfirmed  # it would overtake them
-            or self._paced
+            or self._outbox.unconfirmed  # it would overtake them
+            or self._allowance is not None  # paced
         ):
             connection = None
         self.direct_connection = connection
 
     # To the client
 
-    def put(self, message: QueuedDelivery, limits: Limits, journal: Journal) -> bool:
+    def put(self, delivery: QueuedDelivery, limits: Limits, journal: Journal) -> bool:
         """Let a message wait, unless too many do; QoS 0 waits for nobody who is away."""
-        if not message.qos and self.connection is None:
+        qos = delivery.qos
+        if not qos and self.connection is None:
             return False
-        waiting = self._waiting
-        if waiting is None:
-            waiting = self._waiting = deque()
-        size = message.parcel.size
-        if len(waiting) >= limits.queued or self.waiting_bytes + size > limits.queued_bytes:
+        outbox = self._outbox
+        if outbox is _EMPTY:
+            outbox = self._outbox = Outbox()
+        if not outbox.put(delivery, limits):
             self.dropped += 1
             return False
-        waiting.append(message)
-        self.waiting_bytes += size
-        if not message.qos:
-            self.waiting_unconfirmed += 1
+        if not qos:
             self.direct_connection = None
         elif self.durable:
-            self._keep(message, journal)
+            self._keep(delivery, journal)
         return True
 
     def pump(self, now: float, limits: Limits, journal: Journal) -> None:
         """Hand to the connection what can be sent now."""
-        waiting, connection = self._waiting, self.connection
-        if not waiting or connection is None or connection.closing:
+        outbox, connection = self._outbox, self.connection
+        if (
+            not outbox.waiting_bytes
+            or connection is None
+            or connection.closing
+            or connection.blocked
+        ):
             return
         in_flight = self._in_flight
         if in_flight is None:
             in_flight = self._in_flight = {}
-        most = min(self.receive_maximum, limits.in_flight)
-        unconfirmed = self.waiting_unconfirmed
-        while waiting and not connection.blocked:
-            message = waiting[0]
-            if message.qos and len(in_flight) >= most:
-                break
-            waiting.popleft()
-            parcel = message.parcel
-            self.waiting_bytes -= parcel.size
-            self.waiting_unconfirmed -= not message.qos
-            again = message.packet_id > 0
-            if not again and parcel.expires_at is not None and parcel.expires_at <= now:
-                self._done(message, journal)
-                continue
-            if not message.qos:
-                if not self._write(message, connection, now):
+        window, unconfirmed = self.receive_maximum, outbox.unconfirmed
+        if window > limits.in_flight:
+            window = limits.in_flight
+        while True:
+            ready, unsent = outbox.take(now, window - len(in_flight), self._allowance)
+            for delivery in unsent:
+                self._done(delivery, journal)
+            if self._allowance is not None:
+                self._allowance -= sum(each.size for each in ready)
+            for delivery in ready:
+                qos, again = delivery.qos, delivery.packet_id > 0
+                if qos and not again:
+                    delivery.packet_id = self._next_id(in_flight)
+                if not self._write(delivery, connection, now, again):
                     self.dropped += 1
-                continue
-            if not again:
-                message.packet_id = self._next_id(in_flight)
-            if not self._write(message, connection, now, dup=again):
-                self.dropped += 1
-                self._done(message, journal)
-                continue
-            in_flight[message.packet_id] = message
-            if self.durable and not again:
-                # A QoS 2 message sent again under another id would be another message.
-                sent = Sent(self.client_id, message.number, message.packet_id)
-                journal.note(sent, sync=message.qos == 2)
-        if unconfirmed and not self.waiting_unconfirmed:
+                    self._done(delivery, journal)
+                    unsent.append(delivery)
+                    if self._allowance is not None:
+                        self._allowance += delivery.size
+                elif qos:
+                    in_flight[delivery.packet_id] = delivery
+                    if self.durable and not again:
+                        # A QoS 2 message sent again under another id would be another message.
+                        sent = Sent(self.client_id, delivery.number, delivery.packet_id)
+                        journal.note(sent, sync=qos == 2)
+            if not unsent:
+                break
+            # What was not sent after all leaves room for others.
+        if unconfirmed and not outbox.unconfirmed:
             self.update_direct_connection()
 
     def has_room(self, limits: Limits) -> bool:
         """Whether no more waits than half of what may."""
-        return (
-            2 * len(self._waiting or ()) <= limits.queued
-            and 2 * self.waiting_bytes <= limits.queued_bytes
-        )
+        return self._outbox.has_room(limits)
 
     def resume(self, now: float, journal: Journal) -> None:
         """Send again what a client that came back has not acknowledged.
@@ -288,48 +303,47 @@ class Session:
         connection, in_flight = self.connection, self._in_flight or {}
         assert connection is not None
         sent, waiting = 0, []
-        for packet_id, message in list(in_flight.items()):
-            if message.released:
+        for packet_id, delivery in list(in_flight.items()):
+            if delivery.released:
                 connection.out.append(success(PacketType.PUBREL, packet_id))
             elif sent >= self.receive_maximum:
                 waiting.append(in_flight.pop(packet_id))
-            elif self._write(message, connection, now, dup=True):
+            elif self._write(delivery, connection, now, dup=True):
                 sent += 1
             else:
                 self.dropped += 1
                 self._done(in_flight.pop(packet_id), journal)
         if waiting:
-            self._waiting = deque([*waiting, *(self._waiting or ())])
-            self.waiting_bytes += sum(each.parcel.size for each in waiting)
+            self._own_outbox().put_back(waiting)
 
     def acknowledged(self, packet_id: int, journal: Journal) -> None:
         """PUBACK: done with a message of QoS 1."""
-        message = self._in_flight.get(packet_id) if self._in_flight else None
-        if message is not None and message.qos == 1:
-            self._finish(message, journal)
+        delivery = self._in_flight.get(packet_id) if self._in_flight else None
+        if delivery is not None and delivery.qos == 1:
+            self._finish(delivery, journal)
 
     def refused_by_client(self, packet_id: int, journal: Journal) -> None:
         """PUBREC with a failure: done with a message of QoS 2."""
-        message = self._in_flight.get(packet_id) if self._in_flight else None
-        if message is not None and message.qos == 2 and not message.released:
-            self._finish(message, journal)
+        delivery = self._in_flight.get(packet_id) if self._in_flight else None
+        if delivery is not None and delivery.qos == 2 and not delivery.released:
+            self._finish(delivery, journal)
 
     def completed(self, packet_id: int, journal: Journal) -> None:
         """PUBCOMP: done with a message that was released."""
-        message = self._in_flight.get(packet_id) if self._in_flight else None
-        if message is not None and message.released:
-            self._finish(message, journal)
+        delivery = self._in_flight.get(packet_id) if self._in_flight else None
+        if delivery is not None and delivery.released:
+            self._finish(delivery, journal)
 
     def received_by_client(self, packet_id: int, journal: Journal) -> ReasonCode:
         """PUBREC: release it."""
-        message = self._in_flight.get(packet_id) if self._in_flight else None
-        if message is None or message.qos != 2:
+        delivery = self._in_flight.get(packet_id) if self._in_flight else None
+        if delivery is None or delivery.qos != 2:
             return ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
-        if not message.released:
-            message.released = True
+        if not delivery.released:
+            delivery.released = True
             if self.durable:
                 # Lost, it would be published again after the client forgot its packet id.
-                journal.note(Released(self.client_id, message.number, packet_id))
+                journal.note(Released(self.client_id, delivery.number, packet_id))
         return ReasonCode.SUCCESS
 
     def identifiers_of(self, subscriptions: Iterable[Subscription]) -> tuple[int, ...]:
@@ -339,49 +353,30 @@ class Session:
 
     def drop_copies(self, live_key: str, limits: Limits, journal: Journal) -> None:
         """Drop what waits of a live event that is withdrawn, but no plain message of MQTT."""
-        waiting = list(self._waiting or ())
-        gone = [
-            each
-            for each in waiting[self._sendable(waiting, limits) :]
-            # One that was sent before may be with the client already.
-            if each.parcel.live_key == live_key and each.tells and not each.packet_id
-        ]
-        self._drop_waiting(gone, journal)
-
-    def _sendable(self, waiting: Sequence[QueuedDelivery], limits: Limits) -> int:
-        """How many of those that wait go out as soon as the tick is over."""
-        connection = self.connection
-        if connection is None or connection.closing or connection.blocked:
-            return 0
-        room = min(self.receive_maximum, limits.in_flight) - len(self._in_flight or ())
-        for place, message in enumerate(waiting):
-            if message.qos and room <= 0:
-                return place
-            room -= message.qos > 0
-        return len(waiting)
+        connection, ready = self.connection, 0
+        if connection is not None and not connection.closing and not connection.blocked:
+            # These go out as soon as the tick is over.
+            room = min(self.receive_maximum, limits.in_flight) - len(self._in_flight or ())
+            ready = self._outbox.ready(room, self._allowance)
+        self._drop(self._outbox.withdraw(live_key, ready), journal)
 
     def drop_from(self, node: str, journal: Journal) -> int:
         """Drop what waits or is in flight of a publisher's messages; how many."""
-        return self.drop(lambda each: _node_of(each.parcel.publisher) == node, journal)
+        return self.drop(lambda each: _node_of(each.message.publisher) == node, journal)
 
     def drop(self, unwanted: Callable[[QueuedDelivery], bool], journal: Journal) -> int:
         """Drop what waits or is in flight and not released, as far as it is unwanted; how many."""
-        gone = [each for each in self._waiting or () if unwanted(each)]
-        self._drop_waiting(gone, journal)
+        gone = self._outbox.drop(unwanted)
+        self._drop(gone, journal)
         in_flight = (self._in_flight or {}).values()
         sent = [each for each in in_flight if not each.released and unwanted(each)]
-        for message in sent:
-            self._finish(message, journal)
+        for delivery in sent:
+            self._finish(delivery, journal)
         return len(gone) + len(sent)
 
-    def _drop_waiting(self, gone: Sequence[QueuedDelivery], journal: Journal) -> None:
-        if gone:
-            dropped = set(map(id, gone))
-            self._waiting = deque(each for each in self._waiting or () if id(each) not in dropped)
-        for message in gone:
-            self.waiting_bytes -= message.parcel.size
-            self.waiting_unconfirmed -= not message.qos
-            self._done(message, journal)
+    def _drop(self, gone: Iterable[QueuedDelivery], journal: Journal) -> None:
+        for delivery in gone:
+            self._done(delivery, journal)
         self.update_direct_connection()
 
     # From the client
@@ -408,30 +403,25 @@ class Session:
 
     # From the store
 
-    def restore(self, kept: Enqueued, parcel: OutboundMessage) -> None:
+    def restore(self, kept: Enqueued, message: OutboundMessage) -> None:
         """Take back what was owed before a restart."""
         pairs = tuple(zip(kept.names[::2], kept.names[1::2], strict=True))
-        message = QueuedDelivery(
-            parcel, kept.qos, kept.retain, kept.identifiers, pairs, kept.priority
+        delivery = QueuedDelivery(
+            message, kept.qos, kept.retain, kept.identifiers, pairs, kept.priority
         )
-        message.number, message.packet_id = kept.number, kept.packet
-        message.released = kept.stage == Stage.RELEASED
+        delivery.number, delivery.packet_id = kept.number, kept.packet
+        delivery.released = kept.stage == Stage.RELEASED
         if kept.stage == Stage.WAITING:
-            if self._waiting is None:
-                self._waiting = deque()
-            self._waiting.append(message)
-            self.waiting_bytes += parcel.size
+            self._own_outbox().restore(delivery)
         else:
             if self._in_flight is None:
                 self._in_flight = {}
-            self._in_flight[kept.packet] = message
+            self._in_flight[kept.packet] = delivery
             self._last_id = kept.packet
 
     def statistics(self) -> dict[str, int]:
         """How much waits."""
-        return {
-            "waiting": len(self._waiting or ()),
-            "waiting_bytes": self.waiting_bytes,
+        return self._outbox.statistics() | {
             "in_flight": len(self._in_flight or ()),
             "received": len(self.received or ()),
             "dropped": self.dropped,
@@ -439,83 +429,80 @@ class Session:
 
     def validate_state(self, limits: Limits) -> None:
         """Assert what always holds."""
-        waiting, in_flight = self._waiting or deque(), self._in_flight or {}
-        assert self.waiting_bytes == sum(each.parcel.size for each in waiting)
-        assert self.waiting_unconfirmed == sum(not each.qos for each in waiting)
-        assert len(waiting) <= limits.queued + limits.in_flight
+        outbox, in_flight = self._outbox, self._in_flight or {}
+        outbox.validate_state()
+        assert not _EMPTY
+        assert len(outbox) <= limits.queued + limits.in_flight
         assert all(0 < number <= LARGEST_PACKET_ID for number in in_flight)
         assert all(each.packet_id == number for number, each in in_flight.items())
         assert all(each.qos for each in in_flight.values())
         if self.connection is not None:
             assert self.connection.session is self
-        direct = self.direct_connection
+        direct_connection = self.direct_connection
         self.update_direct_connection()
-        assert self.direct_connection is direct
+        assert self.direct_connection is direct_connection
+
+    def _own_outbox(self) -> Outbox[QueuedDelivery]:
+        if self._outbox is _EMPTY:
+            self._outbox = Outbox()
+        return self._outbox
 
     def _write(
-        self, message: QueuedDelivery, connection: Connection, now: float, dup: bool = False
+        self, delivery: QueuedDelivery, connection: Connection, now: float, dup: bool
     ) -> bool:
         """Write a message to the connection; False if it is larger than the client takes."""
-        parcel, frame, version = message.parcel, message.parcel.frame, connection.version
+        frame, version = delivery.message.frame, connection.version
         additions = b""
-        if message.identifiers:
-            additions = subscription_identifiers(message.identifiers)
-        if parcel.expires_at is not None:
-            left_s = ceil(min(parcel.expires_at - now, LONGEST_EXPIRY_S))
+        if delivery.identifiers:
+            additions = subscription_identifiers(delivery.identifiers)
+        if delivery.expires_at is not None:
+            left_s = ceil(min(delivery.expires_at - now, LONGEST_EXPIRY_S))
             additions += message_expiry(max(0, left_s))
-        if message.metadata:
-            additions += user_properties(message.metadata)
+        if delivery.metadata:
+            additions += user_properties(delivery.metadata)
         alias, known = connection.alias(frame) if connection.alias_most else (b"", False)
         additions += alias
-        if not self._fits(message, connection, additions, known):
+        largest = connection.largest_packet
+        if largest and frame.size(version, delivery.qos, additions, known) > largest:
             if alias and not known:
                 connection.forget_alias(frame.topic)
             return False
-        if message.qos:
+        if delivery.qos:
             connection.out += frame.acknowledged(
-                version, message.qos, message.packet_id, message.retain, dup, additions, known
+                version, delivery.qos, delivery.packet_id, delivery.retain, dup, additions, known
             )
         else:
-            connection.out.append(frame.at_most_once(version, message.retain, additions, known))
+            connection.out.append(frame.at_most_once(version, delivery.retain, additions, known))
         return True
 
-    def _fits(
-        self, message: QueuedDelivery, connection: Connection, additions: bytes, alias_only: bool
-    ) -> bool:
-        largest = connection.largest_packet
-        if not largest:
-            return True
-        size = message.parcel.frame.size(connection.version, message.qos, additions, alias_only)
-        return size <= largest
-
-    def _keep(self, message: QueuedDelivery, journal: Journal) -> None:
+    def _keep(self, delivery: QueuedDelivery, journal: Journal) -> None:
         if not journal.keeps:
             return
-        parcel = message.parcel
-        if not parcel.message_id:
-            parcel.message_id = next(journal.message_ids)
-            frame = parcel.frame
+        message = delivery.message
+        if not message.message_id:
+            message.message_id = next(journal.message_ids)
+            frame = message.frame
             value = StoredMessage(
-                frame.topic, frame.payload, parcel.publisher, parcel.expires_at,
-                extra=frame.raw_properties, live_key=parcel.live_key, enveloped=parcel.enveloped,
+                frame.topic, frame.payload, message.publisher, message.expires_at,
+                extra=frame.raw_properties, live_key=message.live_key, enveloped=message.enveloped,
             )  # fmt: skip
-            journal.note(MessagePut(parcel.message_id, value))
-        message.number = next(journal.queue_numbers)
+            journal.note(MessagePut(message.message_id, value))
+        delivery.number = next(journal.queue_numbers)
         enqueued = Enqueued(
-            self.client_id, message.number, parcel.message_id, message.qos, message.retain,
-            message.priority, identifiers=message.identifiers,
-            names=tuple(text for pair in message.metadata for text in pair),
+            self.client_id, delivery.number, message.message_id, delivery.qos, delivery.retain,
+            delivery.priority, identifiers=delivery.identifiers,
+            names=tuple(text for pair in delivery.metadata for text in pair),
         )  # fmt: skip
         journal.note(enqueued)
 
-    def _finish(self, message: QueuedDelivery, journal: Journal) -> None:
+    def _finish(self, delivery: QueuedDelivery, journal: Journal) -> None:
         assert self._in_flight is not None
-        del self._in_flight[message.packet_id]
-        self._done(message, journal)
+        del self._in_flight[delivery.packet_id]
+        self._done(delivery, journal)
 
-    def _done(self, message: QueuedDelivery, journal: Journal) -> None:
-        if message.qos and self.durable and message.number:
-            journal.note(Dequeued(self.client_id, message.number), sync=False)
+    def _done(self, delivery: QueuedDelivery, journal: Journal) -> None:
+        if delivery.qos and self.durable and delivery.number:
+            journal.note(Dequeued(self.client_id, delivery.number), sync=False)
 
     def _next_id(self, in_flight: dict[int, QueuedDelivery]) -> int:
         packet_id = self._last_id
