@@ -5,19 +5,19 @@ keeper. A tick that promises nothing may be on disk later: the end of the proces
 it, a power cut may.
 """
 
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from random import Random
 
 from msgspec import Struct
 
+from nearcast.broker.durability.commit_gate import OnCommit
 from nearcast.broker.durability.journal import Entries, joined
 from nearcast.simulation.virtual_clock import Alarm, VirtualClock
 from nearcast.store import LogSettings, Store
 
 SYNC_EVERY_S = 5.0
-Done = Callable[[], None]
-Waiting = tuple[Entries, Done | None]
+Waiting = tuple[Entries, OnCommit | None]
 
 
 class DiskQuality(Struct, frozen=True):
@@ -50,7 +50,7 @@ class VirtualDisk:
         """Whether all that was handed over is on disk."""
         return not (self._waiting or self._writing)
 
-    def submit(self, entries: Entries, done: Done | None = None) -> None:
+    def submit(self, entries: Entries, done: OnCommit | None = None) -> None:
         """Keep a tick; `done` is called once it is on disk."""
         self._waiting.append((entries, done))
         if not self._writing:

@@ -11,8 +11,8 @@ from collections.abc import Callable
 from nearcast.broker.delivery.batch import Batch
 from nearcast.broker.durability.journal import Entries
 
-Done = Callable[[], None]
-Keep = Callable[[Entries, Done | None], None]
+OnCommit = Callable[[], None]
+Keep = Callable[[Entries, OnCommit | None], None]
 
 
 class CommitGate:
