@@ -113,10 +113,10 @@ def make_api(
             return problem(404, "this broker knows no nodes")
         asker = view_of(request).asker
         members = {"in": area, "where": where, "near": near, "cursor": cursor}
-        asked = {name: value for name, value in members.items() if value is not None}
+        query = {name: value for name, value in members.items() if value is not None}
         try:
             found = server.hub.node_list.answer(
-                asker.node, asker.permissions, asked | {"most": most}
+                asker.node, asker.permissions, query | {"most": most}
             )
         except RefusedError as refusal:
             return problem(400, refusal.why)
@@ -178,15 +178,15 @@ def _explained(found: Explanation, view: View) -> Response:
     if sees != SEE_ALL and found.node != view.asker.node:
         # What was decided for another tells where the publisher is and what it is.
         return problem(403, "you may not see all of the publisher")
-    told = as_value(found)
+    value = as_value(found)
     if not sees & SEE_IDENTITY:
-        told["publisher"] = None
+        value["publisher"] = None
     if not view.asker.operates:
         # They would tell how much others do.
-        del told["seq"]
+        del value["seq"]
         if found.later is not None:
-            told["later"] = {"time": time_text(found.later.time)}
-    return json_answer(told)
+            value["later"] = {"time": time_text(found.later.time)}
+    return json_answer(value)
 
 
 def _event(event: Event, view: View) -> dict[str, object]:

@@ -98,7 +98,7 @@ def make_app(
         return json_answer(answer, 503 if status == "failing" else 200)
 
     @app.head("/healthz", include_in_schema=False)
-    async def health_without_words() -> Response:
+    async def health_head() -> Response:
         return await health()
 
     @app.exception_handler(RequestValidationError)
@@ -136,6 +136,6 @@ def _rows(app: FastAPI) -> str:
         link = f'<a href="{shown}">{shown}</a>' if "{" not in path else shown
         for method, operation in methods.items():
             # FastAPI makes the summary from the function's name; what people read is its text.
-            words = operation.get("description") or operation.get("summary", "")
-            rows.append(f"<tr><td>{method.upper()}<td>{link}<td>{html.escape(words)}")
+            text = operation.get("description") or operation.get("summary", "")
+            rows.append(f"<tr><td>{method.upper()}<td>{link}<td>{html.escape(text)}")
     return "\n".join(rows)

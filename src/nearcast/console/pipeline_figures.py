@@ -23,11 +23,11 @@ def pipeline_health(data: Path) -> Health:
     if status is None or not status.is_up:
         return Health("degraded", "the data pipeline does not run, or has just been started")
     # Why is in the log and the status: it may name what not everyone need know.
-    told = [_failing(query) for query in status.queries if query.failing_since is not None]
+    failing = [_failing(query) for query in status.queries if query.failing_since is not None]
     waiting = [query.name for query in status.queries if query.state == "waiting"]
     if waiting:
-        told.append(f"to be started again: {', '.join(waiting)}")
-    return Health("degraded", "; ".join(told)) if told else Health()
+        failing.append(f"to be started again: {', '.join(waiting)}")
+    return Health("degraded", "; ".join(failing)) if failing else Health()
 
 
 def _failing(query: QueryStatus) -> str:

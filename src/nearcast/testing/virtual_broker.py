@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nearcast.broker.config.settings import NodeSection, Settings
 from nearcast.broker.delivery.batch import Batch
-from nearcast.broker.durability.commit_gate import CommitGate, Done
+from nearcast.broker.durability.commit_gate import CommitGate, OnCommit
 from nearcast.broker.durability.journal import Entries
 from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import journal_for
@@ -264,7 +264,7 @@ class _Run:
         self._holding.take(batch)
         self._schedule(now)
 
-    def _keep(self, entries: Entries, done: Done | None) -> None:
+    def _keep(self, entries: Entries, done: OnCommit | None) -> None:
         assert self.disk is not None
         self.disk.submit(entries, done)
 

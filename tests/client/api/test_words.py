@@ -6,8 +6,8 @@ from datetime import UTC, datetime, timedelta, timezone
 import pytest
 
 import nearcast as nc
-from nearcast.client.api.areas import AreaLike, area_words, geometry_json, position_words
-from nearcast.client.api.event_options import Payload, event_words, payload_bytes
+from nearcast.client.api.areas import AreaLike, encode_area, encode_position, geometry_json
+from nearcast.client.api.event_options import Payload, encode_event_options, payload_bytes
 from nearcast.client.api.subscription_request import SubscriptionRequest
 from nearcast.client.protocol.repeats import KnownEvents, SentTwice
 from nearcast.client.receive.received import Received, received
@@ -32,8 +32,8 @@ SQUARE = [(-7.0, 53.0), (-6.0, 53.0), (-6.0, 54.0), (-7.0, 54.0)]
     ],
 )
 def test_an_area_is_the_text_that_the_broker_reads(area: AreaLike, text: str) -> None:
-    assert area_words(area) == text
-    assert area_words(parse_area(text)) == area_words(parse_area(area_words(area)))
+    assert encode_area(area) == text
+    assert encode_area(parse_area(text)) == encode_area(parse_area(encode_area(area)))
 
 
 def test_a_place_is_drawn_by_a_polygon_or_geojson_only() -> None:
@@ -47,7 +47,7 @@ def test_a_place_is_drawn_by_a_polygon_or_geojson_only() -> None:
 @pytest.mark.parametrize("where", [(91.0, 0.0), (float("nan"), 0.0), (1.0, 2.0, 3.0)])
 def test_a_position_that_cannot_be_is_refused_before_it_is_sent(where: tuple[float, ...]) -> None:
     with pytest.raises(nc.ModelError):
-        position_words(where)
+        encode_position(where)
 
 
 @pytest.mark.parametrize(
@@ -66,7 +66,7 @@ def test_a_payload_is_bytes_text_or_json(payload: Payload, data: bytes) -> None:
     assert payload_bytes(payload) == data
 
 
-EVERYTHING = event_words(
+EVERYTHING = encode_event_options(
     at=(53.3, -6.2),
     to=nc.circle("me", 500),
     valid=60,
@@ -104,21 +104,21 @@ def test_mqtt_5_says_it_in_properties() -> None:
     ],
 )
 def test_mqtt_3_says_it_in_json(payload: Payload, member: dict[str, object]) -> None:
-    packed = event_words(valid=0, id="e1").pack("a/b", payload, MQTT_3_1_1)
+    packed = encode_event_options(valid=0, id="e1").pack("a/b", payload, MQTT_3_1_1)
     assert packed.topic == "$me/publish/a/b"
     assert json.loads(packed.payload) == {"valid": 0, "id": "e1"} | member
 
 
 def test_an_event_of_which_nothing_is_said_is_a_plain_message() -> None:
-    packed = event_words().pack("a", "x", MQTT_3_1_1)
+    packed = encode_event_options().pack("a", "x", MQTT_3_1_1)
     assert (packed.topic, packed.payload) == ("a", b"x")
     with pytest.raises(nc.OptionsError, match="user properties"):
-        event_words().pack("a", "x", MQTT_3_1_1, [("k", "v")])
+        encode_event_options().pack("a", "x", MQTT_3_1_1, [("k", "v")])
 
 
 def test_a_time_without_a_zone_could_be_any_time() -> None:
     with pytest.raises(nc.OptionsError, match="time zone"):
-        event_words(time=datetime(2026, 11, 15))
+        encode_event_options(time=datetime(2026, 11, 15))
 
 
 TOLD = (

@@ -25,7 +25,7 @@ from pyspark.sql.streaming.tws_tester import TwsTester
 
 from nearcast.pipeline.movement.cell_processor import CellInput, CellProcessor
 from nearcast.pipeline.movement.encounters import ENCOUNTER
-from nearcast.pipeline.movement.movement_query import movement, told_of
+from nearcast.pipeline.movement.movement_query import movement, publishable
 from nearcast.pipeline.movement.track_processor import TrackProcessor
 from nearcast.pipeline.movement.traffic import TRAFFIC
 
@@ -284,7 +284,7 @@ def test_names_are_percent_encoded_in_subjects_as_everywhere(spark: "SparkSessio
     letters = "aZ0~-_. +*%/#!'()=&?zoë李雷😀"
     names = ["".join(draw.choices(letters, k=draw.randint(1, 12))) for _ in range(200)]
     rows = [(None, a, b, "near", 1.0, 2.0, 3.0, 4.0) for a, b in pairwise(names)]
-    told = told_of("encounters", spark.createDataFrame(rows, ENCOUNTER)).collect()
+    told = publishable("encounters", spark.createDataFrame(rows, ENCOUNTER)).collect()
     wanted = [f"encounters/{quote(row[1], safe='')}/{quote(row[2], safe='')}" for row in rows]
     assert [row.subject for row in told] == wanted
 
@@ -294,8 +294,8 @@ def test_clients_get_times_in_rfc_3339(spark: "SparkSession") -> None:
     passed = ("cell", 53.0, -6.0, 1.5e9, 1.5e9 + 300.25, 2, 1, None, None, None, 0)
     traffic = spark.createDataFrame([passed], TRAFFIC)
 
-    (encounter,) = told_of("encounters", met).collect()
-    (window,) = told_of("traffic", traffic).collect()
+    (encounter,) = publishable("encounters", met).collect()
+    (window,) = publishable("traffic", traffic).collect()
 
     assert json.loads(encounter.payload)["time"] == "2017-07-14T02:40:00.000Z"
     assert json.loads(window.payload)["start"] == "2017-07-14T02:40:00.000Z"

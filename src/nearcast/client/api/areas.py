@@ -50,7 +50,7 @@ def here(kind: str) -> PlaceHere:
     return PlaceHere(kind)
 
 
-def area_words(area: AreaLike) -> str:
+def encode_area(area: AreaLike) -> str:
     """Return an area as the text that a message carries."""
     if isinstance(area, str):
         return area
@@ -70,7 +70,7 @@ def geometry_json(geometry: AreaLike) -> bytes:
     return msgspec.json.encode(area_json(geometry))
 
 
-def position_words(where: PositionLike | str) -> str:
+def encode_position(where: PositionLike | str) -> str:
     """Return a position as `LAT,LON`, or raise `ModelError`."""
     if isinstance(where, str):
         return where

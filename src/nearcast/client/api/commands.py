@@ -41,7 +41,7 @@ class Commands:
             self._mailboxes.open(self._errors)
             await self._fence()
 
-    async def say(
+    async def send(
         self,
         topic: str,
         payload: bytes,

@@ -11,7 +11,7 @@ from datetime import UTC, datetime
 import msgspec
 from msgspec import Struct
 
-from nearcast.client.api.areas import AreaLike, PositionLike, area_words, position_words
+from nearcast.client.api.areas import AreaLike, PositionLike, encode_area, encode_position
 from nearcast.client.errors import OptionsError
 from nearcast.wire.mqtt import MQTT_5, NO_PROPERTIES, Properties
 from nearcast.wire.mqtt.properties import UserProperties
@@ -46,21 +46,21 @@ class EventOptions(Struct, frozen=True, kw_only=True):
         self, subject: str, payload: Payload, version: int, others: UserProperties = ()
     ) -> Packed:
         """Return the message that says all this in a version of MQTT."""
-        said = {name: value for name, value in _members(self) if value is not None}
+        members = {name: value for name, value in _members(self) if value is not None}
         if version == MQTT_5:
-            ours = tuple((f"nc-{name}", _text(value)) for name, value in said.items())
+            ours = tuple((f"nc-{name}", _text(value)) for name, value in members.items())
             return Packed(
                 subject, payload_bytes(payload), Properties(user_properties=(*ours, *others))
             )
         if others:
             raise OptionsError("MQTT 3 has no user properties; use version 5")
-        if not said:
+        if not members:
             return Packed(subject, payload_bytes(payload), NO_PROPERTIES)
-        document = msgspec.json.encode(said | _payload_member(payload))
+        document = msgspec.json.encode(members | _payload_member(payload))
         return Packed(f"$me/publish/{subject}", document, NO_PROPERTIES)
 
 
-def event_words(
+def encode_event_options(
     *,
     at: PositionLike | str | None = None,
     to: AreaLike | None = None,
@@ -73,13 +73,13 @@ def event_words(
 ) -> EventOptions:
     """Return what is said of an event, or raise `ValueError` for what cannot be said."""
     return EventOptions(
-        at=None if at is None else position_words(at),
-        to=None if to is None else area_words(to),
+        at=None if at is None else encode_position(at),
+        to=None if to is None else encode_area(to),
         valid=valid,
         object=object,
         priority=priority,
         deadline=deadline,
-        time=_time_words(time) if isinstance(time, datetime) else time,
+        time=_time_text(time) if isinstance(time, datetime) else time,
         id=id,
     )
 
@@ -103,15 +103,15 @@ def _payload_member(payload: Payload) -> dict[str, object]:
     return {"text" if isinstance(payload, str) else "payload": payload}
 
 
-def _members(words: EventOptions) -> list[tuple[str, object]]:
-    return list(msgspec.structs.asdict(words).items())
+def _members(options: EventOptions) -> list[tuple[str, object]]:
+    return list(msgspec.structs.asdict(options).items())
 
 
 def _text(value: object) -> str:
     return value if isinstance(value, str) else str(msgspec.json.encode(value), "ascii")
 
 
-def _time_words(time: datetime) -> str:
+def _time_text(time: datetime) -> str:
     if time.tzinfo is None:
         raise OptionsError(f"{time} has no time zone; write datetime(..., tzinfo=UTC)")
     return time.astimezone(UTC).isoformat().replace("+00:00", "Z")

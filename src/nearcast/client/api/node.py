@@ -34,9 +34,11 @@ class Node(NodeMessages, NodeSubscriptions):
         mailboxes = Mailboxes(options.version)
         self._exchange = Exchange(url, mailboxes, options, behaviour)
         self._mailboxes = mailboxes
-        ways = StreamContext(self._exchange, mailboxes, Commands(self._exchange, mailboxes), set())
-        NodeMessages.__init__(self, ways.commands, options.version)
-        NodeSubscriptions.__init__(self, ways)
+        context = StreamContext(
+            self._exchange, mailboxes, Commands(self._exchange, mailboxes), set()
+        )
+        NodeMessages.__init__(self, context.commands, options.version)
+        NodeSubscriptions.__init__(self, context)
 
     def __repr__(self) -> str:
         return f"<Node {self._exchange.client_id!r} at {self._exchange.address}>"

@@ -14,9 +14,9 @@ from urllib.parse import quote
 
 import msgspec
 
-from nearcast.client.api.areas import AreaLike, PositionLike, area_words, geometry_json
+from nearcast.client.api.areas import AreaLike, PositionLike, encode_area, geometry_json
 from nearcast.client.api.commands import Commands
-from nearcast.client.api.event_options import Payload, event_words
+from nearcast.client.api.event_options import Payload, encode_event_options
 from nearcast.core.model.geometry.position import plain, position
 from nearcast.core.model.subject import check_subject
 from nearcast.wire.mqtt import MQTT_5
@@ -39,7 +39,7 @@ class NodeMessages:
         """
         at = position(lat, lon)
         text = f"{plain(at.lat)},{plain(at.lon)}"
-        await self._commands.say("$me/position", text.encode(), qos=qos)
+        await self._commands.send("$me/position", text.encode(), qos=qos)
 
     async def context(self, **attributes: object) -> None:
         """Say what the node is and does; what is not named stays, None removes."""
@@ -47,7 +47,7 @@ class NodeMessages:
 
     async def update(self, patch: Mapping[str, object]) -> None:
         """Change the node's context by a JSON merge patch; None removes a member."""
-        await self._commands.say("$me/context", msgspec.json.encode(patch))
+        await self._commands.send("$me/context", msgspec.json.encode(patch))
 
     async def announce(self, subject: str, *, to: AreaLike) -> None:
         """Say whom the events that this node publishes on a subject concern.
@@ -56,7 +56,7 @@ class NodeMessages:
         that has a target of its own keeps it.
         """
         topic = f"$me/announcements/{check_subject(subject)}"
-        await self._commands.state(topic, msgspec.json.encode({"to": area_words(to)}))
+        await self._commands.state(topic, msgspec.json.encode({"to": encode_area(to)}))
 
     async def unannounce(self, subject: str) -> None:
         """End an announcement; later events concern everyone."""
@@ -94,7 +94,7 @@ class NodeMessages:
         """
         if id is None and qos and self._version == MQTT_5:
             id = next(self._event_ids)  # noqa: A001
-        words = event_words(
+        options = encode_event_options(
             at=at,
             to=to,
             valid=valid,
@@ -104,19 +104,19 @@ class NodeMessages:
             time=time,
             id=id,
         )
-        packed = words.pack(check_subject(subject), payload, self._version, properties)
-        await self._commands.say(
+        packed = options.pack(check_subject(subject), payload, self._version, properties)
+        await self._commands.send(
             packed.topic, packed.payload, qos=qos, retain=retain, properties=packed.properties
         )
         return id
 
     async def define_place(self, kind: str, name: str, geometry: AreaLike) -> None:
         """Define a named place, for everyone: a polygon, several, or GeoJSON."""
-        await self._commands.say(place_topic(kind, name), geometry_json(geometry), retain=True)
+        await self._commands.send(place_topic(kind, name), geometry_json(geometry), retain=True)
 
     async def remove_place(self, kind: str, name: str) -> None:
         """Remove a named place."""
-        await self._commands.say(place_topic(kind, name), b"", retain=True)
+        await self._commands.send(place_topic(kind, name), b"", retain=True)
 
 
 def place_topic(kind: str, name: str) -> str:

@@ -8,12 +8,12 @@ from urllib.parse import quote
 
 import msgspec
 
-from nearcast.client.api.areas import AreaLike, HasNode, area_words
+from nearcast.client.api.areas import AreaLike, HasNode, encode_area
 from nearcast.client.api.commands import ERRORS, Problem, problem_of
 from nearcast.client.api.subscription_request import (
     SubscriptionRequest,
-    filter_words,
-    from_words,
+    encode_filter,
+    encode_from,
     is_of_the_broker,
 )
 from nearcast.client.errors import OptionsError
@@ -36,8 +36,8 @@ from nearcast.wire.mqtt import MQTT_5, parse_filter
 class NodeSubscriptions:
     """The half of a node that hears."""
 
-    def __init__(self, ways: StreamContext) -> None:
-        self._ways = ways
+    def __init__(self, context: StreamContext) -> None:
+        self._context = context
         run = token_hex(4)
         self._names = (f"{run}-{number}" for number in count(1))
         self._reading = asyncio.Lock()
@@ -46,7 +46,7 @@ class NodeSubscriptions:
     @property
     def node(self) -> str:
         """The node's id: the client id up to the first `~`, which names a part."""
-        return self._ways.exchange.client_id.partition("~")[0]
+        return self._context.exchange.client_id.partition("~")[0]
 
     def subscribe(
         self,
@@ -70,15 +70,15 @@ class NodeSubscriptions:
         `OptionsError` for a name that is in use; see `Stream` for the rest.
         """
         parse_filter(pattern)
-        wish = SubscriptionRequest(
+        request = SubscriptionRequest(
             pattern=pattern,
-            where=filter_words(where),
-            from_=from_words(from_),
+            where=encode_filter(where),
+            from_=encode_from(from_),
             qos=qos,
             no_local=no_local,
             name=self._name_for(pattern, name, keep),
         )
-        return Stream(self._ways, wish, lambda event: event, buffer=buffer, keep=keep)
+        return Stream(self._context, request, lambda event: event, buffer=buffer, keep=keep)
 
     def watch(
         self,
@@ -99,45 +99,45 @@ class NodeSubscriptions:
             raise OptionsError("give an area to watch, or the name of one that is watched")
         called = check_subject(name or f"{quote(self.node, safe='')}/{next(self._names)}")
         topic = f"$area/{called}"
-        say = self._ways.commands.say
+        send = self._context.commands.send
         if area is None:
             return Stream(
-                self._ways,
+                self._context,
                 SubscriptionRequest(pattern=topic),
                 sighting_of,
                 buffer=buffer,
                 keep=keep,
             )
-        members: dict[str, object] = {"area": area_words(area)}
+        members: dict[str, object] = {"area": encode_area(area)}
         if nodes is not None:
-            members["nodes"] = filter_words(nodes)
+            members["nodes"] = encode_filter(nodes)
         document = msgspec.json.encode(members)
         return Stream(
-            self._ways,
+            self._context,
             SubscriptionRequest(pattern=topic),
             sighting_of,
             buffer=buffer,
             keep=keep,
-            begin=lambda: say(topic, document),
-            end=lambda: say(topic, b""),
+            begin=lambda: send(topic, document),
+            end=lambda: send(topic, b""),
         )
 
     def follow(self, node: str | HasNode, *, buffer: int = BUFFER) -> Stream[Known]:
         """Return what is known of a node, now and after every change, as a stream."""
         name = node if isinstance(node, str) else node.node
         known: Known = Known(name)
-        told = False
+        is_first = True
 
         def read(event: Received) -> Known | None:
-            nonlocal known, told
+            nonlocal known, is_first
             before, known = known, known_with(known, event)
-            if told and known == before:
+            if not is_first and known == before:
                 return None
-            told = True
+            is_first = False
             return known
 
         return Stream(
-            self._ways, SubscriptionRequest(pattern=node_topic(name, "+")), read, buffer=buffer
+            self._context, SubscriptionRequest(pattern=node_topic(name, "+")), read, buffer=buffer
         )
 
     async def read(self, node: str | HasNode) -> Known:
@@ -165,36 +165,36 @@ class NodeSubscriptions:
         with their distance, ten unless `most` says otherwise; without it they are sorted by name,
         and come in pages until there are no more or `most` were found.
         """
-        asked: dict[str, object] = {}
+        query: dict[str, object] = {}
         if in_ is not None:
-            asked["in"] = area_words(in_)
+            query["in"] = encode_area(in_)
         if where is not None:
-            asked["where"] = filter_words(where)
+            query["where"] = encode_filter(where)
         if near is not None:
-            asked["near"] = near if isinstance(near, str) else near.node
+            query["near"] = near if isinstance(near, str) else near.node
             most = _USUALLY_NEAR if most is None else most
         found: list[Present] = []
         while most is None or len(found) < most:
             left = _PAGE if most is None else min(_PAGE, most - len(found))
-            page = await self._ask_for_nodes({**asked, "most": left})
+            page = await self._ask_for_nodes({**query, "most": left})
             found += page.nodes
             if page.cursor is None:
                 break
-            asked["cursor"] = page.cursor
+            query["cursor"] = page.cursor
         return found
 
-    async def _ask_for_nodes(self, asked: Mapping[str, object]) -> NodeListPage:
+    async def _ask_for_nodes(self, query: Mapping[str, object]) -> NodeListPage:
         """Ask for one page, and wait for the answer."""
         mark = next(self._names)
         stream = Stream(
-            self._ways,
+            self._context,
             SubscriptionRequest(pattern=NODES),
             lambda event: node_page_of(event, mark),
             buffer=_FEW,
         )
         async with self._asking, stream:
-            question = msgspec.json.encode({"id": mark, **asked})
-            await self._ways.commands.say(NODES, question)
+            question = msgspec.json.encode({"id": mark, **query})
+            await self._context.commands.send(NODES, question)
             return await anext(stream)
 
     async def retained(self, pattern: str) -> list[Received]:
@@ -203,20 +203,20 @@ class NodeSubscriptions:
         Raises `BacklogError` if so much is unread in other streams that the end is never seen.
         """
         parse_filter(pattern)
-        ways = self._ways
+        context = self._context
         # Topics of the broker's own can be subscribed to by all streams at once, others not.
         own = is_of_the_broker(pattern)
-        wish = SubscriptionRequest(
+        request = SubscriptionRequest(
             pattern=pattern, qos=1, no_local=False, name=None if own else next(self._names)
         )
-        stream = Stream(ways, wish, lambda event: event, buffer=_MOST_RETAINED)
+        stream = Stream(context, request, lambda event: event, buffer=_MOST_RETAINED)
         async with self._reading, stream:
             # What is on its way comes before the answer to a later question, but the broker may
             # hold some back while much is unsent: so until an answer comes alone.
             found, before = list[Received](), -1
-            while ways.mailboxes.received != before:
-                before = ways.mailboxes.received
-                await ways.exchange.unsubscribe(_NOBODYS)
+            while context.mailboxes.received != before:
+                before = context.mailboxes.received
+                await context.exchange.unsubscribe(_NOBODYS)
                 found += stream.take_all()
         return [event for event in found if event.retain]
 
@@ -225,18 +225,18 @@ class NodeSubscriptions:
 
         A stream of refusals (`error`), and of what is in vain for want of something (`warning`).
         """
-        return Stream(self._ways, SubscriptionRequest(pattern=ERRORS), problem_of, buffer=buffer)
+        return Stream(self._context, SubscriptionRequest(pattern=ERRORS), problem_of, buffer=buffer)
 
     def _name_for(self, pattern: str, name: str | None, keep: bool) -> str | None:
         """Return the name that a subscription needs; None if its pattern can be its identity."""
-        mailboxes = self._ways.mailboxes
+        mailboxes = self._context.mailboxes
         if name is not None:
             if mailboxes.holds(name):
                 raise OptionsError(f"{name!r} is being read already")
             return name
         if is_of_the_broker(pattern):
             return None
-        if self._ways.exchange.version == MQTT_5 and not mailboxes.holds(pattern):
+        if self._context.exchange.version == MQTT_5 and not mailboxes.holds(pattern):
             return None
         if keep:
             raise OptionsError("a subscription that is kept needs a name here")

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 import msgspec
 from msgspec import Struct
 
-from nearcast.client.api.areas import AreaLike, area_words
+from nearcast.client.api.areas import AreaLike, encode_area
 from nearcast.client.api.commands import Commands
 from nearcast.client.api.exchange import Exchange
 from nearcast.wire.mqtt import MQTT_5, NO_PROPERTIES, Properties, TopicFilter
@@ -50,8 +50,8 @@ class SubscriptionRequest(Struct, frozen=True, kw_only=True):
         """Return what a SUBSCRIBE says; of topics of the broker's own it says nothing."""
         if version != MQTT_5 or is_of_the_broker(self.pattern):
             return NO_PROPERTIES
-        said = (("nc-where", self.where), ("nc-from", self.from_), ("nc-meta", "1"))
-        pairs = tuple((name, value) for name, value in said if value is not None)
+        options = (("nc-where", self.where), ("nc-from", self.from_), ("nc-meta", "1"))
+        pairs = tuple((name, value) for name, value in options if value is not None)
         return Properties(user_properties=pairs)
 
     def document(self, version: int) -> bytes:
@@ -73,13 +73,13 @@ def is_of_the_broker(pattern: str) -> bool:
     return pattern.startswith("$") and not pattern.startswith("$share/")
 
 
-def filter_words(where: str | Mapping[str, object] | None) -> str | None:
+def encode_filter(where: str | Mapping[str, object] | None) -> str | None:
     """Return a filter as text: CQL2, or CQL2-JSON."""
     if where is None or isinstance(where, str):
         return where
     return msgspec.json.encode(where).decode()
 
 
-def from_words(area: AreaLike | None) -> str | None:
+def encode_from(area: AreaLike | None) -> str | None:
     """Return the area of a subscription as text."""
-    return None if area is None else area_words(area)
+    return None if area is None else encode_area(area)

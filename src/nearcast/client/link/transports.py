@@ -64,10 +64,10 @@ async def open_transport(
     except TimeoutError:
         raise ConnectionLostError(f"{address} did not answer within {within_s:g} s") from None
     except OSError as error:
-        raise ConnectionLostError(f"{address}: {_words(error)}") from error
+        raise ConnectionLostError(f"{address}: {_error_text(error)}") from error
 
 
-def _words(error: Exception) -> str:
+def _error_text(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
@@ -91,7 +91,7 @@ class _Stream(asyncio.Protocol):
         self._listener.received(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        self._listener.lost("it closed the connection" if error is None else _words(error))
+        self._listener.lost("it closed the connection" if error is None else _error_text(error))
 
     def pause_writing(self) -> None:
         self._listener.pause_writing()

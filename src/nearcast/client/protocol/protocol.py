@@ -79,8 +79,8 @@ class ClientProtocol:
         self._unsent_bytes = 0
         self._tokens = 0
         self._keep_alive_s = 0
-        self._sent_at = self._heard_at = 0.0
-        self._asked_at: float | None = None
+        self._sent_at = self._received_at = 0.0
+        self._pinged_at: float | None = None
 
     @property
     def online(self) -> bool:
@@ -109,7 +109,7 @@ class ClientProtocol:
         assert self._phase is Phase.OFFLINE, "there is a transport already"
         self._phase = Phase.CONNECTING
         self._decoder = self._new_decoder()
-        self._heard_at = self._asked_at = now
+        self._received_at = self._pinged_at = now
         hello = connect_packet(self.options, self.client_id, self._clean_start)
         self._write(encode(hello, self._version), now)
 
@@ -118,7 +118,7 @@ class ClientProtocol:
         self._phase = Phase.OFFLINE
         self._out.clear()
         self._unsent_bytes = 0
-        self._asked_at = None
+        self._pinged_at = None
         self._session.lost()
 
     def receive(self, data: bytes, now: float) -> list[Happened]:
@@ -126,7 +126,7 @@ class ClientProtocol:
         found: list[Happened] = []
         if self._phase not in (Phase.CONNECTING, Phase.ONLINE):
             return found
-        self._heard_at = now
+        self._received_at = now
         if self._phase is Phase.CONNECTING and data.startswith(HTTP):
             found.append(ProtocolBroken(ReasonCode.PROTOCOL_ERROR, NOT_MQTT))
             self._end(ReasonCode.PROTOCOL_ERROR, NO_PROPERTIES, now)
@@ -158,10 +158,10 @@ class ClientProtocol:
         """When `tick` has something to do, if nothing happens before; None: never."""
         if self._phase not in (Phase.CONNECTING, Phase.ONLINE):
             return None
-        if self._asked_at is not None:
-            return max(self._asked_at, self._heard_at) + self.options.answer_within_s
+        if self._pinged_at is not None:
+            return max(self._pinged_at, self._received_at) + self.options.answer_within_s
         if self._keep_alive_s:
-            return min(self._sent_at, self._heard_at) + PING_AFTER * self._keep_alive_s
+            return min(self._sent_at, self._received_at) + PING_AFTER * self._keep_alive_s
         return None
 
     def tick(self, now: float) -> list[Happened]:
@@ -169,8 +169,8 @@ class ClientProtocol:
         due = self.next_timer()
         if due is None or now < due:
             return []
-        if self._asked_at is None:
-            self._asked_at = now
+        if self._pinged_at is None:
+            self._pinged_at = now
             self._write(encode(PingReq(), self._version), now)
             return []
         what = "CONNECT" if self._phase is Phase.CONNECTING else "PINGREQ"
@@ -182,8 +182,8 @@ class ClientProtocol:
     def not_listening(self, now: float) -> None:
         """Nothing was read until now on purpose, so the server's silence proves nothing."""
         if self.online:
-            self._heard_at = now
-            self._asked_at = None
+            self._received_at = now
+            self._pinged_at = None
 
     def publish(
         self,
@@ -237,7 +237,7 @@ class ClientProtocol:
         connected = self._phase is not Phase.OFFLINE
         assert connected or not self._out, "bytes wait for a transport that is gone"
         assert self._unsent_bytes == sum(map(len, self._out))
-        assert self._phase is not Phase.CONNECTING or self._asked_at is not None
+        assert self._phase is not Phase.CONNECTING or self._pinged_at is not None
         self._session.validate_state(self._limits if connected else None)
 
     def _new_decoder(self) -> Decoder:
@@ -288,7 +288,7 @@ class ClientProtocol:
                     name = type(packet).__name__.upper()
                     raise forbidden("the first packet of a server is a CONNACK", name)
                 case PingResp():
-                    self._asked_at = None
+                    self._pinged_at = None
                 case Disconnect():
                     text = packet.properties.reason_string or ""
                     elsewhere = packet.properties.server_reference
@@ -302,7 +302,7 @@ class ClientProtocol:
     def _connack(self, packet: ConnAck, found: list[Happened], now: float) -> None:
         if self._phase is not Phase.CONNECTING:
             raise forbidden("there was one already", "CONNACK")
-        self._asked_at = None
+        self._pinged_at = None
         properties = packet.properties
         if packet.reason_code.failed:
             text = properties.reason_string or ""

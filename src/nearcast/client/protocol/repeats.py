@@ -45,8 +45,8 @@ class SentTwice:
         """Decide whether a message is marked as sent before, and came then too."""
         if message.qos != 1:
             return False
-        said = message.properties.user_properties
-        content = hash((message.topic, message.payload, said))
+        properties = message.properties.user_properties
+        content = hash((message.topic, message.payload, properties))
         # An identifier is used again for other messages, so their content must be the same.
         repeat = message.dup and self._known.get(message.packet_id) == content
         self._known.pop(message.packet_id, None)

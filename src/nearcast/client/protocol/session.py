@@ -178,13 +178,13 @@ class ClientSession:
         request = self.outbox.answered(packet.packet_id)
         if request is None:
             return NOTHING
-        asked, codes = request.packet, packet.reason_codes
+        sent, codes = request.packet, packet.reason_codes
         name = type(packet).__name__.upper()
-        if isinstance(asked, Subscribe) != isinstance(packet, SubAck):
+        if isinstance(sent, Subscribe) != isinstance(packet, SubAck):
             raise forbidden(f"{packet.packet_id} asked for something else", name)
-        told = isinstance(packet, SubAck) or self._version == MQTT_5
-        if told and len(codes) != len(asked.filters):
-            raise forbidden(f"{len(codes)} codes for {len(asked.filters)} filters", name)
+        has_codes = isinstance(packet, SubAck) or self._version == MQTT_5
+        if has_codes and len(codes) != len(sent.filters):
+            raise forbidden(f"{len(codes)} codes for {len(sent.filters)} filters", name)
         found.append(self._answer(request, codes, packet.properties.reason_string or ""))
         return NOTHING
 

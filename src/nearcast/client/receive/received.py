@@ -76,7 +76,7 @@ def received(message: Publish, version: int) -> Received:
 
 def _from_properties(message: Publish) -> Received:
     pairs = message.properties.user_properties
-    told: dict[str, object] = {}
+    given: dict[str, object] = {}
     names: list[str] = []
     others: list[tuple[str, str]] = []
     for name, value in pairs:
@@ -85,8 +85,8 @@ def _from_properties(message: Publish) -> Received:
         elif name == "nc-subscription":
             names.append(value)
         else:
-            told[name[len(PREFIX) :]] = value
-    return _event(message, message.payload, names, tuple(others), told)
+            given[name[len(PREFIX) :]] = value
+    return _event(message, message.payload, names, tuple(others), given)
 
 
 def _opened(message: Publish) -> Received | None:
@@ -118,21 +118,21 @@ def _event(
     payload: bytes,
     names: Iterable[str],
     others: tuple[tuple[str, str], ...] = (),
-    told: dict[str, object] | None = None,
+    given: dict[str, object] | None = None,
 ) -> Received:
-    said = told or {}
+    metadata = given or {}
     return Received(
         subject=message.topic,
         payload=payload,
-        id=_text(said.get("id")),
-        position=_position(said.get("at")),
-        publisher=_text(said.get("publisher")),
-        time=time_of(said.get("time")),
-        priority=_number(said.get("priority")),
+        id=_text(metadata.get("id")),
+        position=_position(metadata.get("at")),
+        publisher=_text(metadata.get("publisher")),
+        time=time_of(metadata.get("time")),
+        priority=_number(metadata.get("priority")),
         subscriptions=tuple(names),
         qos=message.qos,
         retain=message.retain,
-        withdrawn=_number(said.get("valid")) == 0,
+        withdrawn=_number(metadata.get("valid")) == 0,
         properties=others,
     )
 

@@ -50,8 +50,8 @@ class Stream(Generic[T]):
 
     def __init__(
         self,
-        ways: StreamContext,
-        wish: SubscriptionRequest,
+        context: StreamContext,
+        request: SubscriptionRequest,
         read: Callable[[Received], T | None],
         *,
         buffer: int = BUFFER,
@@ -59,24 +59,24 @@ class Stream(Generic[T]):
         begin: Callable[[], Awaitable[None]] | None = None,
         end: Callable[[], Awaitable[None]] | None = None,
     ) -> None:
-        self._ways = ways
-        self._wish = wish
+        self._context = context
+        self._request = request
         self._read = read
         self._keep = keep
         self._begin = begin
         self._end = end
-        self._box = Mailbox(wish.label, wish.pattern, buffer)
+        self._box = Mailbox(request.label, request.pattern, buffer)
         self._open = False
 
     @property
     def pattern(self) -> str:
         """What was subscribed to."""
-        return self._wish.pattern
+        return self._request.pattern
 
     @property
     def name(self) -> str | None:
         """The subscription's name at the broker; None if the pattern is its identity."""
-        return self._wish.name
+        return self._request.name
 
     def statistics(self) -> StreamStatistics:
         """Return how much is unread."""
@@ -103,7 +103,7 @@ class Stream(Generic[T]):
             event = await self._box.arrivals.get()
             if event is None:
                 raise StopAsyncIteration
-            self._ways.exchange.read_or_not()
+            self._context.exchange.read_or_not()
             found = self._read(event)
             if found is not None:
                 return found
@@ -111,18 +111,18 @@ class Stream(Generic[T]):
     def take_all(self) -> list[T]:
         """Return what has come and was not read, without waiting."""
         events = self._box.arrivals.take_all()
-        self._ways.exchange.read_or_not()
+        self._context.exchange.read_or_not()
         return [found for event in events if (found := self._read(event)) is not None]
 
     async def open(self) -> None:
         """Subscribe; raises `RejectedError` if the broker refuses."""
-        ways = self._ways
+        context = self._context
         assert not self._open, "it is open already"
         # Before the question: a session that is resumed may bring events ahead of the answer.
-        ways.mailboxes.open(self._box)
+        context.mailboxes.open(self._box)
         self._open = True
         try:
-            await self._wish.begin(ways.exchange, ways.commands)
+            await self._request.begin(context.exchange, context.commands)
         except BacklogError:
             # So many came that the answer is behind them: the session had this subscription.
             if not self._box.arrivals.full:
@@ -153,28 +153,28 @@ class Stream(Generic[T]):
             self._forget(keep=True)
         else:
             ending = self._end_soon()
-            if self._ways.exchange.online:
+            if self._context.exchange.online:
                 await asyncio.wait([ending], timeout=CLOSE_WITHIN_S)
 
     def _forget(self, *, keep: bool = False) -> None:
         self._open = False
-        self._ways.mailboxes.close(self._box, keep=keep)
-        self._ways.exchange.read_or_not()
+        self._context.mailboxes.close(self._box, keep=keep)
+        self._context.exchange.read_or_not()
 
     def _end_soon(self) -> asyncio.Task[None]:
         """Forget the mailbox at once, and have the subscription ended."""
         self._forget()
         task = asyncio.create_task(self._finish())
         # A loop keeps only weak references to its tasks.
-        self._ways.ending.add(task)
-        task.add_done_callback(self._ways.ending.discard)
+        self._context.ending.add(task)
+        task.add_done_callback(self._context.ending.discard)
         return task
 
     async def _finish(self) -> None:
-        ways = self._ways
+        context = self._context
         with contextlib.suppress(ClientError):
             if self._end is not None:
                 await self._end()
             # Another stream may read the same topics of the broker.
-            if not ways.mailboxes.holds(self._wish.label):
-                await self._wish.end(ways.exchange, ways.commands)
+            if not context.mailboxes.holds(self._request.label):
+                await self._request.end(context.exchange, context.commands)

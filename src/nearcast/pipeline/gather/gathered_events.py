@@ -117,7 +117,7 @@ def _group_batch(
     for taken, broker, seq, ingested, id_, subject, publisher, time, lat, lon, payload, data in zip(
         *columns, strict=True
     ):
-        part = Part(id_, publisher, time, ingested, lat, lon, _said(payload, data))
+        part = Part(id_, publisher, time, ingested, lat, lon, _payload(payload, data))
         for number in taken:
             group = group_of(rules[number], subject, lat, lon, known)
             if group is not None:
@@ -129,13 +129,13 @@ def _group_batch(
     return pa.RecordBatch.from_arrays(arrays, schema=GROUPED)
 
 
-def _said(payload: bytes | None, data: str) -> bytes:
+def _payload(payload: bytes | None, data: str) -> bytes:
     """Return what an event says as JSON: its payload, unless the row knows better."""
-    said = payload or b""
+    found = payload or b""
     if '"attributes"' in data:
         own = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("attributes")
-        said = said if own is None else bytes(own)
-    return said if len(said) <= LARGEST_SAID_BYTES else b""
+        found = found if own is None else bytes(own)
+    return found if len(found) <= LARGEST_SAID_BYTES else b""
 
 
 def _selects(pattern: str) -> "Column":

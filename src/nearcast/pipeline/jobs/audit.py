@@ -78,8 +78,8 @@ def audit(log: "DataFrame", data: str) -> Audit:
         skipped = found.where((F.col("kind") == DELIVERY) & ~F.col("recorded"))
         # What a replay published later may be recorded without having been expected then.
         late = _copies(skipped.withColumnRenamed("id", "event_id")).select(*COPY)
-        told = _copies(recorded(log)).join(late, list(COPY), "left_anti")
-        compared = _compared(expected, told).persist()
+        recorded_copies = _copies(recorded(log)).join(late, list(COPY), "left_anti")
+        compared = _compared(expected, recorded_copies).persist()
         counts = {row["what"]: row["count"] for row in compared.groupBy("what").count().collect()}
         same = counts.pop("same", 0)
         worst = compared.where(F.col("what") != "same").limit(MOST_SHOWN).collect()
@@ -110,7 +110,7 @@ def recorded(log: "DataFrame") -> "DataFrame":
 def _recorded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     for batch in batches:
         rows = list(rows_of(batch))
-        told = [
+        recipients = [
             [dict(zip(RECIPIENT.names, each, strict=True)) for each in recipients_of(row)]
             for row in rows
         ]
@@ -119,7 +119,7 @@ def _recorded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
                 pa.array([row.broker for row in rows], pa.string()),
                 pa.array([row.publisher for row in rows], pa.string()),
                 pa.array([row.event_id for row in rows], pa.string()),
-                pa.array(told, pa.list_(RECIPIENT)),
+                pa.array(recipients, pa.list_(RECIPIENT)),
             ],
             names=["broker", "publisher", "event_id", "recipients"],
         )
@@ -138,13 +138,15 @@ def _copies(deliveries: "DataFrame") -> "DataFrame":
     return flat.withColumnRenamed("to_session", "session")
 
 
-def _compared(expected: "DataFrame", told: "DataFrame") -> "DataFrame":
+def _compared(expected: "DataFrame", recorded_copies: "DataFrame") -> "DataFrame":
     """Return every copy of either side, and whether the other has it."""
     ours = expected.groupBy(*COPY).agg(
         F.array_sort(F.collect_list("priority")).alias("decided_at"),
         F.max("waiting").alias("waiting"),
     )
-    theirs = told.groupBy(*COPY).agg(F.array_sort(F.collect_list("priority")).alias("told_at"))
+    theirs = recorded_copies.groupBy(*COPY).agg(
+        F.array_sort(F.collect_list("priority")).alias("told_at")
+    )
     joined = ours.join(theirs, list(COPY), "full_outer")
     ahead, behind = _size("decided_at"), _size("told_at")
     what = (

@@ -218,10 +218,10 @@ class _PipelineRun:
         if failing.since is not None:
             state = "failing"
         progress = None if query is None else query.lastProgress
-        told = None if progress is None else msgspec.json.decode(progress.json)
+        reported = None if progress is None else msgspec.json.decode(progress.json)
         return query_status(
             name,
-            told,
+            reported,
             ends,
             state=state,
             failures=failing.times,

@@ -23,7 +23,7 @@ from nearcast.pipeline.jobs.spark_session import use
 from nearcast.pipeline.jobs.state_rebuild import GATHER, MOVEMENT, published_until
 from nearcast.pipeline.movement.movement_query import movement
 from nearcast.pipeline.movement.movement_settings import MovementSettings
-from nearcast.pipeline.sink.broker_events import aggregates_told, for_all, movement_told
+from nearcast.pipeline.sink.broker_events import aggregate_events, for_all, movement_events
 from nearcast.pipeline.sink.epoch_writer import Epoch, rows_of_epoch, write
 from nearcast.pipeline.source.event_checks import LATENESS_S, judged
 from nearcast.pipeline.source.places import places_of
@@ -166,29 +166,29 @@ class Pipeline:
     def _write_aggregates(self, batch: "DataFrame", epoch: int) -> None:
         batch = batch.persist()
         try:
-            told = aggregates_told(self._new(batch, GATHER))
-            self._write(GATHER, epoch, {"aggregates": batch}, for_all(told, self._brokers))
+            outgoing = aggregate_events(self._new(batch, GATHER))
+            self._write(GATHER, epoch, {"aggregates": batch}, for_all(outgoing, self._brokers))
         finally:
             batch.unpersist()
 
     def _write_movement(self, batch: "DataFrame", epoch: int) -> None:
         batch = batch.persist()
         try:
-            told = movement_told(self._new(batch, MOVEMENT))
+            outgoing = movement_events(self._new(batch, MOVEMENT))
             met = batch.where(F.col("table") == "encounters").select("encounter.*")
             passed = batch.where(F.col("table") == "traffic").select("traffic.*")
             tables = {"encounters": met, "traffic": passed}
-            self._write(MOVEMENT, epoch, tables, for_all(told, self._brokers))
+            self._write(MOVEMENT, epoch, tables, for_all(outgoing, self._brokers))
         finally:
             batch.unpersist()
 
     def _write(
-        self, query: str, number: int, tables: "dict[str, DataFrame]", told: "DataFrame"
+        self, query: str, number: int, tables: "dict[str, DataFrame]", outgoing: "DataFrame"
     ) -> None:
         settings = self.settings
         options = {"path": settings.data, "query": HANDED[query], "wait_s": str(settings.wait_s)}
         rows = rows_of_epoch(self.checkpoint(query), number)
-        write(self.tables, Epoch(number, tables, told, options), rows)
+        write(self.tables, Epoch(number, tables, outgoing, options), rows)
 
     def _new(self, found: "DataFrame", query: str) -> "DataFrame":
         """Return what was not published before the state was built anew."""

@@ -19,7 +19,7 @@ from nearcast.pipeline.jobs.queries import TABLES, PipelineSettings, brokers
 from nearcast.pipeline.jobs.state_rebuild import GATHER, MOVEMENT, STATEFUL
 from nearcast.pipeline.movement.movement_query import movement
 from nearcast.pipeline.sink.broker_events import for_all
-from nearcast.pipeline.sink.replay_publish import publish_once, told_in, unsent
+from nearcast.pipeline.sink.replay_publish import events_of_tables, publish_once, unsent
 from nearcast.pipeline.source.places import places_of
 from nearcast.pipeline.tables.contexts import contexts
 from nearcast.pipeline.tables.deliveries import deliveries, to_send
@@ -41,7 +41,7 @@ class Range(Struct, frozen=True):
 def replay(
     spark: "SparkSession",
     settings: PipelineSettings,
-    asked: Range,
+    span: Range,
     step: Callable[[str, int, int], None],
     *,
     publish: bool = False,
@@ -53,7 +53,7 @@ def replay(
     data = Path(settings.data)
     tables = Tables(data)
     tables.begin()
-    log = history(spark, settings, asked).persist()
+    log = history(spark, settings, span).persist()
     found = decided(log, settings.data).persist()
     judged = judged_events(log, lateness_s=settings.lateness_s)
     made: dict[str, Callable[[], DataFrame]] = {
@@ -86,7 +86,7 @@ def replay(
     if publish:
         step("publishing", len(made), len(made))
         newest = log.agg(F.max("ingested")).first()
-        _publish(spark, settings, asked, found, kept, newest[0] if newest else None)
+        _publish(spark, settings, span, found, kept, newest[0] if newest else None)
     spark.catalog.clearCache()
     return {each.name: each.rows for each in tables.statistics() if each.name in NAMES}
 
@@ -94,7 +94,7 @@ def replay(
 def _publish(
     spark: "SparkSession",
     settings: PipelineSettings,
-    asked: Range,
+    span: Range,
     found: "DataFrame",
     kept: Collection[str],
     newest: float | None,
@@ -104,27 +104,27 @@ def _publish(
     History ends everything that is open with its last row, the `newest`. A stream would wait.
     """
     reader = spark.read.format("nearcast").option("path", settings.data)
-    if asked.since is not None:
-        reader = reader.option("since", asked.since)
+    if span.since is not None:
+        reader = reader.option("since", span.since)
     # Also what was sent since: the range ends where events do.
     sent = reader.option("kinds", DELIVERY).load()
     publish_once(unsent(to_send(found), sent), settings.data, "deliveries")
     tables = Tables(Path(settings.data))
-    told = {name for names in STATEFUL.values() for name in names if tables.has(name)}
-    rows = {name: spark.read.parquet(str(tables.path(name))) for name in sorted(told)}
+    stateful = {name for each in STATEFUL.values() for name in each if tables.has(name)}
+    rows = {name: spark.read.parquet(str(tables.path(name))) for name in sorted(stateful)}
     names = brokers(Path(settings.data))
-    for name, each in told_in(rows, kept, asked.since, asked.until).items():
+    for name, each in events_of_tables(rows, kept, span.since, span.until).items():
         done = each.where(F.col("time") <= F.lit(newest))
         publish_once(for_all(done, names), settings.data, name)
 
 
-def history(spark: "SparkSession", settings: PipelineSettings, asked: Range) -> "DataFrame":
+def history(spark: "SparkSession", settings: PipelineSettings, span: Range) -> "DataFrame":
     """Return the log of a range, as far as the running pipeline came if it ever ran."""
     reader = spark.read.format("nearcast").option("path", settings.data)
-    if asked.since is not None:
-        reader = reader.option("since", asked.since)
-    if asked.until is not None:
-        reader = reader.option("until", asked.until)
+    if span.since is not None:
+        reader = reader.option("since", span.since)
+    if span.until is not None:
+        reader = reader.option("until", span.until)
     log = reader.load()
     reached = committed(Path(settings.data) / "checkpoints" / TABLES)
     if reached is None:

@@ -75,8 +75,8 @@ class SparkSettings(Struct, frozen=True, kw_only=True):
         """Into how many parts state is divided that begins now."""
         if self.shuffle_partitions or not self.is_local:
             return self.shuffle_partitions or MOST_PARTS
-        asked = self.master.removeprefix("local").strip("[]").partition(",")[0] or "1"
-        cores = int(asked) if asked.isdecimal() else len(os.sched_getaffinity(0))
+        count = self.master.removeprefix("local").strip("[]").partition(",")[0] or "1"
+        cores = int(count) if count.isdecimal() else len(os.sched_getaffinity(0))
         return max(1, min(MOST_PARTS, cores))
 
 

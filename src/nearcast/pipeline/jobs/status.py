@@ -87,24 +87,24 @@ def query_status(
     """Return a query's status, of the last progress that Spark tells and the ends of the logs."""
     if progress is None:
         return msgspec.convert({"name": name, "lag": dict(ends)} | known, QueryStatus)
-    told = msgspec.convert(progress, _Progress)
-    steps = {step: milliseconds / 1000 for step, milliseconds in told.durationMs.items()}
-    offset = told.sources[0].endOffset if told.sources else None
+    reported = msgspec.convert(progress, _Progress)
+    steps = {step: milliseconds / 1000 for step, milliseconds in reported.durationMs.items()}
+    offset = reported.sources[0].endOffset if reported.sources else None
     done = msgspec.json.decode(offset) if isinstance(offset, str) else offset
     at = done if isinstance(done, dict) else {}
     return msgspec.convert(
         {
             "name": name,
-            "epoch": told.batchId,
-            "rows_per_s": _finite(told.inputRowsPerSecond),
-            "processed_per_s": _finite(told.processedRowsPerSecond),
-            "batch_rows": told.numInputRows,
+            "epoch": reported.batchId,
+            "rows_per_s": _finite(reported.inputRowsPerSecond),
+            "processed_per_s": _finite(reported.processedRowsPerSecond),
+            "batch_rows": reported.numInputRows,
             "batch_s": steps.pop("triggerExecution", 0.0),
             "steps_s": steps,
             "lag": {broker: max(0, end + 1 - at.get(broker, 1)) for broker, end in ends.items()},
-            "state_rows": sum(each.numRowsTotal for each in told.stateOperators),
-            "state_bytes": sum(each.memoryUsedBytes for each in told.stateOperators),
-            "late_rows": sum(each.numRowsDroppedByWatermark for each in told.stateOperators),
+            "state_rows": sum(each.numRowsTotal for each in reported.stateOperators),
+            "state_bytes": sum(each.memoryUsedBytes for each in reported.stateOperators),
+            "late_rows": sum(each.numRowsDroppedByWatermark for each in reported.stateOperators),
         }
         | known,
         QueryStatus,
@@ -115,13 +115,13 @@ _TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(r"^(?:\w+\.)*(\w+(?:: .*)?)$")
 
 
-def cause_of(told: str) -> str:
+def cause_of(message: str) -> str:
     """Return the one line of what Spark tells of a failure that says what is wrong.
 
     That is what the innermost traceback ends with; where there is none, what Java names as the
     last cause, or else the first line.
     """
-    lines = [line for line in told.splitlines() if line.strip()]
+    lines = [line for line in message.splitlines() if line.strip()]
     starts = [at for at, line in enumerate(lines) if line.endswith(_TRACEBACK)]
     raised = [line for line in lines[starts[-1] + 1 :] if line[0] > " "] if starts else []
     causes = [line.split(":", 1)[1] for line in lines if line.startswith("Caused by:")]

@@ -93,7 +93,7 @@ class CellProcessor(StatefulProcessor):
         kept = self._cells.get()
         data, timer = (None, None) if kept is None else (bytes(kept[0]), kept[1])
         step = self._meet if what == "encounters" else self._pass
-        told, data, due = step(int(cell), data, sent, now_ms / 1000.0)
+        rows, data, due = step(int(cell), data, sent, now_ms / 1000.0)
         if data is None:
             self._cells.clear()
         if timer is not None and timer > now_ms and (due is None or due < timer):
@@ -104,7 +104,7 @@ class CellProcessor(StatefulProcessor):
             self._handle.registerTimer(timer)
         if data is not None:
             self._cells.update((data, timer))
-        return iter(told)
+        return iter(rows)
 
     def _meet(
         self,
@@ -117,7 +117,7 @@ class CellProcessor(StatefulProcessor):
         meetings = Meetings(form, cell) if data is None else Meetings.from_bytes(form, cell, data)
         changes = [meetings.advance(fixes_of(sent))] if sent else []
         changes.append(meetings.expire(now))
-        told = [
+        rows = [
             Row(
                 table="encounters",
                 encounter=Row(**dict(zip(_ENCOUNTER, row, strict=True))),
@@ -128,8 +128,8 @@ class CellProcessor(StatefulProcessor):
         ]
         due = meetings.next_expiry()
         if due is None:
-            return told, None, None
-        return told, meetings.to_bytes(), after_ms(due)
+            return rows, None, None
+        return rows, meetings.to_bytes(), after_ms(due)
 
     def _pass(
         self,
@@ -145,11 +145,11 @@ class CellProcessor(StatefulProcessor):
                 traffic.pass_by(each.time, each.node, each.speed_mps)
             else:
                 traffic.warn(each.time, each.hazard)
-        told = [
+        rows = [
             Row(table="traffic", encounter=None, traffic=Row(**window_row(form, cell, window)))
             for window in traffic.close(now)
         ]
         due = traffic.next_close()
         if due is None:
-            return told, None, None
-        return told, traffic.to_bytes(), math.ceil(due * 1000)
+            return rows, None, None
+        return rows, traffic.to_bytes(), math.ceil(due * 1000)

@@ -76,13 +76,13 @@ def meeting(settings: MovementSettings) -> Callable[[tuple[pa.Scalar, ...], pa.T
         table = table.sort_by([(name, "ascending") for name in _ORDER])
         nodes = table.column("node").to_pylist()
         fixes, before = (_numbers(table, names) for names in (_PLACE, _BEFORE))
-        told: list[Transitions] = []
+        transitions: list[Transitions] = []
         for start in range(0, len(nodes), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            told.append(meetings.advance(Fixes(nodes[part], fixes[part], before[part])))
-            told.append(meetings.expire(float(fixes[part][-1, 0])))
-        told.append(meetings.expire(math.inf))
-        return _table(told, settings)
+            transitions.append(meetings.advance(Fixes(nodes[part], fixes[part], before[part])))
+            transitions.append(meetings.expire(float(fixes[part][-1, 0])))
+        transitions.append(meetings.expire(math.inf))
+        return _table(transitions, settings)
 
     return meet
 
@@ -108,19 +108,19 @@ def _numbers(
     return np.column_stack(columns)
 
 
-def _table(told: Sequence[Transitions], settings: MovementSettings) -> pa.Table:
+def _table(transitions: Sequence[Transitions], settings: MovementSettings) -> pa.Table:
     if settings.declared is None:
         columns = [
-            [None] * sum(map(len, told)),
-            *([value for each in told for value in getattr(each, name)] for name in "ab"),
-            [state for each in told for state in each.state],
+            [None] * sum(map(len, transitions)),
+            *([value for each in transitions for value in getattr(each, name)] for name in "ab"),
+            [state for each in transitions for state in each.state],
             *(
-                np.concatenate([getattr(each, name) for each in told])
+                np.concatenate([getattr(each, name) for each in transitions])
                 for name in ("time", "distance_m", "lat", "lon")
             ),
         ]
     else:
-        rows = [row for each in told for row in named(each, settings)]
+        rows = [row for each in transitions for row in named(each, settings)]
         columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * len(_SCHEMA)
     return pa.table(columns, schema=_SCHEMA)
 

@@ -166,9 +166,9 @@ def _rows(
 ) -> dict[str, Sequence[object]]:
     """Return what is in the table, without what is no fix at all."""
     kept = [i for i, step in enumerate(steps) if step is not None]
-    said = [step for step in steps if step is not None]
-    before = [step.previous for step in said]
-    suspect = [step.suspect for step in said]
+    known = [step for step in steps if step is not None]
+    before = [step.previous for step in known]
+    suspect = [step.suspect for step in known]
     hazard = [seen.hazard[i] for i in kept]
     # A number of numpy's own, also where a patch gave none.
     lat = np.array([NOWHERE if places[i][0] is None else places[i][0] for i in kept], np.float64)
@@ -192,10 +192,10 @@ def _rows(
         "previous_lat": [None if fix is None else fix.lat for fix in before],
         "previous_lon": [None if fix is None else fix.lon for fix in before],
         "previous_time": [None if fix is None else fix.time for fix in before],
-        "speed_mps": [step.speed_mps for step in said],
+        "speed_mps": [step.speed_mps for step in known],
         "suspect": suspect,
         "hazard": hazard,
-        "cells": _cells(node, lat, lon, [step.left for step in said], counts & is_fix, settings),
+        "cells": _cells(node, lat, lon, [step.left for step in known], counts & is_fix, settings),
         "road": roads,
         "at": [_EPOCH + timedelta(microseconds=seen.micros[i]) for i in kept],
     }

@@ -41,7 +41,7 @@ def movement(log: DataFrame, settings: MovementSettings | None = None) -> DataFr
         found = _tagged("encounters", encounters(followed, settings)).unionByName(
             _tagged("traffic", traffic(followed, settings))
         )
-    return _told(found)
+    return _with_events(found)
 
 
 def decided(tracked: DataFrame, settings: MovementSettings, tables: Sequence[str]) -> DataFrame:
@@ -62,10 +62,10 @@ def placed(tracked: DataFrame, tables: Sequence[str]) -> DataFrame:
     neighbours have turns that differ. The same cell has the same key as long as state is in as
     many parts.
     """
-    asked = {
-        "encounters": F.transform("cells", lambda cell: _asked("encounters", cell)),
+    requests = {
+        "encounters": F.transform("cells", lambda cell: _cell_request("encounters", cell)),
         "traffic": F.array_compact(
-            F.array(F.when(F.col("road").isNotNull(), _asked("traffic", F.col("road"))))
+            F.array(F.when(F.col("road").isNotNull(), _cell_request("traffic", F.col("road"))))
         ),
     }
     parts = int(tracked.sparkSession.conf.get("spark.sql.shuffle.partitions") or "1")
@@ -80,19 +80,21 @@ def placed(tracked: DataFrame, tables: Sequence[str]) -> DataFrame:
     )
     fits = F.filter(keys, lambda key: F.pmod(F.hash(key), F.lit(parts)) == turn)
     return (
-        tracked.withColumn("asked", F.explode(F.concat(*(asked[table] for table in tables))))
+        tracked.withColumn("asked", F.explode(F.concat(*(requests[table] for table in tables))))
         .withColumn("place", F.coalesce(F.get(fits, F.lit(0)), name))
         .drop("asked")
     )
 
 
-def told_of(table: str, rows: DataFrame) -> DataFrame:
+def publishable(table: str, rows: DataFrame) -> DataFrame:
     """Return rows of the table `encounters` or `traffic` as `movement` gives them."""
     form = ENCOUNTER if table == "encounters" else TRAFFIC
-    return _told(_tagged(table, rows.select(*(field.split()[0] for field in form.split(", ")))))
+    return _with_events(
+        _tagged(table, rows.select(*(field.split()[0] for field in form.split(", "))))
+    )
 
 
-def _asked(table: str, cell: Column) -> Column:
+def _cell_request(table: str, cell: Column) -> Column:
     """Return what is decided in a cell."""
     return F.struct(F.lit(table).alias("table"), cell.alias("cell"))
 
@@ -107,7 +109,7 @@ def _tagged(table: str, rows: DataFrame) -> DataFrame:
     return tagged.select("table", "encounter", "traffic")
 
 
-def _told(found: DataFrame) -> DataFrame:
+def _with_events(found: DataFrame) -> DataFrame:
     met, passed = F.col("encounter"), F.col("traffic")
     is_met = F.col("table") == "encounters"
     pair = F.concat_ws("/", _level(met["a"]), _level(met["b"]))

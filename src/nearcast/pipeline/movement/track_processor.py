@@ -32,9 +32,9 @@ class TrackProcessor(StatefulProcessor):
         """Yield what new sightings of a node mean."""
         kept = self._tracks.get()
         track = Track() if kept is None else Track.from_bytes(bytes(kept[0]))
-        told = followed(key[0], Sightings.of(columns_of(rows)), track, self._settings)
+        columns = followed(key[0], Sightings.of(columns_of(rows)), track, self._settings)
         self._keep(track, None if kept is None else kept[1], watermark_ms(timerValues))
-        for row in rows_of(told):
+        for row in rows_of(columns):
             yield Row(**row)
 
     def handleExpiredTimer(  # noqa: N802

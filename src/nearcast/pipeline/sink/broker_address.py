@@ -47,7 +47,7 @@ class BrokerAccess(Struct, frozen=True):
     """The one certificate that shows that it is this broker; otherwise authorities vouch for it."""
 
 
-class _Told(Struct, frozen=True):
+class _AddressFile(Struct, frozen=True):
     """What a broker's directory says of its address."""
 
     host: str
@@ -72,17 +72,19 @@ def entrance_of(place: BrokerAddress) -> BrokerAccess:
         return BrokerAccess(address.host, address.port, address.secure, user, password)
     directory = broker_directory(Path(place.data), place.broker)
     token = (directory / TOKEN_FILE).read_bytes().strip()
-    told = msgspec.json.decode((directory / ADDRESS_FILE).read_bytes(), type=_Told)
-    secure = told.scheme == "mqtts"
-    return BrokerAccess(_host(told), told.port, secure, PUBLISHER, token, told.certificate)
+    announced = msgspec.json.decode((directory / ADDRESS_FILE).read_bytes(), type=_AddressFile)
+    secure = announced.scheme == "mqtts"
+    return BrokerAccess(
+        _host(announced), announced.port, secure, PUBLISHER, token, announced.certificate
+    )
 
 
-def _host(told: _Told) -> str:
+def _host(announced: _AddressFile) -> str:
     """How to reach a broker from this machine."""
-    everywhere = told.everywhere or told.host in ANY_HOST
-    if everywhere and told.machine not in ("", socket.gethostname()):
-        return told.machine
-    return "localhost" if told.host in ANY_HOST else told.host
+    everywhere = announced.everywhere or announced.host in ANY_HOST
+    if everywhere and announced.machine not in ("", socket.gethostname()):
+        return announced.machine
+    return "localhost" if announced.host in ANY_HOST else announced.host
 
 
 def trusting(entrance: BrokerAccess, ca_file: str = "") -> ssl.SSLContext:

@@ -18,15 +18,15 @@ QOS = 2
 """What the pipeline tells comes exactly once to whoever asks for that."""
 
 
-def aggregates_told(found: "DataFrame") -> "DataFrame":
+def aggregate_events(found: "DataFrame") -> "DataFrame":
     """Return the rows of `aggregates` as events."""
     return _events(found.withColumn("about", named_in("payload")))
 
 
-def movement_told(found: "DataFrame") -> "DataFrame":
+def movement_events(found: "DataFrame") -> "DataFrame":
     """Return what `movement` gave as events, but for what is not to be published."""
-    told = found.where(F.col("subject").isNotNull())
-    return _events(told.withColumn("id", F.col("key")))
+    named = found.where(F.col("subject").isNotNull())
+    return _events(named.withColumn("id", F.col("key")))
 
 
 def for_all(rows: "DataFrame", brokers: Sequence[str]) -> "DataFrame":

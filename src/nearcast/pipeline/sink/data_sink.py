@@ -274,8 +274,10 @@ class _Staging:
 
 def _under(options: SinkOptions, context: TaskContext | None, alone: str | None) -> tuple[str, int]:
     """Return the query and the epoch that a task's rows are staged under."""
-    told = None if context is None else context.getLocalProperty(BATCH_ID)
-    epoch = options.epoch if options.epoch is not None else None if told is None else int(told)
+    batch_id = None if context is None else context.getLocalProperty(BATCH_ID)
+    epoch = (
+        options.epoch if options.epoch is not None else None if batch_id is None else int(batch_id)
+    )
     if epoch is None:
         if alone is None:
             raise PipelineInputError(

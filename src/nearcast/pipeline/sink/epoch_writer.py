@@ -25,7 +25,7 @@ SMALL_ROWS = 20_000
 """Epochs of at most so many rows of the log are collected."""
 TASK_ROWS = 2_000
 """So many of them are worth a task."""
-_TOLD = "$told"
+_OUTGOING = "$told"
 
 
 class Epoch(Struct, frozen=True):
@@ -34,7 +34,7 @@ class Epoch(Struct, frozen=True):
     number: int
     tables: "Mapping[str, DataFrame]"
     """Rows by the tables that they are for."""
-    told: "DataFrame"
+    outgoing: "DataFrame"
     """Rows for brokers, in the form of the sink."""
     options: Mapping[str, str]
     """How they get there."""
@@ -50,7 +50,7 @@ def write(tables: Tables, epoch: Epoch, rows: int | None) -> None:
 
 def write_large(tables: Tables, epoch: Epoch) -> None:
     """Let tasks stage and write, a job for the brokers and one for each table."""
-    hand_over(epoch.told, epoch.options, epoch.number)
+    hand_over(epoch.outgoing, epoch.options, epoch.number)
     with tables.locked():
         for name, rows in epoch.tables.items():
             tables.write(name, rows, epoch.number)
@@ -58,11 +58,11 @@ def write_large(tables: Tables, epoch: Epoch) -> None:
 
 def write_small(tables: Tables, epoch: Epoch, tasks: int = 1) -> None:
     """Collect all rows in one job of a few tasks, and stage and write them here."""
-    found = collected({**epoch.tables, _TOLD: epoch.told}, tasks)
-    told = found.pop(_TOLD)
-    if told.num_rows:
+    found = collected({**epoch.tables, _OUTGOING: epoch.outgoing}, tasks)
+    outgoing = found.pop(_OUTGOING)
+    if outgoing.num_rows:
         options = _options(epoch)
-        release(stage(told.to_batches(), options), options)
+        release(stage(outgoing.to_batches(), options), options)
     with tables.writing() as aside:
         files = {}
         for name, rows in found.items():
@@ -107,7 +107,7 @@ def _offset(checkpoint: Path, epoch: int) -> dict[str, int]:
 def _options(epoch: Epoch) -> SinkOptions:
     """What the sink is told in the driver, where it cannot ask its task for the query."""
     query = epoch.options["query"]
-    query_id = epoch.told.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
+    query_id = epoch.outgoing.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     name = query if query_id is None else f"{query} {query_id}"
     return SinkOptions.read({**epoch.options, "query": name, "epoch": str(epoch.number)})
 

@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from nearcast.pipeline.jobs.audit import recorded
-from nearcast.pipeline.movement.movement_query import told_of
-from nearcast.pipeline.sink.broker_events import aggregates_told, movement_told
+from nearcast.pipeline.movement.movement_query import publishable
+from nearcast.pipeline.sink.broker_events import aggregate_events, movement_events
 from nearcast.pipeline.sink.data_sink import hand_over
 
 if TYPE_CHECKING:
@@ -41,7 +41,7 @@ def _copy(recipient: "Column") -> "Column":
     return F.struct(recipient["session"], wanted, recipient["replayed"])
 
 
-def told_in(
+def events_of_tables(
     tables: "Mapping[str, DataFrame]",
     kept: Collection[str],
     since: float | None,
@@ -51,16 +51,16 @@ def told_in(
 
     Tables that a stream has written and that were `kept` have more than the range.
     """
-    found = {name: told_of(name, rows) for name, rows in tables.items() if name != "aggregates"}
-    told = {name: movement_told(rows) for name, rows in found.items()}
+    found = {name: publishable(name, rows) for name, rows in tables.items() if name != "aggregates"}
+    events = {name: movement_events(rows) for name, rows in found.items()}
     if "aggregates" in tables:
-        told["aggregates"] = aggregates_told(tables["aggregates"])
+        events["aggregates"] = aggregate_events(tables["aggregates"])
     for name in kept:
-        if name in told and since is not None:
-            told[name] = told[name].where(F.col("time") >= since)
-        if name in told and until is not None:
-            told[name] = told[name].where(F.col("time") < until)
-    return told
+        if name in events and since is not None:
+            events[name] = events[name].where(F.col("time") >= since)
+        if name in events and until is not None:
+            events[name] = events[name].where(F.col("time") < until)
+    return events
 
 
 def publish_once(rows: "DataFrame", data: str, what: str) -> int:

@@ -148,7 +148,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
         self._logs = Logs(options.path, options.brokers)
-        self._unasked = Unasked(options.wanted.asked, options.idle_s)
+        self._unasked = Unasked(options.wanted.rows, options.idle_s)
         self._target: Offset | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
@@ -219,7 +219,7 @@ class LogHistoryReader(DataSourceReader):
         split = Split(options.partition_rows or HISTORY_TASK_ROWS)
         found: list[LogRange] = []
         for broker, manifest in logs.manifests().items():
-            first, last = _asked(manifest, options)
+            first, last = _row_range(manifest, options)
             if first <= last:
                 found += broker_ranges(manifest, broker, first, last, split)
         return [RangePartition(each) for each in found]
@@ -231,16 +231,16 @@ class LogHistoryReader(DataSourceReader):
             yield from _rows(partition.value, self._options)
 
 
-def _rows(asked: LogRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
+def _rows(span: LogRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range, or what comes of them."""
     if options.rows == "log":
-        return read_range(asked, options.wanted)
+        return read_range(span, options.wanted)
     from nearcast.pipeline.decide.decisions import decide_batches
 
-    return decide_batches(str(options.path), read_range(asked, RangeRequest()))
+    return decide_batches(str(options.path), read_range(span, RangeRequest()))
 
 
-def _asked(manifest: Manifest, options: SourceOptions) -> tuple[int, int]:
+def _row_range(manifest: Manifest, options: SourceOptions) -> tuple[int, int]:
     """Return the first and the last seq that may be meant by the options."""
     first, last = options.from_seq or FIRST_SEQ, manifest.last_seq
     if options.to_seq is not None:
@@ -305,22 +305,22 @@ def _seconds(name: str, text: str) -> float:
     return seconds
 
 
-def _some_of(words: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
+def _some_of(choices: Sequence[str]) -> Callable[[str, str], tuple[str, ...]]:
     def chosen(name: str, text: str) -> tuple[str, ...]:
         found = _names(name, text)
-        if not found or not set(found) <= set(words):
+        if not found or not set(found) <= set(choices):
             raise PipelineInputError(
-                f"option {name} names {name} of the log ({', '.join(words)}), not {text!r}"
+                f"option {name} names {name} of the log ({', '.join(choices)}), not {text!r}"
             )
         return found
 
     return chosen
 
 
-def _one_of(*words: str) -> Callable[[str, str], str]:
+def _one_of(*choices: str) -> Callable[[str, str], str]:
     def chosen(name: str, text: str) -> str:
-        if text not in words:
-            raise PipelineInputError(f"option {name} is {' or '.join(words)}, not {text!r}")
+        if text not in choices:
+            raise PipelineInputError(f"option {name} is {' or '.join(choices)}, not {text!r}")
         return text
 
     return chosen

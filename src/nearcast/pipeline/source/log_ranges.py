@@ -72,7 +72,7 @@ class RangeRequest(Struct, frozen=True):
     """Which rows and columns of a range are asked for; gaps come anyway."""
 
     columns: tuple[str, ...] = COLUMNS
-    asked: RowSelection = RowSelection()
+    rows: RowSelection = RowSelection()
     since: float | None = None
     until: float | None = None
     """Rows that were ingested from `since` on and before `until`."""
@@ -89,12 +89,12 @@ class LogRange(Struct, frozen=True):
     gaps: tuple[Gap, ...]
 
 
-def read_range(asked: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch]:
+def read_range(span: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch]:
     """Yield the rows of a range in the order of their seqs, in the form of `arrow_schema`."""
     form = arrow_schema(wanted.columns)
-    for part in _parts(asked, wanted):
+    for part in _parts(span, wanted):
         if isinstance(part, Gap):
-            yield _gap_batch(asked, part, form)
+            yield _gap_batch(span, part, form)
             continue
         chosen = _chosen(part, wanted)
         if chosen.num_rows:
@@ -123,26 +123,26 @@ def parts_of(manifest: Manifest, first_seq: int, last_seq: int) -> tuple[list[Se
     return segments, [g for g in known if g.last_seq >= first_seq and g.first_seq <= last_seq]
 
 
-def _parts(asked: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch | Gap]:
+def _parts(span: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch | Gap]:
     """Yield rows and gaps from the segments as planned, or as they are now if they changed."""
-    directory = Path(asked.directory)
-    segments, gaps = list(asked.segments), list(asked.gaps)
-    joined = Joined(asked.first_seq, lambda: gaps)
+    directory = Path(span.directory)
+    segments, gaps = list(span.segments), list(span.gaps)
+    joined = Joined(span.first_seq, lambda: gaps)
     tries = 0
-    while joined.expected <= asked.last_seq:
+    while joined.expected <= span.last_seq:
         segment = _next(segments, joined.expected)
-        if segment is None or segment.first_seq > asked.last_seq:
+        if segment is None or segment.first_seq > span.last_seq:
             break
         try:
-            for batch in _rows(directory, segment, joined.expected, asked.last_seq, wanted):
+            for batch in _rows(directory, segment, joined.expected, span.last_seq, wanted):
                 yield from joined.add(batch)
-            yield from joined.end(min(segment.last_seq, asked.last_seq))
+            yield from joined.end(min(segment.last_seq, span.last_seq))
             tries = 0
         except CorruptError as error:
             # It may have been merged, dropped or rewritten since; the manifest says so, but the
             # broker writes that a moment after the file itself.
             tries += 1
-            segments, gaps = parts_of(_manifest_now(directory), joined.expected, asked.last_seq)
+            segments, gaps = parts_of(_manifest_now(directory), joined.expected, span.last_seq)
             if _next(segments, joined.expected) == segment:
                 if tries < TRIES:
                     time.sleep(RETRY_S)
@@ -150,7 +150,7 @@ def _parts(asked: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch | G
                 yield Gap(joined.expected, segment.last_seq, str(error))
                 joined.expected = segment.last_seq + 1
                 tries = 0
-    yield from joined.end(asked.last_seq)
+    yield from joined.end(span.last_seq)
 
 
 def _manifest_now(directory: Path) -> Manifest:
@@ -176,7 +176,7 @@ def _rows(
         try:
             with pq.ParquetFile(path, page_checksum_verification=True) as file:
                 groups = _groups(file, first_seq, last_seq)
-                needed = {*wanted.columns, *wanted.asked.columns, *NEEDED}
+                needed = {*wanted.columns, *wanted.rows.columns, *NEEDED}
                 columns = [each for each in COLUMNS if each in needed]
                 for batch in file.iter_batches(BATCH_ROWS, groups, columns):
                     seqs = integers_of(batch.column("seq"))
@@ -214,15 +214,15 @@ def _groups(file: pq.ParquetFile, first_seq: int, last_seq: int) -> list[int]:
     place = file.schema_arrow.names.index("seq")
     found = []
     for group in range(about.num_row_groups):
-        told_of = about.row_group(group).column(place).statistics
-        if told_of is None or (told_of.max >= first_seq and told_of.min <= last_seq):
+        statistics = about.row_group(group).column(place).statistics
+        if statistics is None or (statistics.max >= first_seq and statistics.min <= last_seq):
             found.append(group)
     return found
 
 
 def _chosen(batch: pa.RecordBatch, wanted: RangeRequest) -> pa.RecordBatch:
-    asked = wanted.asked.mask(batch)
-    masks = [] if asked is None else [asked]
+    selected = wanted.rows.mask(batch)
+    masks = [] if selected is None else [selected]
     if wanted.since is not None:
         masks.append(pc.greater_equal(batch.column("ingested"), wanted.since))
     if wanted.until is not None:
@@ -232,12 +232,12 @@ def _chosen(batch: pa.RecordBatch, wanted: RangeRequest) -> pa.RecordBatch:
     return batch.filter(masks[0]) if masks else batch
 
 
-def _gap_batch(asked: LogRange, gap: Gap, form: pa.Schema) -> pa.RecordBatch:
+def _gap_batch(span: LogRange, gap: Gap, form: pa.Schema) -> pa.RecordBatch:
     """Return the row that stands for what is missing, as far as it lies in the range."""
-    first, last = max(gap.first_seq, asked.first_seq), min(gap.last_seq, asked.last_seq)
-    told_as = msgspec.json.encode({"first": first, "last": last, "reason": gap.reason}).decode()
+    first, last = max(gap.first_seq, span.first_seq), min(gap.last_seq, span.last_seq)
+    members = msgspec.json.encode({"first": first, "last": last, "reason": gap.reason}).decode()
     row: dict[str, object] = {
-        "broker": asked.broker, "seq": first, "kind": GAP, "schema": ROW_FORM, "data": told_as,
+        "broker": span.broker, "seq": first, "kind": GAP, "schema": ROW_FORM, "data": members,
     }  # fmt: skip
     columns = [pa.array([row.get(field.name)], field.type) for field in form]
     return pa.RecordBatch.from_arrays(columns, schema=form)

@@ -21,8 +21,8 @@ from nearcast.store.log.segments import Segment
 class Unasked:
     """How far the logs were looked through behind an offset, without a row that is asked for."""
 
-    def __init__(self, asked: RowSelection, idle_s: float) -> None:
-        self._asked = asked
+    def __init__(self, selection: RowSelection, idle_s: float) -> None:
+        self._selection = selection
         self._idle_s = idle_s
         self._seen: dict[str, int] = {}
         self._waits: tuple[Mapping[str, int], float] | None = None
@@ -59,16 +59,16 @@ class Unasked:
         if not 0.0 <= passed_s < self._idle_s:
             return False
         new = _between(manifest, max(first, self._seen.get(broker, 0)), last)
-        if any(self._is_asked_for(manifest.directory, segment) for segment in new):
+        if any(self._may_have_rows(manifest.directory, segment) for segment in new):
             return False
         self._seen[broker] = last
         return True
 
-    def _is_asked_for(self, directory: Path, segment: Segment) -> bool:
+    def _may_have_rows(self, directory: Path, segment: Segment) -> bool:
         """Tell whether a segment may have a row that is asked for."""
         try:
-            table = pq.read_table(directory / segment.name, columns=list(self._asked.columns))
-            mask = self._asked.mask(table)
+            table = pq.read_table(directory / segment.name, columns=list(self._selection.columns))
+            mask = self._selection.mask(table)
         except (OSError, pa.ArrowException):
             return True  # Merged, dropped or damaged: a batch finds out, and tells.
         return mask is None or bool(pc.any(mask).as_py())

@@ -24,12 +24,12 @@ def deliveries(decided: "DataFrame") -> "DataFrame":
         "time",
         F.expr("array_min(transform(recipients, each -> each.priority))").alias("priority"),
         F.size("recipients").alias("count"),
-        F.transform("recipients", _told).alias("recipients"),
+        F.transform("recipients", _recipient).alias("recipients"),
         "elsewhere",
     )
 
 
-def _told(recipient: "Column") -> "Column":
+def _recipient(recipient: "Column") -> "Column":
     """A recipient with its subscriptions as it calls them, by filter or name."""
     # An id is CLIENT\0FILTER or CLIENT\0\0NAME.
     names = F.transform(recipient["subscriptions"], lambda each: F.substring_index(each, "\0", -1))

@@ -206,8 +206,8 @@ def _part(event: Mapping[str, object], agreed: Mapping[str, object]) -> Part:
     at = event.get("position")
     lon, lat = at if isinstance(at, list) else (None, None)
     when = datetime.fromisoformat(str(event["time"])).timestamp()
-    said = msgspec.json.encode({**agreed, **own})
-    return Part(str(event["id"]), str(event["publisher"]), when, when, lat, lon, said)
+    payload = msgspec.json.encode({**agreed, **own})
+    return Part(str(event["id"]), str(event["publisher"]), when, when, lat, lon, payload)
 
 
 def _position(row: Mapping[str, object]) -> Position | None:

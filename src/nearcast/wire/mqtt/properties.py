@@ -99,7 +99,7 @@ class PropertyDefinition(Struct, frozen=True):
     out_of_range: ReasonCode = ReasonCode.PROTOCOL_ERROR
 
     @property
-    def words(self) -> str:
+    def title(self) -> str:
         """The name as a reader says it."""
         return self.name.replace("_", " ")
 
@@ -189,12 +189,12 @@ def decode_properties(raw: bytes, packet: PacketType, sender: Sender = Sender.SE
             continue
         row, value = read_property(fields, packet)
         if row.name in values:
-            raise forbidden("it may be there only once", f"{packet.name} {row.words}")
+            raise forbidden("it may be there only once", f"{packet.name} {row.title}")
         if row.identifier != SUBSCRIPTION_IDENTIFIER or packet not in row.repeats:
             values[row.name] = value
         elif sender is Sender.CLIENT:
             raise forbidden(
-                "a client may not send one [MQTT-3.3.4-6]", f"{packet.name} {row.words}"
+                "a client may not send one [MQTT-3.3.4-6]", f"{packet.name} {row.title}"
             )
         else:
             identifiers.append(value)
@@ -236,26 +236,26 @@ def read_property(fields: Fields, packet: PacketType) -> tuple[PropertyDefinitio
         identifier = fields.data[fields.at - 1]
         raise fields.malformed(f"there is no property 0x{identifier:02X}", "properties")
     if packet not in row.packets:
-        raise fields.malformed(f"a {packet.name} may not carry it", row.words)
+        raise fields.malformed(f"a {packet.name} may not carry it", row.title)
     value: PropertyValue
     match row.kind:
         case Kind.PAIR:
-            value = (fields.text(row.words), fields.text(row.words))
+            value = (fields.text(row.title), fields.text(row.title))
         case Kind.TEXT:
-            value = fields.text(row.words)
+            value = fields.text(row.title)
         case Kind.UINT32:
-            value = fields.uint32(row.words)
+            value = fields.uint32(row.title)
         case Kind.UINT16:
-            value = fields.uint16(row.words)
+            value = fields.uint16(row.title)
         case Kind.BYTE | Kind.FLAG:
-            value = fields.byte(row.words)
+            value = fields.byte(row.title)
         case Kind.BINARY:
-            value = fields.binary(row.words)
+            value = fields.binary(row.title)
         case Kind.VARIABLE:
-            value = fields.variable(row.words)
+            value = fields.variable(row.title)
     problem = row.problem_with(value)
     if problem:
-        raise ProtocolError(row.out_of_range, problem, f"{packet.name} {row.words}")
+        raise ProtocolError(row.out_of_range, problem, f"{packet.name} {row.title}")
     return row, bool(value) if row.kind is Kind.FLAG else value
 
 
@@ -269,10 +269,10 @@ def encode_properties(properties: Properties, packet: PacketType) -> bytes:
         if held is None or held == ():
             continue
         if packet not in row.packets:
-            raise EncodeError(f"a {packet.name} may not carry the property {row.words}")
+            raise EncodeError(f"a {packet.name} may not carry the property {row.title}")
         values = held if row.name in _LISTS else (held,)
         if len(values) > 1 and packet not in row.repeats:
-            raise EncodeError(f"a {packet.name} carries the property {row.words} only once")
+            raise EncodeError(f"a {packet.name} carries the property {row.title} only once")
         out += (encode_property(row, value) for value in values)
     return b"".join(out)
 
@@ -281,16 +281,16 @@ def encode_property(row: PropertyDefinition, value: PropertyValue) -> bytes:
     """Return one property as bytes: its identifier and its value."""
     problem = row.problem_with(value)
     if problem:
-        raise EncodeError(f"the property {row.words}: {problem}")
+        raise EncodeError(f"the property {row.title}: {problem}")
     identifier = row.identifier.to_bytes(1, "big")
     match value:
         case str():
-            return identifier + encode_text(value, row.words)
+            return identifier + encode_text(value, row.title)
         case bytes():
-            return identifier + encode_binary(value, row.words)
+            return identifier + encode_binary(value, row.title)
         case (key, text):
-            return identifier + encode_text(key, row.words) + encode_text(text, row.words)
+            return identifier + encode_text(key, row.title) + encode_text(text, row.title)
         case _ if row.kind is Kind.VARIABLE:
             return identifier + encode_variable(value)
         case _:
-            return identifier + encode_integer(value, _SIZES[row.kind], row.words)
+            return identifier + encode_integer(value, _SIZES[row.kind], row.title)
