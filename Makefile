@@ -53,7 +53,7 @@ suite: setup system
 checked: $(INSTALLED)
 	@$(CHECKED) $(PY) -m nearcast._warm_up
 	$(CHECKED) $(PYTEST) "not slow" --hypothesis-profile=checked tests/core/matching \
-		tests/core/model/test_flat_json.py tests/core/engine/test_copies.py \
+		tests/core/model/test_flat_json.py tests/core/engine/test_delivery_rows.py \
 		tests/core/engine/test_string_pair_table.py
 
 slow: setup

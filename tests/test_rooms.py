@@ -1,6 +1,6 @@
 """The house keeps its order: which rooms may import which, what the core may not touch.
 
-    errors < core < logs < wire, store, placement, simulation < client
+    errors < core < logs < wire < store, placement, simulation < client
          < broker, overlay, adhoc, pipeline < experiments, console, benchmarks < cli
 
 A room imports from lower levels only, and from no other room of its own level; imports for types
@@ -23,7 +23,8 @@ LEVELS = (
     ("errors", "_lazy_names"),
     ("core",),
     ("logs",),
-    ("wire", "store", "placement", "simulation"),
+    ("wire",),
+    ("store", "placement", "simulation"),
     ("client",),
     ("broker", "overlay", "adhoc", "pipeline"),
     ("experiments", "console", "benchmarks"),

@@ -31,7 +31,9 @@ def test_what_the_user_said_stays(tmp_path: Path) -> None:
 def test_residents_do_what_there_is_to_decide_and_to_gather() -> None:
     residents = Residents("mqtt://localhost", CityScene(CityLife(30)))
     wanted = {
-        each.subscription.subject for each in residents._wishes() if isinstance(each, Subscribed)
+        each.subscription.subject
+        for each in residents._subscriptions()
+        if isinstance(each, Subscribed)
     }
     assert wanted == set(DEMO["decide"])
     said = [

@@ -153,12 +153,12 @@ def test_who_subscribes_again_and_again_is_told_once_a_minute(broker: RunningBro
     for _ in range(5):
         talker.names("near", subject="a", **{"from": "circle:me,500"})
     assert len(talker.errors()) == 1
-    assert len(broker.server.hub._warnings._due) == 1
+    assert len(broker.server.hub.warnings._due) == 1
     broker.later(61.0)
     assert len(talker.errors()) == 1
     broker.later(61.0)
     assert talker.errors() == []
-    assert not broker.server.hub._warnings._due
+    assert not broker.server.hub.warnings._due
 
 
 def test_what_was_too_soon_to_be_told_is_not_told_once_it_is_met(broker: RunningBroker) -> None:
@@ -282,7 +282,7 @@ def test_nothing_is_kept_of_those_who_are_gone(broker: RunningBroker) -> None:
     talker.gets()
     broker.lose(talker.client)
     Talker(broker).gets()
-    warnings = broker.server.hub._warnings
+    warnings = broker.server.hub.warnings
     assert not any(name.startswith(f"{talker.name}\0") for name in warnings._needs)
     assert not len(broker.server.hub.engine.attribute_watch)
 

@@ -124,7 +124,7 @@ class RunningBroker:
         """Assert that the server's state is sound, once it has done what it was asked."""
 
         async def check() -> None:
-            while self.server.hub.state.inputs:
+            while self.server.hub.state.pending:
                 await asyncio.sleep(0)
             self.server.hub.validate_state()
 

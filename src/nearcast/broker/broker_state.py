@@ -3,19 +3,15 @@
 from collections import Counter, deque
 from collections.abc import Callable
 
-from msgspec import Struct
-
 from nearcast.broker.config.settings import Limits
 from nearcast.broker.durability.journal import Journal
+from nearcast.broker.ingest.pending_inputs import PendingInputs
 from nearcast.broker.ingest.random_ids import RandomBytes, random_ids
-from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.traffic import Traffic
-from nearcast.broker.sessions.session import OutboundMessage, Session
+from nearcast.broker.sessions.session import Session
 from nearcast.core.engine.engine import Engine
 from nearcast.core.model.event import Event
-from nearcast.core.model.inputs import Input
-from nearcast.store import Change
 from nearcast.wire.mqtt import (
     MQTT_5,
     Disconnect,
@@ -24,20 +20,6 @@ from nearcast.wire.mqtt import (
     ReasonCode,
     encode_within,
 )
-
-DECIDED = -1
-"""Stands for the index of an input where there is none: the answer is known already."""
-
-
-class Answer(Struct, frozen=True, gc=False):
-    """Whom to tell what became of an input."""
-
-    connection: Connection
-    qos: int
-    packet_id: int
-    topic: str = ""
-    keep: tuple[Change, ...] = ()
-    """What is to be kept if it holds."""
 
 
 class BrokerState:
@@ -57,39 +39,22 @@ class BrokerState:
         """How many sessions each node has."""
         self.online: Counter[str] = Counter()
         """How many of them are connected."""
-        self.inputs: list[Input] = []
-        """What this tick asks of the engine, in order."""
-        self.controls = False
-        """Some of it is no event: what comes after must see what it does."""
-        self.subjects: set[str] = set()
-        """Subjects of the events among them."""
-        self.answers: list[tuple[int, Answer, RefusedError | None]] = []
-        """Whom to tell what became of which input, in the order of their messages."""
-        self.unanswered: list[tuple[int, int, Connection, str]] = []
-        """Inputs that nobody is told of unless they are refused: which, how many answers come
-        before, whose, and on which topic."""
-        self.parcels: dict[tuple[str, str], OutboundMessage] = {}
-        """What the events among them carry, by publisher and event id."""
-        self.live: dict[str, OutboundMessage] = {}
-        """What live events carry, by their key."""
-        self.retaining: set[str] = set()
-        """Keys of those among them that will be live events, and are not yet."""
+        self.pending = PendingInputs()
+        """What this tick asks of the engine."""
         self.seen: list[tuple[Event, Session]] = []
         """Which lasting sessions get which of those that stay."""
         self.undelivered: dict[str, list[tuple[str, str]]] = {}
         """By session, live events that its queue had no room for: their keys and ids."""
-        self.settle: Callable[[float], None] = lambda now: None
-        """Lets the engine decide on what the tick asks so far; the hub says how."""
         self.touched: list[Connection] = []
         self.arriving: deque[Connection] = deque()
         self.leaving: deque[tuple[Connection, Session]] = deque()
         self.unique_id: Callable[[], str] = random_ids(random_bytes).__next__
         """Makes an id that no other event or client has, whenever this broker was started."""
 
-    def ask(self, value: Input) -> None:
-        """Ask something of the engine that later events must see."""
-        self.inputs.append(value)
-        self.controls = True
+    def has_room_for(self, event: Event) -> bool:
+        """Whether an event may stay: instead of another, or as one more."""
+        live, key = self.engine.live, self.engine.live_key(event)
+        return key in live or self.pending.reserve(key, len(live), self.limits.retained)
 
     def touch(self, connection: Connection) -> None:
         """A connection has something to write."""

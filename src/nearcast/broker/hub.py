@@ -13,18 +13,18 @@ from nearcast.broker.auth import Admitted, CredentialCheck
 from nearcast.broker.auth import AuthRefusal as Refusal
 from nearcast.broker.auth.admission import Admission, OpenAccess
 from nearcast.broker.auth.rights_review import RightsReview
-from nearcast.broker.broker_state import DECIDED, Answer, BrokerState
+from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.delivery.batch import Batch, Write
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.durability.outcome_recorder import OutcomeRecorder
+from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.handover.inbox import HandoverInbox
-from nearcast.broker.ingest.acknowledgements import Acknowledger, refused_for
-from nearcast.broker.ingest.fast_path import LEFT, FastPath
-from nearcast.broker.ingest.publish import POSITION, PublishHandler
+from nearcast.broker.ingest.acknowledgements import Acknowledger
+from nearcast.broker.ingest.publish import PublishHandler
 from nearcast.broker.ingest.random_ids import RandomBytes
-from nearcast.broker.ingest.subscribe import SubscribeHandler
+from nearcast.broker.ingest.subscribe import NAMED, SubscribeHandler
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.sessions.session_manager import SessionManager
@@ -35,14 +35,14 @@ from nearcast.broker.situation.node_list import NodeList
 from nearcast.broker.situation.node_questions import NodeQuestions
 from nearcast.broker.situation.node_topics import NodeTopics
 from nearcast.broker.situation.system_topics import SystemTopics
-from nearcast.broker.situation.topic_names import PRIVATE
+from nearcast.broker.situation.topic_names import NODES, PRIVATE
 from nearcast.broker.situation.topic_readers import TopicReaders
 from nearcast.core.engine.engine import Engine
 from nearcast.core.engine.engine import EngineSettings as EngineSettings
 from nearcast.core.model.context import NodeState
-from nearcast.core.model.errors import ModelError
-from nearcast.core.model.inputs import Moved, Published, QueueDrained, RulesSet
-from nearcast.store import Kept, LiveSeen, encoded_input
+from nearcast.core.model.inputs import QueueDrained, RulesSet
+from nearcast.store import Kept, encoded_input
+from nearcast.wire.handover import PREFIX as HANDOVER
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
     MQTT_5,
@@ -68,7 +68,6 @@ from nearcast.wire.mqtt import (
 )
 
 _PINGRESP = encode(PingResp())
-_FREQUENT = (Moved, Published)
 
 
 class Hub:
@@ -105,31 +104,32 @@ class Hub:
             random_bytes,
         )
         self._due_at = inf
-        self._delivering = DeliveryDispatcher(self.state)
-        self._errors = ErrorReports(self._delivering)
-        self._warnings = MatchWarnings(self.state, self._errors)
-        self._subscribing = SubscribeHandler(self.state, self._errors, self._warnings)
-        self.releasing = HandoverInbox(self.state, self._delivering)
-        self._answering = Acknowledger(self.state, self._errors)
-        self._short_way = FastPath(self.state, self._delivering)
-        self.node_list = NodeList(self.state)
+        state = self.state
+        self._dispatcher = dispatcher = DeliveryDispatcher(state)
+        errors = ErrorReports(dispatcher)
+        acknowledger = Acknowledger(state, errors)
+        self._acknowledger = acknowledger
+        self._recorder = OutcomeRecorder(state, self.settings.record.deliveries)
+        self._driver = driver = EngineDriver(
+            state, dispatcher, self._recorder, acknowledger, errors
+        )
+        readers = TopicReaders(state, dispatcher)
+        self._system_topics = SystemTopics(state, readers)
+        self.warnings = warnings = MatchWarnings(state, driver, errors)
+        for follower in (NodeTopics(state, readers), self._system_topics, warnings):
+            driver.register(follower)
+        self._subscribing = SubscribeHandler(state, driver, errors, warnings)
+        self.releasing = HandoverInbox(state, driver, dispatcher)
+        self.node_list = NodeList(state)
         """Who is there, for those who ask."""
-        questions = NodeQuestions(self.state, self._delivering, self.node_list)
-        self._publishing = PublishHandler(
-            self.state, self._short_way, self._answering, self._subscribing, self.releasing,
-            questions, self._warnings,
-        )  # fmt: skip
-        self.state.settle = self._step
-        readers = TopicReaders(self.state, self._delivering)
-        self._node_topics = NodeTopics(self.state, readers)
-        self._system_topics = SystemTopics(self.state, readers)
-        self._recording = OutcomeRecorder(self.state, self.settings.record.deliveries)
-        self._rights_review = RightsReview(self.state, self._errors)
+        self._publishing = PublishHandler(state, driver, dispatcher, acknowledger, warnings)
+        commands = self._publishing.commands
+        commands.register(NAMED, self._subscribing.named)
+        commands.register(NODES, NodeQuestions(driver, dispatcher, self.node_list).take)
+        commands.register(HANDOVER, self.releasing.take)
+        self._rights_review = RightsReview(state, errors)
         self.arrivals = SessionManager(
-            self.state,
-            self._publishing,
-            OpenAccess() if doors is None else doors,
-            self._rights_review,
+            state, self._publishing, OpenAccess() if doors is None else doors, self._rights_review
         )
 
     @property
@@ -152,24 +152,13 @@ class Hub:
         while at < count and not connection.closing:
             packet = packets[at]
             if type(packet) is Publish and session is not None:
-                if not packet.qos:
-                    if packet.topic == POSITION and self._publishing.move(session, packet):
-                        at += 1
-                        continue
-                    run = self._short_way.send_run(connection, session, packets, at, now)
-                    if run == LEFT:
-                        self._publishing.leave(connection, session, packet, now)
-                        at += 1
-                        continue
-                    if run:
-                        at += run
-                        continue
-                publish(connection, session, packet, now)
-            elif connection.backlog is not None:
+                at += publish(connection, session, packets, at, now)
+                continue
+            at += 1
+            if connection.backlog is not None:
                 connection.backlog.append(packet)
             else:
                 self._receive(connection, packet)
-            at += 1
 
     def broken(self, connection: Connection, error: ProtocolError) -> None:
         """A connection sent what is no MQTT."""
@@ -198,15 +187,7 @@ class Hub:
         """
         if rules == self.engine.rights.rules:
             return
-        self._step(now)
-        outcome = self.engine.step([rules], now)
-        for refusal in outcome.refusals:
-            raise ModelError(refusal.reason)
-        for sent in outcome.sent:
-            self._delivering.deliver(sent)
-        self._recording.record(outcome, now)
-        self._recording.record_undelivered(now)
-        self._warnings.rules_changed(now)
+        self._driver.apply(rules, now)
         self.state.journal.note(Kept(RIGHTS, "rules", encoded_input(rules)))
 
     def review_rights(self, now: float) -> None:
@@ -215,19 +196,19 @@ class Hub:
         What came before was decided by those of then; what lost its right has ended when this
         returns, and the next tick keeps that.
         """
-        self._step(now)
+        self._driver.step(now)
         for session in list(self.sessions.values()):
             self.arrivals.review(session, now)
-        self._step(now)
+        self._driver.step(now)
         self.look_ahead()
 
     def resume_moves(self, moved: Iterable[NodeState], marked: bool) -> None:
         """Nodes have moved since the store was told of them; whether it says since when."""
-        self._recording.begin(moved, marked)
+        self._recorder.begin(moved, marked)
 
     def keep_moves(self) -> None:
         """Let the store know of all moves soon, whatever becomes of the log."""
-        self._recording.hurry()
+        self._recorder.hurry()
 
     def begin(self, now: float) -> None:
         """The broker runs from now on, with what was restored."""
@@ -257,7 +238,7 @@ class Hub:
         slow: list[tuple[Connection, CredentialCheck]] = []
         releasing = self.releasing
         if (
-            state.inputs
+            state.pending
             or state.leaving
             or state.arriving
             or self._due_at <= now
@@ -267,12 +248,11 @@ class Hub:
             slow = self.arrivals.admit(now, self._open)
             self.arrivals.expire(now)
             releasing.go_on(now)
-            self._step(now)
-            self._system_topics.tell(now)
-            self._warnings.remind(now)
+            self._driver.step(now)
+            self._driver.remind_followers(now)
             self.look_ahead()
-        self._recording.catch_up(now)
-        self._delivering.flush()
+        self._recorder.catch_up(now)
+        self._dispatcher.flush()
         writes = []
         touched, state.touched = state.touched, []
         limits, journal = state.limits, state.journal
@@ -283,7 +263,7 @@ class Hub:
                 session.pump(now, limits, journal)
                 if session.misses and session.has_room(limits):
                     session.misses = False
-                    state.ask(QueueDrained(session.node, session.part))
+                    state.pending.ask(QueueDrained(session.node, session.part))
             if connection.out or connection.closing:
                 data = connection.take()
                 state.traffic.bytes_sent += len(data)
@@ -300,7 +280,7 @@ class Hub:
     def next_timer(self, now: float) -> float | None:
         """When to tick although nothing arrived; `now` if there is work left."""
         state = self.state
-        if state.arriving or state.leaving or state.inputs or state.touched:
+        if state.arriving or state.leaving or state.pending or state.touched:
             return now
         release = self.releasing.due(now)
         due = self._due_at if release is None else min(release, self._due_at)
@@ -308,10 +288,7 @@ class Hub:
 
     def look_ahead(self) -> None:
         """See when something is due next."""
-        timers = (
-            self.arrivals.next_timer(), self.engine.next_timer(), self._system_topics.due,
-            self._warnings.next_timer(),
-        )  # fmt: skip
+        timers = (self.arrivals.next_timer(), *self._driver.next_timers())
         self._due_at = min((at for at in timers if at is not None), default=inf)
 
     def silent(self, now: float) -> list[Connection]:
@@ -353,7 +330,7 @@ class Hub:
                 "connections": sum(s.connection is not None for s in state.sessions.values()),
                 "sessions": len(state.sessions),
                 "subscriptions": len(self.engine.subscriptions),
-                "live": len(state.live),
+                "live": len(self.engine.live),
                 "waiting_bytes": sum(s.waiting_bytes for s in state.sessions.values()),
                 **self.releasing.staging.statistics(),
             }
@@ -362,9 +339,8 @@ class Hub:
     def validate_state(self) -> None:
         """Assert what always holds between ticks."""
         state = self.state
-        assert not state.inputs
-        assert not state.answers
-        assert not state.unanswered
+        assert not state.pending
+        assert not state.pending.answers
         assert sum(state.parts.values()) == len(state.sessions)
         wanted = {
             f"{name}\0{each}"
@@ -413,17 +389,17 @@ class Hub:
                 state.write(connection, data)
             state.touch(connection)
         elif isinstance(packet, PubRel):
-            self._answering.release(connection, session, packet)
+            self._acknowledger.release(connection, session, packet)
         elif isinstance(packet, Subscribe):
             known = session.granted
-            if state.subjects or any(each.filter in known for each in packet.filters):
+            if state.pending.has_events or any(each.filter in known for each in packet.filters):
                 # What came before goes by the subscriptions of then.
-                self._step(connection.heard_at)
+                self._driver.step(connection.heard_at)
             self._subscribing.subscribe(connection, session, packet)
             if self._rights_review.tell_waiting(session):
                 self.arrivals.keep(session)
         elif isinstance(packet, Unsubscribe):
-            self._step(connection.heard_at)
+            self._driver.step(connection.heard_at)
             self._subscribing.unsubscribe(connection, session, packet)
         elif isinstance(packet, PingReq):
             state.write(connection, _PINGRESP)
@@ -431,57 +407,6 @@ class Hub:
             self.arrivals.disconnect(connection, session, packet)
         elif isinstance(packet, Auth):
             self.close(connection, ReasonCode.PROTOCOL_ERROR, "no authentication is under way")
-
-    def _step(self, now: float) -> None:
-        """Let the engine decide on what the tick asks, until nothing is left."""
-        state = self.state
-        if not state.inputs:
-            timer = self.engine.next_timer()
-            if timer is None or timer > now:
-                return
-        inputs, state.inputs = state.inputs, []
-        answers, state.answers = state.answers, []
-        unanswered, state.unanswered = state.unanswered, []
-        state.controls = False
-        state.subjects.clear()
-        state.retaining.clear()
-        outcome = self.engine.step(inputs, now)
-        # What went along a route in this tick came before what was left to the engine.
-        self._delivering.flush()
-        # Before the record: who gets a live event that a newer one replaces, gets the older.
-        for sent in outcome.sent:
-            self._delivering.deliver(sent)
-        self._recording.record(outcome, now)
-        self._recording.record_undelivered(now)
-        for event, owner in outcome.passed_over:
-            passing = state.sessions.get(owner)
-            if passing is not None and passing.durable:
-                state.seen.append((event, passing))
-        for event, session in state.seen:
-            if self.engine.has_seen(event, session.client_id):
-                seen = LiveSeen(self.engine.live_key(event), session.lifetime)
-                state.journal.note(seen, sync=False)
-        refusals = {refusal.index: refusal for refusal in outcome.refusals}
-        for index, before, connection, topic in reversed(unanswered):
-            connection.waits = False
-            if index in refusals:
-                answers.insert(before, (index, Answer(connection, 0, 0, topic), None))
-        for index, answer, refused in answers:
-            refusal = refusals.get(index)
-            if index != DECIDED and refusal is not None:
-                refused = refused_for(inputs[index], refusal.reason)
-            if refused is None:
-                for change in answer.keep:
-                    state.journal.note(change)
-            elif answer.connection.session is not None:
-                self._errors.tell(answer.connection.session, answer.topic, refused.why)
-            self._answering.answer(answer, refused)
-        others = [each for each in inputs if type(each) not in _FREQUENT]
-        self._node_topics.follow(others, outcome, now)
-        self._system_topics.follow(others, now)
-        self._warnings.follow(others, outcome, now)
-        state.seen.clear()
-        state.parcels.clear()
 
 
 _REFUSALS_OF_MQTT_3 = (

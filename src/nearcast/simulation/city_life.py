@@ -76,7 +76,7 @@ class CityLife:
             yield PlaceDefined(each.kind, each.name, self.city.ground(each))
         for resident in self.residents.values():
             yield Moved(resident.node, resident.tour.at(0.0))
-            yield from self._wishes(resident)
+            yield from self._subscriptions(resident)
 
     def second(self, time_s: int) -> Iterator[Input]:
         """Yield what happens in one second: first who moved, then who said something."""
@@ -130,7 +130,7 @@ class CityLife:
 
     # What they want
 
-    def _wishes(self, resident: Resident) -> Iterator[Input]:
+    def _subscriptions(self, resident: Resident) -> Iterator[Input]:
         node = resident.node
         if resident.kind == "ambulance":
             yield Announced(Announcement(node, "emergency/vehicle", circle("me", SIREN_M)))

@@ -229,10 +229,9 @@ def test_explain_and_the_pipeline_count_as_the_broker_did(house: House) -> None:
     log = broker_directory(house.data, name) / "log"
     decided: dict[str, list[str]] = defaultdict(list)
     for played in Player(name).decide(read_log(house.data, name)):
-        for each in played.sent:
+        for each in (copy for sent in played.sent for copy in sent.deliveries):
             if each.event.subject == "asked":
-                for session, *_ in each.recipients:
-                    decided[session].append(each.event.id)
+                decided[each.owner].append(each.event.id)
     assert decided == got
     for asked in (f"asked {n}" for n in (1, 2, 3, 6, 7)):
         for node in names:

@@ -7,7 +7,7 @@ import pytest
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.hub import Hub
 from nearcast.broker.net.connection import Connection
-from nearcast.core.engine.fan import Spread
+from nearcast.core.engine.deliveries import Deliveries
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
     MQTT_5,
@@ -34,7 +34,7 @@ class Kit:
         # The same ids of events in both.
         self.hub = Hub(Settings(), random_bytes=random.Random(seed).randbytes)
         self.now = 1_000.0
-        self.spreads = 0
+        self.several = 0
         self.connections: list[Connection] = []
         self.decoders: list[Decoder] = []
         self.got: list[list[Packet]] = []
@@ -81,13 +81,13 @@ class Kit:
         self.hub.receive(self.connections[number], decoder.feed(encode(packet, version)), self.now)
 
     def tick(self) -> None:
-        deliver = self.hub._delivering.deliver
+        deliver = self.hub._dispatcher.deliver
 
-        def counted(sent: object) -> None:
-            self.spreads += isinstance(sent, Spread)
-            deliver(sent)  # type: ignore[arg-type]
+        def counted(sent: Deliveries) -> None:
+            self.several += len(sent.events) > 1
+            deliver(sent)
 
-        self.hub._delivering.deliver = counted  # type: ignore[method-assign]
+        self.hub._dispatcher.deliver = counted  # type: ignore[method-assign,assignment]
         try:
             while True:
                 for write in self.hub.tick(self.now).writes:
@@ -96,7 +96,7 @@ class Kit:
                 if self.hub.next_timer(self.now) != self.now:
                     return
         finally:
-            self.hub._delivering.deliver = deliver  # type: ignore[method-assign]
+            self.hub._dispatcher.deliver = deliver  # type: ignore[method-assign]
 
 
 def events(seed: int) -> list[tuple[int, Publish]]:
@@ -127,7 +127,7 @@ def in_order(packets: list[Packet]) -> list[Publish]:
 @pytest.mark.parametrize("seed", range(80))
 def test_together_everyone_gets_what_they_get_one_by_one(seed: int) -> None:
     one_by_one, together = Kit(seed), Kit(seed)
-    before = together.spreads
+    before = together.several
     for number, packet in events(seed):
         if one_by_one.decoders[number].version != MQTT_5:
             packet = Publish(packet.topic, packet.payload, packet.qos, packet_id=packet.packet_id)
@@ -137,12 +137,12 @@ def test_together_everyone_gets_what_they_get_one_by_one(seed: int) -> None:
     together.tick()
     assert list(map(in_order, together.got)) == list(map(in_order, one_by_one.got))
     assert together.hub.state.counters["sent"] == one_by_one.hub.state.counters["sent"]
-    COUNTED.append(together.spreads - before)
+    COUNTED.append(together.several - before)
 
 
 COUNTED: list[int] = []
-"""How many spreads there were in each."""
+"""How many deliveries of several events there were in each."""
 
 
-def test_some_of_them_were_spreads() -> None:
+def test_some_of_them_were_of_several_events() -> None:
     assert not COUNTED or sum(COUNTED) >= len(COUNTED) / 4

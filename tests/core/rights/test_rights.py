@@ -645,7 +645,7 @@ class Pair:
         engine = self.engine
         found = engine.matcher.match(EventBatch.of(events))
         wanted = list(engine.subscriptions.values())
-        numbers = {engine._wishes.number(each.id): each for each in wanted}
+        numbers = {engine._subscriptions.number(each.id): each for each in wanted}
         got = sorted(
             (e, numbers[s].id, p)
             for e, s, p in zip(*(column.tolist() for column in found), strict=True)

@@ -19,6 +19,7 @@ from nearcast.store import (
     record_row,
     rows_of,
 )
+from nearcast.wire.mqtt import user_properties
 from tests.support.logs.store_rows import (
     BROKER,
     log_directory,
@@ -136,12 +137,8 @@ def test_a_log_that_is_read_back_decides_the_same(tmp_path: Path) -> None:
 def test_a_plain_parquet_reader_sees_the_columns_of_the_contract(tmp_path: Path) -> None:
     store = opened(tmp_path)
     twice = (("lane", "2"), ("lane", "3"), ("a", ""))
-    published = record_row(
-        Engine().step([Published(Event("1", "a", "bob", 5.0, payload=b"\xff"))], 5.0).records[0],
-        BROKER,
-        twice,
-        b"headers",
-    )
+    event = Event("1", "a", "bob", 5.0, payload=b"\xff", headers=user_properties(twice))
+    published = record_row(Engine().step([Published(event)], 5.0).records[0], BROKER)
     store.commit([], RowBuffer.of([published]), now=0.0)
     store.close()
     table = pq.read_table(log_directory(tmp_path) / "00000001.parquet")

@@ -7,14 +7,17 @@ import msgspec
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from msgspec.structs import replace
 
 from nearcast.core.model.event import Event
+from nearcast.core.model.event_run import EventRun
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import Forgot, Left, Moved, Published
 from nearcast.core.model.record import Record
 from nearcast.store import CorruptError, Row, RowBuffer, UpgradeError, record_row, rows_of
 from nearcast.store.log.rows import delivery_row
 from nearcast.store.log.segments import to_arrow
+from nearcast.wire.mqtt import user_properties
 
 BROKER = "dublin-1"
 texts = st.sampled_from(("", "a", "city/bus", "Čapek", "😀"))
@@ -45,7 +48,11 @@ def events(draw: st.DrawFn) -> Step:
 
     def rows(seq: int) -> list[Row]:
         return [
-            record_row(Record(seq + place, now, event(*each)), BROKER, carried, raw)
+            replace(
+                record_row(Record(seq + place, now, event(*each)), BROKER),
+                properties=carried,
+                headers=raw,
+            )
             for place, each in enumerate(zip(ids, payloads, strict=True))
         ]
 
@@ -74,12 +81,29 @@ def records(draw: st.DrawFn) -> Step:
         | st.builds(Forgot, texts)
         | st.tuples(texts, texts, texts, numbers).map(lambda of: Published(Event(*of, retain=True)))
     )
-    now, carried, raw = draw(numbers), draw(pairs), draw(headers)
+    now = draw(numbers)
 
     def append(buffer: RowBuffer, seq: int) -> None:
-        buffer.append_record(Record(seq, now, value), carried, raw)
+        buffer.append_record(Record(seq, now, value))
 
-    return append, lambda seq: [record_row(Record(seq, now, value), BROKER, carried, raw)]
+    return append, lambda seq: [record_row(Record(seq, now, value), BROKER)]
+
+
+@st.composite
+def runs(draw: st.DrawFn) -> Step:
+    contents = draw(st.lists(st.binary(max_size=9), min_size=1, max_size=4))
+    now = draw(st.floats(0, 1e9))
+    run = EventRun(
+        [f"{place}" for place in range(len(contents))], draw(texts), draw(texts), now,
+        draw(positions), contents, draw(st.integers(0, 2)), draw(st.sampled_from(("", "ann~1"))),
+        draw(st.sampled_from((b"", user_properties([("a", "b")]), b"\x01\x01"))),
+        draw(st.sampled_from((None, now + 9.0))),
+    )  # fmt: skip
+
+    def rows(seq: int) -> list[Row]:
+        return [record_row(Record(at, now, Published(e)), BROKER) for at, e in enumerate(run, seq)]
+
+    return lambda buffer, seq: buffer.append_run(seq, now, run), rows
 
 
 @st.composite
@@ -93,7 +117,9 @@ def deliveries(draw: st.DrawFn) -> Step:
 
 
 steps = st.lists(
-    st.tuples(events() | moves() | records() | deliveries(), st.integers(1, 2), st.integers(0, 1)),
+    st.tuples(
+        events() | moves() | records() | runs() | deliveries(), st.integers(1, 2), st.integers(0, 1)
+    ),
     min_size=1,
     max_size=8,
 )

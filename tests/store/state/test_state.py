@@ -137,7 +137,7 @@ class Client:
         if kind == 1:
             return [SessionDropped(name)]
         if kind == 2:
-            live = Live(key, Event("e", "s", "p", 1.0, to=circle("me", 9.0)), 5.0, (("a", "b"),))
+            live = Live(key, Event("e", "s", "p", 1.0, to=circle("me", 9.0), expires_at=5.0), 5.0)
             return [LivePut(live)]
         if kind == 3:
             return [LiveDropped(key)]

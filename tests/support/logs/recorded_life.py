@@ -37,7 +37,9 @@ def played(player: Player, rows: Iterable[Row]) -> Counter[Copy]:
     for part in player.decide(rows):
         assert not part.unusable, part.unusable
         for sent in part.sent:
-            found.update(copies(sent.event.publisher, sent.event.id, sent.recipients))
+            for each in sent.deliveries:
+                to = [(each.owner, each.subscriptions, each.priority, each.replayed)]
+                found.update(copies(each.event.publisher, each.event.id, to))
     return found
 
 

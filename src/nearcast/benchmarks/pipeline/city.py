@@ -68,7 +68,7 @@ def write_city(data: Path, city: MatchingCity, player: Player, slices: int) -> N
             event, id=f"e{number}", publisher=f"q{number % PUBLISHERS}", time=now, attributes={},
             payload=payloads[number % count], at_given=False,
         )  # fmt: skip
-        rows.append(plain_row(happened, BROKER, first + number, now, (), None))
+        rows.append(plain_row(happened, BROKER, first + number, now))
         if len(rows) == SEGMENT_ROWS:
             manifest.append(write_segment(directory, manifest.next_number, RowBuffer.of(rows)))
             rows = []

@@ -44,6 +44,6 @@ def renew_counts(state: BrokerState, session: Session) -> None:
         wanted = replace(counting.subscription, countable=countable)
         kept = replace(counting.kept, countable=countable)
         session.granted[key] = noted_if_counting(granted, wanted, kept)
-        state.ask(Subscribed(wanted, replay=False))
+        state.pending.ask(Subscribed(wanted, replay=False))
         if session.durable:
             state.journal.note(SubscriptionPut(session.client_id, key, kept))

@@ -52,7 +52,7 @@ class RightsReview:
                 if wanted in PRIVATE or allowed.may_subscribe(wanted):
                     continue
                 del session.granted[key]
-                state.ask(Unsubscribed(subscription_id(session, key)))
+                state.pending.ask(Unsubscribed(subscription_id(session, key)))
                 if session.durable:
                     state.journal.note(SubscriptionDropped(session.client_id, key))
                 state.counters["revoked_subscriptions"] += 1

@@ -343,12 +343,12 @@ class BridgeConnection:
             return True
         state = self._server.hub.state
         key = state.engine.live_key(Event("", packet.topic, "", 0.0, retain=True))
-        parcel = state.live.get(key)
-        if parcel is None:
+        known = state.engine.live.get(key)
+        if known is None:
             return True
         # Each side sends what it retains. Where both have something, what is of here stays.
-        is_ours = parcel.publisher != self._terms.node and self.sends and not self.exchanged
-        if not is_ours and parcel.frame.payload != packet.payload:
+        is_ours = known.origin != self._terms.node and self.sends and not self.exchanged
+        if not is_ours and known.payload != packet.payload:
             return True
         self._known.add(packet.topic)
         return False

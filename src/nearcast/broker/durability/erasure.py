@@ -7,7 +7,6 @@ their own messages stays.
 from pathlib import Path
 
 from nearcast.broker.auth import Authenticator
-from nearcast.broker.auth.names import node_of
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import journal_for
@@ -29,12 +28,12 @@ def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
         hub.arrivals.end(session, now)
     dropped = sum(session.drop_from(node, hub.state.journal) for session in hub.sessions.values())
     # What a place is called may tell of who named it; without being shown it must not hold either.
-    for parcel in list(hub.state.live.values()):
-        place = place_of(parcel.frame.topic)
-        if place is not None and node_of(parcel.publisher) == node:
-            hub.state.ask(PlaceDefined(*place, None))
+    for event in hub.engine.live:
+        place = place_of(event.subject)
+        if place is not None and event.publisher == node:
+            hub.state.pending.ask(PlaceDefined(*place, None))
             hub.state.journal.note(Forgotten(PLACES, place_key(*place)))
-    hub.state.ask(Forgot(node))
+    hub.state.pending.ask(Forgot(node))
     # Files of the log are about to be written anew.
     hub.keep_moves()
     return {"sessions": len(sessions), "messages": dropped}

@@ -5,18 +5,16 @@ many moves at once. Whoever recovers reads on in the log from what the store was
 """
 
 from collections.abc import Iterable
+from itertools import groupby
 from math import inf
 
 import msgspec
 
 from nearcast.broker.broker_state import BrokerState
-from nearcast.broker.durability.message_headers import NOTHING, carried_with
-from nearcast.broker.sessions.session import OutboundMessage
 from nearcast.core.engine.engine import Outcome
-from nearcast.core.engine.fan import Fan
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event
-from nearcast.core.model.inputs import Published, Undelivered
+from nearcast.core.model.inputs import Undelivered
 from nearcast.store import (
     Forgotten,
     Kept,
@@ -87,15 +85,11 @@ class OutcomeRecorder:
     def record(self, outcome: Outcome, now: float) -> None:
         """Note rows for the log and changes of what is live or known."""
         self._note_changes(outcome)
-        state, journal = self._state, self._state.journal
+        journal = self._state.journal
         if not journal.keeps:
             return
         for record in outcome.records:
-            carried = NOTHING
-            if isinstance(record.input, Published):
-                event = record.input.event
-                carried = carried_with(event, state.parcels[event.publisher, event.id], now)
-            journal.rows.append_record(record, *carried)
+            journal.rows.append_record(record)
         if self._deliveries:
             self._note_deliveries(outcome, now)
 
@@ -121,17 +115,13 @@ class OutcomeRecorder:
             if changed.by_move and may_wait and key not in told:
                 behind[key] = value  # type: ignore[assignment]  # a move leaves a state
             elif isinstance(value, Event):
-                parcel = state.parcels[value.publisher, value.id]
-                state.live[key] = OutboundMessage(parcel.frame, parcel.publisher, parcel.expires_at)
-                raw = parcel.frame.raw_properties
-                live = Live(key, value, state.engine.expiry_of(key), headers=raw or None)
+                live = Live(key, value, state.engine.expiry_of(key))
                 journal.note(LivePut(live), sync=value.qos > 0)
             elif value is not None:
                 behind.pop(key, None)
                 told.add(key)
                 journal.note(Kept(NODES, key, encoded_node(value, state.engine.seq)), sync=False)
             elif "\0" in key:
-                state.live.pop(key, None)
                 journal.note(LiveDropped(key), sync=False)
             else:
                 behind.pop(key, None)
@@ -142,8 +132,9 @@ class OutcomeRecorder:
     def _note_deliveries(self, outcome: Outcome, now: float) -> None:
         """Note to whom events go."""
         state = self._state
-        for sent in outcome.event_by_event():
-            copies = sent.deliveries() if isinstance(sent, Fan) else (sent,)
-            to = [(each.owner, each.subscriptions, each.priority, each.replayed) for each in copies]
-            row = delivery_row(sent.event, to, state.name, state.engine.next_seq(), now)
-            state.journal.rows.append(row)
+        for deliveries in outcome.sent:
+            for _, copies in groupby(deliveries, key=lambda each: id(each.event)):
+                some = list(copies)
+                to = [(c.owner, c.subscriptions, c.priority, c.replayed) for c in some]
+                row = delivery_row(some[0].event, to, state.name, state.engine.next_seq(), now)
+                state.journal.rows.append(row)

@@ -152,8 +152,6 @@ class _LiveEvents:
         state = self._hub.state
         for key, value in self._kept.items():
             event, who = value.event, self._seen.get(value.key, [])
-            frame = PublishFrame(event.subject, event.payload, value.headers or b"")
-            state.live[key] = OutboundMessage(frame, event.origin, value.expires)
             if key != value.key:
                 state.journal.note(LiveDropped(value.key))
                 state.journal.note(LivePut(replace(value, key=key)))

@@ -12,17 +12,16 @@ from collections.abc import Callable
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.handover.release_throttle import ReleaseThrottle
 from nearcast.broker.handover.staged_rows import Chunk, StagedRows
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
-from nearcast.broker.sessions.session import OutboundMessage
+from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.nc_properties import BAD, area_of
-from nearcast.core.engine.fan import Fan, SubscriptionEntry
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.event import Delivery, Event
+from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.position import Position, position
-from nearcast.core.model.inputs import Published
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.subject import check_subject
 from nearcast.store import delivery_row
@@ -42,11 +41,10 @@ from nearcast.wire.handover import (
     parse_topic,
     rows_in,
 )
-from nearcast.wire.mqtt import ProtocolError, Publish, PublishFrame, ReasonCode
+from nearcast.wire.mqtt import ProtocolError, Publish, ReasonCode
 
 MOST_AT_ONCE = 1_000
 """About so many deliveries are handed out in one tick; the others in the next."""
-MOST_FILED = 262_144
 WAIT_S = 0.02
 """How long to wait where too much waits for the disk, or for a client."""
 
@@ -54,12 +52,13 @@ WAIT_S = 0.02
 class HandoverInbox:
     """Takes rows from the pipeline and hands them out."""
 
-    def __init__(self, state: BrokerState, delivering: DeliveryDispatcher) -> None:
+    def __init__(
+        self, state: BrokerState, driver: EngineDriver, dispatcher: DeliveryDispatcher
+    ) -> None:
         self._state = state
-        self._delivering = delivering
+        self._driver = driver
+        self._dispatcher = dispatcher
         self.staging = StagedRows(state.journal)
-        self._filed: dict[str, SubscriptionEntry] = {}
-        """Subscriptions that deliveries named, by id."""
         self.may_go_on: Callable[[], bool] = lambda: True
         """Whether the disk has room for more; the host says."""
         self._next: tuple[Chunk, list[HandedRow]] | None = None
@@ -69,7 +68,7 @@ class HandoverInbox:
 
     # From the pipeline
 
-    def take(self, connection: Connection, packet: Publish) -> None:
+    def take(self, connection: Connection, session: Session, packet: Publish, now: float) -> None:
         """Take a message to a topic of the pipeline's, or raise `RefusedError`."""
         if not _may_hand_over(connection):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, "only the pipeline hands over rows")
@@ -165,9 +164,6 @@ class HandoverInbox:
     def _publish(self, row: EventRow, now: float) -> None:
         """Let the engine decide on an event."""
         state = self._state
-        if (row.publisher, row.id) in state.parcels:
-            # It is a repeat, or withdraws the first: that is decided before.
-            state.settle(now)
         valid_s = 0.0 if row.retain and not row.payload else row.valid_s
         stays = row.retain or valid_s is not None or row.object is not None
         at = _position(row)
@@ -186,25 +182,20 @@ class HandoverInbox:
             payload=row.payload,
             qos=row.qos,
             about=row.about,
+            headers=row.headers,
         )
-        if stays and valid_s != 0.0 and not self._has_room(event):
+        if stays and valid_s != 0.0 and not state.has_room_for(event):
             state.counters["refused_rows"] += 1
             return
-        frame = PublishFrame(row.subject, row.payload, row.headers)
-        expires_at = now + valid_s if valid_s else None
-        state.parcels.setdefault(
-            (row.publisher, row.id), OutboundMessage(frame, row.publisher, expires_at)
-        )
-        state.subjects.add(row.subject)
-        state.inputs.append(Published(event))
+        self._driver.publish(event, now)
 
     def _deliver(self, row: DeliveryRow, now: float) -> None:
         """Hand an event to those for whom it was decided."""
         state = self._state
-        if state.inputs:
+        if state.pending:
             # What came before goes by the subscriptions of then.
-            state.settle(now)
-        self._delivering.flush()
+            self._driver.step(now)
+        self._dispatcher.flush()
         event = Event(
             row.id,
             row.subject,
@@ -216,47 +207,19 @@ class HandoverInbox:
             payload=row.payload,
             qos=row.qos,
             session=row.session,
+            headers=row.headers,
+            expires_at=row.expires,
         )
-        frame = PublishFrame(row.subject, row.payload, row.headers)
-        parcel = OutboundMessage(frame, row.session or row.publisher, row.expires)
-        fans: dict[int, list[SubscriptionEntry]] = {}
-        for to in row.recipients:
-            if len(to.subscriptions) == 1 and not (to.replayed or row.retain):
-                filed = self._filed_under(to.subscriptions[0])
-                if filed is not None:
-                    fans.setdefault(to.priority, []).append(filed)
-                continue
-            delivery = Delivery(
-                event, to.session, to.subscriptions, to.priority, replayed=to.replayed
-            )
-            self._delivering.deliver_parcel(delivery, parcel)
-        state.parcels[event.publisher, event.id] = parcel
-        for priority, everyone in fans.items():
-            self._delivering.deliver(Fan(event, everyone, priority))
-        del state.parcels[event.publisher, event.id]
+        for replayed in (False, True):
+            some = [(e.subscriptions, e.priority) for e in row.recipients if e.replayed is replayed]
+            if some:
+                self._dispatcher.deliver(state.engine.addressed(event, some, replayed))
         # Who has seen a live event is known where it was decided.
         state.seen.clear()
         if not state.engine.settings.routes and state.journal.keeps:
             got = [(e.session, e.subscriptions, e.priority, e.replayed) for e in row.recipients]
             told = delivery_row(event, got, state.name, state.engine.next_seq(), now)
             state.journal.rows.append(told)
-
-    def _filed_under(self, name: str) -> SubscriptionEntry | None:
-        """A subscription, with what delivering remembers of it; None if it is gone."""
-        wanted = self._state.engine.subscriptions.get(name)
-        if wanted is None:
-            return None
-        filed = self._filed.get(name)
-        if filed is None or filed.subscription is not wanted:
-            if len(self._filed) >= MOST_FILED:
-                self._filed.clear()
-            filed = self._filed[name] = SubscriptionEntry(wanted)
-        return filed
-
-    def _has_room(self, event: Event) -> bool:
-        state = self._state
-        key = state.engine.live_key(event)
-        return key in state.live or len(state.live) + len(state.retaining) < state.limits.retained
 
 
 def _check(chunk: bytes) -> None:

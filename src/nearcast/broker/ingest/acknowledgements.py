@@ -4,7 +4,8 @@ A message of QoS 1 or 2 is begun when it arrives and acknowledged when it is dec
 order of the messages. One that is refused is answered too: MQTT 5 says why.
 """
 
-from nearcast.broker.broker_state import DECIDED, Answer, BrokerState
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.ingest.pending_inputs import Answer
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.session import Session
@@ -62,7 +63,7 @@ class Acknowledger:
         """Acknowledge what holds already, after what still waits for an answer."""
         answer = Answer(connection, packet.qos, packet.packet_id, packet.topic)
         if connection.waits:
-            self._state.answers.append((DECIDED, answer, None))
+            self._state.pending.answer_in_turn(answer, None)
         else:
             self.answer(answer, None)
 
@@ -70,7 +71,7 @@ class Acknowledger:
         """Say why a message is not taken, after what still waits for an answer."""
         self._state.counters["refused"] += 1
         if connection.waits:
-            self._state.answers.append((DECIDED, answer, refusal))
+            self._state.pending.answer_in_turn(answer, refusal)
         else:
             if connection.session is not None:
                 self._errors.tell(connection.session, answer.topic, refusal.why)

@@ -1,13 +1,14 @@
-"""Commanding: what a client says to the broker itself, in messages to `$` topics."""
+"""Commands: what a client says to the broker itself, in messages to `$` topics."""
+
+from collections.abc import Callable
 
 from msgspec.structs import replace
 
-from nearcast.broker.broker_state import Answer, BrokerState
-from nearcast.broker.handover.inbox import HandoverInbox
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.ingest.acknowledgements import Acknowledger
-from nearcast.broker.ingest.input_queue import InputQueue
-from nearcast.broker.ingest.publish_checks import PublishChecks
-from nearcast.broker.ingest.subscribe import SubscribeHandler
+from nearcast.broker.ingest.pending_inputs import Answer
+from nearcast.broker.ingest.publish_request import PublishChecks, PublishRequest
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.commands import (
@@ -18,39 +19,35 @@ from nearcast.broker.situation.commands import (
     place_key,
     place_of,
 )
-from nearcast.broker.situation.nc_properties import NO_EVENT_OPTIONS
-from nearcast.broker.situation.node_questions import NodeQuestions
-from nearcast.broker.situation.topic_names import NODES, normalize_topic
+from nearcast.broker.situation.topic_names import normalize_topic
 from nearcast.core.model.inputs import PlaceDefined
-from nearcast.wire.handover import PREFIX as HANDOVER
-from nearcast.wire.mqtt import NO_PROPERTIES, Publish
+from nearcast.wire.mqtt import Publish
 
-_OWN, _SUBSCRIPTIONS = "$me/", "$me/subscriptions/"
+_OWN = "$me/"
 AREAS = "$area/"
 FIRST_ORDER = 1 << 32
 """Places that an earlier release kept without an order come before all others."""
 
 
+TopicHandler = Callable[[Connection, Session, Publish, float], None]
+"""Does what a message to a topic says; raises `RefusedError` if that may not be."""
+
+
 class CommandHandler:
-    """Takes commands."""
+    """Takes messages to `$` topics."""
 
     def __init__(
         self,
         state: BrokerState,
-        subscribing: SubscribeHandler,
-        releasing: HandoverInbox,
-        answering: Acknowledger,
-        vetting: PublishChecks,
-        queueing: InputQueue,
-        questions: NodeQuestions,
+        driver: EngineDriver,
+        acknowledger: Acknowledger,
+        checks: PublishChecks,
     ) -> None:
         self._state = state
-        self._subscribing = subscribing
-        self._releasing = releasing
-        self._answering = answering
-        self._vetting = vetting
-        self._queueing = queueing
-        self._questions = questions
+        self._driver = driver
+        self._acknowledger = acknowledger
+        self._checks = checks
+        self._handlers: dict[str, TopicHandler] = {}
         self._watched: dict[str, str] | None = None
         """Topics of watched areas in the spelling that they were first given, by their one."""
         self._orders: dict[str, int] | None = None
@@ -59,49 +56,56 @@ class CommandHandler:
         self._shown: dict[str, str] | None = None
         """Of places, and in which spelling: the subjects of the messages that show them."""
 
+    def register(self, topic: str, handler: TopicHandler) -> None:
+        """Let somebody take messages to a topic; to all below it if it ends with a slash."""
+        self._handlers[topic] = handler
+
     def take(
-        self, connection: Connection, session: Session, packet: Publish, raw: bytes, now: float
+        self,
+        connection: Connection,
+        session: Session,
+        packet: Publish,
+        request: PublishRequest,
+        now: float,
     ) -> None:
         """Do what a message to a `$` topic says; raises `RefusedError` if that may not be."""
-        if packet.topic.startswith(_SUBSCRIPTIONS):
-            # What came before goes by the subscriptions of then.
-            self._state.settle(now)
-            self._subscribing.named(connection, session, packet)
-        elif packet.topic == NODES:
-            self._questions.take(connection, session, packet, now)
-        elif packet.topic.startswith(HANDOVER):
-            self._releasing.take(connection, packet)
-        else:
-            self._ask(connection, session, packet, raw, now)
-            return
-        self._answering.accept_in_turn(connection, packet)
+        for topic, handler in self._handlers.items():
+            if packet.topic == topic or (topic[-1] == "/" and packet.topic.startswith(topic)):
+                handler(connection, session, packet, now)
+                self._acknowledger.accept_in_turn(connection, packet)
+                return
+        self._ask(connection, session, packet, request, now)
 
     def _ask(
-        self, connection: Connection, session: Session, packet: Publish, raw: bytes, now: float
+        self,
+        connection: Connection,
+        session: Session,
+        packet: Publish,
+        request: PublishRequest,
+        now: float,
     ) -> None:
         """Ask of the engine what a message means."""
-        state = self._state
+        state, checks = self._state, self._checks
         if packet.topic.startswith(PLACE):
             # The message that defines a place is retained, whatever it says.
-            self._vetting.check_rights(connection, replace(packet, retain=True))
+            request = replace(request, retain=True)
+            checks.check_rights(connection, request)
             if (place := place_of(packet.topic)) is not None:
-                self._vetting.check_place(connection, *place)
+                checks.check_place(connection, *place)
         elif not packet.topic.startswith(_OWN):
-            self._vetting.check_rights(connection, packet)
+            checks.check_rights(connection, request)
         meant = self._as_watched(packet)
         asked = command(session, meant, state.engine.rights.protected)
-        subject = normalize_topic(packet.topic)
         if asked.shows:
             asked = self._in_order(asked)
-            shown = replace(packet, topic=subject, retain=True)
-            self._vetting.check_room(session, shown, NO_EVENT_OPTIONS)
+            request = replace(request, topic=normalize_topic(packet.topic))
+            checks.check_room(session, request)
         answer = Answer(connection, packet.qos, packet.packet_id, packet.topic, asked.keep)
-        state.answers.append((len(state.inputs), answer, None))
-        connection.waits = True
+        state.pending.answer_next(answer)
         for value in asked.inputs:
-            state.ask(value)
+            state.pending.ask(value)
         if asked.shows:
-            self._show(session, packet, raw, subject, now)
+            self._show(session, request, now)
         if packet.qos:
             state.journal.must_sync = True
 
@@ -135,20 +139,21 @@ class CommandHandler:
             self._orders[key] = self._last_order
         return defining(replace(value, order=self._orders[key]))
 
-    def _show(
-        self, session: Session, packet: Publish, raw: bytes, subject: str, now: float
-    ) -> None:
-        """Let a message that defines a place be read, as it was sent; an empty one ends that."""
-        queue = self._queueing.queue
+    def _show(self, session: Session, request: PublishRequest, now: float) -> None:
+        """Let a message that defines a place be read; an empty one ends that."""
+        subject = request.topic
         if self._shown is None:
-            subjects = (key.partition("\0")[2] for key in self._state.live)
+            subjects = [event.subject for event in self._state.engine.live if event.retain]
             self._shown = {normalize_topic(s): s for s in subjects if s.startswith(PLACE)}
         before = self._shown.pop(subject, subject)
         if before != subject:
             # Earlier releases kept it as it was spelt.
-            gone = Publish(before, b"", packet.qos, True)
-            queue(None, session, gone, b"", NO_PROPERTIES, NO_EVENT_OPTIONS, now)
-        if packet.payload:
+            self._publish(session, PublishRequest(before, b"", request.qos, True), now)
+        if request.payload:
             self._shown[subject] = subject
-        shown = replace(packet, retain=True)
-        queue(None, session, shown, raw, NO_PROPERTIES, NO_EVENT_OPTIONS, now, subject)
+        self._publish(session, request, now)
+
+    def _publish(self, session: Session, request: PublishRequest, now: float) -> None:
+        name = self._state.unique_id()
+        event = request.event(session, request.payload, name, now, read_attributes=True)
+        self._driver.publish(event, now)

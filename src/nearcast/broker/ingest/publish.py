@@ -1,41 +1,41 @@
-"""Publishing: what clients send becomes events, once checked.
+"""PUBLISH: messages become events, along the route of their topic or through the engine.
 
-The common case goes the short way at once. Everything else is looked at closely and becomes an
-input for the engine; its sender is answered when that is decided.
+Messages that follow each other with the same topic, properties and QoS are a run: they are read
+and refused once. Where the topic alone decides who gets them, and nothing that is pending would be
+overtaken, a run goes along its route at once. Everything else becomes an input of the engine; its
+sender is answered when that is decided.
 """
 
-from msgspec.structs import replace
+from collections.abc import Sequence
 
-from nearcast.broker.broker_state import Answer, BrokerState
-from nearcast.broker.handover.inbox import HandoverInbox
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.ingest.acknowledgements import Acknowledger
 from nearcast.broker.ingest.command_handler import CommandHandler
-from nearcast.broker.ingest.fast_path import OURS, FastPath
-from nearcast.broker.ingest.input_queue import InputQueue
-from nearcast.broker.ingest.publish_checks import PublishChecks
+from nearcast.broker.ingest.pending_inputs import Answer
+from nearcast.broker.ingest.publish_request import (
+    NC_PREFIX,
+    PublishChecks,
+    PublishRequest,
+    request_of_will,
+)
 from nearcast.broker.ingest.refusal import RefusedError
-from nearcast.broker.ingest.subscribe import SubscribeHandler
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation import own_tracks
 from nearcast.broker.situation.match_warnings import MatchWarnings
-from nearcast.broker.situation.nc_properties import (
-    BAD,
-    NO_EVENT_OPTIONS,
-    PREFIX,
-    EventOptions,
-    event_options,
-    event_options_from_json,
-)
-from nearcast.broker.situation.node_questions import NodeQuestions
+from nearcast.broker.situation.nc_properties import NO_EVENT_OPTIONS
+from nearcast.core.engine.routes import Route
+from nearcast.core.model.event import Event
+from nearcast.core.model.event_run import EventRun
 from nearcast.core.model.geometry.position import usual_position
 from nearcast.core.model.inputs import Moved
-from nearcast.wire.mqtt import NO_PROPERTIES, Publish, ReasonCode, Will, stripped
+from nearcast.wire.mqtt import Packet, Publish, ReasonCode, Will
 
 POSITION = "$me/position"
-_PUBLISH = "$me/publish/"
-_MESSAGE_EXPIRY, _TOPIC_ALIAS = 0x02, 0x23
-_DROPPED = frozenset((_MESSAGE_EXPIRY, _TOPIC_ALIAS))
+_READ_ONE_BY_ONE = ("$", own_tracks.PREFIX)
+"""Topics where a payload says more than what is published."""
 
 
 class PublishHandler:
@@ -44,158 +44,186 @@ class PublishHandler:
     def __init__(
         self,
         state: BrokerState,
-        short_way: FastPath,
-        answering: Acknowledger,
-        subscribing: SubscribeHandler,
-        releasing: HandoverInbox,
-        questions: NodeQuestions,
+        driver: EngineDriver,
+        dispatcher: DeliveryDispatcher,
+        acknowledger: Acknowledger,
         warnings: MatchWarnings,
     ) -> None:
         self._state = state
+        self._driver = driver
+        self._dispatcher = dispatcher
+        self._acknowledger = acknowledger
         self._warnings = warnings
-        self._short_way = short_way
-        self._answering = answering
-        self._vetting = PublishChecks(state)
-        self._queueing = InputQueue(state)
-        self._commanding = CommandHandler(
-            state, subscribing, releasing, answering, self._vetting, self._queueing, questions
-        )
+        self._checks = PublishChecks(state)
+        self.commands = CommandHandler(state, driver, acknowledger, self._checks)
 
     def publish(
-        self, connection: Connection, session: Session, packet: Publish, now: float
-    ) -> None:
-        """Take a message from a client."""
-        qos, topic = packet.qos, packet.topic
-        if qos and not self._answering.begin(connection, session, packet):
-            return
-        if not self._short_way.suits(connection, packet):
-            self._publish_closely(connection, session, packet, now)
-            return
-        route = None
-        if not self._short_way.overtakes(connection, topic, qos):
-            route = self._state.engine.route(session.node, topic)
-        if route is None:
-            self.leave(connection, session, packet, now)
-            return
-        self._short_way.send(session, packet, route, now)
-        if qos:
-            self._answering.accept(connection, qos, packet.packet_id)
+        self,
+        connection: Connection,
+        session: Session,
+        packets: Sequence[Packet],
+        at: int,
+        now: float,
+    ) -> int:
+        """Take the run of messages that begins at a place; how many."""
+        first = packets[at]
+        assert type(first) is Publish
+        if first.topic == POSITION and self._move(session, first):
+            return 1
+        run, taken = self._run(connection, session, packets, at)
+        if not run:
+            return taken
+        first = run[0]
+        properties = self._checks.properties_of(first)
+        if properties is not None and properties.topic_alias is not None:
+            resolved = self._checks.unaliased(connection, first, properties.topic_alias)
+            if resolved is None:
+                if first.packet_id:
+                    session.release(first.packet_id, self._state.journal)
+                return taken
+            first = resolved
+        try:
+            request = self._checks.request(connection, session, first, properties)
+            if request.topic[0] == "$":
+                self.commands.take(connection, session, first, request, now)
+                return taken
+        except RefusedError as refusal:
+            for packet in run:
+                answer = Answer(connection, packet.qos, packet.packet_id, first.topic)
+                self._acknowledger.refuse_in_turn(connection, answer, refusal)
+            return taken
+        if request.topic.startswith(own_tracks.PREFIX):
+            self._take_fix(connection, session, request, now)
+        if request.options.to is not None:
+            self._warnings.check_target(session, request.topic, request.options.to, now)
+        route = self._route(connection, session, request)
+        if route is not None:
+            self._send_along(route, connection, session, request, run, now)
+        else:
+            self._leave_to_engine(connection, session, request, run, now)
+        return taken
 
-    def leave(self, connection: Connection, session: Session, packet: Publish, now: float) -> None:
-        """Leave a message that suits the short way, but has no route, to the engine."""
-        raw = packet.raw_properties
-        self._queueing.queue(connection, session, packet, raw, NO_PROPERTIES, NO_EVENT_OPTIONS, now)
+    def publish_will(self, session: Session, will: Will, now: float) -> None:
+        """Publish what a client left behind, if it still may."""
+        try:
+            request = request_of_will(will)
+            retain = request.retain or request.options.stays
+            if not session.permissions.may_publish(request.topic, request.qos, retain):
+                raise RefusedError(ReasonCode.NOT_AUTHORIZED, "a rule forbids the will")
+            self._checks.check_room(session, request)
+        except RefusedError:
+            self._state.counters["refused"] += 1
+            return
+        self._driver.publish(self._event(session, request, request.payload, now), now)
 
-    def move(self, session: Session, packet: Publish) -> bool:
-        """Take what most messages of a moving client say; False if it is to be looked at closely.
-
-        The same as the command, but nobody waits for an answer. Of QoS 0, to its own position.
-        """
-        if packet.raw_properties:
+    def _move(self, session: Session, packet: Publish) -> bool:
+        """Take the position that most messages to `$me/position` are; False: it is a command."""
+        if packet.raw_properties or packet.qos:
             return False
         position = usual_position(packet.payload)
         if position is None:
             return False
-        self._state.ask(Moved(session.node, position))
+        self._state.pending.ask(Moved(session.node, position))
         return True
 
-    def publish_will(self, session: Session, will: Will, now: float) -> None:
-        """Publish what a client left behind, if it still may."""
-        properties = replace(will.properties, will_delay_interval=None)
-        try:
-            packet, spoken = told_by(will)
-            packet = packet.with_(properties)
-            raw = stripped(packet.raw_properties, _DROPPED, PREFIX)
-            retain = will.retain or spoken.stays
-            if not session.permissions.may_publish(packet.topic, will.qos, retain):
-                raise RefusedError(ReasonCode.NOT_AUTHORIZED, "a rule forbids the will")
-            self._vetting.check_room(session, packet, spoken)
-        except RefusedError:
-            self._state.counters["refused"] += 1
-            return
-        self._queueing.queue(None, session, packet, raw, properties, spoken, now)
+    def _run(
+        self, connection: Connection, session: Session, packets: Sequence[Packet], at: int
+    ) -> tuple[list[Publish], int]:
+        """Return the messages of a run that are to be published, and how many packets it is."""
+        first = packets[at]
+        assert type(first) is Publish
+        topic, raw, qos = first.topic, first.raw_properties, first.qos
+        run = [first]
+        if not (first.retain or topic.startswith(_READ_ONE_BY_ONE) or NC_PREFIX in raw):
+            for each in packets[at + 1 :] if at + 1 < len(packets) else ():
+                if (
+                    type(each) is not Publish
+                    or each.topic != topic
+                    or each.qos != qos
+                    or each.raw_properties != raw
+                    or each.retain
+                ):
+                    break
+                run.append(each)
+        taken = len(run)
+        if qos:
+            begin = self._acknowledger.begin
+            run = [packet for packet in run if begin(connection, session, packet)]
+        return run, taken
 
-    def _publish_closely(
-        self, connection: Connection, session: Session, packet: Publish, now: float
+    def _take_fix(
+        self, connection: Connection, session: Session, request: PublishRequest, now: float
     ) -> None:
-        """Take a message that is a command, or says more than its topic and its payload."""
-        state, vetting = self._state, self._vetting
-        raw, packet_id = packet.raw_properties, packet.packet_id
-        properties, spoken = NO_PROPERTIES, NO_EVENT_OPTIONS
-        topic = packet.topic
-        try:
-            if raw:
-                properties = packet.properties
-                if properties.topic_alias is not None:
-                    packet = vetting.unaliased(connection, packet, properties.topic_alias)
-                    if not packet.topic:
-                        if packet_id:
-                            session.release(packet_id, state.journal)
-                        return
-                vetting.check_properties(packet, properties)
-                topic = packet.topic
-                if OURS in raw:
-                    spoken = event_options(properties.user_properties)
-                if OURS in raw or properties.message_expiry_interval or properties.topic_alias:
-                    raw = stripped(raw, _DROPPED, PREFIX)
-            if topic[0] == "$":
-                if not topic.startswith(_PUBLISH):
-                    self._commanding.take(connection, session, packet, raw, now)
-                    return
-                if spoken is not NO_EVENT_OPTIONS:
-                    raise RefusedError(BAD, "say it in the JSON or in nc- properties, not in both")
-                spoken, body = event_options_from_json(packet.payload)
-                packet = _instead(packet, topic[len(_PUBLISH) :], body)
-            vetting.check_topic(connection, packet, spoken)
-            vetting.check_room(session, packet, spoken)
-        except RefusedError as refusal:
-            answer = Answer(connection, packet.qos, packet_id, topic)
-            self._answering.refuse_in_turn(connection, answer, refusal)
-            return
-        if packet.topic.startswith(own_tracks.PREFIX):
-            fix = own_tracks.fix_of(
-                session, packet, _may_act(connection, packet.topic), state.engine.rights.protected
-            )
-            if not isinstance(fix, own_tracks.Ignored):
-                state.ask(fix)
-            elif fix.why:
-                state.counters["owntracks_ignored"] += 1
-                self._warnings.warn(session, packet.topic, fix.why, now)
-        if spoken.to is not None:
-            self._warnings.check_target(session, packet.topic, spoken.to, now)
-        if (
-            not packet.retain
-            and spoken is NO_EVENT_OPTIONS
-            and not self._short_way.overtakes(connection, packet.topic, packet.qos)
-        ):
-            route = state.engine.route(session.node, packet.topic)
-            if route is not None:
-                self._short_way.send_with(session, packet, raw, properties, route, now)
-                self._answering.accept(connection, packet.qos, packet.packet_id)
-                return
-        self._queueing.queue(connection, session, packet, raw, properties, spoken, now)
+        """Take the position that a message of OwnTracks tells."""
+        may_act = _may_act(connection, request.topic)
+        protected = self._state.engine.rights.protected
+        fix = own_tracks.fix_of(session, request.topic, request.payload, may_act, protected)
+        if not isinstance(fix, own_tracks.Ignored):
+            self._state.pending.ask(fix)
+        elif fix.why:
+            self._state.counters["owntracks_ignored"] += 1
+            self._warnings.warn(session, request.topic, fix.why, now)
 
+    def _route(
+        self, connection: Connection, session: Session, request: PublishRequest
+    ) -> Route | None:
+        """Return who gets a run if its topic alone decides, and nothing would be overtaken."""
+        if request.retain or request.options is not NO_EVENT_OPTIONS:
+            return None
+        state = self._state
+        if state.pending.must_precede(connection, request.topic, request.qos):
+            return None
+        return state.engine.route(session.node, request.topic)
 
-def told_by(will: Will) -> tuple[Publish, EventOptions]:
-    """The message that a will is, and what it says in words of ours, in JSON or in properties.
+    def _send_along(
+        self,
+        route: Route,
+        connection: Connection,
+        session: Session,
+        request: PublishRequest,
+        run: Sequence[Publish],
+        now: float,
+    ) -> None:
+        """Deliver and record a run, and acknowledge it."""
+        state, node, client_id = self._state, session.node, session.client_id
+        unique_id, expiry_s, qos = state.unique_id, request.expiry_s, request.qos
+        events = EventRun(
+            [unique_id() for _ in run], request.topic, node, now, state.engine.position(node),
+            [packet.payload for packet in run], qos, client_id if client_id != node else "",
+            request.headers, None if expiry_s is None else now + expiry_s,
+        )  # fmt: skip
+        first_seq = state.engine.note(events)
+        if first_seq is not None and state.journal.keeps:
+            state.journal.rows.append_run(first_seq, now, events)
+            if qos:
+                state.journal.must_sync = True
+        if route.recipients:
+            self._dispatcher.deliver_along(route.without(client_id), events)
+        if qos:
+            for packet in run:
+                self._acknowledger.accept(connection, qos, packet.packet_id)
 
-    Raises `RefusedError` if it cannot be.
-    """
-    spoken = event_options(will.properties.user_properties)
-    packet = Publish(will.topic, will.payload, will.qos, will.retain)
-    if not will.topic.startswith(_PUBLISH):
-        return packet, spoken
-    if spoken is not NO_EVENT_OPTIONS:
-        raise RefusedError(BAD, "say it in the JSON or in nc- properties, not in both")
-    spoken, body = event_options_from_json(will.payload)
-    return _instead(packet, will.topic[len(_PUBLISH) :], body), spoken
+    def _leave_to_engine(
+        self,
+        connection: Connection,
+        session: Session,
+        request: PublishRequest,
+        run: Sequence[Publish],
+        now: float,
+    ) -> None:
+        """Let the engine decide on a run; its sender is answered then."""
+        for packet in run:
+            payload = request.payload if packet is run[0] else packet.payload
+            event = self._event(session, request, payload, now)
+            answer = Answer(connection, packet.qos, packet.packet_id, packet.topic)
+            self._driver.publish(event, now, answer)
 
-
-def _instead(packet: Publish, topic: str, payload: bytes) -> Publish:
-    """The message that a message to `$me/publish/` stands for."""
-    if not topic or not {"+", "#"}.isdisjoint(topic):
-        raise RefusedError(ReasonCode.TOPIC_NAME_INVALID, "no subject after $me/publish/")
-    return Publish(topic, payload, packet.qos, packet.retain, packet.dup, packet.packet_id)
+    def _event(
+        self, session: Session, request: PublishRequest, payload: bytes, now: float
+    ) -> Event:
+        state = self._state
+        reads = state.engine.matcher.reads_attributes
+        return request.event(session, payload, state.unique_id(), now, read_attributes=reads)
 
 
 def _may_act(connection: Connection, topic: str) -> bool:

@@ -8,6 +8,7 @@ from msgspec.structs import replace
 
 from nearcast.broker.auth.count_rights import countable_by, noted_if_counting
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.granted import SessionSubscription
@@ -54,8 +55,15 @@ READABLE = ("$node", "$area", "$place", "$SYS")
 class SubscribeHandler:
     """Takes wishes from clients."""
 
-    def __init__(self, state: BrokerState, errors: ErrorReports, warnings: MatchWarnings) -> None:
+    def __init__(
+        self,
+        state: BrokerState,
+        driver: EngineDriver,
+        errors: ErrorReports,
+        warnings: MatchWarnings,
+    ) -> None:
         self._state = state
+        self._driver = driver
         self._errors = errors
         self._warnings = warnings
 
@@ -72,7 +80,7 @@ class SubscribeHandler:
                 wish = subscription_options(packet.properties.user_properties)
                 if wish.where is not None or wish.from_ is not None:
                     # What can be matched depends on what was said before.
-                    self._state.settle(now)
+                    self._driver.step(now)
                 self._vet(session, wish, "nc-from")
             except RefusedError as refusal:
                 problem = refusal
@@ -91,12 +99,12 @@ class SubscribeHandler:
                     self._errors.tell(session, wanted.filter, refusal.why)
         warnings = self._warnings.known_now([each.subscription for each in granted], wish)
         for place, value in enumerate(granted, 1):
-            self._state.ask(replace(value, more=True) if place < len(granted) else value)
+            self._state.pending.ask(replace(value, more=True) if place < len(granted) else value)
         answer = SubAck(packet.packet_id, tuple(reasons), _reason(connection, why + warnings))
         self._write(connection, answer)
         if warnings and not _explains(connection):
             for each in granted:
-                self._warnings.tell(session, each.subscription.id.partition("\0")[2], warnings, now)
+                self._warnings.tell(session, each.subscription.key, warnings, now)
         if any(wanted.filter == ERRORS for wanted in packet.filters):
             self._warnings.listen(session, now)
 
@@ -120,7 +128,7 @@ class SubscribeHandler:
                 reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
                 continue
             if topic_filter not in PRIVATE:
-                state.ask(Unsubscribed(subscription_id(session, topic_filter)))
+                state.pending.ask(Unsubscribed(subscription_id(session, topic_filter)))
             if session.durable:
                 state.journal.note(SubscriptionDropped(session.client_id, topic_filter))
             reasons.append(ReasonCode.SUCCESS)
@@ -142,15 +150,17 @@ class SubscribeHandler:
             )
         return None
 
-    def named(self, connection: Connection, session: Session, packet: Publish) -> None:
+    def named(self, connection: Connection, session: Session, packet: Publish, now: float) -> None:
         """Take a subscription in JSON under a name of its own, or end it."""
+        # What came before goes by the subscriptions of then.
+        self._driver.step(now)
         state, name = self._state, packet.topic[len(NAMED) :]
         if not 0 < len(name) <= LONGEST_NAME:
             raise RefusedError(BAD, f"a name has 1 to {LONGEST_NAME} characters")
         key = f"\0{name}"
         if not packet.payload:
             if session.granted.pop(key, None) is not None:
-                state.ask(Unsubscribed(subscription_id(session, key)))
+                state.pending.ask(Unsubscribed(subscription_id(session, key)))
                 if session.durable:
                     state.journal.note(SubscriptionDropped(session.client_id, key))
             return
@@ -161,7 +171,7 @@ class SubscribeHandler:
             wish, envelope = asked.wish, asked.envelope
             granted = self._grant(connection, session, options, None, wish, name, envelope)
             for value in granted:
-                state.ask(value)
+                state.pending.ask(value)
             known = self._warnings.known_now([each.subscription for each in granted], wish)
             self._warnings.tell(session, key, known, connection.heard_at)
         except RefusedError as refusal:

@@ -455,7 +455,7 @@ class SessionManager:
     def _ask(self, session: Session, value: Presence | Left) -> None:
         """Let the engine know, but not of the pipeline: it would hear of itself for ever."""
         if session.node != PUBLISHER:
-            self._state.ask(value)
+            self._state.pending.ask(value)
 
     def _keep(self, session: Session, will: Will | None) -> None:
         """Let the store know of a session, if it must."""

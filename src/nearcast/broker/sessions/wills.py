@@ -5,7 +5,7 @@ from msgspec.structs import replace
 from nearcast.broker.auth import AuthRefusal
 from nearcast.broker.auth.permissions import Permissions
 from nearcast.broker.config.settings import Limits
-from nearcast.broker.ingest.publish import told_by
+from nearcast.broker.ingest.publish_request import request_of_will
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.store import StoredMessage
 from nearcast.store import StoredWill as KeptWill
@@ -16,8 +16,8 @@ def problem_with(will: Will, allowed: Permissions, limits: Limits) -> AuthRefusa
     """Return why a client may not leave a will, or may no longer."""
     topic, pairs = will.topic, will.properties.user_properties
     try:
-        packet, spoken = told_by(will)
-        topic = packet.topic
+        request = request_of_will(will)
+        topic = request.topic
     except RefusedError as error:
         return AuthRefusal(error.reason, f"the will: {error.why}")
     if topic.startswith("$"):
@@ -28,7 +28,7 @@ def problem_with(will: Will, allowed: Permissions, limits: Limits) -> AuthRefusa
     if len(pairs) > limits.user_properties:
         why = f"{len(pairs)} user properties; at most {limits.user_properties} are taken"
         return AuthRefusal(ReasonCode.QUOTA_EXCEEDED, why)
-    if not allowed.may_publish(topic, will.qos, will.retain or spoken.stays):
+    if not allowed.may_publish(topic, will.qos, will.retain or request.options.stays):
         return AuthRefusal(ReasonCode.NOT_AUTHORIZED, f"a rule forbids the will to {topic!r}")
     return None
 

@@ -10,6 +10,8 @@ import heapq
 from collections.abc import Iterable, Sequence
 
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.engine_driver import EngineDriver
+from nearcast.broker.outcome_follower import OutcomeFollower
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.nc_properties import SubscriptionOptions
@@ -41,11 +43,12 @@ MOST_DUE = 10_000
 NAMED = "$me/subscriptions/"
 
 
-class MatchWarnings:
+class MatchWarnings(OutcomeFollower):
     """Knows who is to be warned, and when."""
 
-    def __init__(self, state: BrokerState, errors: ErrorReports) -> None:
+    def __init__(self, state: BrokerState, driver: EngineDriver, errors: ErrorReports) -> None:
         self._state = state
+        self._driver = driver
         self._errors = errors
         self._needs: dict[str, tuple[str, ...]] = {}
         """The nodes that a subscription needs; all that are looked after are here."""
@@ -77,7 +80,7 @@ class MatchWarnings:
 
     def listen(self, session: Session, now: float) -> None:
         """A client asks for errors: what is so already is told at once."""
-        self._state.settle(now)
+        self._driver.step(now)
         self._check(self._add_all(session), now)
 
     def warn(self, session: Session, topic: str, why: str, now: float) -> None:
@@ -89,7 +92,7 @@ class MatchWarnings:
         if ERRORS not in session.granted or not isinstance(area, Around | PlaceHere):
             return
         # What was said before it counts.
-        self._state.settle(now)
+        self._driver.step(now)
         self._warn_of_target(session, topic, area, now)
 
     # What becomes so later

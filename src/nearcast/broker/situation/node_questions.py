@@ -8,8 +8,8 @@ from collections import Counter
 
 import msgspec
 
-from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.session import OutboundMessage, QueuedDelivery, Session
@@ -27,9 +27,11 @@ ROOM_BYTES = 1_024
 class NodeQuestions:
     """Takes questions and answers them."""
 
-    def __init__(self, state: BrokerState, delivering: DeliveryDispatcher, nodes: NodeList) -> None:
-        self._state = state
-        self._delivering = delivering
+    def __init__(
+        self, driver: EngineDriver, dispatcher: DeliveryDispatcher, nodes: NodeList
+    ) -> None:
+        self._driver = driver
+        self._dispatcher = dispatcher
         self._nodes = nodes
         self._second = 0
         self._asked: Counter[str] = Counter()
@@ -43,7 +45,7 @@ class NodeQuestions:
         asked = json_object(packet.payload)
         mark = asked.pop("id", None)
         # It is answered by what holds after all that came before.
-        self._state.settle(now)
+        self._driver.step(now)
         most_bytes = PAGE_BYTES
         if connection.largest_packet:
             most_bytes = min(most_bytes, max(1, connection.largest_packet - ROOM_BYTES))
@@ -54,7 +56,7 @@ class NodeQuestions:
         if correlation is not None:
             raw = Publish(NODES).with_(Properties(correlation_data=correlation)).raw_properties
         parcel = OutboundMessage(PublishFrame(NODES, msgspec.json.encode(members), raw))
-        self._delivering.put(session, QueuedDelivery(parcel, min(1, granted.wanted.qos)))
+        self._dispatcher.put(session, QueuedDelivery(parcel, min(1, granted.wanted.qos)))
 
     def _count(self, session: Session, now: float) -> None:
         if int(now) != self._second:

@@ -11,6 +11,7 @@ from urllib.parse import quote
 import msgspec
 
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.outcome_follower import OutcomeFollower
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.metadata import position_text, time_text
 from nearcast.broker.situation.topic_names import decode_name, normalize_topic
@@ -36,7 +37,7 @@ POSITION, CONTEXT, ONLINE = "position", "context", "online"
 NEEDED_SIGHT = {POSITION: SEE_WHERE_NAMED, CONTEXT: SEE_ATTRIBUTES, ONLINE: SEE_IDENTITY}
 
 
-class NodeTopics:
+class NodeTopics(OutcomeFollower):
     """Tells of nodes to those who read of them."""
 
     def __init__(self, state: BrokerState, readers: TopicReaders) -> None:

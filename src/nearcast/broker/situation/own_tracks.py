@@ -16,7 +16,6 @@ from nearcast.core.model.context import check_attributes
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.position import position, shown
 from nearcast.core.model.inputs import ContextPatched
-from nearcast.wire.mqtt import Publish
 
 PREFIX = "owntracks/"
 LOCATION = "location"
@@ -36,16 +35,16 @@ class Ignored(Struct, frozen=True):
 
 
 def fix_of(
-    session: Session, packet: Publish, may_act: bool, protected: Collection[str]
+    session: Session, topic: str, payload: bytes, may_act: bool, protected: Collection[str]
 ) -> ContextPatched | Ignored:
     """Return what a phone's message says of its user."""
-    user = user_of(packet.topic)
+    user = user_of(topic)
     if not user:
         return Ignored()
     try:
-        members = msgspec.json.decode(packet.payload)
+        members = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return Ignored(f"this is no JSON, and changes no position: {error}" * bool(packet.payload))
+        return Ignored(f"this is no JSON, and changes no position: {error}" * bool(payload))
     kind = members.get("_type") if isinstance(members, dict) else None
     if kind != LOCATION:
         if isinstance(kind, str) and kind in OTHERS:

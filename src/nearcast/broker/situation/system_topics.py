@@ -9,7 +9,9 @@ from importlib.metadata import version
 from math import inf
 
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.outcome_follower import OutcomeFollower
 from nearcast.broker.situation.topic_readers import TopicReaders
+from nearcast.core.engine.engine import Outcome
 from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Input, Subscribed
 from nearcast.core.model.payload import attributes_of
@@ -19,14 +21,14 @@ PREFIX = "$SYS/"
 EVERY_S = 10.0
 
 
-class SystemTopics:
+class SystemTopics(OutcomeFollower):
     """Tells how the broker does."""
 
     def __init__(self, state: BrokerState, readers: TopicReaders) -> None:
         self._state = state
         self._readers = readers
         self._since: float | None = None
-        self.due = inf
+        self._due = inf
         """When to tell again; never, while nobody reads."""
 
     def begin(self, now: float) -> None:
@@ -34,17 +36,17 @@ class SystemTopics:
         self._since = now
         wanted = self._state.engine.subscriptions.values()
         if any(each.subject.startswith(PREFIX) for each in wanted):
-            self.due = now + EVERY_S
+            self._due = now + EVERY_S
 
-    def follow(self, inputs: Sequence[Input], now: float) -> None:
+    def follow(self, others: Sequence[Input], outcome: Outcome, now: float) -> None:
         """Tell new readers how things are now."""
-        for value in inputs:
+        for value in others:
             if not isinstance(value, Subscribed):
                 continue
             wanted = value.subscription
             if not wanted.subject.startswith(PREFIX):
                 continue
-            self.due = min(self.due, now + EVERY_S)
+            self._due = min(self._due, now + EVERY_S)
             session = self._state.sessions.get(wanted.owner)
             if session is None or wanted.group is not None or not value.replay:
                 continue
@@ -52,16 +54,20 @@ class SystemTopics:
                 if subject_matches(wanted.subject, topic):
                     self._readers.put(session, [wanted], _event(topic, text, now), True)
 
-    def tell(self, now: float) -> None:
+    def remind(self, now: float) -> None:
         """Tell those who read, if it is time."""
-        if now < self.due:
+        if now < self._due:
             return
         read = False
         for topic, text in self.figures(now).items():
             for session, wanted in self._readers.of(topic):
                 read = True
                 self._readers.put(session, wanted, _event(topic, text, now))
-        self.due = now + EVERY_S if read else inf
+        self._due = now + EVERY_S if read else inf
+
+    def next_timer(self) -> float | None:
+        """When to tell again."""
+        return None if self._due == inf else self._due
 
     def figures(self, now: float) -> dict[str, str]:
         """All figures by topic, as text."""
@@ -87,7 +93,7 @@ _FIGURES: dict[str, Callable[[BrokerState], int]] = {
     "publish/messages/dropped": lambda state: state.counters["dropped"],
     "bytes/received": lambda state: state.traffic.bytes_received,
     "bytes/sent": lambda state: state.traffic.bytes_sent,
-    "retained messages/count": lambda state: len(state.live),
+    "retained messages/count": lambda state: len(state.engine.live),
 }
 
 

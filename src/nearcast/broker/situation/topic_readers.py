@@ -8,10 +8,9 @@ from msgspec.structs import replace
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
-from nearcast.broker.sessions.session import OutboundMessage, Session
+from nearcast.broker.sessions.session import Session
 from nearcast.core.matching.reference import decide
-from nearcast.core.model.event import Delivery, Event, Subscription
-from nearcast.wire.mqtt import PublishFrame
+from nearcast.core.model.event import Event, Subscription
 
 
 class TopicReaders:
@@ -53,8 +52,8 @@ class TopicReaders:
             each.id for each in wanted if each.plain or decide(event, each, world).passed
         )
         if fitting:
-            told = replace(event, id=self._state.unique_id(), retain=True)
-            parcel = OutboundMessage(PublishFrame(topic or event.subject, event.payload))
-            own = "" if session.client_id == session.node else session.client_id
-            delivery = Delivery(told, session.node, fitting, 1, own, replayed)
-            self._delivering.deliver_parcel(delivery, parcel)
+            told = replace(
+                event, id=self._state.unique_id(), subject=topic or event.subject, retain=True
+            )
+            deliveries = self._state.engine.addressed(told, [(fitting, 1)], replayed)
+            self._delivering.deliver(deliveries)

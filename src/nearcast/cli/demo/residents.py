@@ -47,7 +47,7 @@ class Residents:
                 for name in self._life.residents:
                     self._nodes[name] = connect(self._url, node=name)
                     await self._nodes[name].open()
-                for value in (*self._life.arrivals(), *self._wishes()):
+                for value in (*self._life.arrivals(), *self._subscriptions()):
                     await self._do(value, hearing)
                 await self._pass_time(hearing)
         finally:
@@ -63,7 +63,7 @@ class Residents:
                 await self._do(value, hearing)
             await asyncio.sleep(SECOND_S)
 
-    def _wishes(self) -> Iterator[Input]:
+    def _subscriptions(self) -> Iterator[Input]:
         for kind, subject in CURIOUS.items():
             found = (each.node for each in self._life.residents.values() if each.kind == kind)
             for node in islice(found, MOST_CURIOUS):

@@ -42,7 +42,7 @@ class ContextUpdates:
         rights: Rights,
         areas: AreaWatch,
         live: LiveBook,
-        wishes: SubscriptionBook,
+        subscriptions: SubscriptionBook,
         delivering: LiveDelivery,
     ) -> None:
         self._matcher = matcher
@@ -50,7 +50,7 @@ class ContextUpdates:
         self._rights = rights
         self._areas = areas
         self._live = live
-        self._wishes = wishes
+        self._subscriptions = subscriptions
         self._delivering = delivering
         self._moving: dict[str, Position] = {}
         """Moves that are still to be made, of nodes that have a position."""
@@ -166,7 +166,7 @@ class ContextUpdates:
             deliver_live(self._live.met_by(node), outcome)
             self._come_into_sight(node, outcome)
         deliver_live(self._live.met_in_named_places(), outcome)
-        for subscription in self._wishes.by_id.values():
+        for subscription in self._subscriptions.by_id.values():
             if isinstance(subscription.from_, PlaceArea | PlaceHere):
                 deliver_live(self._delivering.met_by_one(subscription.id), outcome)
 
@@ -235,7 +235,7 @@ class ContextUpdates:
         elif state.attributes != before.attributes:
             outcome.sightings.extend(self._areas.changed(node, step.now))
         step.node_changed(node, state, before, by_move and not reclassed)
-        aimed = () if reclassed else self._wishes.aimed
+        aimed = () if reclassed else self._subscriptions.aimed
         deliver_live(self._live.met_by(node, aimed=aimed), outcome)
         if reclassed:
             self._come_into_sight(node, outcome)

@@ -14,7 +14,7 @@ from nearcast.core.engine.announcement_book import AnnouncementBook
 from nearcast.core.engine.area_watch import AreaWatch
 from nearcast.core.engine.attribute_watch import AttributeWatch
 from nearcast.core.engine.context_updates import ContextUpdates
-from nearcast.core.engine.copies import NO_COPIES, Copies
+from nearcast.core.engine.deliveries import NO_DELIVERIES, Deliveries
 from nearcast.core.engine.event_ingest import EventIngest
 from nearcast.core.engine.explanation import explain
 from nearcast.core.engine.live_book import LiveBook
@@ -30,16 +30,18 @@ from nearcast.core.engine.routes import Route
 from nearcast.core.engine.session_presence import SessionPresence
 from nearcast.core.engine.settings import EngineSettings as EngineSettings
 from nearcast.core.engine.standing_inputs import StandingInputs
-from nearcast.core.engine.string_pair_table import StringPairTable
+from nearcast.core.engine.string_pair_table import Texts
 from nearcast.core.engine.subject_policy import SubjectPolicy
 from nearcast.core.engine.subscription_book import SubscriptionBook
+from nearcast.core.matching.live import LiveEvents
 from nearcast.core.matching.matcher import Matcher, Matches
 from nearcast.core.matching.reference import Verdict
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.event import Announcement, Delivery, Event, Subscription
+from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
 from nearcast.core.model.event_columns import EventColumns
+from nearcast.core.model.event_run import EventRun
 from nearcast.core.model.geometry.area import Area
 from nearcast.core.model.geometry.area_resolution import check
 from nearcast.core.model.geometry.places import Places
@@ -81,16 +83,18 @@ class Engine:
         self._announcements = announced = AnnouncementBook()
         self._areas = areas = AreaWatch(matcher, rights.context)
         self._live = live = LiveBook(matcher, chosen.shared_objects)
-        self._wishes = wishes = SubscriptionBook(matcher)
+        self._subscriptions = subscriptions = SubscriptionBook(matcher)
         self._recent = recent = RecentBook(matcher, chosen.recent_most, chosen.recent_most_bytes)
-        self._delivering = delivering = LiveDelivery(live, wishes)
+        self._delivering = delivering = LiveDelivery(live, subscriptions)
         self._ingesting = EventIngest(matcher, nodes, rights, announced, live, self._policy, chosen)
-        self._situating = ContextUpdates(matcher, nodes, rights, areas, live, wishes, delivering)
+        self._situating = ContextUpdates(
+            matcher, nodes, rights, areas, live, subscriptions, delivering
+        )
         self._standing = StandingInputs(
-            nodes, announced, areas, live, wishes, recent, delivering, matcher.places
+            nodes, announced, areas, live, subscriptions, recent, delivering, matcher.places
         )
         self._attending = SessionPresence(
-            matcher.world, announced, live, wishes, recent, delivering
+            matcher.world, announced, live, subscriptions, recent, delivering
         )
         self._handlers: Handlers = {
             **self._situating.handlers,
@@ -181,7 +185,7 @@ class Engine:
 
     def play_columns(
         self, events: EventColumns, *, quietly: bool = False
-    ) -> tuple[int, Outcome, Copies] | None:
+    ) -> tuple[int, Outcome, Deliveries] | None:
         """Apply records of events that are columns, up to where time ends something.
 
         How many were applied, what time ended before, and who gets them: all as `play` would
@@ -193,14 +197,14 @@ class Engine:
         ended = self.play((), (), float(times[0]))
         if ended.timer is not None and (due := np.flatnonzero(times >= ended.timer)).size:
             events = events.part(0, max(1, int(due[0])))
-        copies = NO_COPIES
-        if not quietly or self._wishes.takes_turns:
+        deliveries = NO_DELIVERIES
+        if not quietly or self._subscriptions.takes_turns:
             batch = events.batch(attributes=self.matcher.reads_attributes)
-            copies = self._wishes.sent_columns(batch, self.matcher.match(batch))
+            deliveries = self._subscriptions.deliveries_of_columns(events, batch)
         self._recent.note_columns(events)
         self._recent.expire(float(events.times.max()) - self.settings.recent_s)
         self.seq += len(events)
-        return len(events), ended, copies
+        return len(events), ended, deliveries
 
     def next_timer(self) -> float | None:
         """When to step again even if nothing arrives."""
@@ -228,7 +232,7 @@ class Engine:
 
     def _leaves_no_trace(self, event: Event) -> bool:
         """Whether who gets an event changes nothing for what comes later."""
-        return not event.stays and not self._wishes.takes_turns
+        return not event.stays and not self._subscriptions.takes_turns
 
     def _match(self, step: EngineStep) -> None:
         """Decide on the events that wait for it; none are left then."""
@@ -251,12 +255,9 @@ class Engine:
             is_last = matches.event == len(events)
             columns = matches.subscription[is_last], matches.priority[is_last]
             matches = Matches(*(column[~is_last] for column in matches))
-        sent = step.outcome.sent
-        for each in self._wishes.sent(events, matches):
-            if isinstance(each, Delivery):
-                self._delivering.deliver(each, step.outcome)
-            else:
-                sent.append(each)
+        if len(matches.event):
+            deliveries = self._subscriptions.deliveries(events, matches)
+            self._delivering.deliver(deliveries, step.outcome)
         if withdrawal is not None:
             numbers, priorities = (column.tolist() for column in columns)
             met = [(withdrawal, *each) for each in zip(numbers, priorities, strict=True)]
@@ -293,7 +294,7 @@ class Engine:
         self.seq = seq
         # What is decided on comes before what is decided: nobody is to miss what they may see.
         self._situating.resume_places_and_rights(standing)
-        self._wishes.add(list(subscriptions))
+        self._subscriptions.add(list(subscriptions))
         self._situating.resume(nodes)
         # Targets that move with nodes lie where those are.
         for event, expires, seen in live:
@@ -345,12 +346,24 @@ class Engine:
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
         """All subscriptions, by id."""
-        return self._wishes.by_id
+        return self._subscriptions.by_id
+
+    def names_in(self, deliveries: Deliveries) -> tuple[Texts, Texts]:
+        """The session of each copy and the subscription of each row, by their numbers now."""
+        rows = deliveries.rows
+        copies = np.flatnonzero(rows.starts).astype(np.int32)
+        return self._subscriptions.names.taken(rows.subscription, copies)
 
     @property
-    def words(self) -> StringPairTable:
-        """The sessions and the ids of subscriptions, by the numbers that `Copies` have."""
-        return self._wishes.words
+    def live(self) -> LiveEvents:
+        """All live events, by key."""
+        return self.matcher.live
+
+    def addressed(
+        self, event: Event, recipients: Iterable[tuple[Sequence[str], int]], replayed: bool = False
+    ) -> Deliveries:
+        """Deliveries of an event that were decided elsewhere: ids of subscriptions, priorities."""
+        return self._subscriptions.addressed(event, recipients, replayed)
 
     @property
     def announcements(self) -> Mapping[tuple[str, str], Announcement]:
@@ -365,7 +378,7 @@ class Engine:
     @property
     def has_readers(self) -> bool:
         """Whether anybody reads what is known of nodes."""
-        return self._wishes.readers > 0
+        return self._subscriptions.readers > 0
 
     def find_nodes(self, query: NodeQuery, sees: Sees, others: Iterable[str] = ()) -> NodePage:
         """Who is there, as far as an asker sees them.
@@ -395,23 +408,23 @@ class Engine:
             return None
         if not self.settings.routes or self._policy.is_elsewhere(subject):
             return None
-        return self._wishes.routes.of(subject)
+        return self._subscriptions.routes.of(subject)
 
     def fitting(self, subject: str) -> list[Subscription]:
         """All subscriptions whose pattern a subject fits, whatever else they ask for."""
-        return self._wishes.routes.fitting(subject)
+        return self._subscriptions.routes.fitting(subject)
 
-    def note(self, events: Sequence[Event], now: float) -> int | None:
-        """Take note of events on one subject that went along their route.
+    def note(self, run: EventRun) -> int | None:
+        """Take note of events that went along their route.
 
         They count, and have their places in the log: the first `seq`, None if they leave no
         record.
         """
-        self._recent.note(events, (now,) * len(events))
-        if not self._policy.is_recorded(events[0].subject):
+        self._recent.note_run(run)
+        if not self._policy.is_recorded(run.subject):
             return None
         first = self.seq + 1
-        self.seq += len(events)
+        self.seq += len(run)
         return first
 
     def next_seq(self) -> int:
@@ -435,10 +448,10 @@ class Engine:
         """Whether a session has this very version of a live event."""
         return self._live.has(event, session)
 
-    def comes_later(self, delivery: Delivery) -> bool:
-        """Whether a session that cannot take this is to get it later, while it is live."""
-        return self._delivering.comes_later(delivery) and self.has_seen(
-            delivery.event, delivery.owner
+    def comes_later(self, event: Event, subscriptions: Sequence[Subscription]) -> bool:
+        """Whether a session that cannot take an event is to get it later, while it is live."""
+        return self._delivering.comes_later(event, subscriptions) and self.has_seen(
+            event, subscriptions[0].owner
         )
 
     def live_key(self, event: Event) -> str:

@@ -76,6 +76,10 @@ class EventIngest:
         self._know(event.publisher, event.id)
         if event.time > now + self._ahead_s:
             event = replace(event, time=now, clock_off=True)
+        if event.valid_s:
+            ends_at = now + event.valid_s
+            if event.expires_at is None or event.expires_at > ends_at:
+                event = replace(event, expires_at=ends_at)
         return self.complete(event)
 
     def complete(self, event: Event) -> Event:

@@ -4,8 +4,10 @@ Who is away comes back to what it missed. What withdraws a live event goes to th
 wherever they are by now.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress
 
+from nearcast.core.engine.deliveries import Deliveries
 from nearcast.core.engine.live_book import LiveBook, Met
 from nearcast.core.engine.outcome import Outcome
 from nearcast.core.engine.subscription_book import SubscriptionBook
@@ -15,21 +17,35 @@ from nearcast.core.model.event import Delivery, Event, Subscription
 class LiveDelivery:
     """Makes deliveries of matches, and notes who has what."""
 
-    def __init__(self, live: LiveBook, wishes: SubscriptionBook) -> None:
+    def __init__(self, live: LiveBook, subscriptions: SubscriptionBook) -> None:
         self._live = live
-        self._wishes = wishes
+        self._subscriptions = subscriptions
 
-    def deliver(self, delivery: Delivery, outcome: Outcome) -> None:
-        """Let a copy of an event go out that was made now."""
-        if delivery.event.stays and not self._wishes.is_shared(delivery):
-            self._live.seen(delivery.event, delivery.owner)
-        self._send(delivery, outcome)
+    def deliver(self, deliveries: Deliveries, outcome: Outcome) -> None:
+        """Let copies of events go out that were made now; the last of them may stay."""
+        outcome.sent.append(deliveries)
+        if deliveries.events[-1].stays:
+            for copy in deliveries:
+                if copy.event.stays:
+                    if self._subscriptions.by_id[copy.subscriptions[0]].group is None:
+                        self._live.seen(copy.event, copy.owner)
+                    self._note_missed(copy)
 
     def deliver_live(self, found: Iterable[Met], outcome: Outcome) -> None:
         """Let live events go out to those who do not have them."""
-        for delivery in self._wishes.copies(found, replayed=True):
-            if self._live.seen(delivery.event, delivery.owner):
-                self._send(delivery, outcome)
+        deliveries = self._subscriptions.deliveries_of(found, replayed=True)
+        if not len(deliveries):
+            return
+        copies = list(deliveries)
+        new = [self._live.seen(copy.event, copy.owner) for copy in copies]
+        if not all(new):
+            copies = list(compress(copies, new))
+            if not copies:
+                return
+            deliveries = deliveries.only(new)
+        outcome.sent.append(deliveries)
+        for copy in copies:
+            self._note_missed(copy)
 
     def withdraw(self, event: Event, found: Iterable[Met], outcome: Outcome) -> None:
         """Let a withdrawal go out: as any message by plain subscriptions, else to who has it.
@@ -37,43 +53,54 @@ class LiveDelivery:
         `found` is whom it would concern as any other event. Clearing a retained message is also
         a message of MQTT's own, and goes to all of them.
         """
-        have, wishes = self._live.holders(event), self._wishes
+        have, subscriptions = self._live.holders(event), self._subscriptions
         clears = event.retain and not event.payload
 
         def concerns(wanted: Subscription) -> bool:
             is_any_message = wanted.plain or wanted.group is not None or clears
             return is_any_message or wanted.owner in have
 
-        met = {each[1]: each for each in found if concerns(wishes.at(each[1]))}
-        fitting = wishes.routes.fitting(event.subject) if have else ()
+        met = {each[1]: each for each in found if concerns(subscriptions.at(each[1]))}
+        fitting = subscriptions.routes.fitting(event.subject) if have else ()
         for wanted in sorted(fitting, key=lambda each: each.id):
             if wanted.owner in have and wanted.group is None and not wanted.plain:
-                number = wishes.number(wanted.id)
+                number = subscriptions.number(wanted.id)
                 met.setdefault(number, (event, number, 1))
-        for delivery in wishes.copies(met.values()):
-            self.deliver(delivery, outcome)
+        if met:
+            self.deliver(subscriptions.deliveries_of(met.values()), outcome)
 
     def met_by_one(self, name: str) -> Iterator[Met]:
         """Live events that concern one subscription now."""
-        return self._live.met_by(self._wishes.by_id[name].node, [self._wishes.number(name)])
+        return self._live.met_by(
+            self._subscriptions.by_id[name].node, [self._subscriptions.number(name)]
+        )
 
     def deliver_to_followers(self, node: str, outcome: Outcome) -> None:
         """Let live events go out by subscriptions whose area moves with a node of another."""
-        for name in self._wishes.following(node):
+        for name in self._subscriptions.following(node):
             self.deliver_live(self.met_by_one(name), outcome)
 
-    def comes_later(self, delivery: Delivery) -> bool:
+    def comes_later(self, event: Event, subscriptions: Sequence[Subscription]) -> bool:
         """Whether a session that does not get this is to get it later, if it still matches.
 
         What is live comes again, but no more of MQTT than any broker has.
         """
-        event, wishes = delivery.event, self._wishes
-        if not event.stays or any(name not in wishes.by_id for name in delivery.subscriptions):
+        by_id = self._subscriptions.by_id
+        if not event.stays or any(each.id not in by_id for each in subscriptions):
             return False
-        return not wishes.is_shared(delivery) and not (event.retain and wishes.is_plain(delivery))
+        if subscriptions[0].group is not None:
+            return False
+        is_any_brokers = event.to is None and all(each.plain for each in subscriptions)
+        return not (event.retain and is_any_brokers)
 
-    def _send(self, delivery: Delivery, outcome: Outcome) -> None:
-        outcome.sent.append(delivery)
-        if self._wishes.reaches_nobody(delivery) and self.comes_later(delivery):
-            event = delivery.event
+    def _note_missed(self, delivery: Delivery) -> None:
+        """Remember that a session is to get a live event later, if this copy does not reach it."""
+        event, wanted = (
+            delivery.event,
+            [self._subscriptions.by_id[n] for n in delivery.subscriptions],
+        )
+        reaches_nobody = delivery.owner in self._subscriptions.away and not (
+            event.qos and any(each.qos for each in wanted)
+        )
+        if reaches_nobody and self.comes_later(event, wanted):
             self._live.miss(self._live.key(event), event.id, delivery.owner)

@@ -1,11 +1,11 @@
 """Outcomes: what the engine decided, and the step that is deciding it."""
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 
 from msgspec import Struct
 
 from nearcast.core.engine.area_watch import AreaSighting
-from nearcast.core.engine.fan import Fan, Spread
+from nearcast.core.engine.deliveries import Deliveries
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.record import Record
@@ -34,7 +34,7 @@ class Changed(Struct, frozen=True):
 class Outcome(Struct):
     """What a step decided."""
 
-    sent: list[Spread | Fan | Delivery] = []
+    sent: list[Deliveries] = []
     """What goes out, in order."""
     changes: list[Changed] = []
     records: list[Record] = []
@@ -45,24 +45,10 @@ class Outcome(Struct):
     timer: float | None = None
     """When to step again even if nothing arrives."""
 
-    def event_by_event(self) -> Iterator[Fan | Delivery]:
-        """What goes out, in order: an event, or a copy of one, after the other."""
-        for each in self.sent:
-            if isinstance(each, Spread):
-                yield from each.fans()
-            else:
-                yield each
-
     @property
     def deliveries(self) -> list[Delivery]:
         """What goes out, one by one."""
-        found: list[Delivery] = []
-        for each in self.event_by_event():
-            if isinstance(each, Fan):
-                found += each.deliveries()
-            else:
-                found.append(each)
-        return found
+        return [delivery for deliveries in self.sent for delivery in deliveries]
 
 
 class EngineStep:

@@ -7,15 +7,60 @@ those that came as columns stay columns.
 """
 
 from collections import deque
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 from msgspec.structs import replace
 
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_columns import EventColumns
+from nearcast.core.model.event_run import EventRun
 from nearcast.core.model.payload import LARGEST_JSON_PAYLOAD, attributes_of
+
+
+class RecentEvents(Struct, gc=False):
+    """Events that came together: all at one time, or columns with the time of each."""
+
+    events: Sequence[Event]
+    at: float
+    """When they were made; of columns, when the first was."""
+    nbytes: int
+    """Bytes of their payloads."""
+
+    def count_before(self, before: float) -> int:
+        """Return how many of the first were made before a time."""
+        if isinstance(self.events, EventColumns):
+            young = np.flatnonzero(self.events.times >= before)
+            return int(young[0]) if len(young) else len(self.events)
+        return len(self.events) if self.at < before else 0
+
+    def sizes(self) -> list[int]:
+        """Return the bytes of each payload."""
+        events = self.events
+        if isinstance(events, EventColumns):
+            found: list[int] = events.sizes.tolist()
+            return found
+        if isinstance(events, EventRun):
+            return list(map(len, events.payloads))
+        return [len(event.payload) for event in events]
+
+    def one_by_one(self) -> "Iterator[RecentEvents]":
+        """Yield the same, each event apart."""
+        times = [self.at] * len(self.events)
+        if isinstance(self.events, EventColumns):
+            times = self.events.times.tolist()
+        for event, at in zip(self.events, times, strict=True):
+            yield RecentEvents((event,), at, len(event.payload))
+
+    def without_first(self, many: int, nbytes: int) -> "RecentEvents":
+        """Return the same without the first, which have so many bytes."""
+        events = self.events
+        if isinstance(events, EventColumns):
+            rest = events.part(many, len(events))
+            return RecentEvents(rest, float(rest.times[0]), self.nbytes - nbytes)
+        return RecentEvents(events[many:], self.at, self.nbytes - nbytes)
 
 
 class RecentBook:
@@ -25,7 +70,7 @@ class RecentBook:
         self._matcher = matcher
         self._most = most
         self._most_bytes = most_bytes
-        self._events: deque[tuple[float, Event] | EventColumns] = deque()
+        self._events: deque[RecentEvents] = deque()
         self._first = 0
         """The number of the oldest; those that follow are numbered on."""
         self._count = 0
@@ -34,16 +79,20 @@ class RecentBook:
 
     def note(self, events: Sequence[Event], times: Sequence[float]) -> None:
         """Remember events, each made at its time."""
-        noted = self._events
         for event, now in zip(events, times, strict=True):
             size = len(event.payload)
             if size > LARGEST_JSON_PAYLOAD:
                 event, size = replace(event, payload=b""), 0
-            self._bytes += size
-            noted.append((now, event))
-            if self._counting:
-                self._put(self._first + self._count, event)
-            self._count += 1
+            self._append(RecentEvents((event,), now, size))
+        self._bound()
+
+    def note_run(self, run: EventRun) -> None:
+        """Remember a run."""
+        sizes = list(map(len, run.payloads))
+        if self._counting or max(sizes) > LARGEST_JSON_PAYLOAD:
+            self.note(run, (run.time,) * len(run))
+            return
+        self._append(RecentEvents(run, run.time, sum(sizes)))
         self._bound()
 
     def note_columns(self, events: EventColumns) -> None:
@@ -51,9 +100,7 @@ class RecentBook:
         if self._counting or int(events.sizes.max(initial=0)) > LARGEST_JSON_PAYLOAD:
             self.note(events, events.times.tolist())
             return
-        self._events.append(events)
-        self._count += len(events)
-        self._bytes += int(events.sizes.sum())
+        self._append(RecentEvents(events, float(events.times[0]), int(events.sizes.sum())))
         self._bound()
 
     def take_over(self, other: "RecentBook") -> None:
@@ -70,55 +117,50 @@ class RecentBook:
 
     def expire(self, before: float) -> None:
         """Forget what is older."""
-        while self._events:
-            oldest = self._events[0]
-            if isinstance(oldest, EventColumns):
-                young = np.flatnonzero(oldest.times >= before)
-                old = int(young[0]) if len(young) else len(oldest)
-            else:
-                old = int(oldest[0] < before)
-            if not old:
-                break
+        while self._events and (old := self._events[0].count_before(before)):
             self._drop(old)
 
     def forget(self, node: str) -> None:
         """Forget what a node published."""
-        left = [each for each in self._one_by_one() if each[1].publisher != node]
+        left = [each for each in self._one_by_one() if each.events[0].publisher != node]
         if len(left) < self._count:
             self._events = deque(left)
             self._count = len(left)
-            self._bytes = sum(len(event.payload) for _, event in left)
+            self._bytes = sum(each.nbytes for each in left)
             self._index()
+
+    def _append(self, some: RecentEvents) -> None:
+        self._events.append(some)
+        if self._counting:
+            for number, event in enumerate(some.events, self._first + self._count):
+                self._put(number, event)
+        self._count += len(some.events)
+        self._bytes += some.nbytes
 
     def _index(self) -> None:
         """Let filters find all of them, if any filter counts."""
         self._matcher.world.recent.clear()
         if self._counting:
-            for number, (_, event) in enumerate(self._one_by_one(), self._first):
-                self._put(number, event)
+            for number, each in enumerate(self._one_by_one(), self._first):
+                self._put(number, each.events[0])
 
-    def _one_by_one(self) -> deque[tuple[float, Event]]:
-        """All of them, none as columns from now on."""
-        found: deque[tuple[float, Event]] = deque()
-        for each in self._events:
-            if isinstance(each, EventColumns):
-                found.extend(zip(each.times.tolist(), each, strict=True))
-            else:
-                found.append(each)
-        self._events = found  # type: ignore[assignment]  # all of one kind will do
-        return found
+    def _one_by_one(self) -> deque[RecentEvents]:
+        """All of them, each apart from now on."""
+        self._events = deque(one for each in self._events for one in each.one_by_one())
+        return self._events
 
     def _bound(self) -> None:
         """Forget the oldest of what is too much."""
         while self._bytes > self._most_bytes or self._count > self._most:
-            oldest, many = self._events[0], 1
-            if isinstance(oldest, EventColumns):
-                room = self._bytes - np.cumsum(oldest.sizes)
-                enough = (room <= self._most_bytes) & (
-                    self._count - np.arange(1, len(oldest) + 1) <= self._most
-                )
-                many = int(enough.argmax()) + 1 if enough.any() else len(oldest)
-            self._drop(many)
+            oldest = self._events[0]
+            if len(oldest.events) == 1:
+                self._drop(1)
+                continue
+            room = self._bytes - np.cumsum(oldest.sizes())
+            enough = (room <= self._most_bytes) & (
+                self._count - np.arange(1, len(oldest.events) + 1) <= self._most
+            )
+            self._drop(int(enough.argmax()) + 1 if enough.any() else len(oldest.events))
 
     def _put(self, number: int, event: Event) -> None:
         if not event.attributes and event.payload:
@@ -131,11 +173,11 @@ class RecentBook:
         number = self._first
         self._first += many
         self._count -= many
-        if isinstance(oldest, EventColumns):
-            self._bytes -= int(oldest.sizes[:many].sum())
-            if many < len(oldest):
-                self._events.appendleft(oldest.part(many, len(oldest)))
+        if many < len(oldest.events):
+            nbytes = sum(oldest.sizes()[:many])
+            self._bytes -= nbytes
+            self._events.appendleft(oldest.without_first(many, nbytes))
             return
-        self._bytes -= len(oldest[1].payload)
+        self._bytes -= oldest.nbytes
         if self._counting:
             self._matcher.world.recent.remove(str(number))

@@ -7,6 +7,7 @@ holds on to one sees that it is no longer `valid`.
 
 from collections.abc import Iterable
 
+from nearcast.core.engine.deliveries import Recipient
 from nearcast.core.matching.index.patterns import Patterns
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.subject import subject_matches
@@ -18,13 +19,30 @@ MOST_COMPARED = 256
 
 
 class Route:
-    """The sessions that get a subject's events, each with its subscriptions that fit."""
+    """Who gets all events on a subject."""
 
-    __slots__ = ("copies", "valid")
+    __slots__ = ("no_local", "recipients", "valid")
 
-    def __init__(self, copies: tuple[tuple[Subscription, ...], ...]) -> None:
-        self.copies = copies
+    def __init__(self, recipients: tuple[Recipient, ...]) -> None:
+        self.recipients = recipients
+        self.no_local = any(one.no_local for each in recipients for one in each.subscriptions)
+        """Some of them do not want what they publish themselves."""
         self.valid = True
+
+    def without(self, session: str) -> "Route":
+        """Return the route of what a session publishes."""
+        if not self.no_local:
+            return self
+        left = []
+        for each in self.recipients:
+            if each.owner == session and any(one.no_local for one in each.subscriptions):
+                pairs = zip(each.subscriptions, each.numbers, strict=True)
+                fitting = [pair for pair in pairs if not pair[0].no_local]
+                if not fitting:
+                    continue
+                each = Recipient(*zip(*fitting, strict=True))
+            left.append(each)
+        return Route(tuple(left))
 
 
 class Routes:
@@ -32,20 +50,21 @@ class Routes:
 
     def __init__(self) -> None:
         self._patterns = Patterns()
-        self._plain: dict[int, dict[str, Subscription]] = {}
+        self._plain: dict[int, dict[str, Recipient]] = {}
         self._other = Patterns()
-        self._others: dict[int, dict[str, Subscription]] = {}
+        self._others: dict[int, dict[str, Recipient]] = {}
         self._numbers: dict[str, int] = {}
         self._known: dict[str, Route | None] = {}
 
-    def add(self, subscription: Subscription) -> None:
-        """Take a subscription in; its id is new."""
+    def add(self, recipient: Recipient) -> None:
+        """Take in the recipient by one subscription, whose id is new."""
+        (subscription,) = recipient.subscriptions
         if subscription.plain:
             number = self._patterns.acquire(subscription.subject)
-            self._plain.setdefault(number, {})[subscription.id] = subscription
+            self._plain.setdefault(number, {})[subscription.id] = recipient
         else:
             number = self._other.acquire(subscription.subject)
-            self._others.setdefault(number, {})[subscription.id] = subscription
+            self._others.setdefault(number, {})[subscription.id] = recipient
         self._numbers[subscription.id] = number
         self._changed(subscription.subject)
 
@@ -74,28 +93,23 @@ class Routes:
             pass
         if len(self._known) >= MOST_KNOWN:
             self._forget(list(self._known))
-        route = None if self._other.matching(subject) else Route(self._copies(subject))
+        route = None if self._other.matching(subject) else Route(self._recipients(subject))
         if len(subject) <= LONGEST_KNOWN:
             self._known[subject] = route
         return route
 
     def fitting(self, subject: str) -> list[Subscription]:
         """All subscriptions whose pattern a subject fits, whatever else they ask for."""
-        found = [
-            subscription
-            for number in self._patterns.matching(subject)
-            for subscription in self._plain[number].values()
-        ]
-        for number in self._other.matching(subject):
-            found += self._others[number].values()
-        return found
+        found = [r for n in self._patterns.matching(subject) for r in self._plain[n].values()]
+        found += [r for n in self._other.matching(subject) for r in self._others[n].values()]
+        return [each.subscriptions[0] for each in found]
 
-    def _copies(self, subject: str) -> tuple[tuple[Subscription, ...], ...]:
-        copies: dict[str, list[Subscription]] = {}
+    def _recipients(self, subject: str) -> tuple[Recipient, ...]:
+        by_session: dict[str, list[Recipient]] = {}
         for number in self._patterns.matching(subject):
-            for subscription in self._plain[number].values():
-                copies.setdefault(subscription.owner, []).append(subscription)
-        return tuple(map(tuple, copies.values()))
+            for each in self._plain[number].values():
+                by_session.setdefault(each.owner, []).append(each)
+        return tuple(own[0] if len(own) == 1 else Recipient.of(own) for own in by_session.values())
 
     def _changed(self, pattern: str) -> None:
         if "+" not in pattern and "#" not in pattern:

@@ -27,14 +27,14 @@ class SessionPresence:
         world: KnownWorld,
         announcements: AnnouncementBook,
         live: LiveBook,
-        wishes: SubscriptionBook,
+        subscriptions: SubscriptionBook,
         recent: RecentBook,
         delivering: LiveDelivery,
     ) -> None:
         self._world = world
         self._announcements = announcements
         self._live = live
-        self._wishes = wishes
+        self._subscriptions = subscriptions
         self._recent = recent
         self._delivering = delivering
         self._uncertain: set[str] = set()
@@ -50,12 +50,12 @@ class SessionPresence:
         """A session has a connection, or lost it."""
         session = each.session or each.node
         if each.here:
-            self._wishes.present.add(session)
-            self._wishes.away.discard(session)
+            self._subscriptions.present.add(session)
+            self._subscriptions.away.discard(session)
             self._delivering.deliver_live(self._missed_by(session), step.outcome)
         else:
-            self._wishes.present.discard(session)
-            self._wishes.away.add(session)
+            self._subscriptions.present.discard(session)
+            self._subscriptions.away.add(session)
 
     def miss(self, each: Undelivered, step: EngineStep) -> None:
         """A session did not get what was for it."""
@@ -78,9 +78,9 @@ class SessionPresence:
     def leave(self, each: Left, step: EngineStep) -> None:
         """A session ended."""
         session = each.session or each.node
-        self._wishes.drop(self._wishes.of_session(session))
-        self._wishes.present.discard(session)
-        self._wishes.away.discard(session)
+        self._subscriptions.drop(self._subscriptions.of_session(session))
+        self._subscriptions.present.discard(session)
+        self._subscriptions.away.discard(session)
         self._uncertain.discard(session)
         self._recent.refresh()
         self._live.forget(session)
@@ -88,7 +88,9 @@ class SessionPresence:
 
     def _missed_by(self, session: str) -> list[Met]:
         """What a session that comes back did not get while it was away, as it matches now."""
-        wanted = [self._wishes.by_id[name] for name in self._wishes.of_session(session)]
+        wanted = [
+            self._subscriptions.by_id[name] for name in self._subscriptions.of_session(session)
+        ]
         missed = self._live.missed_by(session)
         if session in self._uncertain:
             self._uncertain.discard(session)
@@ -98,7 +100,7 @@ class SessionPresence:
             for each in wanted:
                 priority = decide(event, each, self._world).priority
                 if priority is not None:
-                    found.append((event, self._wishes.number(each.id), priority))
+                    found.append((event, self._subscriptions.number(each.id), priority))
         return found
 
     def _all_met_by(self, wanted: Iterable[Subscription]) -> list[Event]:
@@ -106,7 +108,7 @@ class SessionPresence:
         found: list[Event] = []
         for each in wanted:
             if each.group is None:
-                number = self._wishes.number(each.id)
+                number = self._subscriptions.number(each.id)
                 plainly = self._live.met_plainly(number, each.subject)
                 met = plainly if each.plain else self._delivering.met_by_one(each.id)
                 found += (event for event, _, _ in met)

@@ -38,7 +38,7 @@ class StandingInputs:
         announcements: AnnouncementBook,
         areas: AreaWatch,
         live: LiveBook,
-        wishes: SubscriptionBook,
+        subscriptions: SubscriptionBook,
         recent: RecentBook,
         delivering: LiveDelivery,
         places: Places,
@@ -47,7 +47,7 @@ class StandingInputs:
         self._announcements = announcements
         self._areas = areas
         self._live = live
-        self._wishes = wishes
+        self._subscriptions = subscriptions
         self._recent = recent
         self._delivering = delivering
         self._places = places
@@ -79,7 +79,7 @@ class StandingInputs:
         """A node wants something."""
         try:
             self.vet(each.subscription)
-            self._wishes.add([each.subscription])
+            self._subscriptions.add([each.subscription])
             self._recent.refresh()
             self._together[each.subscription.id] = each
         finally:
@@ -92,22 +92,25 @@ class StandingInputs:
         wanted = [each for each in wanted if each.subscription.group is None]
         if not wanted:
             return
-        numbers = {self._wishes.number(each.subscription.id): each for each in wanted}
+        numbers = {self._subscriptions.number(each.subscription.id): each for each in wanted}
         met = list(self._live.met_by(wanted[0].subscription.node, list(numbers)))
         self._delivering.deliver_live((found for found in met if not found[0].retain), outcome)
         # Of MQTT's own each filter brings its copy.
         for number, each in numbers.items():
             retained = [found for found in met if found[0].retain and found[1] == number]
-            for delivery in self._wishes.copies(retained, replayed=True):
-                self._live.seen(delivery.event, delivery.owner)
-                if each.replay:
-                    outcome.sent.append(delivery)
-                else:
-                    outcome.passed_over.append((delivery.event, delivery.owner))
+            if not retained:
+                continue
+            deliveries = self._subscriptions.deliveries_of(retained, replayed=True)
+            for copy in deliveries:
+                self._live.seen(copy.event, copy.owner)
+                if not each.replay:
+                    outcome.passed_over.append((copy.event, copy.owner))
+            if each.replay:
+                outcome.sent.append(deliveries)
 
     def unsubscribe(self, each: Unsubscribed, step: EngineStep) -> None:
         """A node no longer wants something."""
-        self._wishes.drop([each.id])
+        self._subscriptions.drop([each.id])
         self._recent.refresh()
 
     def announce(self, each: Announced, step: EngineStep) -> None:

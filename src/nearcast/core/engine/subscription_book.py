@@ -6,31 +6,28 @@ before those that are away.
 """
 
 from collections.abc import Iterable, Sequence
+from operator import itemgetter
 
 import numpy as np
-from msgspec.structs import replace
 
-from nearcast.core.engine.copies import (
-    Copies,
-    Draft,
-    drafted,
-    find_duplicates,
-    gathered,
-    one_by_one,
+from nearcast.core.engine.deliveries import (
+    Deliveries,
+    Recipient,
+    Rows,
+    merged_copies,
+    sorted_rows,
 )
-from nearcast.core.engine.fan import Fan, Spread, SubscriptionEntry, fans_of
 from nearcast.core.engine.live_book import Met
 from nearcast.core.engine.routes import Routes
 from nearcast.core.engine.string_pair_table import StringPairTable
 from nearcast.core.engine.subscription_mobility import anchor_of, is_still
 from nearcast.core.matching.matcher import Matcher, Matches
 from nearcast.core.matching.tables import I32
-from nearcast.core.model.event import Delivery, Event, Subscription
+from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
+from nearcast.core.model.event_columns import EventColumns
 
 NODES = "$node/"
-SEVERAL = 4
-"""So many events are worth going through them session by session."""
 
 
 class SubscriptionBook:
@@ -47,8 +44,8 @@ class SubscriptionBook:
         self.readers = 0
         """How many of them are to what is known of nodes."""
         self._numbers: dict[str, int] = {}
-        self._filed: list[SubscriptionEntry | None] = []
-        """By number."""
+        self._recipients: list[Recipient | None] = []
+        """By number, the recipient by that subscription alone."""
         self._owners = np.zeros(0, np.int32)
         """By number, which session it is of; negative if it shares a group."""
         self._not_own = np.zeros(0, np.bool_)
@@ -65,7 +62,7 @@ class SubscriptionBook:
         """Numbers of those to which a move of their node brings only what has a target."""
         self._following: dict[str, dict[str, None]] = {}
         """Subscriptions whose area moves with another node, by that node."""
-        self._words: StringPairTable | None = None
+        self._names: StringPairTable | None = None
 
     def add(self, subscriptions: Sequence[Subscription]) -> list[int]:
         """File subscriptions in place of those with the same ids; their numbers."""
@@ -74,8 +71,7 @@ class SubscriptionBook:
         for subscription, number in zip(subscriptions, numbers, strict=True):
             self.by_id[subscription.id] = subscription
             self._numbers[subscription.id] = number
-            self._file(number, subscription)
-            self.routes.add(subscription)
+            self.routes.add(self._enter(number, subscription))
             self.readers += subscription.subject.startswith(NODES)
             if is_still(subscription):
                 self.aimed.add(number)
@@ -92,7 +88,7 @@ class SubscriptionBook:
         for name in gone:
             subscription = self.by_id.pop(name)
             number = self._numbers.pop(name)
-            self._filed[number] = None
+            self._recipients[number] = None
             self._shared -= subscription.group is not None
             self._no_local -= subscription.no_local
             self.aimed.discard(number)
@@ -112,16 +108,16 @@ class SubscriptionBook:
                 if not following:
                     del self._following[anchor]
 
-    def _file(self, number: int, subscription: Subscription) -> None:
-        if number >= len(self._filed):
+    def _enter(self, number: int, subscription: Subscription) -> Recipient:
+        if number >= len(self._recipients):
             most = max(64, 2 * number + 2)
-            self._filed += [None] * (most - len(self._filed))
+            self._recipients += [None] * (most - len(self._recipients))
             self._owners = np.resize(self._owners, most)
             self._not_own = np.resize(self._not_own, most)
-        self._filed[number] = SubscriptionEntry(subscription)
+        recipient = self._recipients[number] = Recipient((subscription,), (number,))
         owner = subscription.owner
-        if self._words is not None:
-            self._words.put(number, (owner, subscription.id))
+        if self._names is not None:
+            self._names.put(number, (owner, subscription.id))
         row = self._owner_rows.get(owner)
         if row is None:
             self._owners_made += 1
@@ -133,6 +129,7 @@ class SubscriptionBook:
         own = self._of_session.setdefault(owner, {})
         own[subscription.id] = None
         self._crowded += len(own) == 2
+        return recipient
 
     def number(self, name: str) -> int:
         """The number of a subscription in the matcher."""
@@ -140,18 +137,24 @@ class SubscriptionBook:
 
     def at(self, number: int) -> Subscription:
         """The subscription that has a number in the matcher."""
-        filed = self._filed[number]
-        assert filed is not None
-        return filed.subscription
+        return self._recipient(number).subscriptions[0]
+
+    def _recipient(self, number: int) -> Recipient:
+        recipient = self._recipients[number]
+        assert recipient is not None
+        return recipient
 
     @property
-    def words(self) -> StringPairTable:
+    def names(self) -> StringPairTable:
         """Session and id of subscriptions by number; kept true from the first time on."""
-        if self._words is None:
-            self._words = StringPairTable(
-                [("", "") if each is None else (each.owner, each.id) for each in self._filed]
+        if self._names is None:
+            self._names = StringPairTable(
+                [
+                    ("", "") if each is None else (each.owner, each.subscriptions[0].id)
+                    for each in self._recipients
+                ]
             )
-        return self._words
+        return self._names
 
     @property
     def takes_turns(self) -> bool:
@@ -162,71 +165,96 @@ class SubscriptionBook:
         """The ids of subscriptions whose area moves with a node that is not their own."""
         return list(self._following.get(node, ()))
 
-    def reaches_nobody(self, delivery: Delivery) -> bool:
-        """Whether a delivery is lost: of QoS 0, for one who is away."""
-        if delivery.owner not in self.away:
-            return False
-        wanted = [self.by_id[name] for name in delivery.subscriptions]
-        return not delivery.event.qos or not any(each.qos for each in wanted)
-
-    def is_shared(self, delivery: Delivery) -> bool:
-        """Whether a delivery is the copy of a group."""
-        return self.by_id[delivery.subscriptions[0]].group is not None
-
-    def is_plain(self, delivery: Delivery) -> bool:
-        """Whether a delivery is what any MQTT broker makes: nothing but its subject decided."""
-        wanted = [self.by_id[name] for name in delivery.subscriptions]
-        return delivery.event.to is None and all(each.plain for each in wanted)
-
     def of_session(self, session: str) -> list[str]:
         """The ids of a session's subscriptions."""
         return list(self._of_session.get(session, ()))
 
-    def sent(self, events: Sequence[Event], matches: Matches) -> list[Spread | Fan | Delivery]:
-        """What goes out for the matches of a batch, in the order of the events."""
+    def deliveries(self, events: Sequence[Event], matches: Matches) -> Deliveries:
+        """What goes out for the matches of events."""
         if self._no_local:
             origins = self._rows_of(event.origin for event in events)
             matches = self._for_others(origins, matches)
-        if not len(matches.event):
-            return []
-        draft = drafted(*matches)
-        owners = self._owners[draft.number]
-        apart = self._apart(draft, owners)
-        apart.update(place for place, event in enumerate(events) if event.stays)
-        if not apart and len(events) >= SEVERAL:
-            return [Spread(events, draft, self._filed, owners)]
-        odd = {id(events[place]) for place in apart}
-        sent: list[Spread | Fan | Delivery] = []
-        waiting: list[Met] = []
-        for fan in fans_of(events, draft, self._filed):
-            event = fan.event
-            if waiting and waiting[0][0] is not event:
-                sent += self.copies(waiting)
-                waiting = []
-            if id(event) in odd:
-                waiting += ((event, self._numbers[each.id], fan.priority) for each in fan.filed)
-            else:
-                sent.append(fan)
-        return sent + self.copies(waiting)
+        rows = self._arranged(sorted_rows(*matches))
+        # Now: a subscription may be dropped later in the same step.
+        recipients = [self._recipients[number] for number in rows.subscription.tolist()]
+        assert None not in recipients
+        return Deliveries(events, rows, self._owners[rows.subscription], recipients)
 
-    def sent_columns(self, batch: EventBatch, matches: Matches) -> Copies:
-        """The same as columns, for events that do not stay and are of their nodes' own sessions."""
+    def deliveries_of_columns(self, events: EventColumns, batch: EventBatch) -> Deliveries:
+        """What goes out for events that do not stay and are of their nodes' own sessions.
+
+        As columns only: all is decided before any subscription changes.
+        """
+        matches = self._matcher.match(batch)
         if self._no_local:
             origins = self._rows_of(batch.publishers)[batch.publisher]
             matches = self._for_others(origins, matches)
-        draft = drafted(*matches)
-        shared = draft.event[self._owners[draft.number] < 0] if self._shared else ()
-        if not len(shared):
-            return self._gathered(draft).copies()
-        # Whose turn it is follows from the events before.
-        turning = np.zeros(len(batch), np.bool_)
-        turning[shared] = True
-        rest = self._gathered(draft.of(~turning[draft.event]))
-        turns = one_by_one(draft.of(turning[draft.event]), batch, self.copies, self.number)
-        return rest.joined(turns).copies()
+        rows = self._arranged(sorted_rows(*matches))
+        return Deliveries(events, rows, self._owners[rows.subscription])
 
-    def _gathered(self, draft: Draft) -> Draft:
-        return gathered(draft, self._owners[draft.number]) if self._crowded else draft
+    def deliveries_of(self, found: Iterable[Met], replayed: bool = False) -> Deliveries:
+        """What goes out for matches that were found one by one.
+
+        What was there before is for everyone alone: a shared group has had its copy.
+        """
+        places: dict[int, int] = {}
+        events: list[Event] = []
+        matches: list[tuple[int, int, int]] = []
+        for event, number, priority in found:
+            if replayed and self._owners[number] < 0:
+                continue
+            place = places.setdefault(id(event), len(events))
+            if place == len(events):
+                events.append(event)
+            matches.append((place, number, priority))
+        columns = np.array(matches, np.int32).reshape(-1, 3).T
+        deliveries = self.deliveries(events, Matches(*columns))
+        deliveries.replayed = replayed
+        return deliveries
+
+    def addressed(
+        self, event: Event, recipients: Iterable[tuple[Sequence[str], int]], replayed: bool
+    ) -> Deliveries:
+        """What goes out by subscriptions that were decided on elsewhere, at these priorities."""
+        matches: list[tuple[int, int, int, bool]] = []
+        for names, priority in recipients:
+            numbers = [self._numbers[name] for name in names if name in self._numbers]
+            matches += [(0, number, priority, not i) for i, number in enumerate(numbers)]
+        place, number, level, start = np.array(matches, np.int32).reshape(-1, 4).T
+        rows = Rows(place, number, level, start.astype(np.bool_))
+        wanted = list(map(self._recipient, number.tolist()))
+        return Deliveries([event], rows, self._owners[number], wanted, replayed)
+
+    def _arranged(self, rows: Rows) -> Rows:
+        """Matches as copies: one for each session, and one for each shared group in turn."""
+        if not self._shared:
+            return self._merged(rows)
+        shared = self._owners[rows.subscription] < 0
+        if not shared.any():
+            return self._merged(rows)
+        chosen = self._take_turns(rows.only(shared))
+        return self._merged(rows.only(~shared)).joined(chosen)
+
+    def _merged(self, rows: Rows) -> Rows:
+        return merged_copies(rows, self._owners[rows.subscription]) if self._crowded else rows
+
+    def _take_turns(self, rows: Rows) -> Rows:
+        """Of the matches of each shared group with each event, the one whose turn it is."""
+        groups: dict[tuple[int, str, str], list[tuple[str, int]]] = {}
+        wanted = zip(rows.event.tolist(), rows.subscription.tolist(), strict=True)
+        for row, (place, number) in enumerate(wanted):
+            subscription = self.at(number)
+            assert subscription.group is not None
+            group = (place, subscription.group, subscription.subject)
+            groups.setdefault(group, []).append((subscription.owner, row))
+        chosen = []
+        for (_, *named), members in groups.items():
+            here = [each for each in members if each[0] in self.present] or members
+            here.sort(key=itemgetter(0))
+            turn = self._turns.get((named[0], named[1]), 0)
+            self._turns[named[0], named[1]] = turn + 1
+            chosen.append(here[turn % len(here)][1])
+        return rows.only(np.array(chosen, np.int64))
 
     def _rows_of(self, sessions: Iterable[str]) -> I32:
         return np.array([self._owner_rows.get(each, 0) for each in sessions], np.int32)
@@ -239,69 +267,3 @@ class SubscriptionBook:
         own = self._owners[matches.subscription] == origins[matches.event]
         others = ~(own & self._not_own[matches.subscription])
         return Matches(*(column[others] for column in matches))
-
-    def _apart(self, draft: Draft, owners: I32) -> set[int]:
-        """The places of events that a fan does not do for.
-
-        One goes to a shared group, or fits two wishes of one session.
-        """
-        found: set[int] = set()
-        if self._shared:
-            found.update(draft.event[owners < 0].tolist())
-        if self._crowded:
-            crowded = np.zeros(int(draft.event[-1]) + 1, np.bool_)
-            if find_duplicates(draft.event, np.abs(owners), crowded):
-                found.update(np.flatnonzero(crowded).tolist())
-        return found
-
-    def copies(self, found: Iterable[Met], replayed: bool = False) -> list[Delivery]:
-        """What goes out for these matches, in the order of the events.
-
-        What was there before is for everyone alone: a shared group has had its copy.
-        """
-        copies: dict[tuple[int, str], Delivery] = {}
-        shared: dict[tuple[int, str, str], list[tuple[Event, Subscription, int]]] = {}
-        for event, number, priority in found:
-            filed = self._filed[number]
-            assert filed is not None
-            subscription = filed.subscription
-            owner = subscription.owner
-            if subscription.group is not None:
-                if replayed:
-                    continue
-                members = (id(event), subscription.group, subscription.subject)
-                shared.setdefault(members, []).append((event, subscription, priority))
-                continue
-            if subscription.no_local and owner == event.origin:
-                continue
-            at = (id(event), owner)
-            copy = copies.get(at)
-            copies[at] = (
-                _copy(event, subscription, priority, replayed)
-                if copy is None
-                else replace(
-                    copy,
-                    subscriptions=(*copy.subscriptions, subscription.id),
-                    priority=min(copy.priority, priority),
-                )
-            )
-        if not shared:
-            return list(copies.values())
-        chosen = [self._chosen(*group[1:], members) for group, members in shared.items()]
-        return list(copies.values()) + chosen
-
-    def _chosen(
-        self, group: str, pattern: str, members: list[tuple[Event, Subscription, int]]
-    ) -> Delivery:
-        here = [each for each in members if each[1].owner in self.present] or members
-        here.sort(key=lambda each: each[1].owner)
-        turn = self._turns.get((group, pattern), 0)
-        self._turns[group, pattern] = turn + 1
-        return _copy(*here[turn % len(here)])
-
-
-def _copy(
-    event: Event, subscription: Subscription, priority: int, replayed: bool = False
-) -> Delivery:
-    node, session = subscription.node, subscription.session
-    return Delivery(event, node, (subscription.id,), priority, session, replayed)

@@ -5,7 +5,7 @@ kind of index as nodes and subscriptions do: by their position, by their target,
 subject, so that whoever moves pays only for what is near.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Iterable, Iterator
 
 import numpy as np
 
@@ -64,6 +64,12 @@ class LiveEvents:
 
     def __len__(self) -> int:
         return len(self._rows)
+
+    def __contains__(self, key: str) -> bool:
+        return key in self._rows
+
+    def __iter__(self) -> Iterator[Event]:
+        return (event for event in self._events if event is not None)
 
     def get(self, key: str) -> Event | None:
         """The event under a key."""

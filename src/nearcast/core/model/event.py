@@ -47,6 +47,10 @@ class Event(Struct, frozen=True):
     about: tuple[str, ...] = ()
     # Where the node was at ingest with which its target moves.
     target_at: Position | None = None
+    # The other properties of its message, encoded as in a PUBLISH of MQTT 5.
+    headers: bytes = b""
+    # When copies that still wait are of no use any more.
+    expires_at: float | None = None
 
     @property
     def origin(self) -> str:
@@ -87,6 +91,11 @@ class Subscription(Struct, frozen=True, gc=False):
     def owner(self) -> str:
         """The session that it belongs to."""
         return self.session or self.node
+
+    @property
+    def key(self) -> str:
+        """What identifies it within its session."""
+        return self.id.partition("\0")[2]
 
     @property
     def plain(self) -> bool:

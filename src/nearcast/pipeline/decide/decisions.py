@@ -18,18 +18,18 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
-from nearcast.core.engine.fan import Fan
 from nearcast.core.model.context import NodeState
 from nearcast.pipeline.decide import snapshots
 from nearcast.pipeline.decide.decided_schema import ARROW_SCHEMA as ARROW_SCHEMA
 from nearcast.pipeline.decide.decided_schema import CONTEXT as CONTEXT
 from nearcast.pipeline.decide.decided_schema import DELIVERY as DELIVERY
-from nearcast.pipeline.decide.decided_schema import IDS, RECIPIENTS, Columns, decided_batch
 from nearcast.pipeline.decide.decided_schema import RECIPIENT as RECIPIENT
 from nearcast.pipeline.decide.decided_schema import SUSPECT as SUSPECT
 from nearcast.pipeline.decide.decided_schema import UNUSABLE as UNUSABLE
+from nearcast.pipeline.decide.decided_schema import Columns, decided_batch
+from nearcast.pipeline.decide.delivery_rows import delivery_batch
 from nearcast.pipeline.decide.plain_events import joined
-from nearcast.pipeline.decide.player import ContextChange, Played, PlayedDelivery, Player
+from nearcast.pipeline.decide.player import ContextChange, Played, Player
 from nearcast.pipeline.movement.suspects import Suspect
 from nearcast.pipeline.source.log_ranges import LogRange, RangeRequest, parts_of, read_range
 from nearcast.pipeline.source.row_inputs import Unusable
@@ -135,16 +135,12 @@ def _settle_memory() -> None:
     gc.set_threshold(50_000, 20, 50)
 
 
-def decided_batches(broker: str, *parts: Played | pa.RecordBatch) -> Iterator[pa.RecordBatch]:
+def decided_batches(broker: str, *parts: Played) -> Iterator[pa.RecordBatch]:
     """Yield what came of some rows, in parts, a batch for each kind."""
     sent: list[pa.RecordBatch] = []
     rest = Played()
     for part in parts:
-        if not isinstance(part, Played):
-            sent.append(part)
-            continue
-        if part.sent:
-            sent.append(decided_batch(broker, *_deliveries(part.sent)))
+        sent += [delivery_batch(broker, each) for each in part.sent if len(each.deliveries)]
         rest.contexts += part.contexts
         rest.unusable += part.unusable
         rest.suspects += part.suspects
@@ -156,82 +152,6 @@ def decided_batches(broker: str, *parts: Played | pa.RecordBatch) -> Iterator[pa
         yield decided_batch(broker, *_unusable(rest.unusable))
     if rest.suspects:
         yield decided_batch(broker, *_suspects(rest.suspects))
-
-
-def _deliveries(sent: Sequence[PlayedDelivery]) -> tuple[int, Columns]:
-    """A row for all who get an event at once, at whatever priority."""
-    together = [list(some) for _, some in groupby(sent, lambda each: id(each.event))]
-    heads = [some[0] for some in together]
-    events = [each.event for each in heads]
-    at = [event.position for event in events]
-    return len(heads), {
-        "kind": pa.repeat(DELIVERY, len(heads)),
-        "id": [event.id for event in events],
-        "subject": [event.subject for event in events],
-        "publisher": [event.publisher for event in events],
-        "session": [event.session for event in events],
-        "time": [event.time for event in events],
-        "lat": [None if each is None else each.lat for each in at],
-        "lon": [None if each is None else each.lon for each in at],
-        "at_given": [event.at_given for event in events],
-        "payload": [event.payload for event in events],
-        "properties": [_pairs(each.headers[0]) for each in heads],
-        "headers": [each.headers[1] for each in heads],
-        "qos": [event.qos for event in events],
-        "retain": [event.retain for event in events],
-        "valid_s": [event.valid_s for event in events],
-        "expires": [each.expires for each in heads],
-        "object": [event.object for event in events],
-        "recipients": _recipients(together),
-        "seq": [each.seq for each in heads],
-        "elsewhere": [each.elsewhere for each in heads],
-        "recorded": [each.recorded for each in heads],
-    }
-
-
-def _pairs(properties: Sequence[tuple[str, str]]) -> list[dict[str, str]] | None:
-    return [{"name": name, "value": value} for name, value in properties] or None
-
-
-def _recipients(rows: Sequence[Sequence[PlayedDelivery]]) -> pa.Array:
-    sessions: list[str] = []
-    names: list[str] = []
-    counts: list[int] = []
-    priorities: list[int] = []
-    replayed: list[bool] = []
-    sizes: list[int] = []
-    for row in rows:
-        before = len(sessions)
-        for what in (each.sent for each in row):
-            if isinstance(what, Fan):
-                filed, size = what.filed, len(what.filed)
-                sessions += [one.owner for one in filed]
-                names += [one.id for one in filed]
-                counts += [1] * size
-                priorities += [what.priority] * size
-                replayed += [False] * size
-            else:
-                sessions.append(what.owner)
-                names += what.subscriptions
-                counts.append(len(what.subscriptions))
-                priorities.append(what.priority)
-                replayed.append(what.replayed)
-        sizes.append(len(sessions) - before)
-    wanted = pa.ListArray.from_arrays(_offsets(counts), pa.array(names, pa.string()), type=IDS)
-    recipients = pa.StructArray.from_arrays(
-        [
-            pa.array(sessions, pa.string()),
-            wanted,
-            pa.array(priorities, pa.int32()),
-            pa.array(replayed, pa.bool_()),
-        ],
-        fields=list(RECIPIENT),
-    )
-    return pa.ListArray.from_arrays(_offsets(sizes), recipients, type=RECIPIENTS)
-
-
-def _offsets(lengths: Sequence[int]) -> pa.Array:
-    return pa.array(np.concatenate([[0], np.cumsum(lengths, dtype=np.int32)]), pa.int32())
 
 
 def _contexts(changes: Sequence[ContextChange]) -> tuple[int, Columns]:

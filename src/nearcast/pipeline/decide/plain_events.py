@@ -14,22 +14,12 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
-from nearcast.core.engine.copies import Copies
-from nearcast.core.engine.string_pair_table import StringPairTable, Texts
 from nearcast.core.matching.tables import F64, I32, I64
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_batch import EventBatch, carried
 from nearcast.core.model.event_columns import EventColumns
 from nearcast.core.model.flat_json import carried_by
 from nearcast.core.model.payload import attributes_of
-from nearcast.pipeline.decide.decided_schema import (
-    DELIVERY,
-    IDS,
-    PROPERTIES,
-    RECIPIENT,
-    RECIPIENTS,
-    decided_batch,
-)
 from nearcast.store import plain_event, rows_of
 from nearcast.store.log.columns import column
 from nearcast.store.log.plain_rows import PLAIN_DATA
@@ -39,13 +29,13 @@ from nearcast.wire.mqtt import MESSAGE_EXPIRY_MARK
 LEAST = 64
 """So many that follow each other are worth going through them as columns."""
 _NEEDED = ("event_id", "subject", "publisher", "time")
-_WORDS = column(list(PLAIN_DATA), pa.string())
+_PLAIN_DATA = column(list(PLAIN_DATA), pa.string())
 
 
 def are_plain(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     """Return which rows are plain events."""
     flags = pc.and_(pc.equal(rows["kind"], "event"), pc.equal(rows["schema"], SCHEMA))
-    flags = pc.and_(flags, pc.is_in(rows["data"], _WORDS))
+    flags = pc.and_(flags, pc.is_in(rows["data"], _PLAIN_DATA))
     for name in _NEEDED:
         if rows[name].null_count:
             flags = pc.and_(flags, pc.is_valid(rows[name]))
@@ -144,6 +134,12 @@ class PlainEvents(EventColumns):
         """Whether there are enough to be taken as columns."""
         return len(self) >= LEAST
 
+    @property
+    def seqs(self) -> list[int]:
+        """The row of each."""
+        found: list[int] = self.rows["seq"].to_pylist()
+        return found
+
     def seq(self, index: int) -> int:
         """The row of one of them."""
         return int(self.rows["seq"][index].as_py())
@@ -167,8 +163,8 @@ class PlainEvents(EventColumns):
     def batch(self, attributes: bool = True) -> EventBatch:
         """The same as matchers take them; without attributes nobody looks into payloads."""
         rows = self.rows
-        subjects, subject = _words(rows["subject"])
-        publishers, publisher = _words(rows["publisher"])
+        subjects, subject = different_words(rows["subject"])
+        publishers, publisher = different_words(rows["publisher"])
         lat, lon = _numbers(rows["lat"]), _numbers(rows["lon"])
         nowhere = np.isnan(lat) | np.isnan(lon)
         if nowhere.any():
@@ -187,87 +183,6 @@ class PlainEvents(EventColumns):
         )
 
 
-def deliveries(
-    broker: str,
-    events: PlainEvents,
-    copies: Copies,
-    words: StringPairTable,
-    elsewhere: Callable[[str], bool],
-    recorded: bool,
-) -> pa.RecordBatch:
-    """Return the decided rows of plain events; `words` are sessions and ids of subscriptions."""
-    # An event has a row here for each priority, and there one for all who get it.
-    firsts = np.flatnonzero(np.diff(copies.event, prepend=-1))
-    count = len(firsts)
-    taken = events.rows.select(_TAKEN).take(pa.array(copies.event[firsts]))
-    subjects, subject = _words(taken["subject"])
-    aside = np.array([elsewhere(each) for each in subjects], np.bool_)
-    lat, lon = taken["lat"], taken["lon"]
-    if lat.null_count or lon.null_count:
-        known = pc.and_(pc.is_valid(lat), pc.is_valid(lon))
-        nowhere = pa.scalar(None, pa.float64())
-        lat, lon = pc.if_else(known, lat, nowhere), pc.if_else(known, lon, nowhere)
-    return decided_batch(
-        broker,
-        count,
-        {
-            "kind": pa.repeat(DELIVERY, count),
-            "id": taken["event_id"],
-            "subject": taken["subject"],
-            "publisher": taken["publisher"],
-            "session": pa.repeat("", count),
-            "time": taken["time"],
-            "lat": lat,
-            "lon": lon,
-            "at_given": pa.repeat(False, count),
-            "payload": pc.fill_null(taken["payload"], b""),
-            "properties": _properties(taken["properties"]),
-            "headers": taken["headers"],
-            "qos": pc.index_in(taken["data"], _WORDS),
-            "retain": pa.repeat(False, count),
-            "recipients": _recipients(copies, np.append(firsts, -1), words),
-            "seq": taken["seq"],
-            "elsewhere": pa.array(aside[subject]) if count else None,
-            "recorded": pa.repeat(recorded, count),
-        },
-    )
-
-
-_TAKEN = [
-    "seq", "event_id", "subject", "publisher", "time", "lat", "lon", "properties", "payload",
-    "headers", "data",
-]  # fmt: skip
-
-
-def _recipients(copies: Copies, rows: I64, words: StringPairTable) -> pa.Array:
-    """Lists of recipients that begin where these rows do."""
-    firsts = copies.wishes[:-1]
-    sessions, ids = words.taken(copies.numbers, firsts)
-    recipients = pa.StructArray.from_arrays(
-        [
-            _strings(sessions),
-            pa.ListArray.from_arrays(copies.wishes, _strings(ids), type=IDS),
-            pa.array(np.repeat(copies.priority, np.diff(copies.recipients))),
-            pa.repeat(False, len(firsts)),
-        ],
-        fields=list(RECIPIENT),
-    )
-    return pa.ListArray.from_arrays(copies.recipients[rows], recipients, type=RECIPIENTS)
-
-
-def _strings(texts: Texts) -> pa.Array:
-    buffers = [None, pa.py_buffer(texts.ends), pa.py_buffer(texts.data)]
-    return pa.Array.from_buffers(pa.string(), len(texts.ends) - 1, buffers)
-
-
-def _properties(pairs: pa.Array) -> pa.Array:
-    """User properties; none are null."""
-    if pairs.null_count < len(pairs):
-        none = pa.scalar(None, pairs.type)
-        pairs = pc.if_else(pc.equal(pc.list_value_length(pairs), 0), none, pairs)
-    return pairs if pairs.type == PROPERTIES else pairs.cast(PROPERTIES)
-
-
 def _texts(values: pa.Array) -> tuple[npt.NDArray[np.uint8], I32]:
     """The bytes of a column, and where each value begins and the last ends; none is empty."""
     if values.null_count:
@@ -277,7 +192,7 @@ def _texts(values: pa.Array) -> tuple[npt.NDArray[np.uint8], I32]:
     return np.frombuffer(data or b"", np.uint8), ends
 
 
-def _words(values: pa.Array) -> tuple[list[str], I32]:
+def different_words(values: pa.Array) -> tuple[list[str], I32]:
     """The different words of a column, and which each is."""
     encoded = values.dictionary_encode()
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
@@ -287,3 +202,8 @@ def _numbers(values: pa.Array) -> F64:
     """Numbers of a column, NaN where there is none."""
     found: F64 = values.to_numpy(zero_copy_only=False)
     return found
+
+
+def qos_of(rows: pa.RecordBatch) -> pa.Array:
+    """The QoS of rows that are plain events."""
+    return pc.index_in(rows["data"], _PLAIN_DATA)

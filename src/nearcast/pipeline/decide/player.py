@@ -10,25 +10,17 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from msgspec import Struct
 
+from nearcast.core.engine.deliveries import Deliveries
 from nearcast.core.engine.engine import Engine, Outcome
-from nearcast.core.engine.fan import Fan
+from nearcast.core.engine.string_pair_table import Texts
 from nearcast.core.model.context import NodeState
-from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.inputs import Restarted
 from nearcast.core.model.subject import SubjectRules
 from nearcast.core.relationships import TrackSettings
-from nearcast.pipeline.decide.plain_events import LEAST, PlainEvents, deliveries, stretches, windows
+from nearcast.pipeline.decide.plain_events import LEAST, PlainEvents, stretches, windows
 from nearcast.pipeline.movement.suspects import Suspect, doubt
-from nearcast.pipeline.source.row_inputs import (
-    NOTHING_CARRIED,
-    Headers,
-    Inputs,
-    MessageHeaders,
-    Told,
-    Unusable,
-    noticed_at,
-)
-from nearcast.store import Recipient, Row, rows_of
+from nearcast.pipeline.source.row_inputs import EventSeqs, Inputs, Unusable, noticed_at
+from nearcast.store import Row, rows_of
 
 BELIEVED = TrackSettings()
 FIRST_AT_ONCE, MOST_AT_ONCE = 2_048, 8_192
@@ -37,32 +29,18 @@ MOST_COPIES = 400_000
 """Copies of events that are to be in memory together; how many come of rows shows only then."""
 
 
-class PlayedDelivery(Struct, frozen=True):
-    """An event and who gets it."""
+class PlayedDeliveries(Struct, frozen=True):
+    """Events and who gets them."""
 
-    sent: Fan | Delivery
-    headers: Headers
-    seq: int | None
-    """The event's own row; None if it was there before these rows."""
-    elsewhere: bool
-    """Its broker leaves it to the pipeline to decide."""
+    deliveries: Deliveries
+    seqs: Sequence[int | None]
+    """Of each event its own row; None if it was there before these rows."""
+    elsewhere: SubjectRules
+    """The subjects whose events the broker leaves to the pipeline to decide."""
     recorded: bool
-    """Its broker recorded to whom events went."""
-    expires: float | None = None
-    """When it is of no use any more."""
-
-    @property
-    def event(self) -> Event:
-        """The event."""
-        return self.sent.event
-
-    @property
-    def recipients(self) -> list[Recipient]:
-        """Who gets it."""
-        sent = self.sent
-        if isinstance(sent, Fan):
-            return [(filed.owner, (filed.id,), sent.priority, False) for filed in sent.filed]
-        return [(sent.owner, sent.subscriptions, sent.priority, sent.replayed)]
+    """The broker recorded to whom events went."""
+    names: tuple[Texts, Texts] | None = None
+    """Of deliveries that are only columns: sessions of copies, subscriptions of rows."""
 
 
 class ContextChange(Struct, frozen=True):
@@ -77,7 +55,7 @@ class ContextChange(Struct, frozen=True):
 class Played(Struct):
     """What came of some rows."""
 
-    sent: list[PlayedDelivery] = []
+    sent: list[PlayedDeliveries] = []
     contexts: list[ContextChange] = []
     unusable: list[Unusable] = []
     suspects: list[Suspect] = []
@@ -93,8 +71,6 @@ class Player:
         self.engine = Engine()
         self._elsewhere = SubjectRules(())
         self._recorded = False
-        self._carried: dict[str, MessageHeaders] = {}
-        """What is told of live events, by their key."""
 
     @property
     def size(self) -> int:
@@ -104,8 +80,7 @@ class Player:
     def apply(self, rows: Iterable[Row]) -> None:
         """Apply rows without asking who gets what, except where that matters later."""
         for batch in _batches(rows):
-            inputs = Inputs(batch, {}, quietly=True)
-            self._keep(self._run(inputs, quietly=True), inputs)
+            self._run(Inputs(batch, EventSeqs(), quietly=True), quietly=True)
 
     def apply_columns(self, batches: Iterable[pa.RecordBatch]) -> None:
         """The same for rows that are columns."""
@@ -118,39 +93,40 @@ class Player:
     def decide(self, rows: Iterable[Row]) -> Iterator[Played]:
         """Apply rows, and yield what comes of them."""
         for batch in _batches(rows):
-            yield self._decide(batch, {})
+            yield self._decide(batch, EventSeqs())
 
-    def decide_columns(
-        self, batches: Iterable[pa.RecordBatch]
-    ) -> Iterator[list[Played | pa.RecordBatch]]:
-        """The same for rows that are columns, with decided rows of what went as columns."""
+    def decide_columns(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Played]]:
+        """The same for rows that are columns."""
         # For each call anew: a batch that is done again gives the same rows.
         pace = _Pace()
         for window in windows(batches, lambda: pace.rows):
-            told: Told = {}
-            parts: list[Played | pa.RecordBatch] = []
+            seqs, parts = EventSeqs(), list[Played]()
             for plain, rows in stretches(window):
                 if plain:
-                    rows = self._decide_plain(PlainEvents(rows), told, parts).rows
+                    rows = self._decide_plain(PlainEvents(rows), seqs, parts).rows
                 if rows.num_rows:
-                    parts.append(self._decide(list(rows_of(rows)), told))
+                    parts.append(self._decide(list(rows_of(rows)), seqs))
             pace.learn(window.num_rows, sum(map(_copies, parts)))
             yield parts
 
-    def _decide(self, rows: Sequence[Row], told: Told) -> Played:
-        inputs = Inputs(rows, told)
+    def _decide(self, rows: Sequence[Row], seqs: EventSeqs) -> Played:
+        inputs = Inputs(rows, seqs)
         return self._played(self._run(inputs), inputs)
 
     def _decide_plain(
-        self, events: PlainEvents, told: Told, parts: list[Played | pa.RecordBatch]
+        self, events: PlainEvents, seqs: EventSeqs, parts: list[Played]
     ) -> PlainEvents:
         """Decide on events as columns, into `parts`; those that are to be decided one by one."""
         while len(events) and (found := self.engine.play_columns(events)) is not None:
-            many, ended, copies = found
-            parts.append(self._played(ended, noticed_at(events, told)))
+            many, ended, deliveries = found
+            played = self._played(ended, noticed_at(events, seqs))
             done, events = self._split(events, many)
-            words, elsewhere = self.engine.words, self._elsewhere.fits
-            parts.append(deliveries(self.broker, done, copies, words, elsewhere, self._recorded))
+            # Now: what has these numbers may change with the next input.
+            names = self.engine.names_in(deliveries)
+            played.sent.append(
+                PlayedDeliveries(deliveries, done.seqs, self._elsewhere, self._recorded, names)
+            )
+            parts.append(played)
             if not done.are_many:
                 break
         return events
@@ -158,9 +134,7 @@ class Player:
     def _apply_plain(self, events: PlainEvents) -> PlainEvents:
         """Apply events as columns; those that are to be applied one by one."""
         while len(events) and (found := self.engine.play_columns(events, quietly=True)) is not None:
-            many, ended, _ = found
-            self._keep(ended, noticed_at(events, {}))
-            done, events = self._split(events, many)
+            done, events = self._split(events, found[0])
             if not done.are_many:
                 break
         return events
@@ -179,36 +153,16 @@ class Player:
         return outcome
 
     def _played(self, outcome: Outcome, inputs: Inputs) -> Played:
-        played = Played(
-            [self._sent(each, inputs) for each in outcome.event_by_event()],
+        return Played(
+            [self._sent(each, inputs.event_seqs) for each in outcome.sent],
             list(_contexts(outcome, inputs)),
             [*inputs.unusable, *_refused(outcome, inputs)],
             list(_suspects(outcome, inputs)),
         )
-        self._keep(outcome, inputs)
-        return played
 
-    def _keep(self, outcome: Outcome, inputs: Inputs) -> None:
-        """Know what is to be told of live events; only now, for others went out until now."""
-        for changed in outcome.changes:
-            if isinstance(changed.value, NodeState) or changed.before is not None:
-                continue
-            self._carried.pop(changed.key, None)
-            if isinstance(changed.value, Event):
-                self._carried[changed.key] = inputs.told[id(changed.value)].carried
-
-    def _sent(self, sent: Fan | Delivery, inputs: Inputs) -> PlayedDelivery:
-        event = sent.event
-        told = inputs.told.get(id(event))
-        if told is not None:
-            seq, carried = told.seq, told.carried
-        else:
-            key = self.engine.live_key(event)
-            seq, carried = None, self._carried.get(key, NOTHING_CARRIED)
-        elsewhere = self._elsewhere.fits(event.subject)
-        return PlayedDelivery(
-            sent, carried.headers, seq, elsewhere, self._recorded, carried.expires
-        )
+    def _sent(self, deliveries: Deliveries, seqs: EventSeqs) -> PlayedDeliveries:
+        own = [seqs.get(event) for event in deliveries.events]
+        return PlayedDeliveries(deliveries, own, self._elsewhere, self._recorded)
 
 
 class _Pace:
@@ -223,12 +177,9 @@ class _Pace:
         self.rows = max(LEAST, min(MOST_AT_ONCE, fits, 4 * self.rows))
 
 
-def _copies(part: Played | pa.RecordBatch) -> int:
+def _copies(part: Played) -> int:
     """How many get what is decided."""
-    if isinstance(part, Played):
-        sent = [each.sent for each in part.sent]
-        return sum(len(each.filed) if isinstance(each, Fan) else 1 for each in sent)
-    return len(part["recipients"].values)
+    return sum(len(each.deliveries) for each in part.sent)
 
 
 def _contexts(outcome: Outcome, inputs: Inputs) -> Iterator[ContextChange]:

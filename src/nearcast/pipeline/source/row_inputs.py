@@ -11,11 +11,7 @@ from nearcast.core.model.inputs import Input, Published
 from nearcast.core.model.payload import attributes_of
 from nearcast.pipeline.decide.plain_events import PlainEvents
 from nearcast.store import GAP, CorruptError, Row, input_of, is_input, plain_event
-from nearcast.wire.mqtt import first_message_expiry
-
-NO_HEADERS: "Headers" = ((), None)
-Headers = tuple[tuple[tuple[str, str], ...], bytes | None]
-"""The user properties that a message carried, and all its properties if there were others."""
+from nearcast.wire.mqtt import ProtocolError
 
 
 class Unusable(Struct, frozen=True):
@@ -26,26 +22,20 @@ class Unusable(Struct, frozen=True):
     reason: str
 
 
-class MessageHeaders(Struct, frozen=True):
-    """What is told of an event beside itself."""
+class EventSeqs:
+    """The rows of events, by the identity of the value."""
 
-    headers: Headers
-    expires: float | None
+    def __init__(self) -> None:
+        self._found: dict[int, tuple[Event, int]] = {}
 
+    def put(self, event: Event, seq: int) -> None:
+        """An event has a row."""
+        self._found[id(event)] = event, seq
 
-NOTHING_CARRIED = MessageHeaders(NO_HEADERS, None)
-
-
-class ToldOf(Struct, frozen=True):
-    """An event of these rows, and what is told of it."""
-
-    event: Event
-    seq: int
-    carried: MessageHeaders
-
-
-Told = dict[int, ToldOf]
-"""The events of some rows, by the identity of the value."""
+    def get(self, event: Event) -> int | None:
+        """Return the row of an event; None if it has another."""
+        found = self._found.get(id(event))
+        return None if found is None else found[1]
 
 
 class Inputs:
@@ -55,12 +45,12 @@ class Inputs:
     row that a later release wrote that is not so: it raises `UpgradeError`.
     """
 
-    def __init__(self, rows: Sequence[Row], told: Told, quietly: bool = False) -> None:
+    def __init__(self, rows: Sequence[Row], seqs: EventSeqs, quietly: bool = False) -> None:
         self.values: list[Input] = []
         self.times: list[float] = []
         self.seqs: list[int] = []
         self.unusable: list[Unusable] = []
-        self.told = told
+        self.event_seqs = seqs
         self.last = rows[-1].seq if rows else 0
         for row in rows:
             if not is_input(row.kind):
@@ -71,35 +61,21 @@ class Inputs:
                 continue
             try:
                 value = input_in(row, quietly)
-            except CorruptError as error:
+            except (CorruptError, ProtocolError) as error:
                 self.unusable.append(Unusable(row.seq, row.seq, str(error)))
                 continue
             if isinstance(value, Published):
-                event = value.event
-                told[id(event)] = ToldOf(event, row.seq, _carried(row, event))
+                seqs.put(value.event, row.seq)
             self.values.append(value)
             self.times.append(row.ingested)
             self.seqs.append(row.seq)
 
 
-def noticed_at(events: PlainEvents, told: Told) -> Inputs:
+def noticed_at(events: PlainEvents, seqs: EventSeqs) -> Inputs:
     """What time ended is noticed at the first of these."""
-    inputs = Inputs((), told)
+    inputs = Inputs((), seqs)
     inputs.seqs, inputs.times = [events.seq(0)], [float(events.times[0])]
     return inputs
-
-
-def _carried(row: Row, event: Event) -> MessageHeaders:
-    if row.headers is None:
-        lasts_s, raw = event.valid_s, None
-    else:
-        # Where it says when it expires, that is sooner than it ceases to be valid.
-        expiry, left = first_message_expiry(row.headers)
-        lasts_s, raw = event.valid_s if expiry is None else expiry, left or None
-    headers = (row.properties, raw)
-    if not lasts_s and headers == NO_HEADERS:
-        return NOTHING_CARRIED
-    return MessageHeaders(headers, row.ingested + lasts_s if lasts_s else None)
 
 
 def input_in(row: Row, quietly: bool) -> Input:

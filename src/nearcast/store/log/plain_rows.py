@@ -5,18 +5,18 @@ Plain events do not stay and have no target, no key and no session of their own.
 
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.position import Position
-from nearcast.store.log.rows import SCHEMA, Pairs, Row
+from nearcast.store.log.message_headers import header_columns, headers_of
+from nearcast.store.log.rows import SCHEMA, Row
 
 PLAIN_DATA = ("{}", '{"qos":1}', '{"qos":2}')
 """What `data` is of such rows, by QoS."""
 _QOS = {data: qos for qos, data in enumerate(PLAIN_DATA)}
 
 
-def plain_row(
-    event: Event, broker: str, seq: int, now: float, properties: Pairs, headers: bytes | None
-) -> Row:
+def plain_row(event: Event, broker: str, seq: int, now: float) -> Row:
     """Return the row of a plain event: the same as `record_row`, sooner."""
     at = event.position
+    properties, headers = header_columns(event, now)
     return Row(
         broker, seq, "event", now, SCHEMA, event.id, event.subject, event.publisher, event.time,
         None if at is None else at.lat, None if at is None else at.lon, None, properties,
@@ -32,7 +32,8 @@ def plain_event(row: Row) -> Event | None:
     if row.event_id is None or row.subject is None or row.publisher is None or row.time is None:
         return None
     at = None if row.lat is None or row.lon is None else Position(row.lat, row.lon)
+    headers, expires_at = headers_of(row.properties, row.headers, row.ingested, None)
     return Event(
         row.event_id, row.subject, row.publisher, row.time, position=at,
-        payload=row.payload or b"", qos=qos,
+        payload=row.payload or b"", qos=qos, headers=headers, expires_at=expires_at,
     )  # fmt: skip

@@ -13,12 +13,14 @@ from typing import TypeVar
 import msgspec
 from msgspec import Struct
 
+from nearcast.core.model.event_run import EventRun
 from nearcast.core.model.geometry.position import Position
-from nearcast.core.model.inputs import Moved
+from nearcast.core.model.inputs import Moved, Published
 from nearcast.core.model.record import Record
 from nearcast.store.errors import CorruptError, StoreError, newer
+from nearcast.store.log.message_headers import UserProperties, run_header_columns
 from nearcast.store.log.plain_rows import PLAIN_DATA
-from nearcast.store.log.rows import SCHEMA, Pairs, Row, record_row
+from nearcast.store.log.rows import SCHEMA, Row, record_row
 
 ROW_BYTES = 200
 """About what a row takes in memory beside its payload."""
@@ -55,7 +57,7 @@ class RowBuffer:
         self.lats: list[float | None] = []
         self.lons: list[float | None] = []
         self.nodes: list[str | None] = []
-        self.properties: list[Pairs] = []
+        self.properties: list[UserProperties] = []
         self.headers: list[bytes | None] = []
         self.data: list[str] = []
         # One value for each row
@@ -99,7 +101,7 @@ class RowBuffer:
         position: Position | None,
         payloads: Sequence[bytes],
         qos: int = 0,
-        properties: Pairs = (),
+        properties: UserProperties = (),
         headers: bytes | None = None,
     ) -> None:
         """Append plain events of one publisher on one subject, with rising seqs.
@@ -171,15 +173,25 @@ class RowBuffer:
         self.payloads += none
         self.size += count * ROW_BYTES
 
-    def append_record(
-        self, record: Record, properties: Pairs = (), headers: bytes | None = None
-    ) -> None:
-        """Append any record; `properties` and `headers` are what its message carried."""
+    def append_run(self, first_seq: int, ingested: float, run: EventRun) -> None:
+        """Append the events of a run, with rising seqs."""
+        if run.session:
+            for seq, event in enumerate(run, first_seq):
+                self.append(record_row(Record(seq, ingested, Published(event)), self.broker))
+            return
+        properties, headers = run_header_columns(run, ingested)
+        self.append_events(
+            first_seq, ingested, run.ids, run.subject, run.publisher, run.time, run.position,
+            run.payloads, run.qos, properties, headers,
+        )  # fmt: skip
+
+    def append_record(self, record: Record) -> None:
+        """Append any record."""
         value = record.input
-        if type(value) is Moved and not properties and headers is None:
+        if type(value) is Moved:
             self.append_moves(record.seq, record.ingested, (value.node,), (value.position,))
         else:
-            self.append(record_row(record, self.broker, properties, headers))
+            self.append(record_row(record, self.broker))
 
     def append(self, row: Row) -> None:
         """Append one row, whatever it is."""
@@ -305,7 +317,7 @@ class _Columns(Struct, array_like=True):
     lats: list[float | None]
     lons: list[float | None]
     nodes: list[str | None]
-    properties: list[Pairs]
+    properties: list[UserProperties]
     headers: list[bytes | None]
     data: list[str]
     event_ids: list[str | None]

@@ -48,13 +48,13 @@ from nearcast.core.model.record import Record
 from nearcast.core.model.subject_permissions import SubjectPermissions
 from nearcast.store.errors import CorruptError, StoreError, newer
 from nearcast.store.log.area_form import area_from_store, stored_area
+from nearcast.store.log.message_headers import UserProperties, header_columns, headers_of
 from nearcast.store.log.row_json import Json, filter_from_json, filter_json, plain, text
 from nearcast.store.log.row_kinds import DELIVERY, ERASED, INPUT_KINDS, is_input, unknown_kind
 from nearcast.store.log.rules_json import rules_from_json, rules_json
+from nearcast.wire.mqtt import ProtocolError
 
 SCHEMA = 1
-
-Pairs = tuple[tuple[str, str], ...]
 
 
 class Row(Struct, frozen=True, array_like=True, gc=False):
@@ -72,17 +72,15 @@ class Row(Struct, frozen=True, array_like=True, gc=False):
     lat: float | None = None
     lon: float | None = None
     node: str | None = None
-    properties: Pairs = ()
+    properties: UserProperties = ()
     payload: bytes | None = None
     headers: bytes | None = None
     """What else the message carried, in the broker's own form."""
     data: str = "{}"
 
 
-def record_row(
-    record: Record, broker: str, properties: Pairs = (), headers: bytes | None = None
-) -> Row:
-    """Return the row of a record; `properties` and `headers` are what its message carried."""
+def record_row(record: Record, broker: str) -> Row:
+    """Return the row of a record."""
     value = record.input
     seq, ingested = record.seq, record.ingested
     if type(value) is Moved and value.position is not None:
@@ -90,12 +88,13 @@ def record_row(
         fix = value.position
         return Row(
             broker, seq, "position", ingested, SCHEMA, None, None, None, None, fix.lat, fix.lon,
-            value.node, properties, None, headers, "{}",
+            value.node,
         )  # fmt: skip
     beside = _beside(value)
     if isinstance(value, Published):
         event = value.event
         at = event.position
+        properties, headers = header_columns(event, ingested)
         return Row(
             broker, seq, "event", ingested, SCHEMA, event.id, event.subject, event.publisher,
             event.time, None if at is None else at.lat, None if at is None else at.lon, None,
@@ -108,7 +107,7 @@ def record_row(
     return Row(
         broker, seq, kind, ingested, SCHEMA, None, subject, None,
         None, None if at is None else at.lat, None if at is None else at.lon, node,
-        properties, None, headers, text(data | beside),
+        data=text(data | beside),
     )  # fmt: skip
 
 
@@ -158,10 +157,11 @@ def input_of(row: Row) -> Input:
         beside = data.pop("input", None)
         found = reader(row, data)
         return found if beside is None else replace(found, **beside)  # type: ignore[arg-type]
-    except (KeyError, TypeError, msgspec.MsgspecError, ModelError, LanguageError) as error:
+    except _DAMAGED as error:
         raise CorruptError(f"{where}, a {row.kind}, cannot be read: {error!r}") from None
 
 
+_DAMAGED = (KeyError, TypeError, msgspec.MsgspecError, ModelError, LanguageError, ProtocolError)
 T = TypeVar("T")
 
 
@@ -185,7 +185,10 @@ def _defaults(form: type[Struct], but: Sequence[str]) -> tuple[tuple[str, object
 
 # Events
 
-_IN_COLUMNS = ("id", "subject", "publisher", "time", "position", "payload", "attributes")
+_IN_COLUMNS = (
+    "id", "subject", "publisher", "time", "position", "payload", "attributes", "headers",
+    "expires_at",
+)  # fmt: skip
 _IN_DATA = _defaults(Event, (*_IN_COLUMNS, "to", "target_at"))
 
 
@@ -216,7 +219,8 @@ def _read_event(row: Row, data: Json) -> Input:
     if attributes is None:
         attributes = attributes_of(payload)
     to, lon_lat = data.pop("to", None), data.pop("target_at", None)
-    about = data.pop("about", ())
+    about, valid_s = data.pop("about", ()), data.pop("valid_s", None)
+    headers, expires_at = headers_of(row.properties, row.headers, row.ingested, valid_s)  # type: ignore[arg-type]  # written from an event
     return Published(
         Event(
             _needed(row.event_id),
@@ -226,7 +230,10 @@ def _read_event(row: Row, data: Json) -> Input:
             attributes,  # type: ignore[arg-type]  # written from an event
             _position(row),
             to=None if to is None else area_from_store(to),
+            valid_s=valid_s,  # type: ignore[arg-type]  # likewise
             payload=payload,
+            headers=headers,
+            expires_at=expires_at,
             about=tuple(about),  # type: ignore[arg-type]  # likewise
             target_at=None if lon_lat is None else Position(lon_lat[1], lon_lat[0]),  # type: ignore[index]
             **data,  # type: ignore[arg-type]  # likewise

@@ -9,6 +9,7 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event
@@ -115,9 +116,6 @@ class Live(Struct, frozen=True):
     key: str
     event: Event
     expires: float | None = None
-    properties: Pairs = ()
-    headers: bytes | None = None
-    """What else its message carried, in the broker's own form."""
 
 
 def encoded(value: object) -> bytes:
@@ -150,9 +148,8 @@ class _LiveForm(Struct, array_like=True):
 
 def encoded_live(live: Live) -> bytes:
     """Return a live event in the form of its row in the log."""
-    record = Record(0, 0.0, Published(live.event))
-    row = record_row(record, "", live.properties, live.headers)
-    return encoded(_LiveForm(row, live.expires))
+    record = Record(0, 0.0, Published(replace(live.event, expires_at=None)))
+    return encoded(_LiveForm(record_row(record, ""), live.expires))
 
 
 def decoded_live(key: str, data: bytes) -> Live:
@@ -161,7 +158,7 @@ def decoded_live(key: str, data: bytes) -> Live:
     published = input_of(form.row)
     if not isinstance(published, Published):
         raise CorruptError(f"under the key {key!r} of a live event is a {form.row.kind}")
-    return Live(key, published.event, form.expires, form.row.properties, form.row.headers)
+    return Live(key, replace(published.event, expires_at=form.expires), form.expires)
 
 
 def encoded_input(value: Input) -> bytes:

@@ -6,7 +6,8 @@ from itertools import groupby
 import numpy as np
 import pytest
 
-from nearcast.core.engine.copies import Draft, drafted, find_duplicates, gathered, order_by_owner
+from nearcast.core.engine.deliveries import Rows, merged_copies, sorted_rows
+from nearcast.core.engine.match_order import find_duplicates, order_by_owner
 
 
 def drawn(draw: random.Random) -> tuple[list[tuple[int, int, int]], list[int]]:
@@ -28,8 +29,8 @@ def columns(
     return [np.array([match[k] for match in matches], np.int32) for k in range(3)]
 
 
-def told(draft: Draft) -> list[tuple[int, int, int, bool, bool]]:
-    return list(zip(*(column.tolist() for column in draft), strict=True))
+def told(rows: Rows) -> list[tuple[int, int, int, bool]]:
+    return list(zip(*(column.tolist() for column in rows), strict=True))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -37,34 +38,32 @@ def test_rows_are_those_of_sorted_matches(seed: int) -> None:
     matches, _ = drawn(random.Random(seed))
     if seed % 5 == 0:
         random.Random(seed).shuffle(matches)
-    wanted = []
     in_order = sorted(matches, key=lambda match: (match[0], match[2]))
-    for _, row in groupby(in_order, key=lambda match: (match[0], match[2])):
-        wanted += [(*match, True, i == 0) for i, match in enumerate(row)]
-    assert told(drafted(*columns(matches))) == wanted
+    wanted = [(*match, True) for match in in_order]
+    assert told(sorted_rows(*columns(matches))) == wanted
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_session_gets_one_copy(seed: int) -> None:
     matches, owners = drawn(random.Random(seed))
-    draft = drafted(*columns(matches))
-    found = gathered(draft, np.array(owners, np.int32)[draft.number])
-    wanted: list[tuple[int, int, int, bool, bool]] = []
-    for _, some in groupby(told(draft), key=lambda each: each[0]):
+    rows = sorted_rows(*columns(matches))
+    found = merged_copies(rows, np.array(owners, np.int32)[rows.subscription])
+    wanted: list[tuple[int, int, int, bool]] = []
+    for _, some in groupby(told(rows), key=lambda each: each[0]):
         of_event = list(some)
-        by_owner: dict[int, list[tuple[int, int, int, bool, bool]]] = {}
+        by_owner: dict[int, list[tuple[int, int, int, bool]]] = {}
         for each in of_event:
             by_owner.setdefault(owners[each[1]], []).append(each)
         if len(by_owner) == len(of_event):
             wanted += of_event
             continue
-        for wishes in by_owner.values():
-            wanted += [(*each[:3], i == 0, i == 0) for i, each in enumerate(wishes)]
+        for own in by_owner.values():
+            wanted += [(*each[:3], i == 0) for i, each in enumerate(own)]
     assert told(found) == wanted
     crowded = np.zeros(30, np.bool_)
-    assert find_duplicates(draft.event, np.array(owners, np.int32)[draft.number], crowded) == any(
-        crowded
-    )
+    assert find_duplicates(
+        rows.event, np.array(owners, np.int32)[rows.subscription], crowded
+    ) == any(crowded)
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -81,6 +80,5 @@ def test_those_of_a_session_lie_together(seed: int) -> None:
 
 def test_nothing_makes_no_copies() -> None:
     none = np.zeros(0, np.int32)
-    draft = gathered(drafted(none, none, none), none)
-    assert [len(column) for column in draft] == [0] * 5
-    assert [column.tolist() for column in draft.copies()] == [[], [], [0], [0], []]
+    rows = merged_copies(sorted_rows(none, none, none), none)
+    assert [len(column) for column in rows] == [0] * 4

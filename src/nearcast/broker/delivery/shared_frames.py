@@ -1,0 +1,79 @@
+"""Frames of the events of one dispatch, each encoded once for all who take the same bytes."""
+
+from collections.abc import Sequence
+
+from nearcast.broker.sessions.session import OutboundMessage
+from nearcast.broker.situation.metadata import metadata
+from nearcast.core.model.event import Event
+from nearcast.core.model.event_run import EventRun
+from nearcast.wire.mqtt import MQTT_5, PublishFrame, plain_publish, topic_field, user_properties
+
+
+class SharedFrames:
+    """Encodes events when the first recipient needs them."""
+
+    __slots__ = ("_joined", "_messages", "_plain", "_told", "any_special", "events", "most_qos")
+
+    def __init__(self, events: Sequence[Event]) -> None:
+        self.events = events
+        if isinstance(events, EventRun):
+            self.most_qos, self.any_special = events.qos, events.expires_at is not None
+        else:
+            self.most_qos = max([event.qos for event in events])
+            self.any_special = any(map(self.is_special, events))
+        self._plain: dict[bool, list[bytes]] = {}
+        self._joined: dict[bool, bytes] = {}
+        self._told: dict[tuple[int, int, tuple[str, ...], int, int], bytes] = {}
+        self._messages: dict[int, OutboundMessage] = {}
+
+    @staticmethod
+    def is_special(event: Event) -> bool:
+        """Whether no bytes of an event can be shared: it expires, or sessions keep track of it."""
+        return event.expires_at is not None or event.stays
+
+    def plain(self, version: int) -> list[bytes]:
+        """The frames of all events, of QoS 0 and with nothing added."""
+        five = version == MQTT_5
+        frames = self._plain.get(five)
+        if frames is None:
+            events = self.events
+            if isinstance(events, EventRun):
+                topic, headers = topic_field(events.subject), events.headers
+                frames = [plain_publish(topic, headers, each, five) for each in events.payloads]
+            else:
+                frames = [
+                    plain_publish(topic_field(each.subject), each.headers, each.payload, five)
+                    for each in events
+                ]
+            self._plain[five] = frames
+        return frames
+
+    def joined(self, version: int) -> bytes:
+        """The same in one piece."""
+        five = version == MQTT_5
+        whole = self._joined.get(five)
+        if whole is None:
+            frames = self.plain(version)
+            whole = self._joined[five] = frames[0] if len(frames) == 1 else b"".join(frames)
+        return whole
+
+    def with_metadata(
+        self, version: int, place: int, priority: int, labels: tuple[str, ...], sees: int
+    ) -> bytes:
+        """The frame of an event with metadata, for those who see so much of the publisher."""
+        form = (version, place, labels, sees, priority)
+        frame = self._told.get(form)
+        if frame is None:
+            told = user_properties(metadata(self.events[place], priority, labels, sees))
+            frame = self._told[form] = self.message(place).frame.at_most_once(version, False, told)
+        return frame
+
+    def message(self, place: int) -> OutboundMessage:
+        """The message of an event, one for all sessions that it waits for."""
+        message = self._messages.get(place)
+        if message is None:
+            event = self.events[place]
+            frame = PublishFrame(event.subject, event.payload, event.headers)
+            message = OutboundMessage(frame, event.origin, event.expires_at)
+            self._messages[place] = message
+        return message

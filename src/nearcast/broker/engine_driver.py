@@ -1,0 +1,132 @@
+"""The one way from inputs to results: the engine decides, then all that follows is done.
+
+Deliveries are dispatched, records and changes go into the journal, clients are answered, and parts
+of the broker that depend on decisions are told.
+"""
+
+from collections.abc import Sequence
+
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.durability.outcome_recorder import OutcomeRecorder
+from nearcast.broker.ingest.acknowledgements import Acknowledger, refused_for
+from nearcast.broker.ingest.pending_inputs import DECIDED, Answer
+from nearcast.broker.ingest.refusal import RefusedError
+from nearcast.broker.outcome_follower import OutcomeFollower
+from nearcast.broker.situation.errors import ErrorReports
+from nearcast.core.engine.engine import Outcome
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.event import Event
+from nearcast.core.model.inputs import Input, Moved, Published
+from nearcast.store import LiveSeen
+
+_FREQUENT = (Moved, Published)
+
+
+class EngineDriver:
+    """Makes steps of the engine."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        dispatcher: DeliveryDispatcher,
+        recorder: OutcomeRecorder,
+        acknowledger: Acknowledger,
+        errors: ErrorReports,
+    ) -> None:
+        self._state = state
+        self._dispatcher = dispatcher
+        self._recorder = recorder
+        self._acknowledger = acknowledger
+        self._errors = errors
+        self._followers: list[OutcomeFollower] = []
+
+    def register(self, follower: OutcomeFollower) -> None:
+        """Tell somebody of every step from now on."""
+        self._followers.append(follower)
+
+    def next_timers(self) -> list[float]:
+        """When the engine and those who follow it are to be asked again."""
+        timers = [each.next_timer() for each in self._followers]
+        return [at for at in (self._state.engine.next_timer(), *timers) if at is not None]
+
+    def publish(self, event: Event, now: float, answer: Answer | None = None) -> None:
+        """Let the engine decide on an event with the next step, and then answer its sender."""
+        pending = self._state.pending
+        if pending.has_event(event.publisher, event.id):
+            # It is a repeat, or withdraws the first: that is decided before.
+            self.step(now)
+        if answer is not None:
+            pending.answer_next(answer)
+        pending.publish(event)
+        if event.qos:
+            self._state.journal.must_sync = True
+
+    def step(self, now: float) -> None:
+        """Let the engine decide on all that is pending, and on what time ends."""
+        state = self._state
+        pending = state.pending
+        # What went along a route in this tick came before what was left to the engine.
+        self._dispatcher.flush()
+        if not pending:
+            timer = state.engine.next_timer()
+            if timer is None or timer > now:
+                return
+        inputs, answers = pending.take()
+        outcome = self._decide(inputs, now)
+        self._answer(inputs, answers, outcome)
+        self._tell_followers(inputs, outcome, now)
+
+    def apply(self, value: Input, now: float) -> None:
+        """Apply an input of the operator's at once; raises `ModelError` if it cannot be."""
+        self.step(now)
+        outcome = self._decide([value], now)
+        for refusal in outcome.refusals:
+            raise ModelError(refusal.reason)
+        self._tell_followers([value], outcome, now)
+
+    def remind_followers(self, now: float) -> None:
+        """Let those who follow do what is due."""
+        for follower in self._followers:
+            follower.remind(now)
+
+    def _tell_followers(self, inputs: Sequence[Input], outcome: Outcome, now: float) -> None:
+        others = [each for each in inputs if type(each) not in _FREQUENT]
+        for follower in self._followers:
+            follower.follow(others, outcome, now)
+
+    def _decide(self, inputs: Sequence[Input], now: float) -> Outcome:
+        state, engine = self._state, self._state.engine
+        outcome = engine.step(inputs, now)
+        # Before the record: who gets a live event that a newer one replaces, gets the older.
+        for deliveries in outcome.sent:
+            self._dispatcher.deliver(deliveries)
+        self._recorder.record(outcome, now)
+        self._recorder.record_undelivered(now)
+        for event, owner in outcome.passed_over:
+            session = state.sessions.get(owner)
+            if session is not None and session.durable:
+                state.seen.append((event, session))
+        for event, session in state.seen:
+            if engine.has_seen(event, session.client_id):
+                seen = LiveSeen(engine.live_key(event), session.lifetime)
+                state.journal.note(seen, sync=False)
+        state.seen.clear()
+        return outcome
+
+    def _answer(
+        self,
+        inputs: Sequence[Input],
+        answers: Sequence[tuple[int, Answer, RefusedError | None]],
+        outcome: Outcome,
+    ) -> None:
+        refusals = {refusal.index: refusal.reason for refusal in outcome.refusals}
+        for index, answer, refused in answers:
+            if index != DECIDED and index in refusals:
+                refused = refused_for(inputs[index], refusals[index])
+            if refused is None:
+                for change in answer.keep:
+                    self._state.journal.note(change)
+            elif answer.connection.session is not None:
+                self._errors.tell(answer.connection.session, answer.topic, refused.why)
+            self._acknowledger.answer(answer, refused)

@@ -1,0 +1,235 @@
+"""What a message asks for, read and checked: topic, properties, rights, and room for what stays."""
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.ingest.refusal import RefusedError
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.sessions.session import Session
+from nearcast.broker.situation.nc_properties import (
+    BAD,
+    NO_EVENT_OPTIONS,
+    PREFIX,
+    EventOptions,
+    event_options,
+    event_options_from_json,
+)
+from nearcast.core.model.context import Attributes
+from nearcast.core.model.event import Event
+from nearcast.core.model.payload import attributes_of
+from nearcast.wire.mqtt import Properties, Publish, ReasonCode, Will, stripped
+
+NC_PREFIX = PREFIX.encode()
+PUBLISH_TOPIC = "$me/publish/"
+_SHORT_TOPIC, _SHORT_PROPERTIES = 200, 500
+"""Up to here nothing can be too long or too many, unless the limits are very low."""
+_SHORTEST_PAIR = 5
+"""Bytes that a user property takes at least."""
+_DROPPED = frozenset((0x02, 0x23))
+"""Properties that are not passed on as they came: message expiry and topic alias."""
+_NO_ATTRIBUTES: Attributes = {}
+
+
+class PublishRequest(Struct, frozen=True, gc=False):
+    """A message as it is to be published."""
+
+    topic: str
+    payload: bytes
+    qos: int = 0
+    retain: bool = False
+    headers: bytes = b""
+    """The properties that are passed on."""
+    options: EventOptions = NO_EVENT_OPTIONS
+    expiry_s: int | None = None
+
+    @property
+    def valid_s(self) -> float | None:
+        """How long what stays is valid; an empty retained message ends what is there."""
+        if self.retain and not self.payload:
+            return 0.0
+        if self.options.valid_s is not None or not self.retain:
+            return self.options.valid_s
+        return None if self.expiry_s is None else float(self.expiry_s)
+
+    def event(
+        self, session: Session, payload: bytes, name: str, now: float, *, read_attributes: bool
+    ) -> Event:
+        """Return the event that it is, with this payload; the engine completes it."""
+        options, valid_s, stays = self.options, None, False
+        expires_at = None if self.expiry_s is None else now + self.expiry_s
+        if self.retain or options is not NO_EVENT_OPTIONS:
+            valid_s = self.valid_s
+            stays = self.retain or valid_s is not None or options.object is not None
+        # Who comes later may look into what stays, even if nobody does now.
+        attributes = attributes_of(payload) if stays or read_attributes else _NO_ATTRIBUTES
+        node, client_id = session.node, session.client_id
+        # In their order: names would take longer than all else.
+        return Event(
+            name if options.id is None else options.id, self.topic, node,
+            now if options.time is None else options.time, attributes, options.at,
+            options.at is not None, options.to, valid_s, options.object, self.retain,
+            options.priority, options.deadline_s, payload, self.qos,
+            client_id if client_id != node else "", False, (), None, self.headers, expires_at,
+        )  # fmt: skip
+
+
+class PublishChecks:
+    """Reads messages; raises `RefusedError` for what may not be."""
+
+    def __init__(self, state: BrokerState) -> None:
+        self._state = state
+        limits = state.limits
+        self._short_topic = min(_SHORT_TOPIC, limits.topic_levels - 1, limits.topic_bytes // 4)
+        self._short_properties = min(_SHORT_PROPERTIES, _SHORTEST_PAIR * limits.user_properties)
+
+    def properties_of(self, packet: Publish) -> Properties | None:
+        """Return the properties of a message; None if there are only some that are passed on."""
+        raw = packet.raw_properties
+        if not raw or (
+            packet.validate() and NC_PREFIX not in raw and len(raw) <= self._short_properties
+        ):
+            return None
+        return packet.properties
+
+    def unaliased(self, connection: Connection, packet: Publish, alias: int) -> Publish | None:
+        """Return the message with the topic of its alias; None: the alias ends the connection."""
+        state = self._state
+        if not 0 < alias <= state.limits.topic_aliases:
+            why = f"topic alias {alias} is not from 1 to {state.limits.topic_aliases}"
+            state.close(connection, ReasonCode.TOPIC_ALIAS_INVALID, why)
+            return None
+        if connection.aliases_in is None:
+            connection.aliases_in = {}
+        if packet.topic:
+            connection.aliases_in[alias] = packet.topic
+            return packet
+        topic = connection.aliases_in.get(alias)
+        if topic is None:
+            why = f"topic alias {alias} was never given a topic"
+            state.close(connection, ReasonCode.PROTOCOL_ERROR, why)
+            return None
+        return Publish(
+            topic, packet.payload, packet.qos, packet.retain, packet.dup, packet.packet_id,
+            packet.raw_properties,
+        )  # fmt: skip
+
+    def request(
+        self,
+        connection: Connection,
+        session: Session,
+        packet: Publish,
+        properties: Properties | None,
+    ) -> PublishRequest:
+        """Return what a message asks for; of a message to a `$` topic only as far as it is read.
+
+        `properties` are those that `properties_of` found.
+        """
+        topic, payload, raw = packet.topic, packet.payload, packet.raw_properties
+        options, expiry_s = NO_EVENT_OPTIONS, None
+        if properties is not None:
+            self._check_properties(packet, properties)
+            expiry_s = properties.message_expiry_interval
+            if NC_PREFIX in raw:
+                options = event_options(properties.user_properties)
+            if NC_PREFIX in raw or expiry_s is not None or properties.topic_alias:
+                raw = stripped(raw, _DROPPED, PREFIX)
+        if topic[0] == "$":
+            if not topic.startswith(PUBLISH_TOPIC):
+                return PublishRequest(topic, payload, packet.qos, packet.retain, raw)
+            topic, payload, options = _published_as(topic, payload, options)
+        request = PublishRequest(topic, payload, packet.qos, packet.retain, raw, options, expiry_s)
+        if len(topic) > self._short_topic or topic[0] == "$":
+            self._check_topic(topic)
+        if not connection.permissions.unrestricted:
+            self.check_rights(connection, request)
+        if packet.retain or options is not NO_EVENT_OPTIONS:
+            self.check_room(session, request)
+        return request
+
+    def check_rights(self, connection: Connection, request: PublishRequest) -> None:
+        """Refuse what a rule forbids; to rules, all that stays is retained."""
+        stays = request.retain or request.options.stays
+        if not connection.permissions.may_publish(request.topic, request.qos, stays):
+            why = f"a rule forbids publishing to {request.topic!r}"
+            raise RefusedError(ReasonCode.NOT_AUTHORIZED, why)
+
+    def check_place(self, connection: Connection, kind: str, name: str) -> None:
+        """Refuse to change a place that a rule names to one who may not."""
+        if not connection.permissions.may_change_place(kind, name):
+            raise RefusedError(
+                ReasonCode.NOT_AUTHORIZED,
+                f"a rule names the place {kind}/{name}: it is changed by superusers, and by whom "
+                "a rule allows that by name",
+            )
+
+    def check_room(self, session: Session, request: PublishRequest) -> None:
+        """Refuse what is to stay where too much stays already."""
+        valid_s = request.valid_s
+        if valid_s == 0.0 or not (request.retain or valid_s or request.options.object is not None):
+            return
+        state, options = self._state, request.options
+        name = options.id or f"one of {len(state.pending.inputs)}"
+        event = Event(
+            name, request.topic, session.node, 0.0, object=options.object, retain=request.retain
+        )
+        if not state.has_room_for(event):
+            most = state.limits.retained
+            why = f"there are {most} retained messages and live events; no more are taken"
+            raise RefusedError(ReasonCode.QUOTA_EXCEEDED, why)
+
+    def _check_properties(self, packet: Publish, properties: Properties) -> None:
+        """Refuse too many user properties, and text that is none."""
+        most = self._state.limits.user_properties
+        if len(properties.user_properties) > most:
+            raise RefusedError(
+                ReasonCode.QUOTA_EXCEEDED,
+                f"{len(properties.user_properties)} user properties; at most {most} are taken",
+            )
+        if properties.payload_format_indicator == 1:
+            try:
+                packet.payload.decode()
+            except UnicodeDecodeError as error:
+                raise RefusedError(
+                    ReasonCode.PAYLOAD_FORMAT_INVALID,
+                    f"the payload is said to be text, but byte {error.start} is no UTF-8",
+                ) from None
+
+    def _check_topic(self, topic: str) -> None:
+        """Refuse topics that nobody may publish to."""
+        limits = self._state.limits
+        if topic[0] == "$":
+            raise RefusedError(
+                ReasonCode.NOT_AUTHORIZED, f"{topic!r} is not a topic that clients publish to"
+            )
+        if len(topic.encode()) > limits.topic_bytes or topic.count("/") >= limits.topic_levels:
+            raise RefusedError(
+                ReasonCode.TOPIC_NAME_INVALID,
+                f"a topic has at most {limits.topic_bytes} bytes and {limits.topic_levels} levels",
+            )
+
+
+def request_of_will(will: Will) -> PublishRequest:
+    """Return the message that a will is; raises `RefusedError` if it cannot be read."""
+    properties = will.properties
+    options = event_options(properties.user_properties)
+    topic, payload = will.topic, will.payload
+    if topic.startswith(PUBLISH_TOPIC):
+        topic, payload, options = _published_as(topic, payload, options)
+    packet = Publish(topic).with_(replace(properties, will_delay_interval=None))
+    raw = stripped(packet.raw_properties, _DROPPED, PREFIX)
+    expiry_s = properties.message_expiry_interval
+    return PublishRequest(topic, payload, will.qos, will.retain, raw, options, expiry_s)
+
+
+def _published_as(
+    topic: str, payload: bytes, options: EventOptions
+) -> tuple[str, bytes, EventOptions]:
+    """Return topic, payload and options of what a message to `$me/publish/` stands for."""
+    if options is not NO_EVENT_OPTIONS:
+        raise RefusedError(BAD, "say it in the JSON or in nc- properties, not in both")
+    options, body = event_options_from_json(payload)
+    subject = topic[len(PUBLISH_TOPIC) :]
+    if not subject or not {"+", "#"}.isdisjoint(subject):
+        raise RefusedError(ReasonCode.TOPIC_NAME_INVALID, "no subject after $me/publish/")
+    return subject, body, options

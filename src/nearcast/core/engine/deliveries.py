@@ -1,0 +1,236 @@
+"""Deliveries: who gets which events, as columns.
+
+A row is an event and a subscription by which it goes out. The rows of one copy (one event for one
+session, however many of its subscriptions fit) are adjacent, best priority first. Live events,
+shared groups, routes and what the pipeline decided all have this form. It is read event by event,
+or session by session.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import compress, pairwise
+from typing import TYPE_CHECKING, NamedTuple
+
+import numpy as np
+
+from nearcast.core.engine.match_order import Flags, find_duplicates, order_by_owner, order_runs
+from nearcast.core.matching.tables import I32, I64
+from nearcast.core.model.event import Delivery, Event, Subscription
+
+if TYPE_CHECKING:
+    from nearcast.core.engine.routes import Route
+
+
+class Recipient:
+    """A session, and the subscriptions of it by which an event goes out."""
+
+    __slots__ = ("host", "numbers", "owner", "subscriptions")
+
+    def __init__(self, subscriptions: tuple[Subscription, ...], numbers: tuple[int, ...]) -> None:
+        self.subscriptions = subscriptions
+        self.numbers = numbers
+        """The numbers of the subscriptions in the matcher."""
+        self.owner = subscriptions[0].owner
+        self.host: object | None = None
+        """What a host remembers of it."""
+
+    @classmethod
+    def of(cls, several: Iterable["Recipient"]) -> "Recipient":
+        """Return the recipient by all subscriptions of several, which are of one session."""
+        parts = list(several)
+        return cls(
+            tuple(one for each in parts for one in each.subscriptions),
+            tuple(number for each in parts for number in each.numbers),
+        )
+
+    def __reduce__(self) -> tuple[object, ...]:
+        return Recipient, (self.subscriptions, self.numbers)
+
+
+class Rows(NamedTuple):
+    """The columns of deliveries, in the order in which copies go out."""
+
+    event: I32
+    """The place of the event."""
+    subscription: I32
+    """The number of the subscription."""
+    priority: I32
+    starts: Flags
+    """Whether a copy begins."""
+
+    def only(self, which: "Flags | I64") -> "Rows":
+        """Some of them, or all of them in another order."""
+        return Rows(
+            self.event[which], self.subscription[which], self.priority[which], self.starts[which]
+        )
+
+    def joined(self, other: "Rows") -> "Rows":
+        """Both, in the order of the events; of one event first these."""
+        both = Rows(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+        return both.only(both.event.argsort(kind="stable"))
+
+
+def sorted_rows(event: I32, subscription: I32, priority: I32) -> Rows:
+    """Return matches by event and priority, each as a copy; those of an event lie together."""
+    starts = np.ones(len(event), np.bool_)
+    if len(event) > 1:
+        order: I64 = np.empty(len(event), np.int64)
+        if not order_runs(event, priority, int(event.max()) + 1, order):
+            order = ((event.astype(np.int64) << 32) | priority).argsort(kind="stable")
+        event, subscription, priority = event[order], subscription[order], priority[order]
+    return Rows(event, subscription, priority, starts)
+
+
+def merged_copies(rows: Rows, owners: I32) -> Rows:
+    """Return the same with one copy for each event and session; `owners` are the sessions of rows.
+
+    A copy lies where its first row did, which has the best priority.
+    """
+    crowded = np.zeros(int(rows.event.max(initial=-1)) + 1, np.bool_)
+    if not find_duplicates(rows.event, owners, crowded):
+        return rows
+    apart = np.flatnonzero(crowded[rows.event])
+    keys = (rows.event[apart].astype(np.int64) << 32) | owners[apart]
+    _, firsts, inverse = np.unique(keys, return_index=True, return_inverse=True)
+    first = firsts[inverse]
+    order = first.argsort(kind="stable")
+    moved = np.arange(len(rows.event))
+    moved[apart] = apart[order]
+    found = rows.only(moved)
+    found.starts[apart] = order == first[order]
+    return found
+
+
+Share = tuple[Recipient, Sequence[int], Sequence[int]]
+"""Copies for one session by the same subscriptions: places of events, and their priorities."""
+
+
+class Deliveries:
+    """Events, and who gets them."""
+
+    __slots__ = ("_owners", "_route", "_rows", "events", "recipients", "replayed")
+
+    def __init__(
+        self,
+        events: Sequence[Event],
+        rows: Rows,
+        owners: I32,
+        recipients: Sequence[Recipient] = (),
+        replayed: bool = False,
+    ) -> None:
+        """Take rows, the session of each, and of each the recipient by its subscription alone.
+
+        Without recipients it can be read as columns only.
+        """
+        self.events = events
+        self._rows: Rows | None = rows
+        self._owners = owners
+        self.recipients = recipients
+        """By row, the recipient by that subscription alone; none where it is only columns."""
+        self._route: Route | None = None
+        self.replayed = replayed
+        """The events were there before: sessions came to match them by subscribing or moving."""
+
+    @classmethod
+    def along(cls, route: "Route", events: Sequence[Event]) -> "Deliveries":
+        """Return deliveries of all events to everyone on a route, at the best priority."""
+        found = cls.__new__(cls)
+        found.events, found.replayed = events, False
+        found._rows, found._owners, found.recipients, found._route = None, _NOBODY, (), route
+        return found
+
+    def __len__(self) -> int:
+        """The number of copies."""
+        if self._rows is None:
+            assert self._route is not None
+            return len(self._route.recipients) * len(self.events)
+        return int(np.count_nonzero(self._rows.starts))
+
+    @property
+    def rows(self) -> Rows:
+        """All of it as columns."""
+        if self._rows is None:
+            assert self._route is not None
+            count, everyone = len(self.events), self._route.recipients
+            numbers = [number for each in everyone for number in each.numbers]
+            starts = [not i for each in everyone for i in range(len(each.numbers))]
+            self._rows = Rows(
+                np.repeat(np.arange(count, dtype=np.int32), len(numbers)),
+                np.tile(np.array(numbers, np.int32), count),
+                np.ones(count * len(numbers), np.int32),
+                np.tile(np.array(starts, np.bool_), count),
+            )
+        return self._rows
+
+    def only(self, keep: Sequence[bool]) -> "Deliveries":
+        """Return some of the copies, by whether each is kept, event by event."""
+        kept = np.repeat(np.array(keep, np.bool_), np.diff(self._edges()))
+        recipients = list(compress(self.recipients, kept.tolist()))
+        rows, owners = self.rows.only(kept), self._owners[kept]
+        return Deliveries(self.events, rows, owners, recipients, self.replayed)
+
+    def __iter__(self) -> Iterator[Delivery]:
+        """Yield copies, event by event."""
+        for recipient, place, priority in self.copies():
+            first = recipient.subscriptions[0]
+            yield Delivery(
+                self.events[place],
+                first.node,
+                tuple(each.id for each in recipient.subscriptions),
+                priority,
+                first.session,
+                self.replayed,
+            )
+
+    def by_session(self) -> Iterator[Share]:
+        """Yield shares: of each session all copies, in the order of the events."""
+        if self._route is not None:
+            everything, best = range(len(self.events)), (1,) * len(self.events)
+            for recipient in self._route.recipients:
+                yield recipient, everything, best
+            return
+        if len(self.events) == 1:
+            for recipient, place, level in self.copies():
+                yield recipient, (place,), (level,)
+            return
+        rows = self.rows
+        order: I64 = np.empty(len(rows.event), np.int64)
+        order_by_owner(np.abs(self._owners), order)
+        event, number, priority, starts = rows.only(order)
+        # A copy by several subscriptions is a share of its own.
+        single = starts & np.append(starts[1:], True)
+        begins = starts.copy()
+        begins[1:] &= (number[1:] != number[:-1]) | ~single[1:] | ~single[:-1]
+        edges = [*np.flatnonzero(begins).tolist(), len(order)]
+        rows_of, alone = order.tolist(), single.tolist()
+        places, priorities, recipients = event.tolist(), priority.tolist(), self.recipients
+        for start, end in pairwise(edges):
+            if alone[start]:
+                yield recipients[rows_of[start]], places[start:end], priorities[start:end]
+            else:
+                several = Recipient.of(recipients[row] for row in rows_of[start:end])
+                yield several, places[start : start + 1], priorities[start : start + 1]
+
+    def copies(self) -> Iterator[tuple[Recipient, int, int]]:
+        """Yield copies event by event: to whom, the place of the event, the priority."""
+        if self._route is not None:
+            for place in range(len(self.events)):
+                for recipient in self._route.recipients:
+                    yield recipient, place, 1
+            return
+        event, _, priority, _ = self.rows
+        places, priorities, recipients = event.tolist(), priority.tolist(), self.recipients
+        if len(places) == len(self):
+            yield from zip(recipients, places, priorities, strict=True)
+            return
+        for start, end in pairwise(self._edges()):
+            some = recipients[start:end]
+            recipient = some[0] if len(some) == 1 else Recipient.of(some)
+            yield recipient, places[start], priorities[start]
+
+    def _edges(self) -> list[int]:
+        starts = self.rows.starts
+        return [*np.flatnonzero(starts).tolist(), len(starts)]
+
+
+_NOBODY: I32 = np.zeros(0, np.int32)
+NO_DELIVERIES = Deliveries((), Rows(_NOBODY, _NOBODY, _NOBODY, np.zeros(0, np.bool_)), _NOBODY)

@@ -1,0 +1,108 @@
+"""Kernels that order matches: by event and priority, by session; and find duplicates."""
+
+import numpy as np
+import numpy.typing as npt
+
+from nearcast.core.compiled import compiled
+from nearcast.core.matching.tables import I32, I64
+
+Flags = npt.NDArray[np.bool_]
+SCATTER = np.uint64(0x9E3779B1)
+"""A multiplier that scatters consecutive numbers."""
+
+
+@compiled
+def order_runs(event: I32, priority: I32, events: int, order: I64) -> bool:
+    """Order matches by event, if those of each lie together and are ordered by priority."""
+    counts = np.zeros(events + 1, np.int64)
+    for k in range(len(event)):
+        e = event[k]
+        if k and event[k - 1] == e:
+            if priority[k] < priority[k - 1]:
+                return False
+        elif counts[e + 1]:
+            return False
+        counts[e + 1] += 1
+    for e in range(events):
+        counts[e + 1] += counts[e]
+    for k in range(len(event)):
+        e = event[k]
+        order[counts[e]] = k
+        counts[e] += 1
+    return True
+
+
+@compiled
+def _bits_for(count: int) -> int:
+    """How many bits number the slots of a table in which so many sessions have room."""
+    bits = 1
+    while 1 << bits < 2 * count:
+        bits += 1
+    return bits
+
+
+@compiled
+def _slot_of(owner: int, bits: int) -> np.uint64:
+    """Where a session is looked for first."""
+    scattered = (np.uint32(owner) * SCATTER) & np.uint64(0xFFFFFFFF)
+    return scattered >> np.uint64(32 - bits)
+
+
+@compiled
+def _next_slot(slot: np.uint64, bits: int) -> np.uint64:
+    """Where it is looked for next."""
+    return (slot + np.uint64(1)) & np.uint64((1 << bits) - 1)
+
+
+@compiled
+def order_by_owner(owners: I32, order: I64) -> None:
+    """Order matches by session: those of each together, in the order in which they were."""
+    bits = _bits_for(len(owners))
+    whose = np.full(1 << bits, -1, np.int32)
+    """By slot, the first match of the session that it is for."""
+    group_of = np.empty(len(owners), np.int32)
+    counts = np.zeros(len(owners) + 1, np.int64)
+    groups = 0
+    for k in range(len(owners)):
+        slot = _slot_of(owners[k], bits)
+        while whose[slot] >= 0 and owners[whose[slot]] != owners[k]:
+            slot = _next_slot(slot, bits)
+        if whose[slot] < 0:
+            whose[slot] = k
+            group_of[k] = groups
+            groups += 1
+        else:
+            group_of[k] = group_of[whose[slot]]
+        counts[group_of[k] + 1] += 1
+    for g in range(groups):
+        counts[g + 1] += counts[g]
+    for k in range(len(owners)):
+        g = group_of[k]
+        order[counts[g]] = k
+        counts[g] += 1
+
+
+@compiled
+def find_duplicates(event: I32, owners: I32, crowded: Flags) -> bool:
+    """Mark events that fit two subscriptions of one session; whether there are any.
+
+    The matches of an event lie together.
+    """
+    longest = run = 0
+    for k in range(len(event)):
+        run = run + 1 if k and event[k - 1] == event[k] else 1
+        longest = max(longest, run)
+    bits = _bits_for(longest)
+    # What another event left in a slot is nothing to this one.
+    whose = np.zeros(1 << bits, np.int32)
+    left_by = np.full(1 << bits, -1, np.int32)
+    found = False
+    for k in range(len(event)):
+        e, owner = event[k], owners[k]
+        slot = _slot_of(owner, bits)
+        while left_by[slot] == e and whose[slot] != owner:
+            slot = _next_slot(slot, bits)
+        if left_by[slot] == e:
+            crowded[e] = found = True
+        left_by[slot], whose[slot] = e, owner
+    return found

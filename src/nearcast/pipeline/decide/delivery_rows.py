@@ -1,0 +1,147 @@
+"""Decided rows of deliveries: a row for each event, with all who get it."""
+
+import numpy as np
+import pyarrow as pa
+import pyarrow.compute as pc
+
+from nearcast.core.engine.deliveries import Deliveries
+from nearcast.core.engine.string_pair_table import Texts
+from nearcast.core.matching.tables import I32, I64
+from nearcast.core.model.event import Event
+from nearcast.pipeline.decide.decided_schema import (
+    DELIVERY,
+    IDS,
+    PROPERTIES,
+    RECIPIENT,
+    RECIPIENTS,
+    Columns,
+    decided_batch,
+)
+from nearcast.pipeline.decide.plain_events import PlainEvents, different_words, qos_of
+from nearcast.pipeline.decide.player import PlayedDeliveries
+from nearcast.store.log.message_headers import columns_of
+
+
+def delivery_batch(broker: str, played: PlayedDeliveries) -> pa.RecordBatch:
+    """Return the decided rows of some deliveries."""
+    rows = played.deliveries.rows
+    copies = np.flatnonzero(rows.starts)
+    """The first row of each copy."""
+    places = rows.event[copies]
+    firsts = np.flatnonzero(np.diff(places, prepend=-1))
+    """The first copy of each event."""
+    events, count = played.deliveries.events, len(firsts)
+    if isinstance(events, PlainEvents):
+        columns = _plain_columns(events, places[firsts], played)
+    else:
+        columns = _event_columns([events[place] for place in places[firsts].tolist()], played)
+        columns["seq"] = [played.seqs[place] for place in places[firsts].tolist()]
+    columns |= {
+        "kind": pa.repeat(DELIVERY, count),
+        "recipients": _recipients(played.deliveries, played.names, copies, firsts),
+        "recorded": pa.repeat(played.recorded, count),
+    }
+    return decided_batch(broker, count, columns)
+
+
+def _event_columns(events: list[Event], played: PlayedDeliveries) -> Columns:
+    at = [event.position for event in events]
+    headers = [columns_of(event.headers) if event.headers else ((), None) for event in events]
+    return {
+        "id": [event.id for event in events],
+        "subject": [event.subject for event in events],
+        "publisher": [event.publisher for event in events],
+        "session": [event.session for event in events],
+        "time": [event.time for event in events],
+        "lat": [None if each is None else each.lat for each in at],
+        "lon": [None if each is None else each.lon for each in at],
+        "at_given": [event.at_given for event in events],
+        "payload": [event.payload for event in events],
+        "properties": [
+            [{"name": name, "value": value} for name, value in pairs] or None
+            for pairs, _ in headers
+        ],
+        "headers": [raw for _, raw in headers],
+        "qos": [event.qos for event in events],
+        "retain": [event.retain for event in events],
+        "valid_s": [event.valid_s for event in events],
+        "expires": [event.expires_at for event in events],
+        "object": [event.object for event in events],
+        "elsewhere": [played.elsewhere.fits(event.subject) for event in events],
+    }
+
+
+def _plain_columns(events: PlainEvents, places: I32, played: PlayedDeliveries) -> Columns:
+    """The same for events that are columns already."""
+    count = len(places)
+    taken = events.rows.select(_TAKEN).take(pa.array(places))
+    subjects, subject = different_words(taken["subject"])
+    elsewhere = np.array([played.elsewhere.fits(each) for each in subjects], np.bool_)
+    lat, lon = taken["lat"], taken["lon"]
+    if lat.null_count or lon.null_count:
+        known = pc.and_(pc.is_valid(lat), pc.is_valid(lon))
+        nowhere = pa.scalar(None, pa.float64())
+        lat, lon = pc.if_else(known, lat, nowhere), pc.if_else(known, lon, nowhere)
+    return {
+        "id": taken["event_id"],
+        "subject": taken["subject"],
+        "publisher": taken["publisher"],
+        "session": pa.repeat("", count),
+        "time": taken["time"],
+        "lat": lat,
+        "lon": lon,
+        "at_given": pa.repeat(False, count),
+        "payload": pc.fill_null(taken["payload"], b""),
+        "properties": _properties(taken["properties"]),
+        "headers": taken["headers"],
+        "qos": qos_of(taken),
+        "retain": pa.repeat(False, count),
+        "elsewhere": pa.array(elsewhere[subject]) if count else None,
+        "seq": taken["seq"],
+    }
+
+
+_TAKEN = [
+    "seq", "event_id", "subject", "publisher", "time", "lat", "lon", "properties", "payload",
+    "headers", "data",
+]  # fmt: skip
+
+
+def _recipients(
+    deliveries: Deliveries, names: tuple[Texts, Texts] | None, copies: I64, firsts: I64
+) -> pa.Array:
+    """Lists of recipients, one for each event."""
+    rows = deliveries.rows
+    if names is None:
+        everyone = deliveries.recipients
+        sessions = pa.array([everyone[row].owner for row in copies.tolist()], pa.string())
+        ids = pa.array([each.subscriptions[0].id for each in everyone], pa.string())
+    else:
+        sessions, ids = map(_strings, names)
+    recipients = pa.StructArray.from_arrays(
+        [
+            sessions,
+            pa.ListArray.from_arrays(_ends(copies, len(rows.event)), ids, type=IDS),
+            pa.array(rows.priority[copies]),
+            pa.repeat(deliveries.replayed, len(copies)),
+        ],
+        fields=list(RECIPIENT),
+    )
+    return pa.ListArray.from_arrays(_ends(firsts, len(copies)), recipients, type=RECIPIENTS)
+
+
+def _ends(starts: I64, end: int) -> I32:
+    return np.append(starts, end).astype(np.int32)
+
+
+def _strings(texts: Texts) -> pa.Array:
+    buffers = [None, pa.py_buffer(texts.ends), pa.py_buffer(texts.data)]
+    return pa.Array.from_buffers(pa.string(), len(texts.ends) - 1, buffers)
+
+
+def _properties(pairs: pa.Array) -> pa.Array:
+    """User properties; none are null."""
+    if pairs.null_count < len(pairs):
+        none = pa.scalar(None, pairs.type)
+        pairs = pc.if_else(pc.equal(pc.list_value_length(pairs), 0), none, pairs)
+    return pairs if pairs.type == PROPERTIES else pairs.cast(PROPERTIES)

@@ -1,0 +1,72 @@
+"""The headers of an event's message, as rows of the log have them.
+
+`properties` are the user properties, for analyses. `headers` is empty if there are no others;
+else it has all of them, and first the expiry, if that comes before the event ceases to be valid.
+"""
+
+from collections.abc import Sequence
+from math import ceil
+
+from nearcast.core.model.event import Event
+from nearcast.core.model.event_run import EventRun
+from nearcast.wire.mqtt import (
+    Publish,
+    first_message_expiry,
+    message_expiry,
+    short_user_properties,
+    user_properties,
+)
+
+UserProperties = tuple[tuple[str, str], ...]
+HeaderColumns = tuple[UserProperties, bytes | None]
+"""The values of `properties` and `headers`."""
+NO_HEADERS: HeaderColumns = ((), None)
+
+
+def header_columns(event: Event, ingested: float) -> HeaderColumns:
+    """Return what the row of an event says of its headers and its expiry."""
+    return _columns(event.headers, event.expires_at, event.valid_s, ingested)
+
+
+def run_header_columns(run: EventRun, ingested: float) -> HeaderColumns:
+    """Return what each row of a run says of them."""
+    return _columns(run.headers, run.expires_at, None, ingested)
+
+
+def _columns(
+    raw: bytes, expires_at: float | None, valid_s: float | None, ingested: float
+) -> HeaderColumns:
+    if expires_at is not None:
+        left_s = max(1, ceil(expires_at - ingested))
+        if valid_s is None or left_s < valid_s:
+            raw = message_expiry(left_s) + raw
+    return columns_of(raw) if raw else NO_HEADERS
+
+
+def columns_of(raw: bytes) -> HeaderColumns:
+    """Return what a row says of headers that were checked."""
+    pairs = short_user_properties(raw)
+    if pairs is not None:
+        return tuple(pairs), None
+    return Publish("x", raw_properties=raw).properties.user_properties, raw
+
+
+def headers_of(
+    properties: Sequence[tuple[str, str]],
+    headers: bytes | None,
+    ingested: float,
+    valid_s: float | None,
+) -> tuple[bytes, float | None]:
+    """Return the headers of an event that a row records, and when it expires.
+
+    Raises `ProtocolError` if they are damaged.
+    """
+    lasts_s = valid_s
+    if headers is None:
+        raw = user_properties(properties) if properties else b""
+    else:
+        expiry, raw = first_message_expiry(headers)
+        if raw:
+            Publish("x", raw_properties=raw).validate()
+        lasts_s = valid_s if expiry is None else expiry
+    return raw, ingested + lasts_s if lasts_s else None
