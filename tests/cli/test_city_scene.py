@@ -2,7 +2,7 @@
 
 from nearcast.cli.demo.city_drawing import FADES_S, line
 from nearcast.cli.demo.city_scene import TOGETHER_S, CityScene
-from nearcast.cli.demo.city_view import told
+from nearcast.cli.demo.city_view import happening_line
 from nearcast.client.receive.received import Received
 from nearcast.core.model import Position
 from nearcast.core.model.event import Event
@@ -69,7 +69,7 @@ def test_what_the_pipeline_publishes_is_told_in_words() -> None:
         ("traffic/7", b'{"nodes": 4, "mean_mps": 8.25, "cell": "x"}'),
     ):
         seen.note_overheard(received(subject, "$pipeline", payload))
-    assert [told(each).plain for each in seen.found] == [
+    assert [happening_line(each).plain for each in seen.found] == [
         "00:00 encounter: ann is near ben, 51.7 m",
         "00:00 encounter: ann and ben are apart again",
         "00:00 aggregate: spots, 4 events of 3 people, stars 3.33",
@@ -127,10 +127,10 @@ def test_the_picture_has_hazards_while_they_last_and_marks_while_they_are_new() 
     picture = seen.picture()
     assert [ring.radius_m for ring in picture.hazards] == [250.0]
     assert len(picture.sirens) == 1
-    assert [node.heard for node in picture.nodes] == ["", "hazard/ice"]
+    assert [node.received for node in picture.nodes] == ["", "hazard/ice"]
     assert picture.marks == [(CENTRE, 0.0)]
     clock.time_s = FADES_S + 1.0
     assert not seen.picture().marks
-    assert seen.picture().nodes[1].heard == ""
+    assert seen.picture().nodes[1].received == ""
     clock.time_s = 61.0
     assert not seen.picture().hazards

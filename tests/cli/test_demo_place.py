@@ -25,8 +25,8 @@ def test_ports_that_are_in_use_move_to_others_and_it_is_said(tmp_path: Path) -> 
         moved = {name: place.options[f"listen.{name}"] for name in ("mqtt_port", "http_port")}
         assert moved["mqtt_port"] not in (None, 1883)
         assert moved["http_port"] not in (None, 8080)
-        assert f"Port 1883 is in use: MQTT is on {moved['mqtt_port']}." in place.told
-        assert f"Port 8080 is in use: HTTP is on {moved['http_port']}." in place.told
+        assert f"Port 1883 is in use: MQTT is on {moved['mqtt_port']}." in place.notices
+        assert f"Port 8080 is in use: HTTP is on {moved['http_port']}." in place.notices
 
 
 def test_ports_that_somebody_asked_for_stay(tmp_path: Path) -> None:
@@ -35,14 +35,14 @@ def test_ports_that_somebody_asked_for_stay(tmp_path: Path) -> None:
     environ, options = {"NEARCAST_LISTEN_WS_PORT": "8083"}, {"listen.mqtt_port": 1883}
     with in_use(1883), in_use(8080), in_use(8083), demo_place(file, environ, options) as place:
         assert set(place.options) == {"broker.data"}
-        assert len(place.told) == 1
+        assert len(place.notices) == 1
 
 
 def test_data_is_temporary_and_gone_afterwards_also_if_something_fails() -> None:
     with contextlib.suppress(ZeroDivisionError), demo_place(None, {}, {}) as place:
         data = Path(str(place.options["broker.data"]))
         assert Path(place.log.name) == data / "demo.log"
-        assert f"Data in {data}, removed at the end; log in {data}/demo.log." in place.told
+        assert f"Data in {data}, removed at the end; log in {data}/demo.log." in place.notices
         assert all(str(data) in value for value in place.variables.values())
         raise ZeroDivisionError
     assert not data.exists()

@@ -81,21 +81,21 @@ def in_lines(
 
 def read_until(running: "subprocess.Popen[str]", text: str) -> str:
     assert running.stdout is not None
-    told = ""
-    while text not in told:
+    notices = ""
+    while text not in notices:
         line = running.stdout.readline()
-        assert line, f"it ended: {told}"
-        told += line
-    return told
+        assert line, f"it ended: {notices}"
+        notices += line
+    return notices
 
 
 def test_without_a_terminal_it_says_what_to_type_and_prints_lines(temporary: Path) -> None:
     with in_lines(*FREE_PORTS, "--no-pipeline", temporary=temporary) as running:
-        told = read_until(running, "Ctrl-C stops.")
-        (port,) = re.findall(r"MQTT on 127\.0\.0\.1:(\d+)", told)
+        notices = read_until(running, "Ctrl-C stops.")
+        (port,) = re.findall(r"MQTT on 127\.0\.0\.1:(\d+)", notices)
         for part in ("Metrics and API on http://", "In another terminal:", f"--port {port}"):
-            assert part in told
-        log = Path(re.findall(r"log in (\S+)\.", told)[0])
+            assert part in notices
+        log = Path(re.findall(r"log in (\S+)\.", notices)[0])
         assert log.parent.parent == temporary
         assert log.stat().st_mode & 0o777 == 0o600
         read_until(running, "emergency/vehicle ambulance (lane=1) to ")
@@ -113,9 +113,9 @@ def test_what_it_says_to_type_works_and_data_that_was_asked_for_is_kept(temporar
     data = temporary / "data"
     options = [*FREE_PORTS, "--no-pipeline", "--data", str(data)]
     with in_lines(*options, temporary=temporary) as running:
-        told = read_until(running, "Ctrl-C stops.")
-        assert f"Data in {data}; log in {data}/demo.log." in told
-        commands = [line.strip() for line in told.splitlines() if line.startswith("  ")]
+        notices = read_until(running, "Ctrl-C stops.")
+        assert f"Data in {data}; log in {data}/demo.log." in notices
+        commands = [line.strip() for line in notices.splitlines() if line.startswith("  ")]
         assert len(commands) == 3
         python = f"{sys.executable} -m nearcast"
         ran: dict[str, subprocess.CompletedProcess[str]] = {}

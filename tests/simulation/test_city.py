@@ -19,8 +19,8 @@ def test_a_position_leads_back_to_its_metres() -> None:
 
 
 def test_the_way_between_two_crossings_goes_from_crossing_to_crossing() -> None:
-    assert list(CITY.way((3, 1), (1, 2))) == [(2, 1), (1, 1), (1, 2)]
-    assert list(CITY.way((3, 1), (3, 1))) == []
+    assert list(CITY.route((3, 1), (1, 2))) == [(2, 1), (1, 1), (1, 2)]
+    assert list(CITY.route((3, 1), (3, 1))) == []
 
 
 @pytest.mark.parametrize("place", CITY.places, ids=lambda place: place.name)

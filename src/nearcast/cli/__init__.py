@@ -64,8 +64,8 @@ def main() -> None:
     app(prog_name="nearcast")
 
 
-def _show_version(asked: bool) -> None:
-    if asked:
+def _show_version(is_set: bool) -> None:
+    if is_set:
         typer.echo(f"nearcast {version('nearcast')}")
         raise typer.Exit
 
@@ -102,9 +102,9 @@ def _take_literally(command: Any) -> None:  # noqa: ANN401  # likewise
     # Not at the top: the list of verbs has none, and is to be quick.
     from rich.markup import escape
 
-    for told in (command, *command.params):
-        if getattr(told, "help", None):
-            told.help = escape(told.help)
+    for part in (command, *command.params):
+        if getattr(part, "help", None):
+            part.help = escape(part.help)
     for inner in getattr(command, "commands", {}).values():
         _take_literally(inner)
 

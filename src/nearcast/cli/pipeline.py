@@ -100,9 +100,9 @@ def status(config: Config = None, data: Data = None, as_json: AsJson = False) ->
     where = Path(settings.node.data)
     found, tables = read_status(where), Tables(where).statistics()
     if as_json:
-        told = None if found is None else _with_times(msgspec.to_builtins(found))
+        shown = None if found is None else _with_times(msgspec.to_builtins(found))
         alive = found is not None and found.is_up
-        value = {"running": alive, "status": told, "tables": msgspec.to_builtins(tables)}
+        value = {"running": alive, "status": shown, "tables": msgspec.to_builtins(tables)}
         typer.echo(json.dumps(value, indent=2))
         return
     _print_status(where, found, tables)
@@ -143,9 +143,9 @@ def replay(
             typer.echo("The next nearcast pipeline run builds its state anew.", err=as_json)
             return
         started = time.monotonic()
-        asked = Range(_time(since, "--since"), _time(until, "--until"))
+        span = Range(_time(since, "--since"), _time(until, "--until"))
         with _session(settings, quiet=as_json) as (spark, step):
-            rows = replay_history(spark, chosen, asked, step, publish=publish)
+            rows = replay_history(spark, chosen, span, step, publish=publish)
         seconds = time.monotonic() - started
     if as_json:
         typer.echo(json.dumps({"rows": rows, "seconds": seconds}, indent=2))
@@ -274,16 +274,16 @@ def _time(text: str | None, option: str) -> float | None:
 
 def _with_times(status: dict[str, object]) -> dict[str, object]:
     """A status with its times as RFC 3339, which the file of the pipeline has as seconds."""
-    told = status | {"written": time_text(float(str(status["written"])))}
+    shown = status | {"written": time_text(float(str(status["written"])))}
     queries = status["queries"]
     assert isinstance(queries, list)
-    told["queries"] = [
+    shown["queries"] = [
         query
         if query["failing_since"] is None
         else query | {"failing_since": time_text(query["failing_since"])}
         for query in queries
     ]
-    return told
+    return shown
 
 
 def _print_status(data: Path, found: Status | None, tables: list[TableStatistics]) -> None:

@@ -57,7 +57,7 @@ class City(Struct, frozen=True):
             column * self.block_m - self.width_m / 2.0, row * self.block_m - self.height_m / 2.0
         )
 
-    def way(self, start: Crossing, end: Crossing) -> Iterator[Crossing]:
+    def route(self, start: Crossing, end: Crossing) -> Iterator[Crossing]:
         """Yield the crossings after `start` on the way to `end`: along its row, then up or down."""
         column, row = start
         while column != end[0]:

@@ -86,8 +86,8 @@ class CityLife:
         for number, resident in enumerate(self.residents.values()):
             yield from self._doings(resident, number, time_s)
         if time_s % 25 == 7:
-            said = {"says": self._random.choice(("coffee?", "lunch?", "hello"))}
-            yield self._publish(self._random.choice(self.people), "friend/near", time_s, said)
+            attributes = {"says": self._random.choice(("coffee?", "lunch?", "hello"))}
+            yield self._publish(self._random.choice(self.people), "friend/near", time_s, attributes)
 
     def positions(self, time_s: float) -> dict[str, Position]:
         """Return where everyone is at a time, which is more than anyone told the engine."""
@@ -136,8 +136,8 @@ class CityLife:
             yield Announced(Announcement(node, "emergency/vehicle", circle("me", SIREN_M)))
         elif resident.kind == "car":
             near_first = (parse("distance(me, publisher) < 200"), parse("TRUE"))
-            yield _wish(node, "emergency/vehicle", SIREN, near_first)
-            yield _wish(node, "hazard/#")
+            yield _subscription(node, "emergency/vehicle", SIREN, near_first)
+            yield _subscription(node, "hazard/#")
         elif resident.kind == "person":
             others = [other for other in self.people if other != node]
             friends: list[Value] = [*self._random.sample(others, min(5, len(others)))]
@@ -145,10 +145,10 @@ class CityLife:
             yield ContextPatched(node, {"friends": friends, "budget": budget})
             line = self._random.choice(list(LINES))
             late_first = (parse("delay > 5"), parse("TRUE"))
-            yield _wish(node, "bus/position", LATE_BUS.format(line=line), late_first)
-            yield _wish(node, "offer/#", AFFORDABLE)
-            yield _wish(node, "friend/near", FRIEND_NEAR)
-            yield _wish(node, "hazard/#")
+            yield _subscription(node, "bus/position", LATE_BUS.format(line=line), late_first)
+            yield _subscription(node, "offer/#", AFFORDABLE)
+            yield _subscription(node, "friend/near", FRIEND_NEAR)
+            yield _subscription(node, "hazard/#")
 
     # What they do
 
@@ -194,7 +194,9 @@ class CityLife:
         )
 
 
-def _wish(node: str, subject: str, where: str = "", levels: tuple[Filter, ...] = ()) -> Subscribed:
+def _subscription(
+    node: str, subject: str, where: str = "", levels: tuple[Filter, ...] = ()
+) -> Subscribed:
     name = f"{node}/{subject.partition('/')[0]}"
     condition = parse(where) if where else None
     return Subscribed(Subscription(name, node, subject, condition, levels=levels))

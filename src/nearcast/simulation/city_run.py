@@ -117,17 +117,17 @@ class CityRun:
         self.unheard += not got
         self.recent.append(event)
         # Another one each time, or the same few would always be asked about.
-        wanting = [
+        candidates = [
             subscription
             for subscription in self.engine.subscriptions.values()
             if subscription.node not in got and subject_matches(subscription.subject, event.subject)
         ]
-        if not wanting:
+        if not candidates:
             return
-        asked = wanting[self.events % len(wanting)]
-        for verdict in self.engine.explain(event, asked.node):
-            if verdict.subscription == asked.id and not verdict.passed:
+        candidate = candidates[self.events % len(candidates)]
+        for verdict in self.engine.explain(event, candidate.node):
+            if verdict.subscription == candidate.id and not verdict.passed:
                 why = verdict.steps[-1].why
-                if verdict.steps[-1].step == "where" and asked.where is not None:
-                    why = f"{why}: {asked.where.to_text()}"
-                self.missed = Missed(event, asked.node, why)
+                if verdict.steps[-1].step == "where" and candidate.where is not None:
+                    why = f"{why}: {candidate.where.to_text()}"
+                self.missed = Missed(event, candidate.node, why)

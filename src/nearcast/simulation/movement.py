@@ -52,7 +52,7 @@ def street_tour(city: City, stops: list[Crossing], speed_mps: float, start_m: fl
     """Return the tour along streets that passes some crossings in their order."""
     crossings = [stops[0]]
     for stop in [*stops[1:], stops[0]]:
-        crossings += city.way(crossings[-1], stop)
+        crossings += city.route(crossings[-1], stop)
     return tour([city.position(crossing) for crossing in crossings], speed_mps, start_m)
 
 

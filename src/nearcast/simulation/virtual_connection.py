@@ -72,22 +72,22 @@ class NetworkPaths(Protocol):
     def parted(self, host: str, other: str) -> bool:
         """Decide whether nothing passes between two hosts now."""
 
-    def carried(self, end: "End", data: bytes) -> None:
+    def note_arrival(self, end: "End", data: bytes) -> None:
         """Note that an end got bytes."""
 
 
 class End:
     """One side of a connection."""
 
-    def __init__(self, ways: NetworkPaths, host: str, number: int) -> None:
+    def __init__(self, paths: NetworkPaths, host: str, number: int) -> None:
         self.host = host
         self.number = number
-        self.ear: ConnectionListener | None = None
+        self.listener: ConnectionListener | None = None
         self.other: End = self
         self.cut = False
         """Nothing passes any more, whether the ends know it or not."""
-        self._ways = ways
-        self._clock = ways.clock
+        self._paths = paths
+        self._clock = paths.clock
         self._open = True
         self._closing = False
         self._reading = True
@@ -133,8 +133,8 @@ class End:
         self._pump()
         if len(self._unsent) > self._high and not self._paused:
             self._paused = True
-            if self.ear is not None:
-                self.ear.pause_writing()
+            if self.listener is not None:
+                self.listener.pause_writing()
 
     def close(self) -> None:
         """End the connection once everything is sent."""
@@ -147,7 +147,7 @@ class End:
         if self._open:
             self._unsent.clear()
             self._leave()
-            self._tell_other()
+            self._notify_other()
 
     def pause_reading(self) -> None:
         """Leave what comes where it is."""
@@ -170,11 +170,11 @@ class End:
         """The host is no more: nobody here learns anything."""
         self._open = False
         self._unsent.clear()
-        self.ear = None
+        self.listener = None
 
     def reset_other(self) -> None:
         """Tell the other side that nobody is here."""
-        self._tell_other()
+        self._notify_other()
 
     def go_on(self) -> None:
         """The way is open again: what waited there arrives before all that was sent later."""
@@ -188,8 +188,8 @@ class End:
         """Hand to the system what it holds, a slice at a time where the link is slow."""
         if self._pumping or not self._open:
             return
-        ways, now = self._ways, self._clock.now()
-        quality = ways.quality(self.host, self.other.host)
+        paths, now = self._paths, self._clock.now()
+        quality = paths.quality(self.host, self.other.host)
         while self._unsent and self._held < quality.held_bytes:
             if self._line_free_at > now:
                 self._pumping = True
@@ -198,8 +198,8 @@ class End:
             size = min(len(self._unsent), quality.held_bytes - self._held)
             if quality.bytes_per_s != math.inf:
                 size = min(size, max(1, int(quality.bytes_per_s * SLICE_S)))
-            if size > 1 and ways.chance.random() < quality.pieces:
-                size = ways.chance.randrange(1, size)
+            if size > 1 and paths.chance.random() < quality.pieces:
+                size = paths.chance.randrange(1, size)
             takes_s = size / quality.bytes_per_s
             if takes_s:
                 self._line_free_at = now + takes_s
@@ -209,8 +209,8 @@ class End:
             self._send(piece, takes_s)
         if self._paused and len(self._unsent) <= self._low:
             self._paused = False
-            if self.ear is not None:
-                self.ear.resume_writing()
+            if self.listener is not None:
+                self.listener.resume_writing()
         if self._closing and not self._unsent:
             self._send(b"", 0.0)
             self._leave()
@@ -220,9 +220,9 @@ class End:
         self._pump()
 
     def _send(self, piece: bytes, takes_s: float) -> None:
-        ways = self._ways
-        quality = ways.quality(self.host, self.other.host)
-        delay_s = ways.chance.uniform(quality.least_delay_s, quality.most_delay_s)
+        paths = self._paths
+        quality = paths.quality(self.host, self.other.host)
+        delay_s = paths.chance.uniform(quality.least_delay_s, quality.most_delay_s)
         at = max(self._last_arrival, self._clock.now() + takes_s + delay_s)
         self._last_arrival = at
         self._clock.at(at, lambda: self._arrive(piece))
@@ -230,7 +230,7 @@ class End:
     def _arrive(self, piece: bytes) -> None:
         if self.cut:
             return
-        if self._ways.parted(self.host, self.other.host):
+        if self._paths.parted(self.host, self.other.host):
             self._stuck.append(piece)
         else:
             self._deliver(piece)
@@ -241,7 +241,7 @@ class End:
             # A host that does not know the connection says so.
             if piece:
                 self._clock.after(
-                    self._ways.quality(self.host, other.host).most_delay_s, self.learn
+                    self._paths.quality(self.host, other.host).most_delay_s, self.learn
                 )
             return
         other._unread.append(piece)
@@ -254,9 +254,9 @@ class End:
                 self._leave()
                 return
             self.other._taken(len(piece))
-            self._ways.carried(self, piece)
-            if self.ear is not None:
-                self.ear.received(piece)
+            self._paths.note_arrival(self, piece)
+            if self.listener is not None:
+                self.listener.received(piece)
 
     def _taken(self, size: int) -> None:
         """The other side has read so much."""
@@ -266,16 +266,16 @@ class End:
 
     def _leave(self) -> None:
         self._open = False
-        ear, self.ear = self.ear, None
-        if ear is not None:
-            self._clock.soon(ear.lost)
+        listener, self.listener = self.listener, None
+        if listener is not None:
+            self._clock.soon(listener.lost)
 
-    def _tell_other(self) -> None:
+    def _notify_other(self) -> None:
         """The other side learns, unless the way to it is cut."""
         if not self.cut:
-            delay_s = self._ways.quality(self.host, self.other.host).most_delay_s
+            delay_s = self._paths.quality(self.host, self.other.host).most_delay_s
             self._clock.after(delay_s, self._reset)
 
     def _reset(self) -> None:
-        if not self.cut and not self._ways.parted(self.host, self.other.host):
+        if not self.cut and not self._paths.parted(self.host, self.other.host):
             self.other.learn()

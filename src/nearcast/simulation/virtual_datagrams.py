@@ -45,10 +45,10 @@ class DatagramStatistics(Struct):
 class VirtualDatagrams:
     """All that is sent as datagrams between the hosts of a virtual network."""
 
-    def __init__(self, ways: NetworkPaths, tell: Tell = lambda who, what: None) -> None:
+    def __init__(self, paths: NetworkPaths, tell: Tell = lambda who, what: None) -> None:
         self.largest_bytes = LARGEST_BYTES
         """No larger datagram can be sent."""
-        self._ways = ways
+        self._paths = paths
         self._tell = tell
         self._hears: Hears | None = None
         self._sockets: dict[str, VirtualDatagramSocket] = {}
@@ -121,14 +121,14 @@ class VirtualDatagrams:
             self._send_one(sender, data, to, None)
 
     def _send_one(self, sender: str, data: bytes, receiver: str, group: str | None) -> None:
-        counts, ways = self._statistics, self._ways
+        counts, paths = self._statistics, self._paths
         counts.addressed += 1
         socket = self._sockets.get(receiver)
         hears = self._hears is None or self._hears(receiver, sender)
-        if socket is None or not hears or ways.parted(sender, receiver):
+        if socket is None or not hears or paths.parted(sender, receiver):
             counts.unheard += 1
             return
-        quality, chance = ways.quality(sender, receiver), self._chance(receiver)
+        quality, chance = paths.quality(sender, receiver), self._chance(receiver)
         if chance.random() < quality.loss:
             counts.lost += 1
             return
@@ -137,18 +137,18 @@ class VirtualDatagrams:
         counts.under_way += copies
         for _ in range(copies):
             at = self._arrival(sender, receiver, len(data))
-            ways.clock.at(at, lambda: self._arrive(sender, data, socket, group))
+            paths.clock.at(at, lambda: self._arrive(sender, data, socket, group))
 
     def _arrival(self, sender: str, receiver: str, size: int) -> float:
         """When a copy arrives: after those before it, unless it is one that others overtake."""
-        quality, chance = self._ways.quality(sender, receiver), self._chance(receiver)
+        quality, chance = self._paths.quality(sender, receiver), self._chance(receiver)
         delay_s = chance.uniform(quality.least_delay_s, quality.most_delay_s)
-        at = self._ways.clock.now() + size / quality.bytes_per_s + delay_s
-        way = sender, receiver
-        at = max(at, self._last_arrival.get(way, at))
+        at = self._paths.clock.now() + size / quality.bytes_per_s + delay_s
+        route = sender, receiver
+        at = max(at, self._last_arrival.get(route, at))
         if chance.random() < quality.reordering:
             return at + chance.uniform(0.0, quality.reordering_s)
-        self._last_arrival[way] = at
+        self._last_arrival[route] = at
         return at
 
     def _arrive(
@@ -159,7 +159,7 @@ class VirtualDatagrams:
         # A host that was closed and opened again has another socket, as another process has.
         is_there = self._sockets.get(receiver) is socket
         is_member = group is None or receiver in self._groups.get(group, ())
-        if not is_there or not is_member or self._ways.parted(sender, receiver):
+        if not is_there or not is_member or self._paths.parted(sender, receiver):
             counts.unheard += 1
             return
         counts.delivered += 1
@@ -169,7 +169,7 @@ class VirtualDatagrams:
     def _chance(self, receiver: str) -> Random:
         found = self._chances.get(receiver)
         if found is None:
-            found = self._ways.clock.chance(f"datagrams/{receiver}")
+            found = self._paths.clock.chance(f"datagrams/{receiver}")
             self._chances[receiver] = found
         return found
 

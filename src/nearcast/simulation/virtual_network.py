@@ -115,7 +115,7 @@ class VirtualNetwork:
                     self.clock.after(after_s, side.learn)
         return len(found)
 
-    def carried(self, end: End, data: bytes) -> None:
+    def note_arrival(self, end: End, data: bytes) -> None:
         """Note that an end got bytes."""
         self._tell(end.host, f"got {len(data)} bytes ({crc32(data):08x}) on {end.number}")
 
@@ -140,7 +140,7 @@ class VirtualNetwork:
         mine, theirs = End(self, host, self._numbers), End(self, to, self._numbers)
         mine.other, theirs.other = theirs, mine
         self._ends[self._numbers] = mine
-        theirs.ear = accept(theirs)
+        theirs.listener = accept(theirs)
         self.clock.after(delay_s, lambda: self._open(mine, opened))
 
     def _open(self, end: End, opened: Opened) -> None:
@@ -149,6 +149,6 @@ class VirtualNetwork:
             end.reset_other()
             opened(None)
             return
-        end.ear = opened(end)
-        if end.ear is None:
+        end.listener = opened(end)
+        if end.listener is None:
             end.abort()

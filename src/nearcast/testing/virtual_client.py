@@ -62,7 +62,7 @@ class VirtualClient:
         self._tell = tell
         self._protocol = ClientProtocol(options)
         self._receipts: dict[int, Receipt] = {}
-        self._ear: _ClientEar | None = None
+        self._listener: _ClientListener | None = None
         self._wanted = self._vanished = False
         self._attempts = 0
         self._run = 0
@@ -100,7 +100,7 @@ class VirtualClient:
     def disconnect(self) -> None:
         """Say goodbye, and stay away."""
         self._wanted = False
-        if self._ear is not None:
+        if self._listener is not None:
             self._protocol.disconnect(ReasonCode.NORMAL_DISCONNECTION, self._clock.now())
             self._flush()
 
@@ -116,19 +116,19 @@ class VirtualClient:
         """Publish now or once connected; of QoS 0 nobody tells what became."""
         now = self._clock.now()
         token = self._protocol.publish(topic, payload, qos, retain, properties, now)
-        return self._asked(token)
+        return self._receipt(token)
 
     def subscribe(
         self, *filters: TopicFilter | str, qos: int = 0, properties: Properties = NO_PROPERTIES
     ) -> Receipt:
         """Subscribe now or once connected; a filter that is only text gets `qos`."""
         wanted = [TopicFilter(each, qos) if isinstance(each, str) else each for each in filters]
-        return self._asked(self._protocol.subscribe(wanted, properties, self._clock.now()))
+        return self._receipt(self._protocol.subscribe(wanted, properties, self._clock.now()))
 
     def unsubscribe(self, *filters: str) -> Receipt:
         """End subscriptions, now or once connected."""
         token = self._protocol.unsubscribe(filters, NO_PROPERTIES, self._clock.now())
-        return self._asked(token)
+        return self._receipt(token)
 
     def crash(self, *, told: bool = True) -> None:
         """Stop at once; with `told` the broker's system hears that the connection is gone."""
@@ -155,16 +155,16 @@ class VirtualClient:
     def listen(self) -> None:
         """Read again what the broker sends."""
         self._listening = True
-        if self._ear is not None:
-            self._ear.end.resume_reading()
+        if self._listener is not None:
+            self._listener.end.resume_reading()
             self._protocol.not_listening(self._clock.now())
             self._flush()
 
     def stop_listening(self) -> None:
         """Read nothing for a while."""
         self._listening = False
-        if self._ear is not None:
-            self._ear.end.pause_reading()
+        if self._listener is not None:
+            self._listener.end.pause_reading()
             self._protocol.not_listening(self._clock.now())
 
     def validate_state(self) -> None:
@@ -177,18 +177,18 @@ class VirtualClient:
         run = self._run
         self._network.connect(self.name, self.broker, lambda end: self._opened(end, run))
 
-    def _opened(self, end: End | None, run: int) -> "_ClientEar | None":
-        if run != self._run or not self._wanted or self._ear is not None:
+    def _opened(self, end: End | None, run: int) -> "_ClientListener | None":
+        if run != self._run or not self._wanted or self._listener is not None:
             return None
         if end is None:
             self._again()
             return None
-        self._ear = _ClientEar(self, end)
+        self._listener = _ClientListener(self, end)
         self._protocol.connected_transport(self._clock.now())
         if not self._listening:
             end.pause_reading()
         self._flush_soon()
-        return self._ear
+        return self._listener
 
     def _again(self) -> None:
         """Try again after a while."""
@@ -196,19 +196,19 @@ class VirtualClient:
         self._attempts += 1
 
         def attempt() -> None:
-            if run == self._run and self._wanted and self._ear is None:
+            if run == self._run and self._wanted and self._listener is None:
                 self._attempt()
 
         self._clock.after(delay_s, attempt)
 
     def _gone(self) -> None:
-        self._ear = None
+        self._listener = None
         self._protocol.disconnected_transport(self._clock.now())
         if self._timer is not None:
             self._timer.cancel()
             self._timer = None
 
-    def _asked(self, token: int) -> Receipt:
+    def _receipt(self, token: int) -> Receipt:
         receipt = self._receipts[token] = Receipt()
         self._flush_soon()
         return receipt
@@ -221,14 +221,14 @@ class VirtualClient:
     def _flush(self) -> None:
         """Write what the protocol has to say, and end if it wants an end."""
         self._due = False
-        if self._ear is None:
+        if self._listener is None:
             return
         data = self._protocol.take()
         self.validate_state()
         if data:
-            self._ear.end.write(data)
+            self._listener.end.write(data)
         if self._protocol.should_close:
-            self._ear.end.close()
+            self._listener.end.close()
         self._set_timer()
 
     def _set_timer(self) -> None:
@@ -247,20 +247,20 @@ class VirtualClient:
         if not self._listening:
             self._protocol.not_listening(now)
         self._take(self._protocol.tick(now))
-        if self._protocol.should_close and self._ear is not None:
+        if self._protocol.should_close and self._listener is not None:
             # A broker that does not answer does not read a goodbye either.
-            self._ear.end.abort()
+            self._listener.end.abort()
         self._flush()
 
-    def received(self, data: bytes, ear: "_ClientEar") -> None:
+    def received(self, data: bytes, listener: "_ClientListener") -> None:
         """The broker sent something."""
-        if ear is self._ear:
+        if listener is self._listener:
             self._take(self._protocol.receive(data, self._clock.now()))
             self._flush_soon()
 
-    def lost(self, ear: "_ClientEar") -> None:
+    def lost(self, listener: "_ClientListener") -> None:
         """The transport is gone."""
-        if ear is self._ear:
+        if listener is self._listener:
             self._gone()
             self.validate_state()
             if self._wanted:
@@ -293,7 +293,7 @@ class VirtualClient:
             receipt.reason_codes = codes
 
 
-class _ClientEar:
+class _ClientListener:
     """Hears at the client's end of one connection."""
 
     def __init__(self, client: VirtualClient, end: End) -> None:

@@ -91,13 +91,13 @@ def as_rows(found: Effective) -> list[dict[str, object]]:
 
 def default_toml() -> str:
     """Return a configuration file with every setting as it is by default, and its description."""
-    told = descriptions()
+    texts = descriptions()
     lines = ["# Every setting of Nearcast, as it is without a file."]
     for section in SECTIONS:
-        lines += ["", *_comment(told[section]), f"[{section}]"]
+        lines += ["", *_comment(texts[section]), f"[{section}]"]
         for setting in SETTINGS.values():
             if setting.section == section and setting.name:
-                lines += _comment(told[setting.key])
+                lines += _comment(texts[setting.key])
                 lines.append(f"{setting.name} = {toml_value(setting.default)}")
     return "\n".join(lines) + "\n"
 
@@ -107,16 +107,16 @@ def descriptions() -> dict[str, str]:
     tree = ast.parse(inspect.getsource(settings_module))
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     own = _texts(classes[Settings.__name__])
-    told: dict[str, str] = {}
+    texts: dict[str, str] = {}
     for section in msgspec.structs.fields(Settings):
         of_section = classes.get(getattr(section.type, "__name__", ""))
         if of_section is None:
-            told[section.encode_name] = own[section.name]
+            texts[section.encode_name] = own[section.name]
             continue
-        told[section.encode_name] = ast.get_docstring(of_section) or ""
+        texts[section.encode_name] = ast.get_docstring(of_section) or ""
         for name, text in _texts(of_section).items():
-            told[f"{section.encode_name}.{name}"] = text
-    return told
+            texts[f"{section.encode_name}.{name}"] = text
+    return texts
 
 
 def toml_value(value: object) -> str:

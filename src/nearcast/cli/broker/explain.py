@@ -112,7 +112,7 @@ def _played(
 
 def _list(events: Sequence[Event], as_json: bool) -> None:
     if as_json:
-        told = [
+        rows = [
             {
                 "time": time_text(each.time),
                 "subject": each.subject,
@@ -121,7 +121,7 @@ def _list(events: Sequence[Event], as_json: bool) -> None:
             }
             for each in events
         ]
-        typer.echo(json.dumps(told, indent=2))
+        typer.echo(json.dumps(rows, indent=2))
         return
     for each in events:
         typer.echo(f"{time_text(each.time)} {each.subject} {each.publisher} {each.id}")

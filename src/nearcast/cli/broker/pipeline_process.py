@@ -58,10 +58,12 @@ def pipeline_beside(
     if why is not None:
         typer.echo(f"Without the data pipeline: {why}.", err=True)
         return None, why
-    told = ["--data", settings.node.data]
+    options = ["--data", settings.node.data]
     if config is not None:
-        told += ["--config", str(config)]
-    return PipelineBeside(told, output=output, variables=variables, stop_within_s=stop_within_s), ""
+        options += ["--config", str(config)]
+    return PipelineBeside(
+        options, output=output, variables=variables, stop_within_s=stop_within_s
+    ), ""
 
 
 class PipelineBeside:

@@ -168,7 +168,7 @@ async def _serve(
             await http.start()
         stopped = _stopped_by_signals(server)
         addresses = _addresses(settings, server, http)
-        _tell(addresses, bridge, () if demo is None else demo.told(addresses))
+        _print_addresses(addresses, bridge, () if demo is None else demo.notices(addresses))
         async with AsyncExitStack() as stack:
             if pipeline is not None:
                 await stack.enter_async_context(pipeline)
@@ -192,7 +192,7 @@ def _addresses(settings: Settings, server: Server, http: HttpServer | None) -> A
     return Addresses(host, server.ports.get("mqtt"), found, api)
 
 
-def _tell(addresses: Addresses, bridge: Bridge | None, more: Sequence[str]) -> None:
+def _print_addresses(addresses: Addresses, bridge: Bridge | None, more: Sequence[str]) -> None:
     for name, address in addresses.listeners.items():
         typer.echo(f"Listening for {name} on {address}.")
     if addresses.api is not None:

@@ -72,7 +72,7 @@ def add(
         if name in accounts:
             raise AuthError(_taken(name, users))
         accounts[name] = Account(name, kept, superuser)
-    _say(f"Added {name} to {users}.", chosen if generate else None)
+    _print_result(f"Added {name} to {users}.", chosen if generate else None)
 
 
 @app.command("list")
@@ -124,7 +124,7 @@ def password(
     kept = hashed(chosen)
     with _account(name, users) as accounts:
         accounts[name] = msgspec.structs.replace(accounts[name], password=kept)
-    _say(f"Changed the password of {name} in {users}.", chosen if generate else None)
+    _print_result(f"Changed the password of {name} in {users}.", chosen if generate else None)
 
 
 @app.command()
@@ -135,7 +135,7 @@ def check(name: Name, password_file: PasswordSource = None, users: Users = USERS
     kept = accounts[name].password
     if kept is None:
         raise AuthError(f"{name} has no password: it comes in by certificate or token")
-    tried = _from_file(password_file) if password_file else _asked(twice=False)
+    tried = _from_file(password_file) if password_file else _prompt(twice=False)
     if not is_right(kept, tried):
         fail(f"That is not the password of {name}.")
     typer.echo(f"That is the password of {name}.")
@@ -166,10 +166,10 @@ def _new_password(file: Path | None, generate: bool) -> bytes:
         raise AuthError("--generate and --password-file exclude each other")
     if generate:
         return secrets.token_urlsafe(GENERATED_BYTES).encode()
-    return _from_file(file) if file is not None else _asked(twice=True)
+    return _from_file(file) if file is not None else _prompt(twice=True)
 
 
-def _say(done: str, generated: bytes | None) -> None:
+def _print_result(done: str, generated: bytes | None) -> None:
     # A password is alone on the standard output, so that it can be passed on.
     typer.echo(done, err=generated is not None)
     if generated is not None:
@@ -187,6 +187,6 @@ def _from_file(file: Path) -> bytes:
     return first
 
 
-def _asked(*, twice: bool) -> bytes:
+def _prompt(*, twice: bool) -> bytes:
     answer: str = typer.prompt("Password", hide_input=True, confirmation_prompt=twice)
     return answer.encode()

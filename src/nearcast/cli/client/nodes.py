@@ -64,14 +64,14 @@ def nodes(
 
 def _members(known: Present) -> dict[str, object]:
     at = known.position
-    told: dict[str, object] = {
+    members: dict[str, object] = {
         "node": known.node,
         "position": None if at is None else [at.lon, at.lat],
         "time": known.time,
         "context": known.context,
         "online": known.online,
     }
-    return told if known.distance_m is None else told | {"distance": known.distance_m}
+    return members if known.distance_m is None else members | {"distance": known.distance_m}
 
 
 def _line(known: Present) -> str:

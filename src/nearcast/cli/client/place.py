@@ -74,8 +74,8 @@ def load(
     asyncio.run(_define(me, list(found.values())))
     if as_json:
         rejects = [msgspec.structs.asdict(each) for each in loaded.rejects]
-        said = msgspec.json.encode({"loaded": len(found), "twice": twice, "rejects": rejects})
-        typer.echo(said.decode())
+        summary = msgspec.json.encode({"loaded": len(found), "twice": twice, "rejects": rejects})
+        typer.echo(summary.decode())
     else:
         typer.echo(f"{len(found)} loaded, {len(loaded.rejects)} rejected")
         if twice:

@@ -105,16 +105,16 @@ def pub(
             param_hint="--valid",
         )
     pairs = tuple(_pair(text) for text in properties or ())
-    said = (at, to, valid, key, priority, time, event_id)
+    given = (at, to, valid, key, priority, time, event_id)
     # What can be wrong with these is told only by an acknowledgement.
-    level = qos if qos is not None else int(any(each is not None for each in said))
-    words = EventOptions(
+    level = qos if qos is not None else int(any(each is not None for each in given))
+    event = EventOptions(
         at=at, to=to, valid=valid, object=key, priority=priority, time=time, id=event_id
     )
-    check_event(words.pack(topic, None, MQTT_5, pairs).properties.user_properties)
+    check_event(event.pack(topic, None, MQTT_5, pairs).properties.user_properties)
     alone = not lines and repeat == 1 and mqtt == MQTT_5 and not topic.startswith("$")
     if alone and not quiet and event_id is None and "nc-id" not in dict(pairs):
-        words = replace(words, id=secrets.token_hex(ID_BYTES))
+        event = replace(event, id=secrets.token_hex(ID_BYTES))
     options = server.client_options(client_id, "pub", version=mqtt)
     broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     connection = broker.connection(options)
@@ -125,7 +125,7 @@ def pub(
     async def work() -> None:
         async with connection, warnings_of(connection):
             async for payload in _payloads(message, file):
-                packed = words.pack(topic, payload, mqtt, pairs)
+                packed = event.pack(topic, payload, mqtt, pairs)
                 described = packed.properties
                 if expiry is not None:
                     described = replace(described, message_expiry_interval=expiry)
@@ -140,8 +140,8 @@ def pub(
             await connection.settled()
 
     asyncio.run(work())
-    if words.id is not None and not quiet:
-        typer.echo(json.dumps({"id": words.id, "subject": topic}) if as_json else words.id)
+    if event.id is not None and not quiet:
+        typer.echo(json.dumps({"id": event.id, "subject": topic}) if as_json else event.id)
 
 
 def _pair(text: str) -> tuple[str, str]:

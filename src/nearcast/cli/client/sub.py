@@ -25,7 +25,7 @@ ADVICE = "publish $me/position"
 """What the broker says to those who have no position."""
 STOPPED = 130
 """The exit code where fewer messages came than were asked for."""
-_Asking = Callable[[], Coroutine[None, None, object]]
+_Subscribe = Callable[[], Coroutine[None, None, object]]
 
 
 def sub(
@@ -102,10 +102,12 @@ def sub(
     connection.warn = _warn
     handling = 2 if no_retained and mqtt == MQTT_5 else 0
     filters = [TopicFilter(topic, qos, retain_handling=handling) for topic in topics]
-    told = name is not None and mqtt != MQTT_5
-    wanted = _Wanted(as_json, count, no_retained and mqtt != MQTT_5, told, ERRORS in topics)
-    ask = situation.asking(connection, filters)
-    asyncio.run(_print_until_stopped(connection, ask, wanted))
+    fails_on_errors = name is not None and mqtt != MQTT_5
+    wanted = _Wanted(
+        as_json, count, no_retained and mqtt != MQTT_5, fails_on_errors, ERRORS in topics
+    )
+    subscribe = situation.subscribing(connection, filters)
+    asyncio.run(_print_until_stopped(connection, subscribe, wanted))
     if count is not None and wanted.printed < count:
         raise typer.Exit(STOPPED)
 
@@ -143,34 +145,34 @@ class _Situation(msgspec.Struct, frozen=True):
             raise typer.BadParameter("a name is for one topic filter", param_hint="--name")
         if self.envelope and self.name is None:
             raise typer.BadParameter("an envelope needs a --name", param_hint="--envelope")
-        asked = self.where is not None or self.from_ is not None or self.meta
-        if asked and self.name is None and version != MQTT_5:
+        has_options = self.where is not None or self.from_ is not None or self.meta
+        if has_options and self.name is None and version != MQTT_5:
             raise typer.BadParameter(
                 "--where, --from and --meta need --mqtt 5 or a --name", param_hint="--mqtt"
             )
-        check_subscription([(f"nc-{name}", value) for name, value in self._words().items()])
+        check_subscription([(f"nc-{name}", value) for name, value in self._options().items()])
 
-    def _words(self) -> dict[str, str]:
-        said = (("where", self.where), ("from", self.from_))
-        return {name: value for name, value in said if value is not None}
+    def _options(self) -> dict[str, str]:
+        pairs = (("where", self.where), ("from", self.from_))
+        return {name: value for name, value in pairs if value is not None}
 
-    def asking(self, connection: ClientConnection, filters: list[TopicFilter]) -> _Asking:
+    def subscribing(self, connection: ClientConnection, filters: list[TopicFilter]) -> _Subscribe:
         """Return what subscribes."""
-        words = self._words()
+        options = self._options()
         wanted = filters[0]
-        members = {"subject": wanted.filter, "qos": wanted.qos, **words}
+        members = {"subject": wanted.filter, "qos": wanted.qos, **options}
         if self.envelope:
             members["envelope"] = True
-        pairs = [(f"nc-{name}", value) for name, value in words.items()]
+        pairs = [(f"nc-{name}", value) for name, value in options.items()]
         if self.meta:
             pairs.append(("nc-meta", "1"))
         properties = Properties(user_properties=tuple(pairs))
 
-        async def ask() -> None:
+        async def subscribe() -> None:
             if self.at is not None:
                 here = f"{plain(self.at.lat)},{plain(self.at.lon)}"
                 await connection.publish("$me/position", here.encode(), qos=1)
-            if words or (self.name is not None and connection.version != MQTT_5):
+            if options or (self.name is not None and connection.version != MQTT_5):
                 # What cannot match is told there, if it becomes so later.
                 await connection.subscribe(ERRORS)
             if self.name is None:
@@ -179,16 +181,18 @@ class _Situation(msgspec.Struct, frozen=True):
                 topic = f"$me/subscriptions/{self.name}"
                 await connection.publish(topic, msgspec.json.encode(members), qos=1)
 
-        return ask
+        return subscribe
 
 
-async def _print_until_stopped(connection: ClientConnection, ask: _Asking, wanted: _Wanted) -> None:
+async def _print_until_stopped(
+    connection: ClientConnection, subscribe: _Subscribe, wanted: _Wanted
+) -> None:
     """Print in one task and wait for a signal in this one, so that the end is a clean one."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):
             asyncio.get_running_loop().add_signal_handler(number, stopped.set)
-    printing = asyncio.create_task(_print(connection, ask, wanted))
+    printing = asyncio.create_task(_print(connection, subscribe, wanted))
     stopping = asyncio.create_task(stopped.wait())
     await asyncio.wait((printing, stopping), return_when=asyncio.FIRST_COMPLETED)
     stopping.cancel()
@@ -201,18 +205,18 @@ async def _print_until_stopped(connection: ClientConnection, ask: _Asking, wante
         await connection.close()
 
 
-async def _print(connection: ClientConnection, ask: _Asking, wanted: _Wanted) -> None:
+async def _print(connection: ClientConnection, subscribe: _Subscribe, wanted: _Wanted) -> None:
     await connection.open()
     # Printing begins at once: what was published before may come ahead of the answer.
-    asking = asyncio.ensure_future(ask())
+    subscribing = asyncio.ensure_future(subscribe())
     reading = asyncio.create_task(_print_all(connection, wanted))
     try:
-        await asyncio.wait((asking, reading), return_when=asyncio.FIRST_COMPLETED)
-        if asking.done():
-            asking.result()
+        await asyncio.wait((subscribing, reading), return_when=asyncio.FIRST_COMPLETED)
+        if subscribing.done():
+            subscribing.result()
         await reading
     finally:
-        for task in (asking, reading):
+        for task in (subscribing, reading):
             task.cancel()
 
 

@@ -71,7 +71,7 @@ class DrawnNode(Struct, frozen=True):
 
     kind: str
     position: Position
-    heard: str = ""
+    received: str = ""
     label: str = ""
 
 
@@ -103,7 +103,7 @@ def draw_map(
     for kind in KINDS:
         for node in picture.nodes:
             if node.kind == kind:
-                drawn.put(node.position, f"{kind}|{node.heard}", node.label)
+                drawn.put(node.position, f"{kind}|{node.received}", node.label)
         if kind == "car":
             for hazard in picture.hazards:
                 drawn.put(hazard.center, "hazard")
@@ -117,10 +117,10 @@ def cell(look: str, *, ascii_only: bool) -> tuple[str, str]:
     """Return the character of a look and its style; `KIND|SUBJECT` is somebody who got one."""
     if look.startswith("text:"):
         return look[5:], "grey74"
-    kind, _, heard = look.partition("|")
+    kind, _, received = look.partition("|")
     style = LOOKS[kind][2]
-    if heard:
-        style = f"bold black on {subject_style(heard)}"
+    if received:
+        style = f"bold black on {subject_style(received)}"
     return LOOKS[kind][1 if ascii_only else 0], style
 
 
@@ -146,13 +146,13 @@ def _filled(entries: Iterable[Text], width: int) -> Iterator[Text]:
 def line(happening: Happening) -> Text:
     """Return a happening as a line: when, what, from whom, and who got it at which priority."""
     event = happening.event
-    said = " ".join(f"{name}={value}" for name, value in event.attributes.items())
+    attributes = " ".join(f"{name}={value}" for name, value in event.attributes.items())
     return Text.assemble(
         (clock(happening.time_s), "grey50"),
         " ",
         (plain(event.subject), subject_style(event.subject)),
         f" {plain(event.publisher)}",
-        (f" ({plain(said)})" if said else "", "grey62"),
+        (f" ({plain(attributes)})" if attributes else "", "grey62"),
         (" met by " if happening.later else " to ", "grey62"),
         receivers(happening.copies),
     )

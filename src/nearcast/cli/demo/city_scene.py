@@ -135,7 +135,7 @@ class CityScene:
         now = self.time_s
         for key in [key for key, (_, until) in self._live.items() if until <= now]:
             del self._live[key]
-        heard = {
+        received = {
             copy.node: happening.event.subject
             for happening in (*self.happenings, *self.found)
             if now - happening.time_s <= FADES_S / 2
@@ -146,7 +146,7 @@ class CityScene:
             each.node for each in self.life.residents.values() if each.kind == "ambulance"
         ]
         return Picture(
-            [self._node(name, at, heard.get(name, "")) for name, at in self.positions.items()],
+            [self._node(name, at, received.get(name, "")) for name, at in self.positions.items()],
             [circle for circle, _ in self._live.values()],
             [
                 Circle(self.positions[each], SIREN_M)
@@ -160,12 +160,12 @@ class CityScene:
             ],
         )
 
-    def _node(self, name: str, position: Position, heard: str) -> DrawnNode:
+    def _node(self, name: str, position: Position, received: str) -> DrawnNode:
         resident = self.life.residents.get(name)
         if resident is not None:
-            return DrawnNode(resident.kind, position, heard)
+            return DrawnNode(resident.kind, position, received)
         kind = "visitor" if name in self.online else "absent visitor"
-        return DrawnNode(kind, position, heard, label=plain(name))
+        return DrawnNode(kind, position, received, label=plain(name))
 
     def _latest(self, news: deque[Happening], event: Received) -> Happening | None:
         for happening in reversed(news):

@@ -19,7 +19,7 @@ from rich.live import Live
 from nearcast.cli.demo.city_drawing import plain
 from nearcast.cli.demo.city_observer import observe
 from nearcast.cli.demo.city_scene import TOGETHER_S, CityScene
-from nearcast.cli.demo.city_view import CityView, told
+from nearcast.cli.demo.city_view import CityView, happening_line
 from nearcast.cli.demo.pipeline_steps import PipelineProgress
 from nearcast.cli.demo.residents import Residents
 from nearcast.simulation.city_run import Happening
@@ -121,7 +121,7 @@ class CityInLines:
         ]
         self._printed_s = max(self._printed_s, until)
         for each in sorted(new, key=_time):
-            yield told(each).plain
+            yield happening_line(each).plain
 
     def _of_pipeline(self) -> Iterator[str]:
         found = self._progress()

@@ -137,14 +137,14 @@ class CityView:
         found = self._progress()
         if found is None:
             yield Text("no pipeline on Spark", style=TITLE)
-            for told in textwrap.wrap(self._setting.without_pipeline or "", width):
-                yield Text(told, style="yellow")
+            for line in textwrap.wrap(self._setting.without_pipeline or "", width):
+                yield Text(line, style="yellow")
             return
         starts = "" if found.is_up else " starts"
         yield Text(f"the pipeline on Spark{starts}", style=TITLE)
         if found.problem is not None:
-            for told in textwrap.wrap(found.problem, width)[:3]:
-                yield Text(told, style="yellow")
+            for line in textwrap.wrap(found.problem, width)[:3]:
+                yield Text(line, style="yellow")
         if not found.is_up:
             for step in found.steps:
                 sign, style = self._step_sign(step.state)
@@ -178,19 +178,19 @@ class CityView:
             )
             left, right = _last(happenings, height), _of_each_kind(found, height)
             for number in range(height):
-                first = Text(" ") + told(left[number]) if number < len(left) else Text()
+                first = Text(" ") + happening_line(left[number]) if number < len(left) else Text()
                 first.truncate(half - 1, overflow="crop" if self._ascii_only else "ellipsis")
                 first.pad_right(half + 1 - first.cell_len)
-                yield first + told(right[number]) if number < len(right) else first
+                yield first + happening_line(right[number]) if number < len(right) else first
             return
         yield self._rule("who got what (priority), and what was decided in Spark", width)
         some = min(len(found), max(height // 2, 1))
         chosen = [*_last(happenings, height - some), *_of_each_kind(found, some)]
         for each in sorted(chosen, key=lambda happening: happening.time_s):
-            yield Text(" ") + told(each)
+            yield Text(" ") + happening_line(each)
 
 
-def told(happening: Happening) -> Text:
+def happening_line(happening: Happening) -> Text:
     """Return a happening as a line; what the pipeline published in words of its own."""
     if happening.event.publisher != PIPELINE:
         return line(happening)
@@ -203,23 +203,24 @@ def told(happening: Happening) -> Text:
 
 def _of_pipeline(happening: Happening) -> str:
     event = happening.event
-    said, kind = event.attributes, event.subject.partition("/")[0]
-    if kind == "encounters" and said.get("state") == "near":
-        return (
-            f"encounter: {said.get('a')} is near {said.get('b')}, {_number(said, 'distance_m')} m"
-        )
+    attributes, kind = event.attributes, event.subject.partition("/")[0]
+    if kind == "encounters" and attributes.get("state") == "near":
+        pair = f"{attributes.get('a')} is near {attributes.get('b')}"
+        return f"encounter: {pair}, {_number(attributes, 'distance_m')} m"
     if kind == "encounters":
-        return f"encounter: {said.get('a')} and {said.get('b')} are apart again"
-    if "people" in said or "count" in said:
-        means = said.get("attributes")
+        return f"encounter: {attributes.get('a')} and {attributes.get('b')} are apart again"
+    if "people" in attributes or "count" in attributes:
+        means = attributes.get("attributes")
         found = means.items() if isinstance(means, dict) else ()
         parts = [
             f"{name} {_number(each, 'mean')}" for name, each in found if isinstance(each, dict)
         ]
-        of = f"{_number(said, 'count')} events of {_number(said, 'people')} people"
+        of = f"{_number(attributes, 'count')} events of {_number(attributes, 'people')} people"
         return ", ".join([f"aggregate: {event.subject}, {of}", *parts])
     parts = [
-        f"{name}={_number(said, name)}" for name in said if isinstance(said[name], int | float)
+        f"{name}={_number(attributes, name)}"
+        for name in attributes
+        if isinstance(attributes[name], int | float)
     ]
     return f"{event.subject} {' '.join(parts)}"
 

@@ -154,10 +154,10 @@ class Show:
         """Return what is to be seen at a time."""
         run = self.run
         positions = run.life.positions(time_s)
-        heard = self._heard(time_s)
+        received = self._received(time_s)
         return Picture(
             [
-                DrawnNode(resident.kind, positions[node], heard.get(node, ""))
+                DrawnNode(resident.kind, positions[node], received.get(node, ""))
                 for node, resident in run.life.residents.items()
             ],
             [event.to for event in run.live.values() if isinstance(event.to, Circle)],
@@ -211,7 +211,7 @@ class Show:
             each.truncate(width, overflow="crop" if self._ascii_only else "ellipsis")
         return Panel(Group(*lines), title="who got what (priority)", border_style="grey50")
 
-    def _heard(self, time_s: float) -> dict[str, str]:
+    def _received(self, time_s: float) -> dict[str, str]:
         """Return who heard something lately, and on which subject, by its first level."""
         return {
             copy.node: happening.event.subject.partition("/")[0]

@@ -31,7 +31,7 @@ class DemoPlace(Struct, frozen=True):
 
     options: Mapping[str, object]
     log: TextIO
-    told: list[str]
+    notices: list[str]
     temporary: bool
     """Whether the data is removed at the end."""
 
@@ -56,7 +56,7 @@ def demo_place(
 ) -> Iterator[DemoPlace]:
     """Have a place for a demonstration: what is temporary is removed at the end."""
     found = effective(config, environ, options)
-    chosen, told = _free_ports(
+    chosen, notices = _free_ports(
         found.settings, {key: found.origins[key].kind for key in found.origins}
     )
     data = Path(found.settings.node.data)
@@ -69,8 +69,8 @@ def demo_place(
         data.mkdir(parents=True, exist_ok=True)
         with open(log_path, "a", buffering=1, opener=_private) as log:
             where = f"Data in {data}" + (", removed at the end" if temporary else "")
-            told.append(f"{where}; log in {log_path}.")
-            yield DemoPlace(chosen, log, told, temporary)
+            notices.append(f"{where}; log in {log_path}.")
+            yield DemoPlace(chosen, log, notices, temporary)
     finally:
         if temporary:
             _remove(data)
@@ -99,7 +99,7 @@ def _free_ports(
 ) -> tuple[dict[str, object], list[str]]:
     """Return other ports for those that are in use and nobody asked for, and what to say."""
     chosen: dict[str, object] = {}
-    told: list[str] = []
+    notices: list[str] = []
     for name, protocol in PORTS.items():
         host = settings.listen.http_host if name == "http_port" else settings.listen.host
         wanted: int = getattr(settings.listen, name)
@@ -109,8 +109,8 @@ def _free_ports(
         taken = set(chosen.values())
         free = (port for port in others if port not in taken and not _in_use(host, port))
         port = chosen[f"listen.{name}"] = next(free, 0)
-        told.append(f"Port {wanted} is in use: {protocol} is on {port or 'a free one'}.")
-    return chosen, told
+        notices.append(f"Port {wanted} is in use: {protocol} is on {port or 'a free one'}.")
+    return chosen, notices
 
 
 def _in_use(host: str, port: int) -> bool:

@@ -41,8 +41,8 @@ class PipelineProgress(Struct, frozen=True):
     @property
     def problem(self) -> str | None:
         """What does not go well, in one line."""
-        if self.status is not None and (told := problems(self.status)):
-            return told[0]
+        if self.status is not None and (found := problems(self.status)):
+            return found[0]
         times = f"{self.restarts} time{'s' * (self.restarts != 1)}"
         return f"it was started again {times}" if self.restarts else None
 

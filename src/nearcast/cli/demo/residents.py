@@ -83,8 +83,8 @@ class Residents:
         elif isinstance(value, ContextPatched):
             await nodes[value.node].update(value.patch)
         elif isinstance(value, Announced):
-            told = value.announcement
-            await nodes[told.node].announce(told.subject, to=told.to)
+            announcement = value.announcement
+            await nodes[announcement.node].announce(announcement.subject, to=announcement.to)
         elif isinstance(value, PlaceDefined) and value.geometry is not None:
             await next(iter(nodes.values())).define_place(
                 value.place_kind, value.name, value.geometry

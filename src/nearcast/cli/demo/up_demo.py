@@ -108,10 +108,10 @@ class Demonstration:
         """Where everything else that is said goes."""
         return self._place.log
 
-    def told(self, addresses: Addresses) -> list[str]:
+    def notices(self, addresses: Addresses) -> list[str]:
         """Return what is said first: what is different from usual, and what to type."""
         commands = (f"  {each}" for each in self._commands(addresses))
-        return [*self._place.told, "In another terminal:", *commands]
+        return [*self._place.notices, "In another terminal:", *commands]
 
     async def show(
         self,
