@@ -98,7 +98,7 @@ class Server:
         self._ticking = TickScheduler(self._tick, self.now)
         self.soon = self._ticking.soon
         """Tick once everything that is there has been read."""
-        self.heard = self._ticking.heard
+        self.note_input = self._ticking.note_input
         """Something was read."""
         self.was_full = False
         """Whether so much waited for the disk when the first of it was."""

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.broker.auth import AuthError, node_of
-from nearcast.broker.auth.credentials.passwords import check_kept, decoy, hashed, is_right
+from nearcast.broker.auth.credentials.passwords import check_hash, decoy, hashed, is_right
 from nearcast.broker.auth.credentials.users_file import (
     Account,
     changing_users,
@@ -153,6 +153,6 @@ def test_the_decoy_costs_what_a_password_costs() -> None:
     made = decoy()
     assert made.rpartition("$")[0].rpartition("$")[0] == HASH.rpartition("$")[0].rpartition("$")[0]
     assert len(made) == len(HASH)
-    assert check_kept(made) == made
+    assert check_hash(made) == made
     assert not is_right(made, b"")
     assert decoy() != made

@@ -36,7 +36,7 @@ class Kit:
         for _ in range(reads):
             self.ticking.reading()
             self.waiting += 1
-            self.ticking.heard()
+            self.ticking.note_input()
         self.time_s += took_s
 
 

@@ -24,12 +24,12 @@ def countable_by(allowed: Permissions, where: Filter | None) -> SubjectPermissio
 
 
 def noted_if_counting(
-    granted: SessionSubscription, asked: Subscription, kept: SubscriptionState
+    granted: SessionSubscription, subscription: Subscription, kept: SubscriptionState
 ) -> SessionSubscription:
     """Return what was granted; if its filter counts, with what engine and store have of it."""
-    if asked.where is None or not asked.where.counted_subjects:
+    if subscription.where is None or not subscription.where.counted_subjects:
         return granted
-    return replace(granted, counting=Counting(asked, kept))
+    return replace(granted, counting=Counting(subscription, kept))
 
 
 def renew_counts(state: BrokerState, session: Session) -> None:

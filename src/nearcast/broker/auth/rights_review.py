@@ -65,7 +65,7 @@ class RightsReview:
         if session.has_messages and (restricted or not allowed.unrestricted):
             self._drop_messages(session, ended, notices)
         if notices:
-            self._tell(session, notices)
+            self._notify(session, notices)
 
     def tell_waiting(self, session: Session) -> bool:
         """Tell a client that is here what happened while it was not; whether anything was told."""
@@ -128,16 +128,16 @@ class RightsReview:
             return engine.matcher.world.may_see(viewer, unquote(node)) & needed == needed
         if topic.startswith(AREAS):
             try:
-                told = msgspec.json.decode(payload, type=dict[str, object])
+                document = msgspec.json.decode(payload, type=dict[str, object])
             except msgspec.DecodeError:
                 return False
             # With an envelope round it, what is told is inside.
-            inner = told.get("payload", told)
+            inner = document.get("payload", document)
             seen = inner.get("node") if isinstance(inner, dict) else None
             return isinstance(seen, str) and engine.rights.may_witness(viewer, seen)
         return True
 
-    def _tell(self, session: Session, notices: list[tuple[str, str]]) -> None:
+    def _notify(self, session: Session, notices: list[tuple[str, str]]) -> None:
         """Tell the owner of a session, now or when it returns."""
         if session.connection is None:
             notices = [*session.notices, *notices]

@@ -39,10 +39,10 @@ class ServerAccess:
     """
 
     def __init__(
-        self, hub: Hub, doors: Admission, now: Callable[[], float], soon: Callable[[], None]
+        self, hub: Hub, admission: Admission, now: Callable[[], float], soon: Callable[[], None]
     ) -> None:
         self._hub = hub
-        self._doors = doors
+        self._admission = admission
         self._now = now
         self._soon = soon
         self.passwords = PasswordQueue(now)
@@ -51,13 +51,13 @@ class ServerAccess:
         for session in hub.sessions.values():
             if session.owner is not None and session.owner.address:
                 self.passwords.remember(session.owner.user, counted_as(session.owner.address))
-        if isinstance(doors, Authenticator):
+        if isinstance(admission, Authenticator):
             try:
-                hub.set_rules(doors.sight, now())
+                hub.set_rules(admission.sight, now())
             except ModelError as error:
                 raise AuthError(f"the rules of sight cannot be put in force: {error}") from None
             hub.review_rights(now())
-            self._tell_of_revoked()
+            self._log_revoked()
 
     def check(self, connection: Connection, check: CredentialCheck) -> None:
         """Check a password where it holds nobody up."""
@@ -77,7 +77,7 @@ class ServerAccess:
 
     async def admit(self, connect: Connect, peer: Peer) -> Admitted | AuthRefusal:
         """Let someone in, or not, who does not come over MQTT."""
-        answer = self._doors.admit(connect, peer, self._now())
+        answer = self._admission.admit(connect, peer, self._now())
         if isinstance(answer, CredentialCheck):
             answer = await self.passwords.answer(answer)
         if isinstance(answer, AuthRefusal):
@@ -88,7 +88,7 @@ class ServerAccess:
         """Say goodbye to a client that may not stay."""
         if connection.admitted is None or connection.trusted is not None:
             return
-        refusal = self._doors.stays(connection.admitted, now)
+        refusal = self._admission.stays(connection.admitted, now)
         if refusal is not None:
             self._hub.close(connection, refusal.reason, refusal.why)
 
@@ -105,20 +105,20 @@ class ServerAccess:
                 log, logging.WARNING, "too many passwords to check",
                 waiting=self._seen.waiting, refused=refused, abandoned=abandoned,
             )  # fmt: skip
-        return isinstance(self._doors, Authenticator) and self._doors.changed()
+        return isinstance(self._admission, Authenticator) and self._admission.changed()
 
     def reload(self, connections: Iterable[Connection]) -> None:
         """Read users and rules again and put them in force, also for those who are in."""
-        if not isinstance(self._doors, Authenticator):
+        if not isinstance(self._admission, Authenticator):
             return
-        problems = self._doors.reload()
+        problems = self._admission.reload()
         for problem in problems:
             log_event(log, logging.ERROR, "rules stay as they were", why=problem)
         if problems:
             return
         now = self._now()
         try:
-            self._hub.set_rules(self._doors.sight, now)
+            self._hub.set_rules(self._admission.sight, now)
         except ModelError as error:
             log_event(log, logging.ERROR, "rules of sight stay as they were", why=str(error))
         self._hub.review_rights(now)
@@ -126,9 +126,9 @@ class ServerAccess:
             self.dismiss(connection, now)
         self._soon()
         log_event(log, logging.INFO, "users and rules were read again")
-        self._tell_of_revoked()
+        self._log_revoked()
 
-    def _tell_of_revoked(self) -> None:
+    def _log_revoked(self) -> None:
         """Say in the log what rules have ended since the last time."""
         counters = self._hub.state.counters
         now = {name: counters[name] for name in REVOKED}

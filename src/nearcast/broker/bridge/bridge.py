@@ -91,10 +91,10 @@ class Bridge:
         # connection of its own: one that begins clean is not kept by a mosquitto that restarts.
         self._fresh = terms.node not in server.hub.sessions
         properties = Properties(session_expiry_interval=FOREVER, receive_maximum=1)
-        said = opening(
+        packets = opening(
             server, terms.node, terms.outgoing, terms.qos, retain_handling=2, properties=properties
         )
-        LocalLink(server, terms.node, _Nobody()).send([*said, Disconnect()])
+        LocalLink(server, terms.node, _Nobody()).send([*packets, Disconnect()])
         self._task = asyncio.create_task(self._stay_connected(), name="bridge")
 
     async def stop(self) -> None:
@@ -217,7 +217,7 @@ _ECHOES = (
 class _Nobody:
     """Who hears nothing of what is said to the bridge while the other broker is away."""
 
-    def heard(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         pass
 
     def let_go(self) -> None:

@@ -92,7 +92,7 @@ class BridgeConnection:
         self._fresh = fresh
         """Only end the session that the other broker may have for an earlier life of this one."""
         self._exchange = exchange
-        self._tell_met = met
+        self._on_met = met
         self._loop = asyncio.get_running_loop()
         self._transport: Transport | None = None
         self._local: LocalLink | None = None
@@ -191,7 +191,7 @@ class BridgeConnection:
 
     # What the link to this broker tells
 
-    def heard(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """Our broker has said something."""
         out: list[bytes] = []
         back: list[Packet] = []
@@ -283,7 +283,7 @@ class BridgeConnection:
             self._transport.write(encode(Subscribe(SUBSCRIBING, filters), self.version))
         self._transport.write(encode(PingReq(), self.version))
         self._set_timer()
-        self._tell_met()
+        self._on_met()
 
     def _greeting(self, new: bool) -> list[Packet]:
         """What this broker is told when the other is there; `new`: that one remembers nothing."""

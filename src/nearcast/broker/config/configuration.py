@@ -124,8 +124,8 @@ class _Gathered:
             raise ConfigurationError([f"{path}: not UTF-8 at byte {error.start}"]) from None
         except tomllib.TOMLDecodeError as error:
             found = _AT.fullmatch(str(error))
-            told = f", {found[2]}: not TOML: {found[1]}" if found else f": not TOML: {error}"
-            raise ConfigurationError([f"{path}{told}"]) from None
+            problem = f", {found[2]}: not TOML: {found[1]}" if found else f": not TOML: {error}"
+            raise ConfigurationError([f"{path}{problem}"]) from None
         lines = _lines(text)
 
         def where(key: str) -> Origin:
@@ -244,21 +244,21 @@ def _contradictions(settings: Settings, origin: Callable[[str], Origin]) -> Iter
     """Yield what is right by itself and not together."""
     listen = settings.listen
 
-    def told(name: str) -> str:
+    def given_as(name: str) -> str:
         where = origin(f"listen.{name}").where
         return f"{where}: listen.{name}" if where else f"listen.{name}"
 
     for name in ("mqtts_port", "wss_port"):
         if getattr(listen, name) >= 0 and not (listen.certificate and listen.key):
-            yield f"{told(name)} needs listen.certificate and listen.key"
+            yield f"{given_as(name)} needs listen.certificate and listen.key"
     if bool(listen.certificate) != bool(listen.key):
         given, missing = ("certificate", "key") if listen.certificate else ("key", "certificate")
-        yield f"{told(given)} needs listen.{missing}"
+        yield f"{given_as(given)} needs listen.{missing}"
     if listen.client_certificate == "required" and not listen.client_authority:
-        yield f"{told('client_certificate')} is required, which needs listen.client_authority"
+        yield f"{given_as('client_certificate')} is required, which needs listen.client_authority"
     ports: dict[int, str] = {}
     for name in ("mqtt_port", "ws_port", "http_port", "mqtts_port", "wss_port"):
         port = getattr(listen, name)
         if port > 0 and port in ports:
-            yield f"{told(name)} is {port}, as is listen.{ports[port]}"
+            yield f"{given_as(name)} is {port}, as is listen.{ports[port]}"
         ports.setdefault(port, name)

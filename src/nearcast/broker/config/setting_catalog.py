@@ -75,16 +75,16 @@ def value_of(settings: Settings, setting: Setting) -> object:
 
 def public(settings: Settings) -> dict[str, dict[str, object]]:
     """Return the settings by section for those who only watch: where keys are kept is left out."""
-    told: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
+    values: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
     for setting in SETTINGS.values():
         value = value_of(settings, setting)
         if isinstance(value, dict):
-            told[setting.section] = value
+            values[setting.section] = value
         else:
-            told[setting.section][setting.name] = (
+            values[setting.section][setting.name] = (
                 PRIVATE if value and setting.marked("private") else value
             )
-    return told
+    return values
 
 
 def from_text(setting: Setting, value: object) -> object:

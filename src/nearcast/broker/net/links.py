@@ -104,7 +104,7 @@ class Link:
                 self._pace(len(packets))
         except ProtocolError as error:
             server.broken(self, error)
-        server.heard()
+        server.note_input()
         if server.was_full:
             server.pause(self)
         if self.blocked_since is not None:

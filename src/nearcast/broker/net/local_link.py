@@ -23,7 +23,7 @@ HERE = Peer("", True)
 class Participant(Protocol):
     """The part of the broker at the other end of a link."""
 
-    def heard(self, data: bytes) -> None:
+    def receive(self, data: bytes) -> None:
         """The broker has written something."""
 
     def let_go(self) -> None:
@@ -63,7 +63,7 @@ class LocalLink(Link):
         """Let the participant have what the broker says."""
         # It promised to speak once in so many seconds only if the broker made it.
         self.connection.keep_alive_s = 0.0
-        self.participant.heard(data)
+        self.participant.receive(data)
 
     def end(self, spoke: bool) -> None:
         """Close: there is no network that could lose what was written."""

@@ -40,7 +40,7 @@ class TickScheduler:
         self.time = self._now()
         return True
 
-    def heard(self) -> None:
+    def note_input(self) -> None:
         """Something was read: tick, at once if all was quiet, else with what else is there."""
         if self._due:
             self._more = True

@@ -60,12 +60,12 @@ class Control(Struct):
 
     async def _answer(self, line: bytes) -> dict[str, object]:
         try:
-            asked = json.loads(line)
-            answer = self.answers[asked.pop("do")]
+            request = json.loads(line)
+            answer = self.answers[request.pop("do")]
         except (ValueError, KeyError, AttributeError, TypeError):
             return {"error": f"one of {', '.join(self.answers)} is needed"}
         try:
-            return {"answer": await answer(asked)}
+            return {"answer": await answer(request)}
         except Exception as error:
             return {"error": str(error) or repr(error)}
 

@@ -121,7 +121,7 @@ class RepeatFilter:
         self._window_s = window_s
         self._remembered = remembered
         # In the order in which their windows began.
-        self._said: OrderedDict[tuple[str, str, str], _Said] = OrderedDict()
+        self._windows: OrderedDict[tuple[str, str, str], _Window] = OrderedDict()
 
     def sift(self, record: logging.LogRecord) -> list[logging.LogRecord]:
         """Return what is to be written now: what ended windows left out, then the record or not.
@@ -133,55 +133,55 @@ class RepeatFilter:
             return [*lines, record]
         client = str(_fields(record).get("client", ""))
         key = (record.name, _event(record), client)
-        said = self._said.get(key)
-        if said is None:
-            if len(self._said) >= self._remembered:
-                lines += self._forget(next(iter(self._said)), record.created)
-            said = self._said[key] = _Said(record.levelno, record.created)
-        said.count += 1
-        said.last = record.created
-        return [*lines, record] if said.count <= self._most else lines
+        window = self._windows.get(key)
+        if window is None:
+            if len(self._windows) >= self._remembered:
+                lines += self._forget(next(iter(self._windows)), record.created)
+            window = self._windows[key] = _Window(record.levelno, record.created)
+        window.count += 1
+        window.last = record.created
+        return [*lines, record] if window.count <= self._most else lines
 
     def rest(self) -> list[logging.LogRecord]:
         """Return what all windows left out, and forget them."""
         lines: list[logging.LogRecord] = []
-        for key, said in list(self._said.items()):
-            lines += self._forget(key, said.last)
+        for key, window in list(self._windows.items()):
+            lines += self._forget(key, window.last)
         return lines
 
     def statistics(self) -> dict[str, int]:
         """Return how many events and clients are counted."""
-        return {"remembered": len(self._said)}
+        return {"remembered": len(self._windows)}
 
     def _end(self, now: float) -> list[logging.LogRecord]:
         lines: list[logging.LogRecord] = []
-        while self._said:
-            key, said = next(iter(self._said.items()))
+        while self._windows:
+            key, window = next(iter(self._windows.items()))
             # The clock may have been set back: a window that begins in the future is over too.
-            if abs(now - said.since) < self._window_s:
+            if abs(now - window.since) < self._window_s:
                 break
             lines += self._forget(key, now)
         return lines
 
     def _forget(self, key: tuple[str, str, str], now: float) -> list[logging.LogRecord]:
-        said = self._said.pop(key)
-        left_out = said.count - self._most
+        window = self._windows.pop(key)
+        left_out = window.count - self._most
         if left_out <= 0:
             return []
         logger, event, client = key
         of: dict[str, object] = {"of": event, "client": client} if client else {"of": event}
-        level = logging.getLevelName(said.level)
+        level = logging.getLevelName(window.level)
         return [
             logging.makeLogRecord(
                 {
-                    "name": logger, "levelno": said.level, "levelname": level, "created": now,
+                    "name": logger, "levelno": window.level, "levelname": level, "created": now,
                     "msg": LogMessage("left out", of | {"lines": left_out}),
                 }
             )
         ]  # fmt: skip
 
 
-class _Said(Struct):
+class _Window(Struct):
     level: int
     since: float
     count: int = 0

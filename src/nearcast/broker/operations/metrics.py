@@ -106,14 +106,14 @@ class Metrics(Collector):
 
         Call it where the sources may be called: most belong to the loop of the broker.
         """
-        told: dict[str, dict[str, float] | None] = {}
+        figures: dict[str, dict[str, float] | None] = {}
         for source, ask in self.sources.items():
             try:
-                told[source] = flat(ask())
+                figures[source] = flat(ask())
             except Exception as error:
                 log_event(log, logging.WARNING, "no figures", source=source, error=repr(error))
-                told[source] = None
-        return told
+                figures[source] = None
+        return figures
 
     def text(self, accept: str = "") -> tuple[bytes, str]:
         """Return all figures in the form that an Accept header asks for, and its type."""

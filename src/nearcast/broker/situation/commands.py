@@ -63,9 +63,9 @@ def command(session: Session, packet: Publish, protected: Collection[str]) -> Pa
     for prefix, read in _COMMANDS:
         if topic == prefix or (prefix.endswith("/") and topic.startswith(prefix)):
             try:
-                asked = read(session, topic[len(prefix) :], packet.payload)
-                _check_rights(asked, protected)
-                return asked
+                command = read(session, topic[len(prefix) :], packet.payload)
+                _check_rights(command, protected)
+                return command
             except ModelError as error:
                 raise RefusedError(BAD, str(error)) from None
     if is_planned(topic):
@@ -73,8 +73,8 @@ def command(session: Session, packet: Publish, protected: Collection[str]) -> Pa
     raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"{topic!r} is not a topic to publish to")
 
 
-def _check_rights(asked: ParsedCommand, protected: Collection[str]) -> None:
-    for value in asked.inputs:
+def _check_rights(command: ParsedCommand, protected: Collection[str]) -> None:
+    for value in command.inputs:
         for name in value.patch if isinstance(value, ContextPatched) else ():
             if name in protected:
                 why = f"{name!r} carries rights: only rules set it"

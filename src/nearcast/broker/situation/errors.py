@@ -48,5 +48,5 @@ class ErrorReports:
         granted = session.granted.get(ERRORS)
         if granted is None:
             return
-        parcel = OutboundMessage(PublishFrame(ERRORS, msgspec.json.encode(members)))
-        self._delivering.put(session, QueuedDelivery(parcel, min(1, granted.wanted.qos)))
+        message = OutboundMessage(PublishFrame(ERRORS, msgspec.json.encode(members)))
+        self._delivering.put(session, QueuedDelivery(message, min(1, granted.wanted.qos)))

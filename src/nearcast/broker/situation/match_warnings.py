@@ -61,11 +61,11 @@ class MatchWarnings(OutcomeFollower):
 
     # What is known when a client subscribes
 
-    def known_now(self, wanted: Sequence[Subscription], wish: SubscriptionOptions) -> list[str]:
+    def known_now(self, wanted: Sequence[Subscription], options: SubscriptionOptions) -> list[str]:
         """Return why subscriptions of one packet can match nothing; the engine is up to date."""
-        if wish.where is None and wish.from_ is None:
+        if options.where is None and options.from_ is None:
             return []
-        texts = dict(wish.texts)
+        texts = dict(options.texts)
         found = [advice_on(name) for name in likely_values(texts.get("where", ""))[:MOST_NAMED]]
         world = self._state.engine.matcher.world
         for each in wanted:

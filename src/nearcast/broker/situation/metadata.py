@@ -29,15 +29,17 @@ def metadata(event: Event, priority: int, labels: tuple[str, ...], sees: int) ->
     return (*found, *(("nc-subscription", label) for label in labels))
 
 
-def enveloped(payload: bytes, told: Pairs) -> bytes:
+def enveloped(payload: bytes, metadata_pairs: Pairs) -> bytes:
     """Return a payload with what is told of its event round it."""
     members: dict[str, object] = {
-        name.removeprefix("nc-"): value for name, value in told if name != "nc-subscription"
+        name.removeprefix("nc-"): value
+        for name, value in metadata_pairs
+        if name != "nc-subscription"
     }
     for name in ("priority", "valid"):
         if name in members:
             members[name] = int(str(members[name]))
-    members["subscription"] = [value for name, value in told if name == "nc-subscription"]
+    members["subscription"] = [value for name, value in metadata_pairs if name == "nc-subscription"]
     try:
         text = payload.decode()
     except UnicodeDecodeError:

@@ -106,7 +106,7 @@ def event_options(pairs: UserProperties) -> EventOptions:
     found = ours(pairs)
     if not found:
         return NO_EVENT_OPTIONS
-    return _said({name[len(PREFIX) :]: value for name, value in found.items()}, PREFIX)
+    return _event_options({name[len(PREFIX) :]: value for name, value in found.items()}, PREFIX)
 
 
 def event_options_from_json(payload: bytes) -> tuple[EventOptions, bytes]:
@@ -118,7 +118,7 @@ def event_options_from_json(payload: bytes) -> tuple[EventOptions, bytes]:
     body = b""
     if parts:
         body = _body(parts[0], members.pop(parts[0]), payload)
-    return _said(members, ""), body
+    return _event_options(members, ""), body
 
 
 def subscription_options(pairs: UserProperties) -> SubscriptionOptions:
@@ -126,20 +126,22 @@ def subscription_options(pairs: UserProperties) -> SubscriptionOptions:
     found = ours(pairs)
     if not found:
         return SubscriptionOptions()
-    return _wished({name[len(PREFIX) :]: value for name, value in found.items()}, PREFIX)
+    return _subscription_options(
+        {name[len(PREFIX) :]: value for name, value in found.items()}, PREFIX
+    )
 
 
 def subscription_options_from_texts(texts: UserProperties) -> SubscriptionOptions:
     """Return what a kept subscription says."""
     # Earlier releases kept a number as it was written: 1.0.
-    words = {name: text.removesuffix(".0") if name == "meta" else text for name, text in texts}
-    if words.get("from", "").lstrip().startswith("{"):
+    members = {name: text.removesuffix(".0") if name == "meta" else text for name, text in texts}
+    if members.get("from", "").lstrip().startswith("{"):
         # And a box as JSON, with its latitudes first. Not imported at the top: the command line
         # reads properties too, and does without the store.
         from nearcast.store import area_from_store
 
-        words["from"] = area_text(area_from_store(msgspec.json.decode(words["from"])))
-    return _wished(words, "")
+        members["from"] = area_text(area_from_store(msgspec.json.decode(members["from"])))
+    return _subscription_options(members, "")
 
 
 def named_subscription_from_json(payload: bytes) -> NamedSubscriptionOptions:
@@ -154,7 +156,9 @@ def named_subscription_from_json(payload: bytes) -> NamedSubscriptionOptions:
         raise RefusedError(BAD, f'"qos" is 0, 1 or 2, not {shown(qos)}')
     no_local = _flag(members, "no_local")
     envelope = _flag(members, "envelope")
-    return NamedSubscriptionOptions(subject, _wished(members, ""), qos, no_local, envelope)
+    return NamedSubscriptionOptions(
+        subject, _subscription_options(members, ""), qos, no_local, envelope
+    )
 
 
 def json_object(payload: bytes) -> dict[str, object]:
@@ -184,9 +188,9 @@ def filter_of(value: object, what: str) -> Filter:
     return _meant(lambda: parse(value), what)
 
 
-def _said(words: Mapping[str, object], prefix: str) -> EventOptions:
+def _event_options(members: Mapping[str, object], prefix: str) -> EventOptions:
     found: dict[str, object] = {}
-    for name, value in words.items():
+    for name, value in members.items():
         reader = _EVENT_WORDS.get(name)
         if name in PLANNED_FOR_EVENTS:
             raise RefusedError(BAD, f"{prefix}{name} is not available yet")
@@ -198,10 +202,10 @@ def _said(words: Mapping[str, object], prefix: str) -> EventOptions:
     return EventOptions(**found)  # type: ignore[arg-type]  # each read by its own reader
 
 
-def _wished(words: Mapping[str, object], prefix: str) -> SubscriptionOptions:
+def _subscription_options(members: Mapping[str, object], prefix: str) -> SubscriptionOptions:
     where = from_ = None
     quiet = False
-    for name, value in words.items():
+    for name, value in members.items():
         label = prefix + name
         if name == "where":
             where = filter_of(value, label)
@@ -218,12 +222,12 @@ def _wished(words: Mapping[str, object], prefix: str) -> SubscriptionOptions:
             later = ", ".join(prefix + each for each in LATER)
             why = f"{_unknown(label, known, prefix)}; {later} are not available yet"
             raise RefusedError(BAD, why)
-    kept = dict(words)
+    kept = dict(members)
     if isinstance(from_, Box):
         # As text, which has had one order of its numbers in all releases.
         kept["from"] = area_text(from_)
     texts = tuple((name, _text(value)) for name, value in kept.items())
-    return SubscriptionOptions(where, from_, bool(words) and not quiet, quiet, texts)
+    return SubscriptionOptions(where, from_, bool(members) and not quiet, quiet, texts)
 
 
 LATER = ("relevance", "aggregate", "detail")

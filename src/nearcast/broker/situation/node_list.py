@@ -40,8 +40,8 @@ class NodeAnswer(Struct, frozen=True, omit_defaults=True):
 
     def as_value(self) -> dict[str, object]:
         """The members of the answer."""
-        told: dict[str, object] = {"nodes": self.nodes, "next": self.next}
-        return told if self.complete else told | {"complete": False}
+        members: dict[str, object] = {"nodes": self.nodes, "next": self.next}
+        return members if self.complete else members | {"complete": False}
 
 
 class _View(Struct, frozen=True):
@@ -80,35 +80,35 @@ class NodeList:
         self,
         viewer: str,
         allowed: Permissions,
-        asked: Mapping[str, object],
+        request: Mapping[str, object],
         most_bytes: int = PAGE_BYTES,
     ) -> NodeAnswer:
         """Return the nodes that are asked for; raises `RefusedError` for what cannot be meant."""
         view = _View(viewer, allowed, self._state.engine)
         page = self._state.engine.find_nodes(
-            self._query(viewer, asked), view.sees, self._state.parts
+            self._query(viewer, request), view.sees, self._state.parts
         )
-        told: list[msgspec.Raw] = []
+        nodes: list[msgspec.Raw] = []
         size, last = 0, ""
         for found in page.nodes:
-            one = msgspec.json.encode(self._told(found, view))
+            one = msgspec.json.encode(self._members(found, view))
             size += len(one) + 1
-            if told and size > most_bytes and asked.get("near") is None:
-                return NodeAnswer(told, self._sealed(last))
-            told.append(msgspec.Raw(one))
+            if nodes and size > most_bytes and request.get("near") is None:
+                return NodeAnswer(nodes, self._sealed(last))
+            nodes.append(msgspec.Raw(one))
             last = found.node
         return NodeAnswer(
-            told, None if page.next is None else self._sealed(page.next), page.complete
+            nodes, None if page.next is None else self._sealed(page.next), page.complete
         )
 
-    def _query(self, viewer: str, asked: Mapping[str, object]) -> NodeQuery:
-        for name in asked:
+    def _query(self, viewer: str, request: Mapping[str, object]) -> NodeQuery:
+        for name in request:
             if name not in WORDS:
                 raise RefusedError(BAD, f"unknown {shown(name)}; there are {', '.join(WORDS)}")
-        area, where, near = (asked.get(name) for name in ("in", "where", "near"))
+        area, where, near = (request.get(name) for name in ("in", "where", "near"))
         if near is not None and (not isinstance(near, str) or not near):
             raise RefusedError(BAD, f'"near" is a node, or me, not {shown(near)}')
-        most = asked.get("most", USUAL)
+        most = request.get("most", USUAL)
         if type(most) is not int or not 0 < most <= MOST:
             raise RefusedError(BAD, f'"most" is 1 to {MOST}, not {shown(most)}')
         query = NodeQuery(
@@ -117,7 +117,7 @@ class NodeList:
             None if where is None else filter_of(where, '"where"'),
             near,
             most,
-            self._unsealed(asked.get("cursor")),
+            self._unsealed(request.get("cursor")),
         )
         if query.area is not None:
             try:
@@ -126,7 +126,7 @@ class NodeList:
                 raise RefusedError(BAD, f'"in": {error}') from None
         return query
 
-    def _told(self, found: FoundNode, view: "_View") -> dict[str, object]:
+    def _members(self, found: FoundNode, view: "_View") -> dict[str, object]:
         """What may be read of a node."""
         node, engine = found.node, self._state.engine
         sees, state = view.sees(node), engine.nodes.get(node)
@@ -135,7 +135,7 @@ class NodeList:
             position = state.position
         if sees & SEE_ATTRIBUTES:
             context = engine.rights.context(node)
-        told: dict[str, object] = {
+        members: dict[str, object] = {
             "node": node,
             "position": None if position is None else [position.lon, position.lat],
             "time": None,
@@ -143,10 +143,10 @@ class NodeList:
             "online": node in self._state.online if view.may_read(node, ONLINE) else None,
         }
         if position is not None and state is not None and state.position_at is not None:
-            told["time"] = time_text(state.position_at)
+            members["time"] = time_text(state.position_at)
         if found.distance_m is not None:
-            told["distance"] = round(found.distance_m, 3)
-        return told
+            members["distance"] = round(found.distance_m, 3)
+        return members
 
     def _sealed(self, name: str) -> str:
         return self._seal.encrypt(name.encode()).decode()

@@ -34,7 +34,7 @@ class NodeQuestions:
         self._dispatcher = dispatcher
         self._nodes = nodes
         self._second = 0
-        self._asked: Counter[str] = Counter()
+        self._counts: Counter[str] = Counter()
 
     def take(self, connection: Connection, session: Session, packet: Publish, now: float) -> None:
         """Answer a question; raises `RefusedError` if it cannot be."""
@@ -42,28 +42,28 @@ class NodeQuestions:
         if granted is None:
             raise RefusedError(BAD, f"subscribe to {NODES} first: the answer comes there")
         self._count(session, now)
-        asked = json_object(packet.payload)
-        mark = asked.pop("id", None)
+        query = json_object(packet.payload)
+        mark = query.pop("id", None)
         # It is answered by what holds after all that came before.
         self._driver.step(now)
         most_bytes = PAGE_BYTES
         if connection.largest_packet:
             most_bytes = min(most_bytes, max(1, connection.largest_packet - ROOM_BYTES))
-        found = self._nodes.answer(session.node, connection.permissions, asked, most_bytes)
+        found = self._nodes.answer(session.node, connection.permissions, query, most_bytes)
         members = found.as_value() if mark is None else {"id": mark, **found.as_value()}
         raw = b""
         correlation = packet.properties.correlation_data
         if correlation is not None:
             raw = Publish(NODES).with_(Properties(correlation_data=correlation)).raw_properties
-        parcel = OutboundMessage(PublishFrame(NODES, msgspec.json.encode(members), raw))
-        self._dispatcher.put(session, QueuedDelivery(parcel, min(1, granted.wanted.qos)))
+        message = OutboundMessage(PublishFrame(NODES, msgspec.json.encode(members), raw))
+        self._dispatcher.put(session, QueuedDelivery(message, min(1, granted.wanted.qos)))
 
     def _count(self, session: Session, now: float) -> None:
         if int(now) != self._second:
             self._second = int(now)
-            self._asked.clear()
-        self._asked[session.client_id] += 1
-        if self._asked[session.client_id] > ASKED_MOST:
+            self._counts.clear()
+        self._counts[session.client_id] += 1
+        if self._counts[session.client_id] > ASKED_MOST:
             raise RefusedError(
                 ReasonCode.QUOTA_EXCEEDED, f"at most {ASKED_MOST} questions a second are answered"
             )

@@ -72,12 +72,12 @@ class SystemTopics(OutcomeFollower):
     def figures(self, now: float) -> dict[str, str]:
         """All figures by topic, as text."""
         since = now if self._since is None else self._since
-        told = {
+        texts = {
             "version": f"nearcast version {version('nearcast')}",
             "uptime": f"{int(now - since)} seconds",
         }
-        told |= {name: str(figure(self._state)) for name, figure in _FIGURES.items()}
-        return {f"{PREFIX}broker/{name}": text for name, text in told.items()}
+        texts |= {name: str(figure(self._state)) for name, figure in _FIGURES.items()}
+        return {f"{PREFIX}broker/{name}": text for name, text in texts.items()}
 
 
 _FIGURES: dict[str, Callable[[BrokerState], int]] = {

@@ -52,8 +52,8 @@ class TopicReaders:
             each.id for each in wanted if each.plain or decide(event, each, world).passed
         )
         if fitting:
-            told = replace(
+            copy = replace(
                 event, id=self._state.unique_id(), subject=topic or event.subject, retain=True
             )
-            deliveries = self._state.engine.addressed(told, [(fitting, 1)], replayed)
+            deliveries = self._state.engine.addressed(copy, [(fitting, 1)], replayed)
             self._delivering.deliver(deliveries)

@@ -176,7 +176,7 @@ class PasswordQueue:
 
 
 def _answer(
-    asked: "asyncio.Future[Admitted | AuthRefusal]", answer: Admitted | AuthRefusal
+    future: "asyncio.Future[Admitted | AuthRefusal]", answer: Admitted | AuthRefusal
 ) -> None:
-    if not asked.done():
-        asked.set_result(answer)
+    if not future.done():
+        future.set_result(answer)

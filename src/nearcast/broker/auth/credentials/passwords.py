@@ -45,7 +45,7 @@ def decoy() -> str:
     return f"{head}${_unpadded(salt)}${_unpadded(digest)}"
 
 
-def check_kept(kept: str) -> str:
+def check_hash(kept: str) -> str:
     """Return the hash of a password as it is in a users file, or raise `AuthError`."""
     try:
         parameters = extract_parameters(kept)

@@ -13,7 +13,7 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from nearcast.broker.auth.credentials.passwords import check_kept
+from nearcast.broker.auth.credentials.passwords import check_hash
 from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.names import check_user_name
 from nearcast.broker.auth.toml_file import TomlFile, read_bytes
@@ -38,7 +38,9 @@ def read_users(path: Path) -> dict[str, Account]:
     """Return the users in a file by name, or raise `AuthError` with all that is wrong."""
     advice = f"nearcast user add NAME --users {path} makes it"
     file = TomlFile(path, read_bytes(path, advice))
-    problems = [f"{file.place(key)}: {said}" for key, said in file.unknown(file.table, ("user",))]
+    problems = [
+        f"{file.place(key)}: {problem}" for key, problem in file.unknown(file.table, ("user",))
+    ]
     accounts: dict[str, Account] = {}
     for at, table in enumerate(file.tables("user")):
         found = list(_problems(file, at, table))
@@ -105,8 +107,8 @@ def changing_users(path: Path) -> Iterator[dict[str, Account]]:
 
 
 def _problems(file: TomlFile, at: int, table: dict[str, object]) -> Iterator[str]:
-    for key, said in file.unknown(table, _KEYS):
-        yield f"{file.place_of('user', at, key)}: {said}"
+    for key, problem in file.unknown(table, _KEYS):
+        yield f"{file.place_of('user', at, key)}: {problem}"
     name, password = table.get("name"), table.get("password")
     if not isinstance(name, str):
         yield f'{file.place_of("user", at, "name")}: a user needs a name, as in name = "alice"'
@@ -119,7 +121,7 @@ def _problems(file: TomlFile, at: int, table: dict[str, object]) -> Iterator[str
         yield f"{file.place_of('user', at, 'password')}: the password is text, as a hash"
     elif password is not None:
         try:
-            check_kept(password)
+            check_hash(password)
         except AuthError as error:
             yield f"{file.place_of('user', at, 'password')}: {error}"
     if not isinstance(table.get("superuser", False), bool):

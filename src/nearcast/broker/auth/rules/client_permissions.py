@@ -127,8 +127,8 @@ class ClientPermissions:
         levels = (PLACE, quote(kind, safe=""), quote(name, safe=""))
         return any(clause.grants(levels) for clause in book.rules.clauses(visitor, "publish"))
 
-    def _decide(self, part: "_Part", asked: str, qos: int, retain: bool) -> bool:
-        levels = levels_of(asked)
+    def _decide(self, part: "_Part", topic: str, qos: int, retain: bool) -> bool:
+        levels = levels_of(topic)
         if part.listed and not any(one.bears_on(levels) for one in part.listed):
             return False
         for one in part.clauses:
@@ -183,22 +183,22 @@ class _Part:
         denied = any(not one.allow for one in self.clauses)
         return self.default_allow and not denied and not self.listed
 
-    def readable(self, asked: Collection[Levels]) -> SubjectPermissions | None:
+    def readable(self, topics: Collection[Levels]) -> SubjectPermissions | None:
         """Return which subjects of these patterns are allowed; None: all of them."""
         clauses: list[SubjectClause] = []
         for one in self.clauses:
-            patterns = _common(one, asked)
+            patterns = _common(one, topics)
             if one.holds_for(0, False) and patterns != ():
                 clauses.append(SubjectClause(one.allow, patterns))
         # What the last ones say holds without them.
         while clauses and clauses[-1].allow is self.default_allow:
             clauses.pop()
-        only = _common(self.listed[0], asked) if self.listed else None
+        only = _common(self.listed[0], topics) if self.listed else None
         found = SubjectPermissions(tuple(clauses), self.default_allow, only)
         return None if found == SubjectPermissions() else found
 
 
-def _common(clause: Clause, asked: Collection[Levels]) -> tuple[str, ...] | None:
+def _common(clause: Clause, topics: Collection[Levels]) -> tuple[str, ...] | None:
     """Return the patterns of a clause that some subject fits which is asked about; None: all."""
     if clause.patterns is None:
         return None
@@ -207,7 +207,7 @@ def _common(clause: Clause, asked: Collection[Levels]) -> tuple[str, ...] | None
     return tuple(
         "/".join(one)
         for one in (*clause.patterns, *literals)
-        if any(overlaps(one, other) for other in asked)
+        if any(overlaps(one, other) for other in topics)
     )
 
 

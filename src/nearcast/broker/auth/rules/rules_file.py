@@ -39,7 +39,7 @@ def read_rules(path: Path) -> Rules:
     """Return the rules in a file, or raise `AuthError` with all that is wrong."""
     file = TomlFile(path, read_bytes(path, "without rules, leave the setting doors.rules out"))
     known = ("default", "rule", *SECTIONS)
-    problems = [f"{file.place(key)}: {said}" for key, said in file.unknown(file.table, known)]
+    problems = [f"{file.place(key)}: {problem}" for key, problem in file.unknown(file.table, known)]
     default = file.table.get("default", "allow")
     if default not in _PERMISSIONS:
         problems.append(
@@ -49,7 +49,9 @@ def read_rules(path: Path) -> Rules:
     for at, table in enumerate(file.tables("rule")):
         reading = _TopicRuleReader(table)
         rule = reading.rule()
-        problems += (f"{file.place_of('rule', at, key)}: {said}" for key, said in reading.problems)
+        problems += (
+            f"{file.place_of('rule', at, key)}: {problem}" for key, problem in reading.problems
+        )
         if rule is not None:
             rules.append(rule)
     sight, wrong = read_sight(file)
@@ -70,15 +72,15 @@ class _TopicRuleReader:
         """Return the rule, or None if there are problems."""
         for key in self.table:
             if key not in _KEYS:
-                said = f"{key} means nothing in a rule; there is {', '.join(_KEYS)}"
-                self.problems.append((key, said + did_you_mean(key, _KEYS)))
+                problem = f"{key} means nothing in a rule; there is {', '.join(_KEYS)}"
+                self.problems.append((key, problem + did_you_mean(key, _KEYS)))
         permission = self._needed("permission", '"allow" or "deny"')
         if permission is not None and permission not in _PERMISSIONS:
-            said = f'permission is "allow" or "deny", not {shown(permission)}'
-            self.problems.append(("permission", said))
+            problem = f'permission is "allow" or "deny", not {shown(permission)}'
+            self.problems.append(("permission", problem))
         who = self._each("who", self._needed("who", '"all", "user:NAME" or another'), parse_who)
-        words = self._each("action", self._needed("action", '"publish" or another'), _actions)
-        actions = frozenset(action for word in words for action in word)
+        named = self._each("action", self._needed("action", '"publish" or another'), _actions)
+        actions = frozenset(action for word in named for action in word)
         topics = self._each("topics", self.table.get("topics"), parse_topic_pattern)
         nodes = self._each("nodes", self.table.get("nodes"), _node_pattern)
         qos = self._each_qos(self.table.get("qos"))
@@ -108,8 +110,8 @@ class _TopicRuleReader:
             return []
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
-            said = f"{key} is a text or a list of texts, and not empty; it is {shown(value)}"
-            self.problems.append((key, said))
+            problem = f"{key} is a text or a list of texts, and not empty; it is {shown(value)}"
+            self.problems.append((key, problem))
             return []
         found = []
         for text in texts:
@@ -171,11 +173,11 @@ def _contradictions(
     if not actions:
         return
     if "connect" in actions and allow and "nodes" not in table:
-        said = "allow connect says as which nodes; * is any"
-        yield "action", f'{said}: nodes = ["${{user}}", "truck-*"]'
+        problem = "allow connect says as which nodes; * is any"
+        yield "action", f'{problem}: nodes = ["${{user}}", "truck-*"]'
     if "nodes" in table and "connect" not in actions:
-        said = 'nodes are for the action "connect"'
-        yield "nodes", f'{said}; to whom a rule applies is said by who = "node:PATTERN"'
+        problem = 'nodes are for the action "connect"'
+        yield "nodes", f'{problem}; to whom a rule applies is said by who = "node:PATTERN"'
     if "topics" in table and actions == {"connect"}:
         yield "topics", 'topics are for publish and subscribe; "connect" has nodes'
     for key in ("qos", "retain"):

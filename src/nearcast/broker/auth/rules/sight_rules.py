@@ -36,14 +36,16 @@ def read_sight(file: TomlFile) -> tuple[RulesSet, list[str]]:
     for at, table in enumerate(file.tables("sight")):
         reading = _SightRuleReader(table)
         rule = reading.rule()
-        problems += (f"{file.place_of('sight', at, key)}: {said}" for key, said in reading.problems)
+        problems += (
+            f"{file.place_of('sight', at, key)}: {problem}" for key, problem in reading.problems
+        )
         if rule is not None:
             rules.append(rule)
     whole = _SightRuleReader(file.table)
     default = whole.mask("sight_default", ("position", "identity", "attributes"))
     protected, settable = whole.names("protected", ("rank",)), whole.names("settable", ())
     grants = whole.grants()
-    problems += (f"{file.place(key or 'grants')}: {said}" for key, said in whole.problems)
+    problems += (f"{file.place(key or 'grants')}: {problem}" for key, problem in whole.problems)
     found = RulesSet(tuple(rules), grants, protected, settable, default)
     try:
         check_grants(found)
@@ -63,11 +65,13 @@ class _SightRuleReader:
         """Return the rule, or None if there are problems."""
         for key in self.table:
             if key not in _KEYS:
-                said = f"{key} means nothing in a sight rule; there is {', '.join(_KEYS)}"
-                self.problems.append((key, said + did_you_mean(key, _KEYS)))
+                problem = f"{key} means nothing in a sight rule; there is {', '.join(_KEYS)}"
+                self.problems.append((key, problem + did_you_mean(key, _KEYS)))
         if "see" not in self.table:
-            said = 'the rule has no see: ["position", "identity", "attributes"], or [] for nothing'
-            self.problems.append((None, said))
+            problem = (
+                'the rule has no see: ["position", "identity", "attributes"], or [] for nothing'
+            )
+            self.problems.append((None, problem))
         see = self.mask("see", ())
         viewer, other = self._who("viewer"), self._who("other")
         friend = self.table.get("friend", False)
@@ -104,8 +108,8 @@ class _SightRuleReader:
         value = self.table.get("grants", {})
         tables = value.values() if isinstance(value, dict) else ()
         if not isinstance(value, dict) or not all(isinstance(each, dict) for each in tables):
-            said = 'grants are tables of attributes, by node: [grants."ann"] and then rank = 3'
-            self.problems.append(("grants", said))
+            problem = 'grants are tables of attributes, by node: [grants."ann"] and then rank = 3'
+            self.problems.append(("grants", problem))
             return {}
         return value
 
@@ -121,8 +125,8 @@ class _SightRuleReader:
         value = self.table.get(side, "all")
         texts = [value] if isinstance(value, str) else value
         if not isinstance(texts, list) or not texts or not all(isinstance(t, str) for t in texts):
-            said = f"{side} is a text or a list of texts, and not empty; it is {shown(value)}"
-            self.problems.append((side, said))
+            problem = f"{side} is a text or a list of texts, and not empty; it is {shown(value)}"
+            self.problems.append((side, problem))
             return
         for text in texts:
             try:

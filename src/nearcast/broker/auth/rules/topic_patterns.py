@@ -92,40 +92,40 @@ def levels_of(pattern: str) -> Levels:
     return tuple(normalize_topic(pattern).split("/"))
 
 
-def covers(pattern: Levels, asked: Levels) -> bool:
-    """Decide whether a pattern selects every topic that `asked` selects."""
-    if _wild_before_dollar(pattern, asked):
+def covers(pattern: Levels, other_pattern: Levels) -> bool:
+    """Decide whether a pattern selects every topic that `other_pattern` selects."""
+    if _wild_before_dollar(pattern, other_pattern):
         return False
     for at, level in enumerate(pattern):
         if level == "#":
             return True
-        if at == len(asked):
+        if at == len(other_pattern):
             return False
-        if asked[at] == "#":
+        if other_pattern[at] == "#":
             # `+/#` selects what `#` does; further down `x/#` selects x itself, `x/+/#` does not.
             return at == 0 and pattern == ("+", "#")
-        if level not in ("+", asked[at]):
+        if level not in ("+", other_pattern[at]):
             return False
-    return len(pattern) == len(asked)
+    return len(pattern) == len(other_pattern)
 
 
-def overlaps(pattern: Levels, asked: Levels) -> bool:
+def overlaps(pattern: Levels, other_pattern: Levels) -> bool:
     """Decide whether there can be a topic that both select."""
-    if _wild_before_dollar(pattern, asked) or _wild_before_dollar(asked, pattern):
+    if _wild_before_dollar(pattern, other_pattern) or _wild_before_dollar(other_pattern, pattern):
         return False
-    for one, other in zip(pattern, asked, strict=False):
+    for one, other in zip(pattern, other_pattern, strict=False):
         if "#" in (one, other):
             return True
         if one != other and "+" not in (one, other):
             return False
-    if len(pattern) == len(asked):
+    if len(pattern) == len(other_pattern):
         return True
-    shorter = min(len(pattern), len(asked))
-    return (pattern[shorter:] or asked[shorter:]) == ("#",)
+    shorter = min(len(pattern), len(other_pattern))
+    return (pattern[shorter:] or other_pattern[shorter:]) == ("#",)
 
 
-def _wild_before_dollar(pattern: Levels, asked: Levels) -> bool:
-    return pattern[0] in ("+", "#") and asked[0].startswith("$")
+def _wild_before_dollar(pattern: Levels, other_pattern: Levels) -> bool:
+    return pattern[0] in ("+", "#") and other_pattern[0].startswith("$")
 
 
 def like(parts: tuple[str, ...], text: str) -> bool:

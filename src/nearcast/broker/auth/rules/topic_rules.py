@@ -183,12 +183,12 @@ class Rules(Struct, frozen=True):
 
     def clauses(self, visitor: Principal, action: Action) -> tuple[Clause, ...]:
         """Return what the rules say to someone about an action, in order."""
-        said = (
+        parts = (
             rule.clause(visitor)
             for rule in self._concerning(visitor)
             if action in rule.actions and rule.is_about(visitor)
         )
-        return tuple(one for one in said if one is not None)
+        return tuple(one for one in parts if one is not None)
 
     def may_connect(self, visitor: Principal) -> bool | None:
         """Decide whether someone may be the node they want to be; None if no rule says."""
