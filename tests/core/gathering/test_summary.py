@@ -98,7 +98,7 @@ def test_what_only_some_say_is_a_list_and_too_many_values_are_left_out() -> None
 
 def test_events_that_take_too_much_are_left_out() -> None:
     large = [part(str(number), said={"x": f"{number}" * 4000}) for number in range(100)]
-    assert sum(len(each.said) for each in large) > LARGEST_EVENTS_BYTES
+    assert sum(len(each.payload) for each in large) > LARGEST_EVENTS_BYTES
     found = said(large)
     assert "events" not in found
     assert found["count"] == 100

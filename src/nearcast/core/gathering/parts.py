@@ -17,7 +17,7 @@ class Part(Struct, frozen=True, array_like=True, gc=False):
     ingested: float
     lat: float | None = None
     lon: float | None = None
-    said: bytes = b""
+    payload: bytes = b""
     """Its attributes as JSON, read only when the aggregate goes out."""
 
     @property
@@ -26,8 +26,8 @@ class Part(Struct, frozen=True, array_like=True, gc=False):
         return f"{self.publisher}\0{self.id}"
 
     def attributes(self) -> dict[str, Value]:
-        """Return what it says."""
-        return attributes_of(self.said)
+        """Return its attributes."""
+        return attributes_of(self.payload)
 
 
 class Aggregate(Struct, frozen=True):

@@ -37,7 +37,7 @@ def aggregate(
     people = sorted({part.publisher for part in parts})
     first = min(part.time for part in parts)
     last = max(part.time for part in parts)
-    said = [part.attributes() for part in parts]
+    all_attributes = [part.attributes() for part in parts]
     place = _place(group)
     if threshold.hides_people:
         first, last = _minute(first), _minute(last)
@@ -46,11 +46,11 @@ def aggregate(
             "first": _written(first),
             "last": _written(last),
             "count": len(parts),
-            "attributes": _of_everybody(parts, said),
+            "attributes": _of_everybody(parts, all_attributes),
         } | place
         at = middle or _position_of_many(parts, int(threshold.value))
     else:
-        attributes, agreed = _together(said)
+        attributes, agreed = _together(all_attributes)
         payload = {
             "people": people,
             "first": _written(first),
@@ -58,7 +58,7 @@ def aggregate(
             "count": len(parts),
             "attributes": attributes,
         } | place
-        events = msgspec.json.encode(_events(parts, said, agreed))
+        events = msgspec.json.encode(_events(parts, all_attributes, agreed))
         if len(events) <= LARGEST_EVENTS_BYTES:
             payload["events"] = msgspec.Raw(events)
         at = middle or _mean_position(_located(parts))
@@ -85,20 +85,20 @@ def _place(group: str) -> dict[str, object]:
     return {} if kind == SUBJECT else {kind: name}
 
 
-def _together(said: Sequence[Mapping[str, Value]]) -> tuple[dict[str, object], set[str]]:
+def _together(all_attributes: Sequence[Mapping[str, Value]]) -> tuple[dict[str, object], set[str]]:
     """Return what parts say together, and the names of what all say alike."""
     attributes: dict[str, object] = {}
     agreed = set()
-    for name in dict.fromkeys(name for each in said for name in each):
-        found = [each[name] for each in said if name in each]
+    for name in dict.fromkeys(name for each in all_attributes for name in each):
+        found = [each[name] for each in all_attributes if name in each]
         numbers = _numbers(found)
-        if len(numbers) == len(found) == len(said) and min(numbers) != max(numbers):
+        if len(numbers) == len(found) == len(all_attributes) and min(numbers) != max(numbers):
             attributes[name] = {"mean": _mean(numbers), "min": min(numbers), "max": max(numbers)}
             continue
         different: dict[bytes, Value] = {}
         for value in found:
             different.setdefault(_canonical(value), value)
-        if len(found) == len(said) and len(different) == 1:
+        if len(found) == len(all_attributes) and len(different) == 1:
             attributes[name] = found[0]
             agreed.add(name)
         elif len(different) <= MOST_VALUES:
@@ -106,13 +106,15 @@ def _together(said: Sequence[Mapping[str, Value]]) -> tuple[dict[str, object], s
     return attributes, agreed
 
 
-def _of_everybody(parts: Sequence[Part], said: Sequence[Mapping[str, Value]]) -> dict[str, object]:
+def _of_everybody(
+    parts: Sequence[Part], all_attributes: Sequence[Mapping[str, Value]]
+) -> dict[str, object]:
     """Return what is true of all people together, and tells nothing of one of them."""
     attributes: dict[str, object] = {}
-    for name in said[0]:
-        if not all(name in each for each in said):
+    for name in all_attributes[0]:
+        if not all(name in each for each in all_attributes):
             continue
-        found = [each[name] for each in said]
+        found = [each[name] for each in all_attributes]
         if len({_canonical(value) for value in found}) == 1:
             attributes[name] = found[0]
         elif len(numbers := _numbers(found)) == len(found):
@@ -166,11 +168,11 @@ def _mean_position(found: Sequence[Position]) -> Position | None:
 
 
 def _events(
-    parts: Sequence[Part], said: Sequence[Mapping[str, Value]], agreed: set[str]
+    parts: Sequence[Part], all_attributes: Sequence[Mapping[str, Value]], agreed: set[str]
 ) -> list[dict[str, object]]:
     """Return the parts, each with what is not said of all."""
     events = []
-    for part, attributes in zip(parts, said, strict=True):
+    for part, attributes in zip(parts, all_attributes, strict=True):
         event: dict[str, object] = {
             "id": part.id, "publisher": part.publisher, "time": _written(part.time),
         }  # fmt: skip

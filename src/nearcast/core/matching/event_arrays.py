@@ -63,8 +63,8 @@ class EventIntake:
     def _publishers(self, batch: EventBatch) -> I32:
         nodes = self._enrolment.nodes
         rows = nodes.find_all(batch.publishers)
-        asked = self._enrolment.vocabulary.paths.get(IDENTITY) is not None
-        if NONE in rows and (asked or nodes.newcomer is not None):
+        names_read = self._enrolment.vocabulary.paths.get(IDENTITY) is not None
+        if NONE in rows and (names_read or nodes.newcomer is not None):
             # Filters ask for names, or rules for rights: these need a row while they are matched.
             self._guests = [name for name in batch.publishers if nodes.find(name) == NONE]
             for name in self._guests:

@@ -57,13 +57,13 @@ class KnownWorld:
         return self._sight.may_see(viewer, other)
 
     def earlier(
-        self, asked: EventScope, subject: str, where: Filter | None, within: Circle | None
+        self, scope: EventScope, subject: str, where: Filter | None, within: Circle | None
     ) -> list[Event]:
         """Recent events but the one that is decided on which the asker would have got.
 
         By its rights and its position of now, and by where a target lay when the event came in.
         """
-        me, countable, event = asked.me, asked.countable, asked.event
+        me, countable, event = scope.me, scope.countable, scope.event
         if within is None:
             candidates = self.recent.about(subject) + self.recent.about(subject, targeted=True)
         else:

@@ -52,7 +52,7 @@ class WorldView(Protocol):
         ...
 
     def earlier(
-        self, asked: "EventScope", subject: str, where: Filter | None, within: Circle | None
+        self, scope: "EventScope", subject: str, where: Filter | None, within: Circle | None
     ) -> list[Event]:
         """Recent events which the asker would have got, in an area or anywhere.
 
@@ -364,8 +364,8 @@ def _where(where: Filter | None, scope: EventScope) -> tuple[bool, str]:
     if where is None:
         return True, "no filter"
     answer = where.evaluate_in(scope)
-    said = {True: "true", False: "false", None: "unknown"}[answer]
-    return answer is True, f"the filter is {said}"
+    result = {True: "true", False: "false", None: "unknown"}[answer]
+    return answer is True, f"the filter is {result}"
 
 
 def _fits(fits: bool) -> str:

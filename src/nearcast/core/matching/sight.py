@@ -1,7 +1,7 @@
 """Sight: what one node may see of another, and who is whose friend.
 
 Nodes are in groups, and a table says what a group may see of a group; pairs of nodes may be
-excepted. Position, identity and attributes are hidden separately. Where a law governs, it says
+excepted. Position, identity and attributes are hidden separately. Where a policy governs, it says
 which group a node is in, and what friends see of each other; exceptions that were set go before.
 """
 
@@ -68,34 +68,34 @@ class Sight:
         self._friends_of: dict[int, list[int]] = {}
         self._listed_by: dict[int, set[int]] = {}
         self._set: dict[tuple[int, int], int] = {}
-        self._law: SightPolicy | None = None
+        self._policy: SightPolicy | None = None
 
-    def govern(self, law: SightPolicy | None) -> None:
-        """Let a law say what everyone may see, instead of the one before; None: everything."""
-        self._law = law
-        self.groups[DEFAULT_GROUP:, DEFAULT_GROUP:] = SEE_ALL if law is None else 0
-        self._nodes.introduce(None if law is None else _by(law))
-        self.restricted = len(self._set) > 0 or (law is not None and law.restricts)
+    def govern(self, policy: SightPolicy | None) -> None:
+        """Let a policy decide what everyone may see, in place of the last; None: everything."""
+        self._policy = policy
+        self.groups[DEFAULT_GROUP:, DEFAULT_GROUP:] = SEE_ALL if policy is None else 0
+        self._nodes.introduce(None if policy is None else _by(policy))
+        self.restricted = len(self._set) > 0 or (policy is not None and policy.restricts)
         for other, friends in self._friends_of.items():
             self._judge((friend, other) for friend in friends)
 
     def reclass(self, node: str) -> None:
-        """A node may be in another group by law."""
+        """A node may be in another group by the policy."""
         row = self._nodes.find(node)
-        if row == NONE or self._law is None:
+        if row == NONE or self._policy is None:
             return
-        self._nodes.arrays.group[row] = self._law.group(node)
-        if self._law.asks_friends:
+        self._nodes.arrays.group[row] = self._policy.group(node)
+        if self._policy.asks_friends:
             self._judge((friend, row) for friend in self._friends_of.get(row, ()))
             self._judge((row, other) for other in self._listed_by.get(row, ()))
 
     def granted(self, node: str) -> Mapping[str, Value]:
-        """What a node has in its context by law."""
-        return {} if self._law is None else self._law.granted(node)
+        """What a node has in its context by the policy."""
+        return {} if self._policy is None else self._policy.granted(node)
 
     def conceals(self, node: str, at: Position | None) -> bool:
         """Whether a node's position is hidden from some because of where it is, or was."""
-        return self._law is not None and self._law.conceals(node, at)
+        return self._policy is not None and self._policy.conceals(node, at)
 
     def names(self) -> list[str]:
         """Everyone who is in a group."""
@@ -156,8 +156,8 @@ class Sight:
         first, second = self._nodes.find(viewer), self._nodes.find(other)
         if second in self.exceptions.seconds(first):
             return int(lookup(self.exceptions.arrays, first, second)) & SEE_ALL
-        if self._law is not None and NONE in (first, second):
-            return self._law.mask(viewer, other, False)
+        if self._policy is not None and NONE in (first, second):
+            return self._policy.mask(viewer, other, False)
         group = self._nodes.arrays.group
         viewers = int(group[first]) if first != NONE else DEFAULT_GROUP
         others = int(group[second]) if second != NONE else DEFAULT_GROUP
@@ -183,13 +183,13 @@ class Sight:
             for friend in now:
                 self.friends.put(row, friend, 1)
                 self._listed_by.setdefault(friend, set()).add(row)
-        if self._law is not None and self._law.asks_friends:
+        if self._policy is not None and self._policy.asks_friends:
             self._judge((friend, row) for friend in {*(before or ()), *(now or ())})
         for friend in before or ():
             self._nodes.release(friend)
 
     def _judge(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Except these pairs of viewer and other if they were set or the law says so, else not."""
+        """Except these pairs of viewer and other if they were set or the policy does so."""
         for first, second in pairs:
             mask = self._set.get((first, second))
             if mask is None:
@@ -206,19 +206,19 @@ class Sight:
                 self._nodes.release(second)
 
     def _among_friends(self, first: int, second: int) -> int | None:
-        """What the law lets a node see of one who lists it, if that is not what anyone sees."""
-        law = self._law
-        if law is None or not law.asks_friends or first not in self.friends.seconds(second):
+        """What the policy lets a node see of one who lists it, if that is not what anyone sees."""
+        policy = self._policy
+        if policy is None or not policy.asks_friends or first not in self.friends.seconds(second):
             return None
-        mask = law.mask(self._nodes.name(first), self._nodes.name(second), True)
+        mask = policy.mask(self._nodes.name(first), self._nodes.name(second), True)
         group = self._nodes.arrays.group
         return None if mask == self.groups[group[first], group[second]] else mask
 
 
-def _by(law: SightPolicy) -> Newcomer:
+def _by(policy: SightPolicy) -> Newcomer:
     # Not a lambda: a matcher may be written down and read back.
-    return partial(_introduced, law)
+    return partial(_introduced, policy)
 
 
-def _introduced(law: SightPolicy, node: str) -> tuple[int, Mapping[str, Value]]:
-    return law.group(node), law.granted(node)
+def _introduced(policy: SightPolicy, node: str) -> tuple[int, Mapping[str, Value]]:
+    return policy.group(node), policy.granted(node)

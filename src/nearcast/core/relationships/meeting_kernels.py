@@ -33,7 +33,7 @@ WHEN = 0
 HOW_FAR = 1
 AT_LAT = 2
 AT_LON = 3
-TOLD_COLUMNS = 4
+VALUE_COLUMNS = 4
 
 
 @compiled
@@ -48,9 +48,9 @@ def ring(distance: float, within_m: float) -> int:
 
 
 @compiled
-def tell(
+def put_transition(
     who: I64,
-    told: F64,
+    values: F64,
     n: int,
     state: int,
     a: int,
@@ -65,10 +65,10 @@ def tell(
     who[n, 0] = state
     who[n, 1] = a if rank[a] < rank[b] else b
     who[n, 2] = b if rank[a] < rank[b] else a
-    told[n, WHEN] = time
-    told[n, HOW_FAR] = distance
-    told[n, AT_LAT] = lat
-    told[n, AT_LON] = lon
+    values[n, WHEN] = time
+    values[n, HOW_FAR] = distance
+    values[n, AT_LAT] = lat
+    values[n, AT_LON] = lon
     return n + 1
 
 
@@ -88,7 +88,7 @@ def advance(
     home: B8,
     state: F64,
     who: I64,
-    told: F64,
+    values: F64,
 ) -> tuple[int, int]:
     """Take fixes from `start` on, until there is no room to tell; the next, and how many told."""
     n = 0
@@ -135,33 +135,33 @@ def advance(
                         older = other
                     # The same cell as in `expire`: others may have let it go before.
                     if home[older]:
-                        n = tell(
-                            who, told, n, APART, mover, other, rank, end,
+                        n = put_transition(
+                            who, values, n, APART, mover, other, rank, end,
                             distance_m(before[LAT], before[LON], theirs[LAT], theirs[LON]),
                             state[older, LAT], state[older, LON],
                         )  # fmt: skip
             is_near_now = has_place and near(now, theirs, within_m, fresh_s)
             if not was_near and not is_near_now:
                 continue
-            state_told = -1
+            new_state = -1
             distance = 0.0
             if is_near_now:
                 if is_home:
                     distance = distance_m(now[LAT], now[LON], theirs[LAT], theirs[LON])
                     if not was_near:
-                        state_told = NEAR
+                        new_state = NEAR
                     elif ring(distance, within_m) > ring(
                         distance_m(before[LAT], before[LON], theirs[LAT], theirs[LON]), within_m
                     ):
-                        state_told = CLOSER
+                        new_state = CLOSER
             elif was_home:
-                state_told = APART
+                new_state = APART
                 last = now if has_place else before
                 distance = distance_m(last[LAT], last[LON], theirs[LAT], theirs[LON])
-            if state_told >= 0:
+            if new_state >= 0:
                 last = now if has_place else before
-                n = tell(
-                    who, told, n, state_told, mover, other, rank,
+                n = put_transition(
+                    who, values, n, new_state, mover, other, rank,
                     max(time, theirs[TIME]), distance, last[LAT], last[LON],
                 )  # fmt: skip
         present[mover] = False
@@ -195,7 +195,7 @@ def expire(
     home: B8,
     state: F64,
     who: I64,
-    told: F64,
+    values: F64,
 ) -> tuple[int, int]:
     """Let fixes go that grew too old, from `start` on; the next, and how many told."""
     n = 0
@@ -210,8 +210,8 @@ def expire(
             continue
         for other in range(everyone):
             if present[other] and near(mine, state[other], within_m, fresh_s):
-                n = tell(
-                    who, told, n, APART, gone, other, rank, mine[TIME] + fresh_s,
+                n = put_transition(
+                    who, values, n, APART, gone, other, rank, mine[TIME] + fresh_s,
                     distance_m(mine[LAT], mine[LON], state[other, LAT], state[other, LON]),
                     mine[LAT], mine[LON],
                 )  # fmt: skip

@@ -109,13 +109,13 @@ class Meetings:
         parts: list[tuple[I64, F64]] = []
         start = 0
         while start < len(slots):
-            who, told = _room(2 * len(names))
+            who, values = _room(2 * len(names))
             start, count = kernels.advance(
                 columns_per_row(), self._grid, self._cell, self._settings.within_m,
                 self._settings.fresh_s, start, slots, arrived.fixes, arrived.previous,
-                rank, present, home, state, who, told,
+                rank, present, home, state, who, values,
             )  # fmt: skip
-            parts.append((who[:count], told[:count]))
+            parts.append((who[:count], values[:count]))
         self._keep(names, present, home, state)
         return _transitions(names, parts)
 
@@ -131,12 +131,12 @@ class Meetings:
         parts: list[tuple[I64, F64]] = []
         start = 0
         while start < len(old):
-            who, told = _room(len(self._names))
+            who, values = _room(len(self._names))
             start, count = kernels.expire(
                 self._settings.within_m, self._settings.fresh_s, start, old, rank,
-                present, self._home, self._state, who, told,
+                present, self._home, self._state, who, values,
             )  # fmt: skip
-            parts.append((who[:count], told[:count]))
+            parts.append((who[:count], values[:count]))
         found = _transitions(self._names, parts)
         self._keep(self._names, present, self._home, self._state)
         return found
@@ -179,7 +179,7 @@ class Meetings:
 
 def _room(least: int) -> tuple[I64, F64]:
     room = max(_ROOM, least)
-    return np.empty((room, 3), np.int64), np.empty((room, kernels.TOLD_COLUMNS))
+    return np.empty((room, 3), np.int64), np.empty((room, kernels.VALUE_COLUMNS))
 
 
 def _ranks(names: list[str]) -> I64:
@@ -190,17 +190,17 @@ def _ranks(names: list[str]) -> I64:
 
 def _transitions(names: list[str], parts: list[tuple[I64, F64]]) -> Transitions:
     who = np.concatenate([each for each, _ in parts]) if parts else np.empty((0, 3), np.int64)
-    told = (
+    values = (
         np.concatenate([each for _, each in parts])
         if parts
-        else np.empty((0, kernels.TOLD_COLUMNS))
+        else np.empty((0, kernels.VALUE_COLUMNS))
     )
     return Transitions(
         [names[slot] for slot in who[:, 1].tolist()],
         [names[slot] for slot in who[:, 2].tolist()],
         [STATES[state] for state in who[:, 0].tolist()],
-        told[:, kernels.WHEN],
-        told[:, kernels.HOW_FAR],
-        told[:, kernels.AT_LAT],
-        told[:, kernels.AT_LON],
+        values[:, kernels.WHEN],
+        values[:, kernels.HOW_FAR],
+        values[:, kernels.AT_LAT],
+        values[:, kernels.AT_LON],
     )

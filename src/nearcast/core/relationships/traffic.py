@@ -74,7 +74,7 @@ class CellTraffic:
     def close(self, now: float) -> list[TrafficWindow]:
         """Return the windows that are over at a time before which nothing will come."""
         over = [n for n in sorted(self._windows) if (n + 1) * self._window_s <= now]
-        return [self._told(n, self._windows.pop(n)) for n in over]
+        return [self._window_of(n, self._windows.pop(n)) for n in over]
 
     def next_close(self) -> float | None:
         """Return when the first window is over."""
@@ -96,7 +96,7 @@ class CellTraffic:
     def _at(self, time: float) -> _Open:
         return self._windows.setdefault(math.floor(time / self._window_s), _Open())
 
-    def _told(self, number: int, window: _Open) -> TrafficWindow:
+    def _window_of(self, number: int, window: _Open) -> TrafficWindow:
         known = sum(window.speeds.values())
         total = sum(step * count for step, count in window.speeds.items())
         return TrafficWindow(

@@ -35,7 +35,7 @@ class Rights:
         self.rules = RulesSet()
         self.protected = carrying_rights(self.rules)
         """Attributes that only rules set."""
-        self._law = CompiledRules(self.rules, matcher.places)
+        self._compiled = CompiledRules(self.rules, matcher.places)
         self._groups: dict[NodeClass, int] = {}
         self._classes: dict[int, NodeClass] = {}
         self._found: dict[str, NodeClass] = {}
@@ -51,22 +51,22 @@ class Rights:
         Strictly, all places that they name must be there.
         """
         check_rules(rules)
-        law = CompiledRules(rules, self._matcher.places, strictly)
+        compiled = CompiledRules(rules, self._matcher.places, strictly)
         states = list(known)
         names = {*self._sight.names(), *(state.node for state in states)}
-        found = {name: law.class_of(self._state_of(name)) for name in names}
+        found = {name: compiled.class_of(self._state_of(name)) for name in names}
         if len(classes := set(found.values())) > MOST_CLASSES:
             raise ModelError(
                 f"these rules tell {len(classes)} classes of nodes apart, and there can be "
                 f"{MOST_CLASSES}; name fewer different areas, conditions or values"
             )
         newly = self.protected ^ carrying_rights(rules)
-        self.rules, self._law = rules, law
+        self.rules, self._compiled = rules, compiled
         self.protected = carrying_rights(rules)
         self._groups, self._classes = {}, {}
         self._was.clear()
         self._found = found
-        self._sight.govern(self if law.governs else None)
+        self._sight.govern(self if compiled.governs else None)
         self._found = {}
         for state in states:
             if not newly.isdisjoint(state.attributes):
@@ -98,7 +98,9 @@ class Rights:
         if viewer == node or node not in self._was:
             return True
         mine = self._class_of(self._state_of(viewer))
-        return all(self._law.mask(mine, was, False) & needs == needs for was in self._was[node])
+        return all(
+            self._compiled.mask(mine, was, False) & needs == needs for was in self._was[node]
+        )
 
     # What happens
 
@@ -108,13 +110,13 @@ class Rights:
 
     def changed(self, before: NodeState, after: NodeState) -> bool:
         """A node is in another state now; whether it sees or is seen otherwise than before."""
-        law = self._law
-        if not law.governs or not law.asks(before, after):
+        compiled = self._compiled
+        if not compiled.governs or not compiled.asks(before, after):
             return False
         # A node of which nothing was known may have got its group just now.
         known = before.attributes or before.position is not None
-        old = self._class_of(before) if known else law.class_of(before)
-        if old == law.class_of(after):
+        old = self._class_of(before) if known else compiled.class_of(before)
+        if old == compiled.class_of(after):
             return False
         self._was.setdefault(after.node, []).append(old)
         self._sight.reclass(after.node)
@@ -122,22 +124,22 @@ class Rights:
 
     def places_changed(self, known: Iterable[NodeState]) -> list[str]:
         """Places are others now; the nodes that see or are seen otherwise than before."""
-        law = self._law
-        if not law.names_places:
+        compiled = self._compiled
+        if not compiled.names_places:
             return []
         states = [state for state in known if state.position is not None]
-        before = [law.class_of(state) for state in states]
-        law.look_up(self._matcher.places)
+        before = [compiled.class_of(state) for state in states]
+        compiled.look_up(self._matcher.places)
         changed = []
         for state, old in zip(states, before, strict=True):
-            if law.class_of(state) != old:
+            if compiled.class_of(state) != old:
                 self._sight.reclass(state.node)
                 changed.append(state.node)
         return changed
 
     def refresh(self) -> None:
         """Everyone may be in another state now."""
-        if self._law.governs:
+        if self._compiled.governs:
             # The table begins anew too: whoever is in a group that stayed would see nobody.
             self._groups, self._classes = {}, {}
             self._sight.govern(self)
@@ -154,16 +156,16 @@ class Rights:
     @property
     def restricts(self) -> bool:
         """Whether anything may be hidden at all."""
-        return self._law.restricts
+        return self._compiled.restricts
 
     @property
     def asks_friends(self) -> bool:
         """Whether a rule is about friends."""
-        return self._law.asks_friends
+        return self._compiled.asks_friends
 
     def group(self, node: str) -> int:
         """The visibility group of a node."""
-        wanted = self._found.get(node) or self._law.class_of(self._state_of(node))
+        wanted = self._found.get(node) or self._compiled.class_of(self._state_of(node))
         group = self._groups.get(wanted)
         if group is not None:
             return group
@@ -177,8 +179,8 @@ class Rights:
             self._groups[wanted] = group
             self._classes[group] = wanted
             for other, of_other in self._classes.items():
-                self._sight.groups[group, other] = self._law.mask(wanted, of_other, False)
-                self._sight.groups[other, group] = self._law.mask(of_other, wanted, False)
+                self._sight.groups[group, other] = self._compiled.mask(wanted, of_other, False)
+                self._sight.groups[other, group] = self._compiled.mask(of_other, wanted, False)
         return group
 
     def granted(self, node: str) -> Mapping[str, Value]:
@@ -187,18 +189,18 @@ class Rights:
 
     def conceals(self, node: str, at: Position | None) -> bool:
         """Whether a node's position is hidden from some because of where it is, or was."""
-        return self._law.conceals(node, at)
+        return self._compiled.conceals(node, at)
 
     def mask(self, viewer: str, other: str, friends: bool) -> int:
         """What the rules let one node see of another."""
         first, second = (self._class_of(self._state_of(name)) for name in (viewer, other))
-        return self._law.mask(first, second, friends)
+        return self._compiled.mask(first, second, friends)
 
     def _class_of(self, state: NodeState) -> NodeClass:
         """The class by which a node is in its group; for one that is in none, that of its state."""
         group = self._sight.group_of(state.node)
         known = None if group is None else self._classes.get(group)
-        return known or self._law.class_of(state)
+        return known or self._compiled.class_of(state)
 
     def statistics(self) -> dict[str, int]:
         """How much there is of everything."""

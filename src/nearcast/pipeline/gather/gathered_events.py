@@ -25,7 +25,7 @@ from nearcast.pipeline.source.event_checks import PIPELINE
 if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
-LARGEST_SAID_BYTES = 4096
+LARGEST_PAYLOAD_BYTES = 4096
 """Attributes that take more than this do not wait: only the event's name, time and place do."""
 GROUPED = pa.schema(
     [
@@ -135,7 +135,7 @@ def _payload(payload: bytes | None, data: str) -> bytes:
     if '"attributes"' in data:
         own = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("attributes")
         found = found if own is None else bytes(own)
-    return found if len(found) <= LARGEST_SAID_BYTES else b""
+    return found if len(found) <= LARGEST_PAYLOAD_BYTES else b""
 
 
 def _selects(pattern: str) -> "Column":

@@ -66,31 +66,31 @@ def _why(atom: Node, scope: Scope) -> str:
     """What the parts of an atom are, and what it wants of them."""
     if not isinstance(atom, Operation):
         return _is(atom, scope)
-    asked = [part for part in atom.args if _is_asked(part)]
-    if not asked or atom.op in VALUED:
-        return f"{write_text(atom)} is {_told(value_of(atom, scope))}"
-    found = ", ".join(dict.fromkeys(_is(part, scope) for part in asked))
+    operands = [part for part in atom.args if _has_property(part)]
+    if not operands or atom.op in VALUED:
+        return f"{write_text(atom)} is {_value_text(value_of(atom, scope))}"
+    found = ", ".join(dict.fromkeys(_is(part, scope) for part in operands))
     text, first = write_text(atom), write_text(atom.args[0])
     # Where the first part stands in front, what is left of the text is what it wants of it.
-    wants = text.removeprefix(first).strip() if asked[0] is atom.args[0] else text
+    wants = text.removeprefix(first).strip() if operands[0] is atom.args[0] else text
     return f"{found}, wants {wants}"
 
 
-def _is_asked(node: Node) -> bool:
+def _has_property(node: Node) -> bool:
     """Whether a part has a value that is not written in the filter."""
     if isinstance(node, Property):
         return True
-    return isinstance(node, Operation) and any(_is_asked(arg) for arg in node.args)
+    return isinstance(node, Operation) and any(_has_property(arg) for arg in node.args)
 
 
 def _is(node: Node, scope: Scope) -> str:
     value = value_of(node, scope)
     if isinstance(node, Operation) and node.op == "distance" and isinstance(value, int | float):
         return f"{write_text(node)} is {value:,.0f} m"
-    return f"{write_text(node)} is {_told(value)}"
+    return f"{write_text(node)} is {_value_text(value)}"
 
 
-def _told(value: Value) -> str:
+def _value_text(value: Value) -> str:
     if value is None:
         return "unknown"
     if isinstance(value, str):

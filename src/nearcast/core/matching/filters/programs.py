@@ -39,7 +39,7 @@ from nearcast.core.matching.filters.vocabulary import (
     ALWAYS,
     WHOSE,
     AtomKey,
-    Filed,
+    EqualityKey,
     Place,
     Vocabulary,
 )
@@ -99,20 +99,20 @@ class Program(Struct, gc=False):
     parts: tuple[Tree, ...]
     """Conditions that must all hold."""
 
-    def best_key(self, vocabulary: Vocabulary) -> tuple[Tree | None, tuple[Filed, ...]]:
+    def best_key(self, vocabulary: Vocabulary) -> tuple[Tree | None, tuple[EqualityKey, ...]]:
         """The condition to file entries under, and the values that satisfy it.
 
         It is the one on the attribute with the most different values, and the fewest of them.
         """
         best: Tree | None = None
-        best_values: tuple[Filed, ...] = ()
+        best_values: tuple[EqualityKey, ...] = ()
         best_worth = 0.0
-        filed_by, values_of = vocabulary.filed, vocabulary.values_of
+        equality_keys, values_of = vocabulary.equality_keys, vocabulary.values_of
         for part in self.parts:
             if type(part) is tuple:
-                filed = filed_by[part[0]] if part[1] == WANT_TRUE else None
-                if filed is not None and values_of[filed[0]] > best_worth:
-                    best, best_values, best_worth = part, (filed,), values_of[filed[0]]
+                key = equality_keys[part[0]] if part[1] == WANT_TRUE else None
+                if key is not None and values_of[key[0]] > best_worth:
+                    best, best_values, best_worth = part, (key,), values_of[key[0]]
             elif type(part) is Branch:
                 values = _alternatives(part, vocabulary)
                 if values and values_of[values[0][0]] / len(values) > best_worth:
@@ -151,19 +151,19 @@ class Program(Struct, gc=False):
         return (*words, *PADDING[len(words)])
 
 
-def _alternatives(branch: Branch, vocabulary: Vocabulary) -> tuple[Filed, ...]:
+def _alternatives(branch: Branch, vocabulary: Vocabulary) -> tuple[EqualityKey, ...]:
     """The values of one attribute, if a branch is true for just those."""
-    values: list[Filed] = []
+    values: list[EqualityKey] = []
     if branch.all or len(branch.parts) > MOST_KEYS:
         return ()
     for part in branch.parts:
         if not isinstance(part, tuple) or part[1] != WANT_TRUE:
             return ()
-        filed = vocabulary.filed[part[0]]
-        if filed is None or (values and values[0][0] != filed[0]):
+        key = vocabulary.equality_keys[part[0]]
+        if key is None or (values and values[0][0] != key[0]):
             return ()
-        if filed not in values:
-            values.append(filed)
+        if key not in values:
+            values.append(key)
     return tuple(values)
 
 

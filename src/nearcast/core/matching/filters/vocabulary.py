@@ -34,8 +34,8 @@ AtomKey = (
     | tuple[int, Place, Place, float]  # operator, from, to, metres
     | tuple[int, Node, bool]  # SLOW, the predicate, two-valued
 )
-Filed = tuple[int, int, float]
-"""Slot, kind and value of an attribute that must be equal: what entries can be filed under."""
+EqualityKey = tuple[int, int, float]
+"""Slot, kind and value of an attribute that must be equal: what entries can be indexed by."""
 
 ALWAYS = 0
 """The atom that holds for everything."""
@@ -48,8 +48,8 @@ class Vocabulary:
         self.slots: InternTable[str] = InternTable()
         self.paths: InternTable[str] = InternTable()
         self.strings: InternTable[str] = InternTable()
-        self.filed: list[Filed | None] = []
-        """Per atom: what entries can be filed under if it must hold."""
+        self.equality_keys: list[EqualityKey | None] = []
+        """Per atom: what entries can be indexed by if it must hold."""
         self.values_of: list[int] = []
         """Per slot: with how many different values filters compare it."""
         self.new_paths: list[int] = []
@@ -96,7 +96,7 @@ class Vocabulary:
                 self.gone_paths.append(left >> 2)
             if kind == STRING:
                 self.strings.release(int(self.arrays.constant[number]))
-            if self.filed[number] is not None:
+            if self.equality_keys[number] is not None:
                 self.values_of[left >> 2] -= 1
         elif op not in (SLOW, FRIEND):
             for place in (left, right):
@@ -114,14 +114,14 @@ class Vocabulary:
         self._numbers[key] = number
         self._keys[number] = key
         parts, arrays = (op, 0, 0, 0), self.arrays
-        self.filed[number] = None
+        self.equality_keys[number] = None
         if op <= IS_TRUE:
             slot = self._name(names, name)
             value = float(self.strings.acquire(str(constant)) if kind == STRING else constant)
             parts = (op, slot * 4 + whose, 0, kind)
             arrays.constant[number] = value
             if op == EQUAL and whose == EVENT:
-                self.filed[number] = (slot, kind, value)
+                self.equality_keys[number] = (slot, kind, value)
                 self.values_of[slot] += 1
         elif op != SLOW:
             _, left, right, metres = key  # type: ignore[misc]
@@ -134,7 +134,7 @@ class Vocabulary:
     def _row(self) -> int:
         number = len(self._keys)
         self._keys.append(None)
-        self.filed.append(None)
+        self.equality_keys.append(None)
         have = len(self.arrays.constant)
         if number >= have:
             size = enough(have, number + 1)

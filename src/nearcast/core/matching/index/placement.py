@@ -93,7 +93,7 @@ SUBSCRIPTION = 0
 def file_entries(
     first: int,
     subscription: I32,
-    filed: F64,
+    entry_keys: F64,
     reach: F32,
     body: I32,
     numbers: I32,
@@ -106,12 +106,12 @@ def file_entries(
 ) -> int:
     """File entries first.. under their keys; how far it came.
 
-    `filed` is slot, kind and value of each one's key; `body` has one row to spare.
+    `entry_keys` is slot, kind and value of each one's key; `body` has one row to spare.
     """
     for i in range(first, len(subscription)):
         s = subscription[i]
         pattern = subscriptions.rows[s, PATTERN]
-        slot, kind, value = int(filed[i, 0]), int(filed[i, 1]), filed[i, 2]
+        slot, kind, value = int(entry_keys[i, 0]), int(entry_keys[i, 1]), entry_keys[i, 2]
         key = find_key(keys, pattern, slot, kind, value)
         if key == NONE:
             key = make_key(keys, patterns, pattern, slot, kind, value)

@@ -20,7 +20,7 @@ from nearcast.core.matching.filters.shared_programs import (
     release_rules,
     with_room,
 )
-from nearcast.core.matching.filters.vocabulary import Filed, Vocabulary
+from nearcast.core.matching.filters.vocabulary import EqualityKey, Vocabulary
 from nearcast.core.matching.index.area_anchors import Anchors, Lying
 from nearcast.core.matching.index.cells import (
     KEY,
@@ -199,32 +199,32 @@ class SubscriptionIndex:
 
     def refile(self, row: int, lying: Lying) -> None:
         """Let a subscription's area lie elsewhere."""
-        filed: list[Filed] = []
+        entry_keys: list[EqualityKey] = []
         bodies: list[I32] = []
         entry = int(self.table.rows[row, ENTRY])
         while entry != NONE:
             cell, place = self.cells.lies[entry, :2]
             key = self.cells.cells[cell, KEY]
             slot, kind = self.keys.parts[key, SLOT], self.keys.parts[key, KIND]
-            filed.append((int(slot), int(kind), float(self.keys.value[key])))
+            entry_keys.append((int(slot), int(kind), float(self.keys.value[key])))
             bodies.append(self.cells.bodies[place].copy())
             entry = int(self.table.next_entry[entry])
-        freed = np.empty(len(filed), np.int32)
+        freed = np.empty(len(entry_keys), np.int32)
         gone = np.array([row], np.int32)
         unfile_subscriptions(
             gone, freed, self.cells, self.keys, self.pattern_table, self.nodes.arrays, self.table
         )
         self._free_entries.extend(freed.tolist())
-        for slot in {slot for slot, _, _ in filed} - {NONE}:
+        for slot in {slot for slot, _, _ in entry_keys} - {NONE}:
             self._fileable.clear()
             self._may_file(int(self.table.rows[row, PATTERN]), slot)
         self.table.rows[row, ANCHOR] = lying.anchor
         self.table.area[row] = lying.area
         chain_subscriptions(gone, self.nodes.arrays, self.table)
         self._file(
-            np.full(len(filed), row, np.int32),
-            np.array(filed, np.float64),
-            np.full(len(filed), lying.reach_m),
+            np.full(len(entry_keys), row, np.int32),
+            np.array(entry_keys, np.float64),
+            np.full(len(entry_keys), lying.reach_m),
             np.array(bodies, np.int32),
         )
 
@@ -278,9 +278,9 @@ class SubscriptionIndex:
             self._room_for_pattern(pattern)
         node = self.nodes.acquire(subscription.node)
         lying = self.anchors.lie(subscription.from_, node)
-        under, filed = where.best_key(vocabulary)
-        if filed and not self._may_file(pattern, filed[0][0]):
-            under, filed = None, ()
+        under, entry_keys = where.best_key(vocabulary)
+        if entry_keys and not self._may_file(pattern, entry_keys[0][0]):
+            under, entry_keys = None, ()
         index = len(drafts.areas)
         flags = 0
         if partial:
@@ -297,7 +297,7 @@ class SubscriptionIndex:
             len(words),
         )  # fmt: skip
         drafts.areas.append(lying.area)
-        for slot, kind, value in filed or KEYLESS:
+        for slot, kind, value in entry_keys or KEYLESS:
             drafts.entries += (index, lying.reach_m, slot, kind, value)
             drafts.inline += inline
 
@@ -378,7 +378,7 @@ class SubscriptionIndex:
         self.cells = with_items(self.cells, self._entries_made)
         return np.array(entries, np.int32)
 
-    def _file(self, subscription: I32, filed: F64, reach_m: F64, bodies: I32) -> None:
+    def _file(self, subscription: I32, entry_keys: F64, reach_m: F64, bodies: I32) -> None:
         reach = reach_m.astype(np.float32)
         reach = np.where(reach < reach_m, np.nextafter(reach, np.float32(np.inf)), reach)
         body = np.concatenate([bodies, self._spare])
@@ -386,7 +386,7 @@ class SubscriptionIndex:
         done = 0
         while True:
             done = file_entries(
-                done, subscription, filed, reach, body, numbers, self.cells, self.keys,
+                done, subscription, entry_keys, reach, body, numbers, self.cells, self.keys,
                 self.pattern_table, self.nodes.arrays, self.table, self.columns,
             )  # fmt: skip
             if done == len(subscription):
@@ -424,7 +424,7 @@ class _Drafts:
 
 _ZERO = np.zeros(1, np.int32)
 NOT_INLINE = (0,) * INLINE
-KEYLESS: tuple[Filed, ...] = ((NONE, 0, 0.0),)
+KEYLESS: tuple[EqualityKey, ...] = ((NONE, 0, 0.0),)
 
 
 def _counts(where: Filter | None, levels: tuple[Filter, ...]) -> bool:
