@@ -104,7 +104,7 @@ class QueuedDelivery:
         """Its place in the store's queue."""
         self.packet_id = 0
         self.released = False
-        """The client has it (QoS 2): only the release is still to be confirmed."""
+        """The client has it (QoS 2), or it was dropped: only its packet id is still taken."""
 
     @property
     def live_key(self) -> str | None:
@@ -120,6 +120,8 @@ class QueuedDelivery:
         return self.packet_id > 0
 
 
+_DROPPED = OutboundMessage(PublishFrame("dropped"))
+"""What a message in flight is replaced with when it is dropped."""
 _EMPTY: Outbox[QueuedDelivery] = Outbox()
 """The outbox of every session that nothing has waited for yet."""
 
@@ -195,6 +197,11 @@ class Session:
         """Go on without a connection."""
         if self.connection is not None:
             self.connection.session = None
+        in_flight = self._in_flight or {}
+        for delivery in list(in_flight.values()):
+            if delivery.released and delivery.qos == 1:
+                # It was dropped; a PUBACK could only have come over this connection.
+                del in_flight[delivery.packet_id]
         self.connection = self.direct_connection = None
 
     @property
@@ -325,13 +332,13 @@ class Session:
     def refused_by_client(self, packet_id: int, journal: Journal) -> None:
         """PUBREC with a failure: done with a message of QoS 2."""
         delivery = self._in_flight.get(packet_id) if self._in_flight else None
-        if delivery is not None and delivery.qos == 2 and not delivery.released:
+        if delivery is not None and delivery.qos == 2:
             self._finish(delivery, journal)
 
     def completed(self, packet_id: int, journal: Journal) -> None:
         """PUBCOMP: done with a message that was released."""
         delivery = self._in_flight.get(packet_id) if self._in_flight else None
-        if delivery is not None and delivery.released:
+        if delivery is not None and delivery.qos == 2 and delivery.released:
             self._finish(delivery, journal)
 
     def received_by_client(self, packet_id: int, journal: Journal) -> ReasonCode:
@@ -340,10 +347,7 @@ class Session:
         if delivery is None or delivery.qos != 2:
             return ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
         if not delivery.released:
-            delivery.released = True
-            if self.durable:
-                # Lost, it would be published again after the client forgot its packet id.
-                journal.note(Released(self.client_id, delivery.number, packet_id))
+            self._release(delivery, journal)
         return ReasonCode.SUCCESS
 
     def identifiers_of(self, subscriptions: Iterable[Subscription]) -> tuple[int, ...]:
@@ -371,8 +375,19 @@ class Session:
         in_flight = (self._in_flight or {}).values()
         sent = [each for each in in_flight if not each.released and unwanted(each)]
         for delivery in sent:
-            self._finish(delivery, journal)
+            self._drop_sent(delivery, journal)
         return len(gone) + len(sent)
+
+    def _drop_sent(self, delivery: QueuedDelivery, journal: Journal) -> None:
+        """Drop a message in flight; a client that may answer it still has its packet id."""
+        delivery.message = _DROPPED
+        if delivery.qos == 2:
+            self._release(delivery, journal)
+        elif self.connection is None:
+            self._finish(delivery, journal)
+        else:
+            self._done(delivery, journal)
+            delivery.released, delivery.number = True, 0
 
     def _drop(self, gone: Iterable[QueuedDelivery], journal: Journal) -> None:
         for delivery in gone:
@@ -499,6 +514,12 @@ class Session:
         assert self._in_flight is not None
         del self._in_flight[delivery.packet_id]
         self._done(delivery, journal)
+
+    def _release(self, delivery: QueuedDelivery, journal: Journal) -> None:
+        delivery.released = True
+        if self.durable and delivery.number:
+            # Lost, it would be published again after the client forgot its packet id.
+            journal.note(Released(self.client_id, delivery.number, delivery.packet_id))
 
     def _done(self, delivery: QueuedDelivery, journal: Journal) -> None:
         if delivery.qos and self.durable and delivery.number:
