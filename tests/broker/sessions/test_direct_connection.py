@@ -8,7 +8,8 @@ from nearcast.broker.config.settings import Limits, Settings
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.hub import Hub
 from nearcast.broker.net.connection import Connection
-from nearcast.broker.sessions.session import OutboundMessage, QueuedDelivery, Session
+from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
+from nearcast.broker.sessions.session import Session
 from nearcast.wire.mqtt import (
     MQTT_5,
     Connect,

@@ -19,7 +19,8 @@ from msgspec.structs import replace
 from nearcast.broker.config.settings import Limits
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.net.connection import Connection
-from nearcast.broker.sessions.session import OutboundMessage, QueuedDelivery, Session
+from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
+from nearcast.broker.sessions.session import Session
 from nearcast.store import (
     Change,
     Dequeued,

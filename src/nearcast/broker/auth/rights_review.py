@@ -16,7 +16,8 @@ import msgspec
 from nearcast.broker.auth.count_rights import renew_counts
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.ingest.subscribe import NAMED, subscription_id
-from nearcast.broker.sessions.session import QueuedDelivery, Session
+from nearcast.broker.sessions.outbound_message import QueuedDelivery
+from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.node_topics import AREAS, NEEDED_SIGHT
 from nearcast.broker.situation.node_topics import PREFIX as NODES

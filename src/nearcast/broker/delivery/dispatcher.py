@@ -11,7 +11,8 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.shared_frames import SharedFrames
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.granted import SessionSubscription
-from nearcast.broker.sessions.session import OutboundMessage, QueuedDelivery, Session
+from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
+from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.metadata import Pairs, enveloped, metadata
 from nearcast.core.engine.deliveries import Deliveries, Recipient
 from nearcast.core.engine.routes import Route

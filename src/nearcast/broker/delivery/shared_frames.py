@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from nearcast.broker.sessions.session import OutboundMessage
+from nearcast.broker.sessions.outbound_message import OutboundMessage
 from nearcast.broker.situation.metadata import metadata
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_run import EventRun

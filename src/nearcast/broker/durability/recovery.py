@@ -17,7 +17,8 @@ from nearcast.broker.handover.staged_rows import RELEASES, STAGED
 from nearcast.broker.hub import Hub
 from nearcast.broker.ingest.subscribe import subscription, tells
 from nearcast.broker.sessions.granted import SessionSubscription
-from nearcast.broker.sessions.session import OutboundMessage, Session
+from nearcast.broker.sessions.outbound_message import OutboundMessage
+from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES, RIGHTS
 from nearcast.broker.situation.nc_properties import subscription_options_from_texts
 from nearcast.broker.situation.topic_names import PRIVATE

@@ -3,7 +3,8 @@
 import msgspec
 
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
-from nearcast.broker.sessions.session import OutboundMessage, QueuedDelivery, Session
+from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
+from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.topic_names import ERRORS
 from nearcast.wire.mqtt import PublishFrame
 

@@ -12,7 +12,8 @@ from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
-from nearcast.broker.sessions.session import OutboundMessage, QueuedDelivery, Session
+from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
+from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.nc_properties import BAD, json_object
 from nearcast.broker.situation.node_list import PAGE_BYTES, NodeList
 from nearcast.broker.situation.topic_names import NODES
