@@ -204,7 +204,8 @@ def _go_as_columns() -> None:
     """Call every kernel of events that go through the engine as columns."""
     import numpy as np
 
-    from nearcast.core.engine.copies import drafted, gathered, order_by_owner
+    from nearcast.core.engine.deliveries import merged_copies, sorted_rows
+    from nearcast.core.engine.match_order import order_by_owner
     from nearcast.core.engine.string_pair_table import StringPairTable
     from nearcast.core.model.flat_json import carried_by
 
@@ -213,7 +214,7 @@ def _go_as_columns() -> None:
     some = np.array([0, 1], np.int32)
     ends = np.frombuffer(np.array([0, len(payload)], np.int32).tobytes(), np.int32)
     carried_by(np.frombuffer(payload, np.uint8), ends)
-    gathered(drafted(some, some, some), some)
+    merged_copies(sorted_rows(some, some, some), some)
     order_by_owner(some, np.empty(2, np.int64))
     StringPairTable([("ann", "1"), ("ben", "2")]).taken(some, some)
 
