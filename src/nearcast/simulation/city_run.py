@@ -78,9 +78,9 @@ class CityRun:
                 event = record.input.event
                 got = copies.get((event.publisher, event.id), [])
                 self._note(event, {delivery.node for delivery in got})
-        for change in outcome.changes:
-            if isinstance(change.value, Event):
-                self.live[change.key] = change.value
+        for change in outcome.live_changes:
+            if change.event is not None:
+                self.live[change.key] = change.event
             else:
                 self.live.pop(change.key, None)
         return outcome

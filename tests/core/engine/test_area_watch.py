@@ -27,7 +27,7 @@ def watch(area: Area, where: str | None = None) -> AreaWatched:
 def seen(engine: Engine, *inputs: Input) -> list[tuple[str, bool]]:
     outcome = engine.step(inputs, 1.0)
     assert outcome.refusals == []
-    return [(each.node, each.inside) for each in outcome.sightings]
+    return [(each.node, each.inside) for each in outcome.notices]
 
 
 PARK = circle(HERE, 100.0)

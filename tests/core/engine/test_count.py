@@ -328,7 +328,7 @@ def test_a_filter_about_nodes_in_an_area_counts_no_events() -> None:
     secret = Published(Event("e", "secret", "bob", 0.0))
     engine.step([counting, secret, AreaWatched("a", "eve", area, where)], 0.0)
     engine.step([Moved("cy", Position(54.0, -6.26))], 1.0)
-    assert engine.step([Moved("cy", Position(53.35, -6.26))], 2.0).sightings == []
+    assert engine.step([Moved("cy", Position(53.35, -6.26))], 2.0).notices == []
 
 
 def test_the_first_clause_about_a_subject_decides() -> None:

@@ -49,7 +49,7 @@ def event(draw: random.Random, number: int) -> Event:
 
 def plain_copies(engine: Engine, events: list[Event]) -> list[Copy]:
     """What goes out, by the rules as one would write them down; takes turns of its own."""
-    book = engine._subscriptions
+    book = engine._state.subscriptions
     matches = engine.matcher.match(EventBatch.of(events))
     rows = sorted(zip(*(column.tolist() for column in matches), strict=True), key=lambda r: r[0])
     found: list[Copy] = []
@@ -144,14 +144,14 @@ def plain_event(draw: random.Random, number: int) -> Event:
 def test_as_columns_it_is_the_same(seed: int) -> None:
     draw = random.Random(seed)
     engine = Engine()
-    book = engine._subscriptions
+    book = engine._state.subscriptions
     for round_ in range(8):
         random_world(draw, engine, round_)
         events = [plain_event(draw, 100 * round_ + i) for i in range(draw.randrange(1, 6))]
         batch, turns = EventBatch.of(events), dict(book._turns)
         expected = book.deliveries(events, engine.matcher.match(batch))
         after, book._turns = book._turns, turns
-        found = book.deliveries_of_columns(events, batch)  # type: ignore[arg-type]
+        found = book.deliveries_of_columns(events, batch)
         for one, other in zip(found.rows, expected.rows, strict=True):
             assert one.tolist() == other.tolist()
         assert book._turns == after

@@ -113,7 +113,7 @@ def test_positions_grow_old() -> None:
     near = event("e1", position=NEAR, at_given=True)
     assert got(engine.step([near], 599.0)) == [("e1", "sub")]
     late = engine.step([event("e2", position=NEAR, at_given=True)], 601.0)
-    assert (got(late), late.changes[0].key) == ([], "sub")
+    assert (got(late), late.node_changes[0].node) == ([], "sub")
 
 
 def test_who_comes_in_later_gets_what_is_live_once() -> None:

@@ -57,10 +57,11 @@ def told(outcome: Outcome) -> tuple[list[object], ...]:
     return (
         [(each.event.id, each.event.position, each.owner, each.priority, each.replayed)
          for each in outcome.deliveries],
-        [(each.key, each.value) for each in outcome.changes],
+        [(each.node, each.state) for each in outcome.node_changes],
+        [(each.key, each.event) for each in outcome.live_changes],
         [(each.seq, each.input) for each in outcome.records],
         [each.reason for each in outcome.refusals],
-        list(outcome.sightings),
+        list(outcome.notices),
     )  # fmt: skip
 
 
@@ -77,7 +78,7 @@ def test_moves_in_one_step_are_as_moves_in_steps_of_their_own(
         at_once = told(together.step(some, float(step)))
         one_by_one = [told(apart.step([each], float(step))) for each in some]
         assert at_once[1:] == tuple(
-            [item for part in one_by_one for item in part[i]] for i in range(1, 5)
+            [item for part in one_by_one for item in part[i]] for i in range(1, 6)
         )
         assert sorted(map(repr, at_once[0])) == sorted(
             repr(item) for part in one_by_one for item in part[0]

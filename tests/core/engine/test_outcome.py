@@ -17,7 +17,7 @@ def test_a_change_names_the_input_that_made_it() -> None:
         Forgot("a"),
     ]
     outcome = engine.play(inputs, [0.0, 1.0, 2.0, 3.0, 4.0])
-    made_by = [(each.index, each.key, each.value is None) for each in outcome.changes]
+    made_by = [(each.index, each.node, each.state is None) for each in outcome.node_changes]
     assert made_by == [
         (0, "a", False), (1, "b", False), (2, "b", False), (3, "b", False), (4, "a", True),
     ]  # fmt: skip
@@ -27,11 +27,10 @@ def test_what_time_changes_is_noticed_before_an_input() -> None:
     engine = Engine(EngineSettings(position_ttl_s=10.0))
     inputs = [Moved("a", HERE), Moved("b", HERE), Moved("c", HERE)]
     outcome = engine.play(inputs, [0.0, 1.0, 10.5])
-    assert [(each.index, each.key) for each in outcome.changes] == [
+    assert [(each.index, each.node) for each in outcome.node_changes] == [
         (0, "a"), (1, "b"), (2, "a"), (2, "c"),
     ]  # fmt: skip
-    expired = outcome.changes[2]
-    assert expired.before is not None
+    expired = outcome.node_changes[2]
     assert expired.before.position == HERE
     assert engine.position("a") is None
     assert outcome.timer == 11.0
@@ -43,6 +42,6 @@ def test_positions_from_before_grow_old_in_the_order_of_their_fixes() -> None:
     engine = Engine(EngineSettings(position_ttl_s=10.0))
     engine.resume(first.seq, (), nodes=list(first.nodes.values()))
     assert engine.next_timer() == 11.0
-    assert [each.key for each in engine.step([], 12.0).changes] == ["early"]
+    assert [each.node for each in engine.step([], 12.0).node_changes] == ["early"]
     assert engine.next_timer() == 15.0
-    assert [each.key for each in engine.step([], 15.0).changes] == ["late"]
+    assert [each.node for each in engine.step([], 15.0).node_changes] == ["late"]

@@ -125,7 +125,7 @@ class World:
         """Who came into areas that anyone may read of."""
         return [
             (viewer, sighting)
-            for sighting in outcome.sightings
+            for sighting in outcome.notices
             for viewer in ATTACKERS
             if self.engine.rights.may_witness(viewer, sighting.node)
         ]

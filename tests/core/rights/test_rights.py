@@ -372,11 +372,11 @@ def test_a_watched_area_counts_what_is_granted_and_nobody_who_was_hidden_just_be
     )
     watched = AreaWatched("a", "staff", WARD, parse("rank = 4"))
     engine = engine_with(rules, watched, Moved("bob", FAR), Moved("cy", FAR))
-    (into,) = engine.step([Moved("bob", HERE), Moved("cy", HERE)], 1.0).sightings
+    (into,) = engine.step([Moved("bob", HERE), Moved("cy", HERE)], 1.0).notices
     assert (into.node, into.inside) == ("bob", True)
     assert not engine.rights.may_witness("ann", "bob")
     assert engine.rights.may_witness("staff", "bob")
-    (out,) = engine.step([Moved("bob", FAR)], 2.0).sightings
+    (out,) = engine.step([Moved("bob", FAR)], 2.0).notices
     assert (out.node, out.inside) == ("bob", False)
     assert sees(engine, "ann", "bob") == SEE_ALL
     assert not engine.rights.may_witness("ann", "bob")
@@ -645,7 +645,7 @@ class Pair:
         engine = self.engine
         found = engine.matcher.match(EventBatch.of(events))
         wanted = list(engine.subscriptions.values())
-        numbers = {engine._subscriptions.number(each.id): each for each in wanted}
+        numbers = {engine._state.subscriptions.number(each.id): each for each in wanted}
         got = sorted(
             (e, numbers[s].id, p)
             for e, s, p in zip(*(column.tolist() for column in found), strict=True)

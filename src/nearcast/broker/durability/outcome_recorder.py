@@ -13,7 +13,6 @@ import msgspec
 from nearcast.broker.broker_state import BrokerState
 from nearcast.core.engine.engine import Outcome
 from nearcast.core.model.context import NodeState
-from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Undelivered
 from nearcast.store import (
     Forgotten,
@@ -109,23 +108,25 @@ class OutcomeRecorder:
         state, journal, behind = self._state, self._state.journal, self._behind
         # What was promised is kept twice, lest a file of the log be damaged.
         may_wait = journal.keeps and not journal.must_sync
-        told: set[str] = set()
-        for changed in outcome.changes:
-            key, value = changed.key, changed.value
-            if changed.by_move and may_wait and key not in told:
-                behind[key] = value  # type: ignore[assignment]  # a move leaves a state
-            elif isinstance(value, Event):
-                live = Live(key, value, state.engine.expiry_of(key))
-                journal.note(LivePut(live), sync=value.qos > 0)
-            elif value is not None:
-                behind.pop(key, None)
-                told.add(key)
-                journal.note(Kept(NODES, key, encoded_node(value, state.engine.seq)), sync=False)
-            elif "\0" in key:
+        kept: set[str] = set()
+        for changed in outcome.node_changes:
+            node, known = changed.node, changed.state
+            if known is None:
+                behind.pop(node, None)
+                journal.note(Forgotten(NODES, node), sync=False)
+            elif changed.by_move and may_wait and node not in kept:
+                behind[node] = known
+            else:
+                behind.pop(node, None)
+                kept.add(node)
+                journal.note(Kept(NODES, node, encoded_node(known, state.engine.seq)), sync=False)
+        for change in outcome.live_changes:
+            key, event = change.key, change.event
+            if event is None:
                 journal.note(LiveDropped(key), sync=False)
             else:
-                behind.pop(key, None)
-                journal.note(Forgotten(NODES, key), sync=False)
+                live = Live(key, event, state.engine.expiry_of(key))
+                journal.note(LivePut(live), sync=event.qos > 0)
         if behind and not self._marked:
             self._mark(outcome.records[0].seq - 1)
 

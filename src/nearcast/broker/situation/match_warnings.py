@@ -20,7 +20,6 @@ from nearcast.core.engine.attribute_watch import ENOUGH
 from nearcast.core.engine.engine import Outcome
 from nearcast.core.engine.unmet_needs import needed_nodes, needs_place, unmet_area, unmet_needs
 from nearcast.core.language.quoted_names import advice_on, likely_values
-from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Announcement, Subscription
 from nearcast.core.model.geometry.area import Area, Around, PlaceHere
 from nearcast.core.model.inputs import (
@@ -118,12 +117,11 @@ class MatchWarnings(OutcomeFollower):
             elif isinstance(value, Announced):
                 self._announced(value.announcement, now)
         if self._by_node:
-            for changed in outcome.changes:
-                before = changed.before
-                if changed.by_move or before is None or before.position is None:
+            for changed in outcome.node_changes:
+                if changed.by_move or changed.before.position is None:
                     continue
-                if not isinstance(changed.value, NodeState) or changed.value.position is None:
-                    self._lost(before.node, now)
+                if changed.state is None or changed.state.position is None:
+                    self._lost(changed.node, now)
         if not self._needs:
             return
         for name, unseen in self._state.engine.attribute_watch.take():

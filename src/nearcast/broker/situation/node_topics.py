@@ -16,7 +16,7 @@ from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.metadata import position_text, time_text
 from nearcast.broker.situation.topic_names import decode_name, normalize_topic
 from nearcast.broker.situation.topic_readers import TopicReaders
-from nearcast.core.engine.area_watch import AreaSighting
+from nearcast.core.engine.area_watch import AreaNotice
 from nearcast.core.engine.engine import Outcome
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event, Subscription
@@ -50,13 +50,13 @@ class NodeTopics(OutcomeFollower):
         `others` are its inputs but events and moves.
         """
         if self._state.engine.has_readers:
-            for changed in outcome.changes:
-                if isinstance(changed.value, NodeState):
-                    self._changed(changed.value, changed.before, now)
-                elif changed.value is None and "\0" not in changed.key:
-                    self._forgotten(changed.key, now)
-        for sighting in outcome.sightings:
-            self._sighted(sighting)
+            for changed in outcome.node_changes:
+                if changed.state is not None:
+                    self._changed(changed.state, changed.before, now)
+                else:
+                    self._forgotten(changed.node, now)
+        for notice in outcome.notices:
+            self._tell_of_area(notice)
         for value in others:
             if isinstance(value, Presence):
                 self._presence(value.node, value.here, now)
@@ -109,21 +109,21 @@ class NodeTopics(OutcomeFollower):
                         event = self._event(topic, node, payload, state, now)
                         self._readers.put(session, [wanted], event, True)
 
-    def _sighted(self, sighting: AreaSighting) -> None:
+    def _tell_of_area(self, notice: AreaNotice) -> None:
         """Tell who came into a watched area, or went, to those who may see it."""
         # Told where whoever defined it wrote, read by those who mean the same.
-        written, node = f"{AREAS}{sighting.area}", sighting.node
+        written, node = f"{AREAS}{notice.area}", notice.node
         topic = normalize_topic(written)
         rights = self._state.engine.rights
         payload = msgspec.json.encode(
             {
-                "state": "in" if sighting.inside else "out",
+                "state": "in" if notice.inside else "out",
                 "node": node,
-                "time": time_text(sighting.time),
+                "time": time_text(notice.time),
             }
         )
         state = self._state.engine.nodes.get(node)
-        event = self._event(topic, node, payload, state, sighting.time)
+        event = self._event(topic, node, payload, state, notice.time)
         for session, wanted in self._readers.of(topic):
             if rights.may_witness(session.node, node):
                 self._readers.put(session, wanted, event, topic=written)

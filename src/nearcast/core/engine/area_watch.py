@@ -27,7 +27,7 @@ from nearcast.core.model.inputs import AreaWatched
 MARGIN_M = 10.0
 
 
-class AreaSighting(Struct, frozen=True):
+class AreaNotice(Struct, frozen=True):
     """A node came into a watched area, or went out of it."""
 
     area: str
@@ -98,12 +98,12 @@ class AreaWatch:
 
     def moved(
         self, node: str, first: bool, now: float, everyone: Iterable[str]
-    ) -> list[AreaSighting]:
+    ) -> list[AreaNotice]:
         """A node has a new fix, its first in a while or not; what that changes."""
         known = self._lost.pop(node, 0) if first else self._count
         if not self._watches:
             return []
-        found: list[AreaSighting] = []
+        found: list[AreaNotice] = []
         for name in sorted(self._anchored.get(node, ())):
             self._areas.aim_again(name)
             for other in everyone:
@@ -117,7 +117,7 @@ class AreaWatch:
             found += self._look(watch, node, watch.number > known, now)
         return found
 
-    def changed(self, node: str, now: float) -> list[AreaSighting]:
+    def changed(self, node: str, now: float) -> list[AreaNotice]:
         """The context of a node is another one; what that changes."""
         at = self._matcher.world.position(node)
         if at is None or not self._watches:
@@ -142,10 +142,10 @@ class AreaWatch:
         for name in self._inside.pop(node, ()):
             self._watches[name].inside.discard(node)
 
-    def places_changed(self, now: float, everyone: Iterable[str]) -> list[AreaSighting]:
+    def places_changed(self, now: float, everyone: Iterable[str]) -> list[AreaNotice]:
         """Places lie elsewhere; what that changes."""
         self.refresh()
-        found: list[AreaSighting] = []
+        found: list[AreaNotice] = []
         for watch in self._watches.values():
             if isinstance(watch.event.to, PlaceArea | PlaceHere):
                 for node in everyone:
@@ -158,15 +158,15 @@ class AreaWatch:
             if isinstance(watch.event.to, Around | PlaceArea | PlaceHere):
                 self._areas.aim_again(name)
 
-    def _look(self, watch: _Watch, node: str, first: bool, now: float) -> list[AreaSighting]:
+    def _look(self, watch: _Watch, node: str, first: bool, now: float) -> list[AreaNotice]:
         was_in = node in watch.inside
         if was_in and self._is_out(watch, node):
             watch.inside.discard(node)
             self._inside[node].discard(watch.event.id)
-            return [AreaSighting(watch.event.id, node, False, now)]
+            return [AreaNotice(watch.event.id, node, False, now)]
         if not was_in and self._is_in(watch, node):
             self._enter(watch, node)
-            return [] if first else [AreaSighting(watch.event.id, node, True, now)]
+            return [] if first else [AreaNotice(watch.event.id, node, True, now)]
         return []
 
     def _enter(self, watch: _Watch, node: str) -> None:

@@ -10,13 +10,8 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec.structs import replace
 
-from nearcast.core.engine.area_watch import AreaWatch
-from nearcast.core.engine.live_book import LiveBook
-from nearcast.core.engine.live_delivery import LiveDelivery
-from nearcast.core.engine.node_book import NodeBook
-from nearcast.core.engine.outcome import Changed, EngineStep, Handlers, Outcome
-from nearcast.core.engine.subscription_book import SubscriptionBook
-from nearcast.core.matching.matcher import Matcher
+from nearcast.core.engine.engine_state import EngineState
+from nearcast.core.engine.outcome import EngineStep, Handlers, NodeChanged, Outcome
 from nearcast.core.model.context import NodeState, moved, patched
 from nearcast.core.model.geometry import position as positions
 from nearcast.core.model.geometry.area import PlaceArea, PlaceHere
@@ -29,29 +24,19 @@ from nearcast.core.model.inputs import (
     RulesSet,
     SightSet,
 )
-from nearcast.core.rights import Rights
 
 
 class ContextUpdates:
     """Keeps the situation true."""
 
-    def __init__(
-        self,
-        matcher: Matcher,
-        nodes: NodeBook,
-        rights: Rights,
-        areas: AreaWatch,
-        live: LiveBook,
-        subscriptions: SubscriptionBook,
-        delivering: LiveDelivery,
-    ) -> None:
-        self._matcher = matcher
-        self._nodes = nodes
-        self._rights = rights
-        self._areas = areas
-        self._live = live
-        self._subscriptions = subscriptions
-        self._delivering = delivering
+    def __init__(self, state: EngineState) -> None:
+        self._matcher = state.matcher
+        self._nodes = state.nodes
+        self._rights = state.rights
+        self._areas = state.areas
+        self._live = state.live
+        self._subscriptions = state.subscriptions
+        self._live_delivery = state.live_delivery
         self._moving: dict[str, Position] = {}
         """Moves that are still to be made, of nodes that have a position."""
         self.handlers: Handlers = {
@@ -82,7 +67,7 @@ class ContextUpdates:
         if not moving and not self._is_still():
             return index
         nodes = self._nodes
-        by_name, changes = nodes.by_name, step.outcome.changes
+        by_name, changes = nodes.by_name, step.outcome.node_changes
         for place in range(index, len(inputs)):
             each = inputs[place]
             if type(each) is not Moved or times[place] != now:
@@ -96,7 +81,7 @@ class ContextUpdates:
             state = by_name[node] = moved(before, at, now)
             moving[node] = at
             nodes.fixed(node, now)
-            changes.append(Changed(node, state, before, place, True))
+            changes.append(NodeChanged(node, state, before, place, True))
         return len(inputs)
 
     def settle_moves(self) -> None:
@@ -125,7 +110,7 @@ class ContextUpdates:
             self._areas.lost(node)
             step.node_changed(node, gone, before)
             if self._rights.changed(before, gone):
-                self._delivering.deliver_live(self._live.met_by(node), step.outcome)
+                self._live_delivery.deliver_live(self._live.met_by(node), step.outcome)
                 self._come_into_sight(node, step.outcome)
 
     def forget(self, node: str, step: EngineStep) -> None:
@@ -160,28 +145,28 @@ class ContextUpdates:
         else:
             places.add(each.place_kind, each.name, each.geometry, each.parent, each.order)
         self._matcher.refresh_places()
-        outcome.sightings.extend(self._areas.places_changed(step.now, self._nodes.by_name))
-        deliver_live = self._delivering.deliver_live
+        outcome.notices.extend(self._areas.places_changed(step.now, self._nodes.by_name))
+        deliver_live = self._live_delivery.deliver_live
         for node in self._rights.places_changed(self._nodes.by_name.values()):
             deliver_live(self._live.met_by(node), outcome)
             self._come_into_sight(node, outcome)
         deliver_live(self._live.met_in_named_places(), outcome)
         for subscription in self._subscriptions.by_id.values():
             if isinstance(subscription.from_, PlaceArea | PlaceHere):
-                deliver_live(self._delivering.met_by_one(subscription.id), outcome)
+                deliver_live(self._live_delivery.met_by_one(subscription.id), outcome)
 
     def set_sight(self, each: SightSet, step: EngineStep) -> None:
         """One node may see more or less of another than rules say."""
         self._matcher.sight.set_exception(each.viewer, each.other, each.mask)
         self._areas.refresh()
-        self._delivering.deliver_live(self._live.overtaken_by(each.other), step.outcome)
-        self._delivering.deliver_live(self._live.met_by(each.viewer), step.outcome)
+        self._live_delivery.deliver_live(self._live.overtaken_by(each.other), step.outcome)
+        self._live_delivery.deliver_live(self._live.met_by(each.viewer), step.outcome)
 
     def set_rules(self, each: RulesSet, step: EngineStep) -> None:
         """Other rules say who may see what."""
         self._rights.put(each, self._nodes.by_name.values())
         self._areas.refresh()
-        self._delivering.deliver_live(self._live.met_again(), step.outcome)
+        self._live_delivery.deliver_live(self._live.met_again(), step.outcome)
 
     def resume_places_and_rights(self, standing: Sequence[Input]) -> None:
         """Put up the places and rights of another, telling nobody: first where, then who."""
@@ -207,7 +192,7 @@ class ContextUpdates:
         )
 
     def _set_state(self, state: NodeState, step: EngineStep, *, by_move: bool = False) -> None:
-        node, outcome, deliver_live = state.node, step.outcome, self._delivering.deliver_live
+        node, outcome, deliver_live = state.node, step.outcome, self._live_delivery.deliver_live
         before = self._nodes.state_of(node)
         self._nodes.by_name[node] = state
         if state.attributes != before.attributes:
@@ -227,13 +212,13 @@ class ContextUpdates:
                 self._nodes.fixed(node, step.now)
                 first = before.position is None
                 seen = self._areas.moved(node, first, step.now, self._nodes.by_name)
-                outcome.sightings.extend(seen)
+                outcome.notices.extend(seen)
             else:
                 self._areas.lost(node)
             deliver_live(self._live.overtaken_by(node), outcome)
-            self._delivering.deliver_to_followers(node, outcome)
+            self._live_delivery.deliver_to_followers(node, outcome)
         elif state.attributes != before.attributes:
-            outcome.sightings.extend(self._areas.changed(node, step.now))
+            outcome.notices.extend(self._areas.changed(node, step.now))
         step.node_changed(node, state, before, by_move and not reclassed)
         aimed = () if reclassed else self._subscriptions.aimed
         deliver_live(self._live.met_by(node, aimed=aimed), outcome)
@@ -242,5 +227,5 @@ class ContextUpdates:
 
     def _come_into_sight(self, node: str, outcome: Outcome) -> None:
         self._areas.refresh()
-        self._delivering.deliver_live(self._live.met_through(node), outcome)
-        self._delivering.deliver_to_followers(node, outcome)
+        self._live_delivery.deliver_live(self._live.met_through(node), outcome)
+        self._live_delivery.deliver_to_followers(node, outcome)

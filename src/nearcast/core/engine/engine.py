@@ -10,31 +10,25 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from nearcast.core.engine.announcement_book import AnnouncementBook
-from nearcast.core.engine.area_watch import AreaWatch
 from nearcast.core.engine.attribute_watch import AttributeWatch
 from nearcast.core.engine.context_updates import ContextUpdates
 from nearcast.core.engine.deliveries import NO_DELIVERIES, Deliveries
+from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.event_ingest import EventIngest
 from nearcast.core.engine.explanation import explain
-from nearcast.core.engine.live_book import LiveBook
-from nearcast.core.engine.live_delivery import LiveDelivery
-from nearcast.core.engine.node_book import NodeBook
 from nearcast.core.engine.node_query import NodePage, NodeQuery, NodeSearch, Sees
-from nearcast.core.engine.outcome import Changed as Changed
 from nearcast.core.engine.outcome import EngineStep, Handlers
+from nearcast.core.engine.outcome import LiveChanged as LiveChanged
+from nearcast.core.engine.outcome import NodeChanged as NodeChanged
 from nearcast.core.engine.outcome import Outcome as Outcome
 from nearcast.core.engine.outcome import Refusal as Refusal
-from nearcast.core.engine.recent_book import RecentBook
 from nearcast.core.engine.routes import Route
 from nearcast.core.engine.session_presence import SessionPresence
 from nearcast.core.engine.settings import EngineSettings as EngineSettings
 from nearcast.core.engine.standing_inputs import StandingInputs
 from nearcast.core.engine.string_pair_table import Texts
-from nearcast.core.engine.subject_policy import SubjectPolicy
-from nearcast.core.engine.subscription_book import SubscriptionBook
 from nearcast.core.matching.live import LiveEvents
-from nearcast.core.matching.matcher import Matcher, Matches
+from nearcast.core.matching.matcher import Matches
 from nearcast.core.matching.reference import Verdict
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
@@ -57,7 +51,6 @@ from nearcast.core.model.inputs import (
     Restarted,
 )
 from nearcast.core.model.record import Record as Record
-from nearcast.core.rights import Rights
 
 
 class Engine:
@@ -73,33 +66,19 @@ class Engine:
 
     def _begin(self, places: Places) -> None:
         """Know nothing but places."""
-        chosen = self.settings
         self.seq = 0
-        self.matcher = matcher = Matcher(places)
-        self._policy = SubjectPolicy(chosen)
-        self._nodes = nodes = NodeBook(chosen.position_ttl_s)
-        self.rights = rights = Rights(matcher, nodes.state_of)
+        self._state = state = EngineState(self.settings, places)
+        self.matcher = state.matcher
+        self.rights = state.rights
         """Who may see what of whom, by rule."""
-        self._announcements = announced = AnnouncementBook()
-        self._areas = areas = AreaWatch(matcher, rights.context)
-        self._live = live = LiveBook(matcher, chosen.shared_objects)
-        self._subscriptions = subscriptions = SubscriptionBook(matcher)
-        self._recent = recent = RecentBook(matcher, chosen.recent_most, chosen.recent_most_bytes)
-        self._delivering = delivering = LiveDelivery(live, subscriptions)
-        self._ingesting = EventIngest(matcher, nodes, rights, announced, live, self._policy, chosen)
-        self._situating = ContextUpdates(
-            matcher, nodes, rights, areas, live, subscriptions, delivering
-        )
-        self._standing = StandingInputs(
-            nodes, announced, areas, live, subscriptions, recent, delivering, matcher.places
-        )
-        self._attending = SessionPresence(
-            matcher.world, announced, live, subscriptions, recent, delivering
-        )
+        self._event_ingest = EventIngest(state)
+        self._context = ContextUpdates(state)
+        self._standing = StandingInputs(state)
+        self._presence = SessionPresence(state)
         self._handlers: Handlers = {
-            **self._situating.handlers,
+            **self._context.handlers,
             **self._standing.handlers,
-            **self._attending.handlers,
+            **self._presence.handlers,
             Forgot: self._forget,
             Restarted: self._restart,
         }
@@ -140,7 +119,7 @@ class Engine:
                 step.now = now = at
                 self._pass_to_now(step)
             if type(each) is Moved and not step.events:
-                done = self._situating.move_later(inputs, times, step)
+                done = self._context.move_later(inputs, times, step)
                 if done > index:
                     first, self.seq = self.seq + 1 - index, self.seq + done - index
                     outcome.records += [
@@ -148,18 +127,18 @@ class Engine:
                     ]
                     continue
             try:
-                self._situating.settle_moves()
+                self._context.settle_moves()
                 if isinstance(each, Published):
-                    event = self._ingesting.ingest(each.event, now, again)
+                    event = self._event_ingest.ingest(each.event, now, again)
                     if event is None:
                         continue
                     if event is not each.event:
                         each = Published(event)
-                    if self._policy.is_elsewhere(event.subject) or (
+                    if self._state.policy.is_elsewhere(event.subject) or (
                         quietly and self._leaves_no_trace(event)
                     ):
                         self._match(step)
-                        self._recent.note([event], (now,))
+                        self._state.recent.note([event], (now,))
                         if self.attribute_watch:
                             self.attribute_watch.see([event], self.matcher.world)
                     else:
@@ -168,7 +147,7 @@ class Engine:
                         if self.matcher.counting or event.stays:
                             # What follows may depend on this very event.
                             self._match(step)
-                        if not self._policy.is_recorded(event.subject):
+                        if not self._state.policy.is_recorded(event.subject):
                             continue
                 else:
                     self._match(step)
@@ -178,7 +157,7 @@ class Engine:
                 continue
             self.seq += 1
             outcome.records.append(Record(self.seq, now, each))
-        self._situating.settle_moves()
+        self._context.settle_moves()
         self._match(step)
         outcome.timer = self.next_timer()
         return outcome
@@ -198,17 +177,17 @@ class Engine:
         if ended.timer is not None and (due := np.flatnonzero(times >= ended.timer)).size:
             events = events.part(0, max(1, int(due[0])))
         deliveries = NO_DELIVERIES
-        if not quietly or self._subscriptions.takes_turns:
+        if not quietly or self._state.subscriptions.takes_turns:
             batch = events.batch(attributes=self.matcher.reads_attributes)
-            deliveries = self._subscriptions.deliveries_of_columns(events, batch)
-        self._recent.note_columns(events)
-        self._recent.expire(float(events.times.max()) - self.settings.recent_s)
+            deliveries = self._state.subscriptions.deliveries_of_columns(events, batch)
+        self._state.recent.note_columns(events)
+        self._state.recent.expire(float(events.times.max()) - self.settings.recent_s)
         self.seq += len(events)
         return len(events), ended, deliveries
 
     def next_timer(self) -> float | None:
         """When to step again even if nothing arrives."""
-        ends, ages = self._live.next_expiry(), self._nodes.next_expiry()
+        ends, ages = self._state.live.next_expiry(), self._state.nodes.next_expiry()
         if ends is None or ages is None:
             return ages if ends is None else ends
         return min(ends, ages)
@@ -217,22 +196,22 @@ class Engine:
         """Time went on between two inputs; what waits is decided first if something is due."""
         timer = self.next_timer()
         if timer is not None and timer <= step.now:
-            self._situating.settle_moves()
+            self._context.settle_moves()
             self._match(step)
             self._expire(step)
         else:
-            self._recent.expire(step.now - self.settings.recent_s)
+            self._state.recent.expire(step.now - self.settings.recent_s)
 
     def _expire(self, step: EngineStep) -> None:
         """End what time ends."""
-        self._situating.expire(step)
-        for key in self._live.expire(step.now):
+        self._context.expire(step)
+        for key in self._state.live.expire(step.now):
             step.live_changed(key, None)
-        self._recent.expire(step.now - self.settings.recent_s)
+        self._state.recent.expire(step.now - self.settings.recent_s)
 
     def _leaves_no_trace(self, event: Event) -> bool:
         """Whether who gets an event changes nothing for what comes later."""
-        return not event.stays and not self._subscriptions.takes_turns
+        return not event.stays and not self._state.subscriptions.takes_turns
 
     def _match(self, step: EngineStep) -> None:
         """Decide on the events that wait for it; none are left then."""
@@ -244,10 +223,10 @@ class Engine:
         if self.attribute_watch:
             self.attribute_watch.see(events, self.matcher.world)
         for event, at in zip(events, made, strict=True):
-            if self._live.keep(event, at):
-                step.live_changed(self._live.key(event), event)
-        self._recent.note(events, made)
-        self._recent.expire(max(made) - self.settings.recent_s)
+            if self._state.live.keep(event, at):
+                step.live_changed(self._state.live.key(event), event)
+        self._state.recent.note(events, made)
+        self._state.recent.expire(max(made) - self.settings.recent_s)
         withdrawal = None
         if events[-1].valid_s == 0.0:
             # What stays, or ends that, is the last of those that are decided together.
@@ -256,22 +235,22 @@ class Engine:
             columns = matches.subscription[is_last], matches.priority[is_last]
             matches = Matches(*(column[~is_last] for column in matches))
         if len(matches.event):
-            deliveries = self._subscriptions.deliveries(events, matches)
-            self._delivering.deliver(deliveries, step.outcome)
+            deliveries = self._state.subscriptions.deliveries(events, matches)
+            self._state.live_delivery.deliver(deliveries, step.outcome)
         if withdrawal is not None:
             numbers, priorities = (column.tolist() for column in columns)
             met = [(withdrawal, *each) for each in zip(numbers, priorities, strict=True)]
-            self._delivering.withdraw(withdrawal, met, step.outcome)
-            if self._live.withdraw(withdrawal):
-                step.live_changed(self._live.key(withdrawal), None)
+            self._state.live_delivery.withdraw(withdrawal, met, step.outcome)
+            if self._state.live.withdraw(withdrawal):
+                step.live_changed(self._state.live.key(withdrawal), None)
 
     def _forget(self, each: Forgot, step: EngineStep) -> None:
         """Know nothing of a node any more, nor of what it said."""
-        self._announcements.forget(each.node)
-        for key in self._live.published_by(each.node):
+        self._state.announcements.forget(each.node)
+        for key in self._state.live.published_by(each.node):
             step.live_changed(key, None)
-        self._recent.forget(each.node)
-        self._situating.forget(each.node, step)
+        self._state.recent.forget(each.node)
+        self._context.forget(each.node, step)
 
     # Beginning where another left off
 
@@ -293,18 +272,18 @@ class Engine:
         """
         self.seq = seq
         # What is decided on comes before what is decided: nobody is to miss what they may see.
-        self._situating.resume_places_and_rights(standing)
-        self._subscriptions.add(list(subscriptions))
-        self._situating.resume(nodes)
+        self._context.resume_places_and_rights(standing)
+        self._state.subscriptions.add(list(subscriptions))
+        self._context.resume(nodes)
         # Targets that move with nodes lie where those are.
         for event, expires, seen in live:
-            self._live.resume(event, expires, seen)
-        self._ingesting.resume(known)
+            self._state.live.resume(event, expires, seen)
+        self._event_ingest.resume(known)
         self._standing.resume(standing)
-        self._attending.resume(standing)
+        self._presence.resume(standing)
         remembered = list(recent)
-        self._recent.note([event for _, event in remembered], [at for at, _ in remembered])
-        self._recent.refresh()
+        self._state.recent.note([event for _, event in remembered], [at for at, _ in remembered])
+        self._state.recent.refresh()
 
     def restarted(self, sessions: Iterable[str], now: float) -> Record | None:
         """What to record when a broker begins, with these sessions; None if there is nothing."""
@@ -318,20 +297,20 @@ class Engine:
         """Be as a broker that begins anew: resume with what it keeps."""
         kept = set(each.sessions)
         wanted = [one for one in self.subscriptions.values() if one.owner in kept]
-        live = [(event, expires, seen & kept) for event, expires, seen in self._live.kept()]
+        live = [(event, expires, seen & kept) for event, expires, seen in self._state.live.kept()]
         announced = [one for one in self.announcements.values() if one.owner in kept]
         standing: list[Input] = [
             self.rights.rules,
             *map(Announced, announced),
-            *self._areas.watched(),
+            *self._state.areas.watched(),
             *(Presence(name, False) for name in each.sessions),
         ]
-        nodes, known, seq = list(self.nodes.values()), self._ingesting.known(), self.seq
-        recent = self._recent
+        nodes, known, seq = list(self.nodes.values()), self._event_ingest.known(), self.seq
+        recent = self._state.recent
         self.settings = self.settings.after(each)
         self._begin(self.matcher.places)
         if each.keeps_recent:
-            self._recent.take_over(recent)
+            self._state.recent.take_over(recent)
         self.resume(seq, wanted, live, nodes, standing, known)
         # As the first step of a broker does, at whatever time.
         self._expire(step)
@@ -341,18 +320,18 @@ class Engine:
     @property
     def nodes(self) -> Mapping[str, NodeState]:
         """What is known of nodes, by name."""
-        return self._nodes.by_name
+        return self._state.nodes.by_name
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
         """All subscriptions, by id."""
-        return self._subscriptions.by_id
+        return self._state.subscriptions.by_id
 
     def names_in(self, deliveries: Deliveries) -> tuple[Texts, Texts]:
         """The session of each copy and the subscription of each row, by their numbers now."""
         rows = deliveries.rows
         copies = np.flatnonzero(rows.starts).astype(np.int32)
-        return self._subscriptions.names.taken(rows.subscription, copies)
+        return self._state.subscriptions.names.taken(rows.subscription, copies)
 
     @property
     def live(self) -> LiveEvents:
@@ -363,22 +342,22 @@ class Engine:
         self, event: Event, recipients: Iterable[tuple[Sequence[str], int]], replayed: bool = False
     ) -> Deliveries:
         """Deliveries of an event that were decided elsewhere: ids of subscriptions, priorities."""
-        return self._subscriptions.addressed(event, recipients, replayed)
+        return self._state.subscriptions.addressed(event, recipients, replayed)
 
     @property
     def announcements(self) -> Mapping[tuple[str, str], Announcement]:
         """All announcements, by node and subject."""
-        return self._announcements.by_subject
+        return self._state.announcements.by_subject
 
     @property
     def watched_areas(self) -> Iterator[str]:
         """The names of all watched areas."""
-        return (each.name for each in self._areas.watched())
+        return (each.name for each in self._state.areas.watched())
 
     @property
     def has_readers(self) -> bool:
         """Whether anybody reads what is known of nodes."""
-        return self._subscriptions.readers > 0
+        return self._state.subscriptions.readers > 0
 
     def find_nodes(self, query: NodeQuery, sees: Sees, others: Iterable[str] = ()) -> NodePage:
         """Who is there, as far as an asker sees them.
@@ -394,7 +373,7 @@ class Engine:
 
     def explain(self, event: Event, node: str) -> list[Verdict]:
         """Why a node does or does not get an event now: one verdict a subscription."""
-        event = self._ingesting.complete(event)
+        event = self._event_ingest.complete(event)
         wanted = [each for each in self.subscriptions.values() if each.node == node]
         return [explain(event, subscription, self.matcher.world) for subscription in wanted]
 
@@ -404,15 +383,15 @@ class Engine:
         Holds for events that do not stay, have no target and carry no id of their own. Whoever
         sends one along its route takes `note` of it.
         """
-        if self.matcher.counting or (publisher, subject) in self._announcements.by_subject:
+        if self.matcher.counting or (publisher, subject) in self._state.announcements.by_subject:
             return None
-        if not self.settings.routes or self._policy.is_elsewhere(subject):
+        if not self.settings.routes or self._state.policy.is_elsewhere(subject):
             return None
-        return self._subscriptions.routes.of(subject)
+        return self._state.subscriptions.routes.of(subject)
 
     def fitting(self, subject: str) -> list[Subscription]:
         """All subscriptions whose pattern a subject fits, whatever else they ask for."""
-        return self._subscriptions.routes.fitting(subject)
+        return self._state.subscriptions.routes.fitting(subject)
 
     def note(self, run: EventRun) -> int | None:
         """Take note of events that went along their route.
@@ -420,8 +399,8 @@ class Engine:
         They count, and have their places in the log: the first `seq`, None if they leave no
         record.
         """
-        self._recent.note_run(run)
-        if not self._policy.is_recorded(run.subject):
+        self._state.recent.note_run(run)
+        if not self._state.policy.is_recorded(run.subject):
             return None
         first = self.seq + 1
         self.seq += len(run)
@@ -434,7 +413,7 @@ class Engine:
 
     def position(self, node: str) -> Position | None:
         """Where a node is, as far as that is known."""
-        return self._nodes.position(node)
+        return self._state.nodes.position(node)
 
     def vet(self, value: Subscription | Announcement | Event | AreaWatched) -> None:
         """Raise `ModelError` if it would be refused for its subject or its area."""
@@ -442,22 +421,22 @@ class Engine:
 
     def announced_by(self, session: str) -> list[tuple[str, str]]:
         """The node and the subjects of a session's announcements."""
-        return self._announcements.of_session(session)
+        return self._state.announcements.of_session(session)
 
     def has_seen(self, event: Event, session: str) -> bool:
         """Whether a session has this very version of a live event."""
-        return self._live.has(event, session)
+        return self._state.live.has(event, session)
 
     def comes_later(self, event: Event, subscriptions: Sequence[Subscription]) -> bool:
         """Whether a session that cannot take an event is to get it later, while it is live."""
-        return self._delivering.comes_later(event, subscriptions) and self.has_seen(
+        return self._state.live_delivery.comes_later(event, subscriptions) and self.has_seen(
             event, subscriptions[0].owner
         )
 
     def live_key(self, event: Event) -> str:
         """Under what an event that stays is kept."""
-        return self._live.key(event)
+        return self._state.live.key(event)
 
     def expiry_of(self, key: str) -> float | None:
         """When a live event ends."""
-        return self._live.expiry(key)
+        return self._state.live.expiry(key)

@@ -9,12 +9,7 @@ from collections.abc import Iterable
 
 from msgspec.structs import replace
 
-from nearcast.core.engine.announcement_book import AnnouncementBook
-from nearcast.core.engine.live_book import LiveBook
-from nearcast.core.engine.node_book import NodeBook
-from nearcast.core.engine.settings import EngineSettings
-from nearcast.core.engine.subject_policy import SubjectPolicy
-from nearcast.core.matching.matcher import Matcher
+from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.matching.reference import anchor_for
 from nearcast.core.model.context import check_attributes
 from nearcast.core.model.errors import ModelError
@@ -23,32 +18,22 @@ from nearcast.core.model.geometry import position as positions
 from nearcast.core.model.geometry.area import Around, PlaceHere
 from nearcast.core.model.geometry.area_resolution import check
 from nearcast.core.model.subject import check_subject
-from nearcast.core.rights import Rights
 
 
 class EventIngest:
     """Takes events in, each once."""
 
-    def __init__(
-        self,
-        matcher: Matcher,
-        nodes: NodeBook,
-        rights: Rights,
-        announcements: AnnouncementBook,
-        live: LiveBook,
-        policy: SubjectPolicy,
-        settings: EngineSettings,
-    ) -> None:
-        self._matcher = matcher
-        self._nodes = nodes
-        self._rights = rights
-        self._announcements = announcements
-        self._live = live
-        self._policy = policy
-        self._ahead_s = settings.ahead_s
+    def __init__(self, state: EngineState) -> None:
+        self._matcher = state.matcher
+        self._nodes = state.nodes
+        self._rights = state.rights
+        self._announcements = state.announcements
+        self._live = state.live
+        self._policy = state.policy
+        self._ahead_s = state.settings.ahead_s
         # Of a plain dict the oldest is found only past all that were deleted before it.
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
-        self._known_most = settings.known_ids_most
+        self._known_most = state.settings.known_ids_most
 
     def ingest(self, event: Event, now: float, again: bool) -> Event | None:
         """The event as it is decided on, None if it is a repeat.

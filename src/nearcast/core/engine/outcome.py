@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from nearcast.core.engine.area_watch import AreaSighting
+from nearcast.core.engine.area_watch import AreaNotice
 from nearcast.core.engine.deliveries import Deliveries
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Delivery, Event
@@ -18,17 +18,24 @@ class Refusal(Struct, frozen=True):
     reason: str
 
 
-class Changed(Struct, frozen=True):
-    """Something to keep: a node's state, or a live event under its key (None: gone)."""
+class NodeChanged(Struct, frozen=True):
+    """Something else is known of a node; None: nothing any more."""
 
-    key: str
-    value: NodeState | Event | None
-    before: NodeState | None = None
-    """What was known of the node."""
-    index: int = -1
+    node: str
+    state: NodeState | None
+    before: NodeState
+    """What was known of it."""
+    index: int
     """The input that changed it; if time did, the one before which it was noticed."""
     by_move: bool = False
     """A move that is recorded, and nothing else, made it out of what was known before."""
+
+
+class LiveChanged(Struct, frozen=True):
+    """Another event is live under a key; None: none any more."""
+
+    key: str
+    event: Event | None
 
 
 class Outcome(Struct):
@@ -36,12 +43,14 @@ class Outcome(Struct):
 
     sent: list[Deliveries] = []
     """What goes out, in order."""
-    changes: list[Changed] = []
+    node_changes: list[NodeChanged] = []
+    live_changes: list[LiveChanged] = []
     records: list[Record] = []
     refusals: list[Refusal] = []
     passed_over: list[tuple[Event, str]] = []
     """Live events that a session does not want now: it is as if it had seen them."""
-    sightings: list[AreaSighting] = []
+    notices: list[AreaNotice] = []
+    """What is told of nodes to who asked for it, by subjects of the broker's own."""
     timer: float | None = None
     """When to step again even if nothing arrives."""
 
@@ -69,11 +78,12 @@ class EngineStep:
         self, node: str, state: NodeState | None, before: NodeState, by_move: bool = False
     ) -> None:
         """Something else is known of a node by the present input; None: nothing any more."""
-        self.outcome.changes.append(Changed(node, state, before, self.index, by_move))
+        change = NodeChanged(node, state, before, self.index, by_move)
+        self.outcome.node_changes.append(change)
 
     def live_changed(self, key: str, event: Event | None) -> None:
         """Another event is live under a key; None: none any more."""
-        self.outcome.changes.append(Changed(key, event))
+        self.outcome.live_changes.append(LiveChanged(key, event))
 
 
 Handlers = dict[type, Callable[..., None]]

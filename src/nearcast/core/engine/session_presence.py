@@ -7,13 +7,9 @@ that concerns it and that it has not seen.
 
 from collections.abc import Iterable
 
-from nearcast.core.engine.announcement_book import AnnouncementBook
-from nearcast.core.engine.live_book import LiveBook, Met
-from nearcast.core.engine.live_delivery import LiveDelivery
+from nearcast.core.engine.engine_state import EngineState
+from nearcast.core.engine.live_book import Met
 from nearcast.core.engine.outcome import EngineStep, Handlers
-from nearcast.core.engine.recent_book import RecentBook
-from nearcast.core.engine.subscription_book import SubscriptionBook
-from nearcast.core.matching.known_world import KnownWorld
 from nearcast.core.matching.reference import decide
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.inputs import Input, Left, Presence, QueueDrained, Undelivered
@@ -22,21 +18,13 @@ from nearcast.core.model.inputs import Input, Left, Presence, QueueDrained, Unde
 class SessionPresence:
     """Knows which sessions are there."""
 
-    def __init__(
-        self,
-        world: KnownWorld,
-        announcements: AnnouncementBook,
-        live: LiveBook,
-        subscriptions: SubscriptionBook,
-        recent: RecentBook,
-        delivering: LiveDelivery,
-    ) -> None:
-        self._world = world
-        self._announcements = announcements
-        self._live = live
-        self._subscriptions = subscriptions
-        self._recent = recent
-        self._delivering = delivering
+    def __init__(self, state: EngineState) -> None:
+        self._world = state.matcher.world
+        self._announcements = state.announcements
+        self._live = state.live
+        self._subscriptions = state.subscriptions
+        self._recent = state.recent
+        self._live_delivery = state.live_delivery
         self._uncertain: set[str] = set()
         """Sessions from before: nobody knows what they missed."""
         self.handlers: Handlers = {
@@ -52,7 +40,7 @@ class SessionPresence:
         if each.here:
             self._subscriptions.present.add(session)
             self._subscriptions.away.discard(session)
-            self._delivering.deliver_live(self._missed_by(session), step.outcome)
+            self._live_delivery.deliver_live(self._missed_by(session), step.outcome)
         else:
             self._subscriptions.present.discard(session)
             self._subscriptions.away.add(session)
@@ -65,7 +53,7 @@ class SessionPresence:
     def catch_up(self, each: QueueDrained, step: EngineStep) -> None:
         """A session gets what it did not get before."""
         met = self._missed_by(each.session or each.node)
-        self._delivering.deliver_live(met, step.outcome)
+        self._live_delivery.deliver_live(met, step.outcome)
 
     def resume(self, standing: Iterable[Input]) -> None:
         """Sessions of another are there, or away, telling nobody."""
@@ -110,6 +98,6 @@ class SessionPresence:
             if each.group is None:
                 number = self._subscriptions.number(each.id)
                 plainly = self._live.met_plainly(number, each.subject)
-                met = plainly if each.plain else self._delivering.met_by_one(each.id)
+                met = plainly if each.plain else self._live_delivery.met_by_one(each.id)
                 found += (event for event, _, _ in met)
         return self._live.in_order(found)

@@ -6,17 +6,10 @@ it now.
 
 from collections.abc import Iterable, Sequence
 
-from nearcast.core.engine.announcement_book import AnnouncementBook
-from nearcast.core.engine.area_watch import AreaWatch
-from nearcast.core.engine.live_book import LiveBook
-from nearcast.core.engine.live_delivery import LiveDelivery
-from nearcast.core.engine.node_book import NodeBook
+from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.outcome import EngineStep, Handlers, Outcome
-from nearcast.core.engine.recent_book import RecentBook
-from nearcast.core.engine.subscription_book import SubscriptionBook
 from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.geometry.area_resolution import check
-from nearcast.core.model.geometry.places import Places
 from nearcast.core.model.inputs import (
     Announced,
     AreaUnwatched,
@@ -32,25 +25,15 @@ from nearcast.core.model.subject import check_pattern, check_subject
 class StandingInputs:
     """Puts up what stands, and takes it down."""
 
-    def __init__(
-        self,
-        nodes: NodeBook,
-        announcements: AnnouncementBook,
-        areas: AreaWatch,
-        live: LiveBook,
-        subscriptions: SubscriptionBook,
-        recent: RecentBook,
-        delivering: LiveDelivery,
-        places: Places,
-    ) -> None:
-        self._nodes = nodes
-        self._announcements = announcements
-        self._areas = areas
-        self._live = live
-        self._subscriptions = subscriptions
-        self._recent = recent
-        self._delivering = delivering
-        self._places = places
+    def __init__(self, state: EngineState) -> None:
+        self._nodes = state.nodes
+        self._announcements = state.announcements
+        self._areas = state.areas
+        self._live = state.live
+        self._subscriptions = state.subscriptions
+        self._recent = state.recent
+        self._live_delivery = state.live_delivery
+        self._places = state.matcher.places
         self._together: dict[str, Subscribed] = {}
         """What somebody wants along with what comes next."""
         self.handlers: Handlers = {
@@ -94,7 +77,7 @@ class StandingInputs:
             return
         numbers = {self._subscriptions.number(each.subscription.id): each for each in wanted}
         met = list(self._live.met_by(wanted[0].subscription.node, list(numbers)))
-        self._delivering.deliver_live((found for found in met if not found[0].retain), outcome)
+        self._live_delivery.deliver_live((found for found in met if not found[0].retain), outcome)
         # Of MQTT's own each filter brings its copy.
         for number, each in numbers.items():
             retained = [found for found in met if found[0].retain and found[1] == number]

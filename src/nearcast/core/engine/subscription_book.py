@@ -25,7 +25,6 @@ from nearcast.core.matching.matcher import Matcher, Matches
 from nearcast.core.matching.tables import I32
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
-from nearcast.core.model.event_columns import EventColumns
 
 NODES = "$node/"
 
@@ -180,7 +179,7 @@ class SubscriptionBook:
         assert None not in recipients
         return Deliveries(events, rows, self._owners[rows.subscription], recipients)
 
-    def deliveries_of_columns(self, events: EventColumns, batch: EventBatch) -> Deliveries:
+    def deliveries_of_columns(self, events: Sequence[Event], batch: EventBatch) -> Deliveries:
         """What goes out for events that do not stay and are of their nodes' own sessions.
 
         As columns only: all is decided before any subscription changes.

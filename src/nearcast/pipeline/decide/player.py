@@ -10,6 +10,7 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from msgspec import Struct
 
+from nearcast.core.engine.area_watch import AreaNotice
 from nearcast.core.engine.deliveries import Deliveries
 from nearcast.core.engine.engine import Engine, Outcome
 from nearcast.core.engine.string_pair_table import Texts
@@ -59,6 +60,7 @@ class Played(Struct):
     contexts: list[ContextChange] = []
     unusable: list[Unusable] = []
     suspects: list[Suspect] = []
+    notices: list[AreaNotice] = []
 
 
 class Player:
@@ -158,6 +160,7 @@ class Player:
             list(_contexts(outcome, inputs)),
             [*inputs.unusable, *_refused(outcome, inputs)],
             list(_suspects(outcome, inputs)),
+            outcome.notices,
         )
 
     def _sent(self, deliveries: Deliveries, seqs: EventSeqs) -> PlayedDeliveries:
@@ -183,19 +186,18 @@ def _copies(part: Played) -> int:
 
 
 def _contexts(outcome: Outcome, inputs: Inputs) -> Iterator[ContextChange]:
-    for changed in outcome.changes:
-        state, index = changed.value, changed.index
-        if isinstance(state, NodeState) or (state is None and changed.before is not None):
-            yield ContextChange(inputs.seqs[index], inputs.times[index], changed.key, state)
+    for changed in outcome.node_changes:
+        seq, time = inputs.seqs[changed.index], inputs.times[changed.index]
+        yield ContextChange(seq, time, changed.node, changed.state)
 
 
 def _suspects(outcome: Outcome, inputs: Inputs) -> Iterator[Suspect]:
-    for changed in outcome.changes:
-        state, index = changed.value, changed.index
-        if isinstance(state, NodeState):
-            reason = doubt(state, changed.before, BELIEVED)
+    for changed in outcome.node_changes:
+        if changed.state is not None:
+            reason = doubt(changed.state, changed.before, BELIEVED)
             if reason is not None:
-                yield Suspect(inputs.seqs[index], inputs.times[index], changed.key, reason)
+                seq, time = inputs.seqs[changed.index], inputs.times[changed.index]
+                yield Suspect(seq, time, changed.node, reason)
 
 
 def _refused(outcome: Outcome, inputs: Inputs) -> Iterator[Unusable]:

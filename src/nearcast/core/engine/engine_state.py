@@ -1,0 +1,31 @@
+"""All that an engine knows: the matcher and the books, which its parts share."""
+
+from nearcast.core.engine.announcement_book import AnnouncementBook
+from nearcast.core.engine.area_watch import AreaWatch
+from nearcast.core.engine.live_book import LiveBook
+from nearcast.core.engine.live_delivery import LiveDelivery
+from nearcast.core.engine.node_book import NodeBook
+from nearcast.core.engine.recent_book import RecentBook
+from nearcast.core.engine.settings import EngineSettings
+from nearcast.core.engine.subject_policy import SubjectPolicy
+from nearcast.core.engine.subscription_book import SubscriptionBook
+from nearcast.core.matching.matcher import Matcher
+from nearcast.core.model.geometry.places import Places
+from nearcast.core.rights import Rights
+
+
+class EngineState:
+    """What an engine knows; at first nothing but places."""
+
+    def __init__(self, settings: EngineSettings, places: Places) -> None:
+        self.settings = settings
+        self.policy = SubjectPolicy(settings)
+        self.matcher = Matcher(places)
+        self.nodes = NodeBook(settings.position_ttl_s)
+        self.rights = Rights(self.matcher, self.nodes.state_of)
+        self.announcements = AnnouncementBook()
+        self.areas = AreaWatch(self.matcher, self.rights.context)
+        self.live = LiveBook(self.matcher, settings.shared_objects)
+        self.subscriptions = SubscriptionBook(self.matcher)
+        self.recent = RecentBook(self.matcher, settings.recent_most, settings.recent_most_bytes)
+        self.live_delivery = LiveDelivery(self.live, self.subscriptions)
