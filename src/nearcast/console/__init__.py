@@ -1,1 +1,1 @@
-"""The console: what a broker tells over HTTP."""
+"""The console: HTTP for metrics, health and the API of a broker."""

@@ -36,7 +36,7 @@ from nearcast.store import StoreError, UpgradeError
 
 MOST_EVENTS = 200
 LOOKED_THROUGH = 20
-"""So many times as many events as are asked for are looked through for those that may be shown."""
+"""So many times the requested number of events are searched for those that may be shown."""
 PLAYED_AT_ONCE = 2
 """Playing a log takes a core."""
 WAITING_MOST = 8
@@ -176,13 +176,13 @@ def _explained(found: Explanation, view: View) -> Response:
         return problem(404, UNKNOWN_EVENT)
     sees = view.sees(found.event.publisher)
     if sees != SEE_ALL and found.node != view.asker.node:
-        # What was decided for another tells where the publisher is and what it is.
+        # A decision for another node reveals where the publisher is and what it is.
         return problem(403, "you may not see all of the publisher")
     value = as_value(found)
     if not sees & SEE_IDENTITY:
         value["publisher"] = None
     if not view.asker.operates:
-        # They would tell how much others do.
+        # They would reveal how active others are.
         del value["seq"]
         if found.later is not None:
             value["later"] = {"time": time_text(found.later.time)}

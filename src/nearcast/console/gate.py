@@ -1,8 +1,7 @@
-"""The gate in front of every request: no page of another site, and in `/api` only who may come in.
+"""Checks of every HTTP request: its origin, and for `/api` its credentials.
 
-The names and passwords, tokens and limits are those of the broker's doors, asked in the same way.
-As soon as there are users, `/api` asks for one; before, for nobody, where the doors let anonymous
-clients in. `/metrics` and `/healthz` are for machines that have no name here, and stay open.
+Users, tokens and limits are those of the broker. As soon as there are users, `/api` needs one;
+before, it is open where anonymous clients may connect. `/metrics` and `/healthz` are always open.
 """
 
 import base64
@@ -120,7 +119,7 @@ class Gate:
 
 
 def _connect(node: str, authorization: str | None) -> Connect | None:
-    """What a client would say to the doors; None if it cannot be read."""
+    """The credentials as those of a CONNECT; None if they cannot be read."""
     if authorization is None:
         return Connect(node)
     scheme, _, text = authorization.partition(" ")

@@ -110,7 +110,7 @@ def make_app(
 
     @app.get("/api/docs", response_class=HTMLResponse)
     async def api() -> HTMLResponse:
-        """The list of what can be asked."""
+        """The list of requests."""
         return _page(app, "HTTP API", API.format(rows=_rows(app)))
 
     return app

@@ -1,4 +1,4 @@
-"""What the data pipeline says of itself, for a broker's own figures and health.
+"""Figures and health of the data pipeline, for those of a broker.
 
 Only the file is read that the pipeline keeps up to date; where and whether Spark runs does not
 matter here.

@@ -1,4 +1,4 @@
-"""An HTTP server inside the broker's loop: starts, tells its port, and stops when asked.
+"""An HTTP server inside the broker's loop: starts, knows its port, and stops on request.
 
 Uvicorn does the work, without its signal handlers and its own way of logging: signals and lines
 belong to the program that runs the broker.
@@ -28,7 +28,7 @@ class HttpServer:
     def __init__(self, app: ASGIApp, host: str = "127.0.0.1", port: int = 8080) -> None:
         self.host = host
         self.port = port
-        """The port asked for; once started, the port that it listens on."""
+        """The port to listen on; once started, the actual one."""
         self._app = app
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None

@@ -45,7 +45,7 @@ class LinkQuality(Struct, frozen=True):
 
 
 class ConnectionListener(Protocol):
-    """Who hears at one end, in the words of asyncio."""
+    """Callbacks of one end, as those of asyncio."""
 
     def received(self, data: bytes) -> None:
         """Bytes have come."""
@@ -122,7 +122,7 @@ class End:
         return len(self._unsent)
 
     def limit(self, high: int, low: int) -> None:
-        """Say when too much waits, and when there is room again."""
+        """Set when writing pauses, and when it resumes."""
         self._high, self._low = high, low
 
     def write(self, data: bytes) -> None:
@@ -161,7 +161,7 @@ class End:
     # What a network does with it
 
     def learn(self) -> None:
-        """The system tells that the connection is gone."""
+        """The system reports that the connection is gone."""
         if self._open:
             self._unsent.clear()
             self._leave()

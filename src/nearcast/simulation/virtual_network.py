@@ -15,7 +15,7 @@ from nearcast.simulation.virtual_datagrams import VirtualDatagrams
 
 Accept = Callable[[End], ConnectionListener]
 Opened = Callable[[End | None], ConnectionListener | None]
-"""Gets an open end and says who hears there, or None if nobody could be reached."""
+"""Gets an open end, or None if no host was reached, and returns its listener."""
 
 CONNECT_WITHIN_S = 3.0
 """A host that cannot be reached is given up after this."""
@@ -75,7 +75,7 @@ class VirtualNetwork:
         return self._qualities.get(frozenset((host, other)), self._usual)
 
     def set_usual(self, quality: LinkQuality) -> None:
-        """Say what all ways are like of which nothing else was said."""
+        """Set the quality of all paths that have none of their own."""
         self._usual = quality
 
     def set_quality(self, host: str, other: str, quality: LinkQuality | None) -> None:

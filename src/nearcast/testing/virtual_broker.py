@@ -27,7 +27,7 @@ from nearcast.wire.mqtt import Decoder, ProtocolError, ReasonCode
 
 SWEEP_S = 1.0
 PIPELINE_TOKEN = "virtual"
-"""What the pipeline says to be let in."""
+"""The token of the pipeline."""
 
 
 class VirtualBroker:
@@ -107,7 +107,7 @@ class VirtualBroker:
         self._tell(self.name, "loses its power" if power_cut else "crashes")
 
     def stop(self) -> None:
-        """Say goodbye to everyone, keep what was promised, and stop."""
+        """Disconnect everyone, store what was acknowledged, and stop."""
         if self._running is None:
             return
         run, self._running = self._running, None

@@ -21,7 +21,7 @@ QUICK = Backoff(0.1, 2.0)
 
 
 class Receipt:
-    """What became of something that a client asked for."""
+    """The result of a request of a client."""
 
     __slots__ = ("answered_at", "reason_codes")
 
@@ -73,7 +73,7 @@ class VirtualClient:
 
     @property
     def online(self) -> bool:
-        """Whether the broker has let it in, and neither side has said goodbye."""
+        """Whether the broker accepted it, and neither side has disconnected."""
         return self._protocol.online
 
     @property
@@ -98,7 +98,7 @@ class VirtualClient:
             self._attempt()
 
     def disconnect(self) -> None:
-        """Say goodbye, and stay away."""
+        """Disconnect, and stay disconnected."""
         self._wanted = False
         if self._listener is not None:
             self._protocol.disconnect(ReasonCode.NORMAL_DISCONNECTION, self._clock.now())
@@ -219,7 +219,7 @@ class VirtualClient:
             self._clock.soon(self._flush)
 
     def _flush(self) -> None:
-        """Write what the protocol has to say, and end if it wants an end."""
+        """Write what the protocol has to send, and close if it wants to."""
         self._due = False
         if self._listener is None:
             return
@@ -294,7 +294,7 @@ class VirtualClient:
 
 
 class _ClientListener:
-    """Hears at the client's end of one connection."""
+    """Receives at the client's end of one connection."""
 
     def __init__(self, client: VirtualClient, end: End) -> None:
         self._client = client

@@ -1,7 +1,7 @@
-"""Admission: what the hub asks of the doors, and doors that are open to everyone.
+"""Admission: how the hub asks who may connect, and an implementation that admits everyone.
 
-The doors that a server has are in `doors/`; open ones are for tests, simulations and brokers
-that live inside another program.
+A server uses `Authenticator`; open access is for tests, simulations and brokers inside another
+program.
 """
 
 from typing import Protocol
@@ -16,50 +16,50 @@ ANYBODY = SessionOwner(address="", loopback=True)
 
 
 class Admission(Protocol):
-    """Whoever decides who may come in."""
+    """Decides who may connect."""
 
     @property
     def asks_for_names(self) -> bool:
-        """Whether there are users, or tokens, to be asked for."""
+        """Whether clients need a user name or a token."""
 
     def admit(
         self, connect: Connect, peer: Peer, now: float
     ) -> Admitted | AuthRefusal | CredentialCheck:
-        """Decide, or say that it takes long."""
+        """Decide, or return the slow check that will."""
 
     def stays(self, admitted: Admitted, now: float) -> AuthRefusal | None:
-        """Return why someone who is in may not stay."""
+        """Return why a connected client may not stay, or None."""
 
     def owner(self, admitted: Admitted) -> SessionOwner:
-        """Return what is kept of someone with their session."""
+        """Return the identity that is stored with a client's session."""
 
     def recall(self, owner: SessionOwner, client_id: str) -> Permissions | AuthRefusal:
         """Return what the owner of a session may do now, or why they may no longer have it."""
 
     def client_id_for(self, identity: Identity, unique: str) -> str:
-        """Return a client id for one who brought none."""
+        """Return a client id for a client that sent none."""
 
     def rights(self, identity: Identity, client_id: str, address: str) -> Permissions:
         """Return what a client may do."""
 
 
 class OpenAccess:
-    """Everyone may come in, under any name, and do anything."""
+    """Admits everyone, under any name, with all rights."""
 
     asks_for_names = False
 
     def admit(
         self, connect: Connect, peer: Peer, now: float
     ) -> Admitted | AuthRefusal | CredentialCheck:
-        """Let everyone in."""
+        """Admit."""
         return Admitted(Identity(connect.username), connect.client_id, peer)
 
     def stays(self, admitted: Admitted, now: float) -> AuthRefusal | None:
-        """Let everyone stay."""
+        """Keep the client."""
         return None
 
     def owner(self, admitted: Admitted) -> SessionOwner:
-        """All are one: names that nobody checks tell nobody apart."""
+        """Return the same owner for all: names are not checked."""
         return ANYBODY
 
     def recall(self, owner: SessionOwner, client_id: str) -> Permissions | AuthRefusal:
@@ -67,7 +67,7 @@ class OpenAccess:
         return ANYTHING
 
     def client_id_for(self, identity: Identity, unique: str) -> str:
-        """Return a client id for one who brought none."""
+        """Return a client id for a client that sent none."""
         return f"auto-{unique}"
 
     def rights(self, identity: Identity, client_id: str, address: str) -> Permissions:

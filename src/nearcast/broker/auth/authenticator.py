@@ -1,4 +1,4 @@
-"""Doors: who may come in, as which node, and with which rights.
+"""Authentication: who may connect, as which node, and with which rights.
 
 Nothing here opens a socket or looks at a clock: `now` is given, in seconds since 1970. Files are
 read when made and on `reload`, which takes all of them or none.
@@ -41,7 +41,7 @@ NOBODY = Identity()
 
 
 class AuthStatistics(Struct, frozen=True):
-    """What the doors hold in memory; the addresses are bounded."""
+    """What is held in memory; the number of addresses is bounded."""
 
     version: int
     users: int
@@ -52,7 +52,7 @@ class AuthStatistics(Struct, frozen=True):
 
 
 class Authenticator:
-    """The doors of one broker, which has its data directory in `base`.
+    """Authenticates clients of one broker, whose data directory is `base`.
 
     Where no users file is named, `users.toml` in `base` is taken if it is there. Files that cannot
     be used raise `AuthError`.
@@ -77,7 +77,7 @@ class Authenticator:
 
     @property
     def asks_for_names(self) -> bool:
-        """Whether there are users, or tokens, to be asked for."""
+        """Whether clients need a user name or a token."""
         return bool(self._book.users) or self._book.key is not None
 
     def reload(self) -> list[str]:
@@ -102,7 +102,7 @@ class Authenticator:
     def admit(
         self, connect: Connect, peer: Peer, now: float
     ) -> Admitted | AuthRefusal | CredentialCheck:
-        """Decide whether a client may come in, or return the slow check that will."""
+        """Decide whether a client may connect, or return the slow check that will."""
         if connect.properties.authentication_method is not None:
             return AuthRefusal(
                 ReasonCode.BAD_AUTHENTICATION_METHOD,
@@ -126,7 +126,7 @@ class Authenticator:
             return self._by_token(book.key, password, connect, peer, now)
         if not book.users:
             if peer.loopback:
-                # Nobody has a name here: what a client is set up to say by habit changes nothing.
+                # There are no users: a name that a client is configured to send is ignored.
                 return self._enter_unnamed(NOBODY, connect.client_id, peer)
             return AuthRefusal(
                 ReasonCode.BAD_USER_NAME_OR_PASSWORD,
@@ -263,7 +263,7 @@ class Authenticator:
         assert connect.username is not None
         assert connect.password is not None
         address = counted_as(peer.address)
-        # Asked again: many may have been admitted to this check before the first was wrong.
+        # Checked again: many may have been queued before the first failed.
         wait_s = self._failures.wait_s(address, now)
         if wait_s > 0:
             return _too_many(wait_s)

@@ -1,6 +1,6 @@
 """What the filters of a session may count: events on subjects that it may subscribe to.
 
-The engine knows no rules of topics. What they say about the subjects that a filter counts goes
+The engine knows no rules of topics. What they allow of the subjects that a filter counts goes
 with its subscription, which is recorded; when rules change that, it is subscribed to anew.
 """
 
@@ -18,7 +18,7 @@ from nearcast.store import SubscriptionPut, SubscriptionState
 
 
 def countable_by(allowed: Permissions, where: Filter | None) -> SubjectPermissions | None:
-    """Return what rules say of the subjects that a filter counts; None: it may count all."""
+    """Return which of the subjects that a filter counts rules allow; None: all."""
     patterns = () if where is None else where.counted_subjects
     return allowed.readable(patterns) if patterns else None
 

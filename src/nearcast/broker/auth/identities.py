@@ -1,4 +1,4 @@
-"""Who stands at the door: where from, who they turned out to be, and what came of it."""
+"""Peers, identities, and the results of authentication."""
 
 from collections.abc import Callable
 from functools import lru_cache
@@ -44,7 +44,7 @@ class Identity(Struct, frozen=True, gc=False):
 
 
 class Admitted(Struct, frozen=True, gc=False):
-    """They may come in; an empty client id is to be replaced by one of `Doors.client_id_for`."""
+    """The client may connect; an empty client id is replaced by `Admission.client_id_for`."""
 
     identity: Identity
     client_id: str
@@ -52,7 +52,7 @@ class Admitted(Struct, frozen=True, gc=False):
 
 
 class AuthRefusal(Struct, frozen=True):
-    """They may not; `why` is for the client and the broker's log, and gives nothing away."""
+    """The client may not connect; `why`, for it and the log, gives nothing away."""
 
     reason: ReasonCode
     why: str
@@ -63,7 +63,7 @@ class CredentialCheck(Struct, frozen=True):
 
     run: Callable[[], Admitted | AuthRefusal]
     user: str = ""
-    """Who they say they are."""
+    """The user name that the client claims."""
     address: str = ""
     """Where from, as attempts are counted."""
 

@@ -7,7 +7,7 @@ from nearcast.core.model.subject_permissions import SubjectPermissions
 
 
 class Permissions(Protocol):
-    """The answers of the doors for one client."""
+    """What one client may do."""
 
     @property
     def unrestricted(self) -> bool:

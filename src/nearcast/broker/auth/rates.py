@@ -1,7 +1,7 @@
-"""How often an address may knock, and how often it may be wrong.
+"""How often an address may connect, and how often its credentials may be wrong.
 
 Both remember a bounded number of addresses: the one that was quiet for longest is forgotten
-first. Time is given, and may jump: nobody is shut out for more than two windows because of it.
+first. Time is given, and may jump: no address is blocked for more than two windows because of it.
 """
 
 from collections import OrderedDict
@@ -25,7 +25,7 @@ class ConnectRates:
         self._rate = rate
         self._size = max(1.0, rate)
         self._most = most
-        # In the order of the last knock, so that what can be forgotten is in front.
+        # In the order of the last attempt, so that what can be forgotten is in front.
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self.refused = 0
 
@@ -50,7 +50,7 @@ class ConnectRates:
         return True
 
     def _forget(self, now: float) -> None:
-        # Two for each one that comes: it never grows beyond those who knocked lately.
+        # Two for each new one: it never grows beyond recent addresses.
         for _ in range(2):
             address = next(iter(self._buckets), None)
             if address is None:

@@ -1,8 +1,8 @@
-"""Review of rights: what rules no longer allow ends at once, and its owner is told.
+"""Review of rights: what rules no longer allow ends at once, and its owner is notified.
 
 Done for every session when rules or users change and after a restart, and for one session when
 its client connects. A subscription that may no longer be had ends as if its client had ended it:
-the engine is told by an ordinary input, which is recorded, so a delivery needs no look at rules.
+the engine gets an ordinary, recorded input, so deliveries need not check rules.
 
 What was published while it was allowed stays: retained messages, live events, places and watched
 areas. Who may read them is judged by the subscriptions.
@@ -43,7 +43,7 @@ class RightsReview:
     def review(self, session: Session, notices: list[tuple[str, str]]) -> None:
         """End subscriptions and drop waiting messages that the session's permissions forbid.
 
-        `notices` are what its owner is to be told besides.
+        `notices` are further messages for its owner.
         """
         state, allowed = self._state, session.permissions
         ended: list[str] = []
@@ -69,7 +69,7 @@ class RightsReview:
             self._notify(session, notices)
 
     def tell_waiting(self, session: Session) -> bool:
-        """Tell a client that is here what happened while it was not; whether anything was told."""
+        """Send a connected client the notices that wait for it; return whether there were any."""
         if not session.notices or ERRORS not in session.granted:
             return False
         for topic, why in session.notices:
@@ -121,7 +121,7 @@ class RightsReview:
         return lost
 
     def _may_witness(self, session: Session, topic: str, payload: bytes) -> bool:
-        """Decide whether a session may still see what a message tells of another node."""
+        """Decide whether a session may still see the node that a message is about."""
         engine, viewer = self._state.engine, session.node
         if topic.startswith(NODES):
             node, _, what = topic[len(NODES) :].partition("/")
@@ -132,14 +132,14 @@ class RightsReview:
                 document = msgspec.json.decode(payload, type=dict[str, object])
             except msgspec.DecodeError:
                 return False
-            # With an envelope round it, what is told is inside.
+            # In an envelope, the metadata is inside.
             inner = document.get("payload", document)
             seen = inner.get("node") if isinstance(inner, dict) else None
             return isinstance(seen, str) and engine.rights.may_witness(viewer, seen)
         return True
 
     def _notify(self, session: Session, notices: list[tuple[str, str]]) -> None:
-        """Tell the owner of a session, now or when it returns."""
+        """Notify the owner of a session, now or when it connects again."""
         if session.connection is None:
             notices = [*session.notices, *notices]
         if len(notices) > MOST_NOTICES:

@@ -1,7 +1,7 @@
-"""Access to a server: its doors at work, with threads, files and the log.
+"""Access to a server: authentication with threads, files and the log.
 
-Passwords are checked in turn, files that changed are read again and put in force, and whoever may
-not stay is sent away.
+Passwords are checked in turn, files that changed are read again and put in force, and clients that
+may not stay are disconnected.
 """
 
 import logging
@@ -85,7 +85,7 @@ class ServerAccess:
         return answer
 
     def dismiss(self, connection: Connection, now: float) -> None:
-        """Say goodbye to a client that may not stay."""
+        """Disconnect a client that may not stay."""
         if connection.admitted is None or connection.trusted is not None:
             return
         refusal = self._admission.stays(connection.admitted, now)
@@ -93,7 +93,7 @@ class ServerAccess:
             self._hub.close(connection, refusal.reason, refusal.why)
 
     def sweep(self) -> bool:
-        """Tell of passwords that could not be checked; whether files changed since the last."""
+        """Log passwords that could not be checked; return whether files changed."""
         self.passwords.sweep()
         seen, self._seen = self._seen, self.passwords.statistics()
         refused, abandoned = (
@@ -129,7 +129,7 @@ class ServerAccess:
         self._log_revoked()
 
     def _log_revoked(self) -> None:
-        """Say in the log what rules have ended since the last time."""
+        """Log what rules have ended since the last time."""
         counters = self._hub.state.counters
         now = {name: counters[name] for name in REVOKED}
         if now != self._revoked:

@@ -54,7 +54,7 @@ class TomlFile:
         return self._named(starts[at] if line is None else line, "")
 
     def unknown(self, table: Iterable[str], known: tuple[str, ...]) -> list[tuple[str, str]]:
-        """Return the keys of a table that mean nothing, each with what to say about it."""
+        """Return the unknown keys of a table, each with a message."""
         return [
             (
                 key,

@@ -98,7 +98,7 @@ class Bridge:
         self._task = asyncio.create_task(self._stay_connected(), name="bridge")
 
     async def stop(self) -> None:
-        """Say goodbye; what waits goes on waiting on either side."""
+        """Disconnect; both sides keep what waits."""
         if self._task is None:
             return
         self._stopping = True
@@ -172,7 +172,7 @@ class Bridge:
                 return _TOO_NEW
             return f"it says: {error}"
         except ConnectionLostError as error:
-            # It names the address first, which is told beside it.
+            # It begins with the address, which is logged as a field.
             return str(error).removeprefix(f"{self.address}").lstrip(": ")
         finally:
             self._crossing = None
@@ -198,7 +198,7 @@ class Bridge:
             )
 
     def _away(self, why: str, *, again: bool) -> None:
-        """Say once that the other broker is away, and again only for another reason."""
+        """Log once that the other broker is away, and again only for another reason."""
         if again or why != self._why:
             log_event(
                 log, logging.WARNING, "the bridge is not connected; it tries again",
@@ -215,7 +215,7 @@ _ECHOES = (
 
 
 class _Nobody:
-    """Who hears nothing of what is said to the bridge while the other broker is away."""
+    """Drops what this broker writes while the other is away."""
 
     def receive(self, data: bytes) -> None:
         pass

@@ -58,7 +58,7 @@ KEEP_ALIVE_S = 30
 ANSWER_WITHIN_S = 10.0
 MOST_HELD = 0xFFFF
 _OLD_REFUSAL = bytes((0x20, 2, 0, 1))
-"""How a server that knows only MQTT 3 refuses the version: no words of MQTT 5."""
+"""How a server that knows only MQTT 3 refuses the version."""
 
 log = logging.getLogger("nearcast.broker")
 
@@ -104,14 +104,14 @@ class BridgeConnection:
         self._keep_alive_s = KEEP_ALIVE_S
         self._timer: asyncio.TimerHandle | None = None
         self._silent = False
-        """Nothing was heard since the last ping."""
+        """Nothing came since the last ping."""
         self._reading = True
         self._held: deque[Publish] = deque()
-        """More than this broker takes at once, from one that was not told its limit."""
+        """More than this broker accepts at once, from a broker that does not know the limit."""
         self._forgotten: set[int] = set()
         """Messages of QoS 2 whose end the other broker will not ask for."""
         self._known: set[str] = set()
-        """Retained subjects that the other broker told of and that were known here."""
+        """Retained subjects that the other broker sent and that were known here."""
 
     def begin(self, transport: Transport) -> None:
         """The transport to the other broker is open: introduce the bridge."""
@@ -132,7 +132,7 @@ class BridgeConnection:
         self._timer = self._loop.call_later(ANSWER_WITHIN_S, self._tick)
 
     def leave(self) -> None:
-        """Say goodbye to both; the other broker keeps what comes meanwhile."""
+        """Disconnect from both; the other broker keeps what comes meanwhile."""
         if self._transport is not None:
             self._transport.write(encode(Disconnect(), self.version))
             self._transport.close()
@@ -153,10 +153,10 @@ class BridgeConnection:
             self._transport = None
         self._close_local()
 
-    # What the transport to the other broker tells
+    # Events of the transport to the other broker
 
     def received(self, data: bytes) -> None:
-        """The other broker has said something."""
+        """Take bytes from the other broker."""
         if self.gone.done():
             return
         self._silent = False
@@ -189,10 +189,10 @@ class BridgeConnection:
         if self._local is not None:
             self._local.resume_writing()
 
-    # What the link to this broker tells
+    # Events of the link to this broker
 
     def receive(self, data: bytes) -> None:
-        """Our broker has said something."""
+        """Take bytes from this broker."""
         out: list[bytes] = []
         back: list[Packet] = []
         for packet in self._ours.feed(data):
@@ -286,7 +286,7 @@ class BridgeConnection:
         self._on_met()
 
     def _greeting(self, new: bool) -> list[Packet]:
-        """What this broker is told when the other is there; `new`: that one remembers nothing."""
+        """Packets for this broker once the other is connected; `new`: that one has no session."""
         limits, terms = self._limits, self._terms
         packets = opening(
             self._server, terms.node, terms.outgoing if self.sends else (),
@@ -333,7 +333,7 @@ class BridgeConnection:
             self._local.send(inward)
 
     def _wants(self, packet: Publish) -> bool:
-        """Whether a message is what was asked for, and nothing that is known already."""
+        """Whether a message fits a subscription and is not known already."""
         packet.validate(Sender.SERVER)
         if not any(subject_matches(each, packet.topic) for each in self._terms.incoming):
             return False

@@ -37,7 +37,7 @@ class BridgeTerms(Struct, frozen=True):
 
     @property
     def echoes(self) -> bool:
-        """Whether something that is sent out would come in again, were there no No Local."""
+        """Whether something that is sent out would come back without No Local."""
         return any(
             overlaps(levels_of(one), levels_of(other))
             for one in self.incoming
@@ -65,7 +65,7 @@ def opening(
     retain_handling: int,
     properties: Properties,
 ) -> list[Packet]:
-    """What the bridge says first to its own broker: subscribe to this, and to nothing else."""
+    """The first packets to this broker: exactly these subscriptions."""
     session = server.hub.sessions.get(node)
     stale = tuple(each for each in (session.granted if session else ()) if each not in outgoing)
     packets: list[Packet] = [Connect(node, MQTT_5, False, properties=properties)]

@@ -1,7 +1,7 @@
 """Configuration: a TOML file, overridden by variables, overridden by options.
 
 Every value is checked where it is given, also one that is overridden later, and all problems are
-told at once: where, what was given and what would be right. What each value came from is kept.
+told at once: where, what was given and what would be right. The origin of each value is kept.
 """
 
 import os

@@ -129,7 +129,7 @@ def check_entry(setting: Setting, name: str, value: object) -> None:
 
 
 def expected(info: inspect.Type) -> str:
-    """Return what a value of a type is, in words."""
+    """Return a description of the values of a type."""
     if isinstance(info, inspect.Metadata):
         return str((info.extra or {}).get("form") or expected(info.type))
     if isinstance(info, inspect.IntType | inspect.FloatType):

@@ -1,4 +1,4 @@
-"""A network connection, as the hub knows it: what came over it, and what is to be written.
+"""A network connection, as the hub knows it: what was received, and what to write.
 
 No I/O: the host (a socket, a WebSocket, a simulated link) is opaque here. Slots, because there
 are tens of thousands of these and most are idle.
@@ -43,13 +43,13 @@ class Connection:
         self.heard_at = since
         self.will: Will | None = None
         self.trusted = trusted
-        """Who it is, for a part of the broker itself: the doors are not asked."""
+        """The identity of a link inside the broker, which is not authenticated."""
         self.admitted: Admitted | None = None
         self.permissions: Permissions = ANYTHING
         self.out: list[bytes] = []
-        """What is to be written, in order."""
+        """What to write, in order."""
         self.farewell = b""
-        """What is to be written after that, and nothing after it: a DISCONNECT."""
+        """The last packet to write: a DISCONNECT."""
         self.acknowledgements = 0
         """How many acknowledgements are in `out`."""
         self.inbound = 0
@@ -67,7 +67,7 @@ class Connection:
         self.explains = True
         """The client wants reason strings."""
         self.backlog: list[Packet] | None = None
-        """Packets that came while it is being decided whether the client may come in."""
+        """Packets that came while the client is being authenticated."""
 
     def close(self) -> None:
         """Write nothing more after what is in `out` and `farewell`."""
@@ -97,12 +97,12 @@ class Connection:
         return topic_alias(number), False
 
     def forget_alias(self, topic: str) -> None:
-        """The newest alias was not told after all."""
+        """Drop the newest alias: the packet was not sent."""
         if self.aliases_out is not None:
             del self.aliases_out[topic]
 
     def take(self) -> bytes:
-        """All that is to be written, in one piece."""
+        """All that is to be written, as one piece."""
         out = self.out
         if self.farewell:
             out.append(self.farewell)

@@ -32,10 +32,10 @@ LINGER_BYTES = 1 << 20
 QUIET_S = 0.2
 """A broker that stops does not wait for a client that wrote nothing for so long."""
 DEAF_AT = 2
-"""At so many times `unsent_bytes` a client that does not read is not heard either."""
+"""At so many times `unsent_bytes` nothing is read from a client that does not read."""
 
 _HANGING_UP = getattr(select, "POLLRDHUP", 0)
-"""Besides errors, which are told in any case; a system without it notices resets only."""
+"""Besides errors, which are always reported; a system without it notices resets only."""
 
 
 class Hold(IntFlag):
@@ -130,7 +130,7 @@ class Link:
         self.server.later(QUIET_S, self._linger, self._discarded)
 
     def _end_writing(self) -> bool:
-        """Say that nothing more will be written; False if the transport has no way to."""
+        """Shut down the sending side; False if the transport cannot."""
         assert self.transport is not None
         if not self.transport.can_write_eof():
             return False
@@ -180,7 +180,7 @@ class Link:
             self.transport.pause_reading()
 
     def let(self, reason: Hold) -> None:
-        """Hear the client again, unless there is another reason not to."""
+        """Read from the client again, unless there is another reason not to."""
         before, self._holds = self._holds, self._holds & ~reason
         if before and not self._holds and self.transport is not None:
             with suppress(RuntimeError):  # it is closing
@@ -202,7 +202,7 @@ class Link:
         return bool(self._holds & reason)
 
     def _pace(self, packets: int) -> None:
-        """Hear a client that sends faster than it may only after a while."""
+        """Pause reading from a client that sends faster than it may."""
         rate, now = self.server.settings.limits.messages_per_s, self.server.now()
         passed = now - (self._refilled_at or self.connection.since)
         self._allowance = min(rate, self._allowance + passed * rate) - packets
@@ -304,7 +304,7 @@ class WebSocketLink(Link):
 
 
 class WebSocketListener(WSListener):
-    """Hears for a link, which cannot itself be what the WebSocket library calls."""
+    """Passes callbacks of the WebSocket library on to a link."""
 
     def __init__(self, link: WebSocketLink) -> None:
         self._link = link
@@ -343,7 +343,7 @@ def peer_of(transport: asyncio.Transport) -> Peer:
         for key, value in part
         if key == "commonName"
     ]
-    # Of several nobody could say whose it is.
+    # With several, it is not clear whose it is.
     return Peer(address, is_loopback(address), names[0] if len(names) == 1 else "")
 
 

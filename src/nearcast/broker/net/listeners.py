@@ -1,4 +1,4 @@
-"""Listening: TLS contexts, and WebSockets that speak MQTT."""
+"""Listeners: TLS contexts, and MQTT over WebSockets."""
 
 import asyncio
 import logging
@@ -27,7 +27,7 @@ OTHER_FILES = 100
 
 
 def tls_context(listen: ListenSection) -> ssl.SSLContext | None:
-    """How to speak TLS, if a certificate is given; certificates of clients as configured."""
+    """Return the TLS context if a certificate is given; client certificates as configured."""
     if not listen.certificate:
         return None
     context = ssl.SSLContext(ssl.PROTOCOL_TLS_SERVER)
@@ -41,7 +41,7 @@ def tls_context(listen: ListenSection) -> ssl.SSLContext | None:
 
 
 def warn_of_strangers(settings: Settings, open_doors: bool) -> None:
-    """Tell an operator who has no users, but listens for other machines, who may connect."""
+    """Log who may connect if there are no users and other machines can reach the broker."""
     listen = settings.listen
     if is_loopback(listen.host) or listen.host == "localhost":
         return
@@ -79,7 +79,7 @@ async def upgrade(
     within_s: float,
     names: WebOrigins,
 ) -> asyncio.Server:
-    """Listen for WebSockets; they name the subprotocol `mqtt` or none, and say so in time.
+    """Listen for WebSockets; the subprotocol is `mqtt` or none, and the handshake has a time limit.
 
     Those that pages of others open in a browser on this machine are refused.
     """

@@ -1,6 +1,6 @@
-"""A link inside the broker: a part of it that takes part as a client does, without a socket.
+"""A link inside the broker: a part of it that acts as a client, without a socket.
 
-It is let in without the doors and may do everything, so only code of the broker can make one: a
+It is not authenticated and has all rights, so only code of the broker can make one: a
 trusted connection never comes from a listener. No client may connect as its node. What it sends
 and gets waits for ticks and for the disk like everyone's.
 """
@@ -47,7 +47,7 @@ class LocalLink(Link):
         self.connection = Connection(self, HERE, server.now(), trusted)
 
     def send(self, packets: Sequence[Packet]) -> None:
-        """Say something to the broker, the CONNECT first."""
+        """Send packets to the broker, the CONNECT first."""
         server, connection = self.server, self.connection
         if connection.closing:
             return
@@ -60,8 +60,8 @@ class LocalLink(Link):
             server.pause(self)
 
     def write(self, data: bytes) -> None:
-        """Let the participant have what the broker says."""
-        # It promised to speak once in so many seconds only if the broker made it.
+        """Pass what the broker writes to the participant."""
+        # It has a keep-alive only if the broker set one.
         self.connection.keep_alive_s = 0.0
         self.participant.receive(data)
 

@@ -16,7 +16,7 @@ CallSoon = Callable[[Callable[[], None]], object]
 
 
 class TickScheduler:
-    """Calls `tick` when it is time to; `now` says what time it is."""
+    """Calls `tick` when it is due; `now` returns the time."""
 
     def __init__(self, tick: Callable[[], None], now: Callable[[], float]) -> None:
         self._tick = tick

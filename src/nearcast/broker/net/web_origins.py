@@ -45,7 +45,7 @@ class WebOrigins(Struct, frozen=True):
     def takes_origin(self, origin: str | None, host: str | None) -> bool:
         """Decide whether a page may talk to the broker: of the same host, or listed.
 
-        Whatever is no browser says nothing of a page.
+        Clients that are no browsers send no origin.
         """
         if origin is None or ANY in self.origins or origin.lower() in self.origins:
             return True

@@ -24,7 +24,7 @@ from nearcast.store import Gap, LogReader, Row, StoreError, input_of, is_input, 
 
 
 class AmbiguousEventError(StoreError):
-    """Several publishers gave an event the same id, and nobody said whose is meant."""
+    """Several publishers gave an event the same id, and no publisher is named."""
 
     def __init__(self, event_id: str, publishers: Sequence[str]) -> None:
         super().__init__(
@@ -67,9 +67,9 @@ def explain(
     progress: Callable[[int, int], None] | None = None,
     publisher: str | None = None,
 ) -> Explanation:
-    """Say why a node did or did not get an event; raises `StoreError` if it is unknown.
+    """Explain why a node did or did not get an event; raises `StoreError` if it is unknown.
 
-    Ids are those of their publishers: where several have the same, `publisher` says whose is
+    Ids are those of their publishers: where several have the same, `publisher` names whose is
     meant, and without it `AmbiguousEventError` names them all.
     """
     playing = _Playing(log, event_id, publisher, settings, progress)
@@ -90,7 +90,7 @@ def explain_everyone(
     progress: Callable[[int, int], None] | None = None,
     publisher: str | None = None,
 ) -> list[Explanation]:
-    """Say why each node that had a subscription did or did not get an event when it came.
+    """Explain why each node with a subscription did or did not get an event when it came.
 
     Raises as `explain` does. What stays may have come to some of them later.
     """
@@ -135,7 +135,7 @@ class _Playing:
         )
 
     def explain(self, nodes: Sequence[str] | None = None) -> list[Explanation]:
-        """Play the event, and say why nodes get it or not: these, or all that want something."""
+        """Play the event, and explain it for these nodes, or for all with a subscription."""
         engine, event = self.engine, self._value.event
         if nodes is None:
             nodes = sorted({each.node for each in engine.subscriptions.values()})

@@ -1,8 +1,8 @@
-"""What the broker says: one line for each event, for people or as JSON for machines.
+"""The log of the broker: one line for each event, as text or as JSON.
 
-Nobody can forge a line or flood the rest away: what is not printable is escaped, long values are
-cut, and of one event about one client only a few lines are written in ten seconds; then a line
-tells how many were left out. All times are those of the records.
+Lines cannot be forged, and one client cannot flood the log: what is not printable is escaped, long
+values are cut, and of one event about one client only a few lines are written in ten seconds; then
+a line counts those left out. All times are those of the records.
 """
 
 import json
@@ -33,7 +33,7 @@ _QUOTED = {'"': '\\"', "\\": "\\\\"}
 def set_up(section: LoggingSection, stream: TextIO | None = None) -> logging.Handler:
     """Let everything that is logged in this program go to a stream, by default standard error.
 
-    Called again, it replaces what it did before. Closing the handler tells what was left out.
+    Called again, it replaces what it did before. Closing the handler logs what was left out.
     """
     root = logging.getLogger()
     for old in list(root.handlers):
@@ -55,7 +55,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
         self.repeats = RepeatFilter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record unless it is one too many; before it, what earlier ones left to tell."""
+        """Write a record unless it is one too many; before it, counts of those left out."""
         try:
             lines = self.repeats.sift(record)
         except Exception:
@@ -66,7 +66,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
             super().emit(line)
 
     def close(self) -> None:
-        """Tell what was left out and not yet told."""
+        """Write the counts of lines left out."""
         self.acquire()
         try:
             for line in self.repeats.rest():
@@ -109,9 +109,9 @@ class JsonFormatter(logging.Formatter):
 
 
 class RepeatFilter:
-    """Counts what is said of whom, and lets through so many lines of each in a window of time.
+    """Limits the lines about one event and one client in a window of time.
 
-    At most `remembered` are counted at once: beyond, the oldest is forgotten, and may speak again.
+    At most `remembered` are counted at once: beyond, the oldest is forgotten.
     """
 
     def __init__(
@@ -124,7 +124,7 @@ class RepeatFilter:
         self._windows: OrderedDict[tuple[str, str, str], _Window] = OrderedDict()
 
     def sift(self, record: logging.LogRecord) -> list[logging.LogRecord]:
-        """Return what is to be written now: what ended windows left out, then the record or not.
+        """Return what to write now: counts of windows that ended, then the record or not.
 
         Debugging is never left out: whoever asks for it wants to see everything.
         """

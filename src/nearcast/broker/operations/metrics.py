@@ -1,6 +1,6 @@
-"""What a broker tells about itself: figures for Prometheus, and how it is.
+"""Metrics for Prometheus, and health.
 
-Figures are asked for when somebody looks, never pushed: every part has `statistics()`, and this
+Figures are read when they are requested, never pushed: every part has `statistics()`, and this
 module only names them. The one exception, how long ticks take, costs a search in a short list.
 """
 
@@ -28,7 +28,7 @@ from nearcast.logs import log_event
 log = logging.getLogger("nearcast.broker")
 
 Figures = Mapping[str, float] | Struct
-"""What a `statistics()` returns; parts of a struct that are structs themselves are told too."""
+"""What a `statistics()` returns; nested structs are included."""
 
 TICK_BOUNDS_S = (
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,

@@ -1,1 +1,1 @@
-"""The situation over MQTT: what clients say of themselves, of events and of what they want."""
+"""The situation over MQTT: contexts, options of events and subscriptions, topics of the broker."""

@@ -1,7 +1,7 @@
-"""Commands: messages to `$` topics, by which clients tell of themselves and of places.
+"""Commands: messages to `$` topics about the client itself, and about places.
 
 A command becomes one or more inputs of the engine, in order with everything else, so that its
-acknowledgement means that it holds. `$me/publish/…` says in JSON what MQTT 5 says in properties.
+acknowledgement means that it holds. `$me/publish/…` has in JSON what MQTT 5 has in properties.
 """
 
 from collections.abc import Callable, Collection
@@ -45,7 +45,7 @@ SCRIPTS = "scripts"
 
 
 class ParsedCommand(Struct, frozen=True):
-    """What a command asks of the engine, and what is to be kept once it holds."""
+    """The inputs that a command gives to the engine, and what to store with them."""
 
     inputs: tuple[Input, ...]
     keep: tuple[Change, ...] = ()

@@ -1,4 +1,4 @@
-"""Errors and warnings in words, for clients that asked for them: JSON on `$me/errors`."""
+"""Errors and warnings as JSON on `$me/errors`, for clients that subscribed to it."""
 
 import msgspec
 
@@ -14,7 +14,7 @@ MOST_REMEMBERED = 10_000
 
 
 class ErrorReports:
-    """Tells clients what went wrong, and with which of their messages or subscriptions."""
+    """Reports what went wrong, and with which message or subscription."""
 
     def __init__(self, delivering: DeliveryDispatcher) -> None:
         self._delivering = delivering
@@ -22,13 +22,13 @@ class ErrorReports:
         """When a session was last warned of a topic; the oldest first."""
 
     def tell(self, session: Session, topic: str, why: str) -> None:
-        """Tell a client that something it sent to a topic was refused."""
+        """Report that a message to a topic was refused."""
         self._put(session, {"error": why, "topic": topic})
 
     def warn(self, session: Session, topic: str, why: str, now: float) -> float | None:
-        """Tell a client why nothing will come of something; when to try again if it is too soon.
+        """Report why something will have no effect; return when to try again if it is too soon.
 
-        One who is not connected, or did not ask for it, is not told.
+        Nothing is sent to a client that is not connected or not subscribed.
         """
         if ERRORS not in session.granted or session.connection is None:
             return None

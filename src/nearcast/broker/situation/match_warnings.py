@@ -3,7 +3,7 @@
 What is known when a client subscribes goes with the SUBACK. What becomes so later goes to
 `$me/errors`, so only subscriptions of sessions that asked for that are looked after: they are
 found by the node or the place that they need when it is lost, and nothing is done while it is
-there. When the want is met nothing is said.
+there. Once it can match, nothing is reported.
 """
 
 import heapq
@@ -35,15 +35,15 @@ from nearcast.core.model.inputs import (
 from nearcast.core.model.visibility import SEE_WHERE_NAMED
 
 SETTLE_S = 5.0
-"""Who comes back has so long to say where it is before it is told that nobody knows."""
+"""A client that reconnects has so long to send its position before it is warned."""
 MOST_NAMED = 5
 MOST_DUE = 10_000
-"""So many warnings wait to be told; others that would have to are not told."""
+"""The most warnings that wait; further ones are dropped."""
 NAMED = "$me/subscriptions/"
 
 
 class MatchWarnings(OutcomeFollower):
-    """Knows who is to be warned, and when."""
+    """Decides whom to warn, and when."""
 
     def __init__(self, state: BrokerState, driver: EngineDriver, errors: ErrorReports) -> None:
         self._state = state
@@ -56,7 +56,7 @@ class MatchWarnings(OutcomeFollower):
         self._of_session: dict[str, set[str]] = {}
         self._due: list[tuple[float, str]] = []
         self._unsaid: dict[str, str] = {}
-        """Subscriptions that are due, and what to say if it is not to be looked at again."""
+        """Subscriptions that are due, with the warning if it need not be checked again."""
 
     # What is known when a client subscribes
 
@@ -72,25 +72,25 @@ class MatchWarnings(OutcomeFollower):
         return found
 
     def tell(self, session: Session, key: str, why: Iterable[str], now: float) -> None:
-        """Tell on `$me/errors` what could not be told with a SUBACK."""
+        """Report on `$me/errors` what a SUBACK could not carry."""
         text = "; ".join(why)
         if text:
             self._say(session, f"{session.client_id}\0{key}", key, text, now)
 
     def listen(self, session: Session, now: float) -> None:
-        """A client asks for errors: what is so already is told at once."""
+        """A client subscribed to errors: report what already applies."""
         self._driver.step(now)
         self._check(self._add_all(session), now)
 
     def warn(self, session: Session, topic: str, why: str, now: float) -> None:
-        """Tell of a message of which nothing will come, unless that was just told."""
+        """Warn of a message without effect, unless that was just done."""
         self._errors.warn(session, topic, why, now)
 
     def check_target(self, session: Session, topic: str, area: Area, now: float) -> None:
         """Warn of a target that holds nobody for want of a position."""
         if ERRORS not in session.granted or not isinstance(area, Around | PlaceHere):
             return
-        # What was said before it counts.
+        # Inputs before it count.
         self._driver.step(now)
         self._warn_of_target(session, topic, area, now)
 
@@ -128,11 +128,11 @@ class MatchWarnings(OutcomeFollower):
             self._never_seen(name, unseen, now)
 
     def rules_changed(self, now: float) -> None:
-        """Other rules say who may see whom."""
+        """The rules of sight changed."""
         self._check([name for name, nodes in self._needs.items() if nodes], now)
 
     def remind(self, now: float) -> None:
-        """Tell what was too soon to be told, if it is still so."""
+        """Send delayed warnings that still apply."""
         while self._due and self._due[0][0] <= now:
             _, name = heapq.heappop(self._due)
             unsaid = self._unsaid.pop(name)
@@ -146,7 +146,7 @@ class MatchWarnings(OutcomeFollower):
         return self._due[0][0] if self._due else None
 
     def _add_all(self, session: Session) -> list[str]:
-        """Look after all subscriptions of a session that asked for errors."""
+        """Watch all subscriptions of a session that is subscribed to errors."""
         subscriptions = self._state.engine.subscriptions
         names = [f"{session.client_id}\0{key}" for key in session.granted if key not in PRIVATE]
         found = [subscriptions[name] for name in names if name in subscriptions]
@@ -155,7 +155,7 @@ class MatchWarnings(OutcomeFollower):
         return [each.id for each in found if each.id in self._needs]
 
     def _add(self, subscription: Subscription) -> None:
-        """Look after a subscription, if its session asked for errors."""
+        """Watch a subscription if its session is subscribed to errors."""
         name, owner = subscription.id, subscription.owner
         self._drop(name)
         session = self._state.sessions.get(owner)
@@ -237,7 +237,7 @@ class MatchWarnings(OutcomeFollower):
     def _say(
         self, session: Session, name: str, key: str, why: str, now: float, again: bool = True
     ) -> None:
-        """Say it now, or as soon as it may be; `again` if it is to be looked at again then."""
+        """Warn now, or as soon as allowed; `again`: check it again then."""
         topic = f"{NAMED}{key[1:]}" if key.startswith("\0") else key
         later = self._errors.warn(session, topic, why, now)
         if later is not None and name in self._needs:

@@ -1,4 +1,4 @@
-"""Metadata: what a delivery says of its event, as far as its receiver may know it.
+"""Metadata of a delivery: its event, as far as the receiver may know it.
 
 As `nc-` user properties, or, for clients that have none, as members of a JSON object round the
 payload.
@@ -17,7 +17,7 @@ Pairs = tuple[tuple[str, str], ...]
 
 
 def metadata(event: Event, priority: int, labels: tuple[str, ...], sees: int) -> Pairs:
-    """Return what is told of an event to one who may see this much of its publisher."""
+    """Return the metadata for a receiver that may see this much of the publisher."""
     found = [("nc-id", event.id)]
     if event.position is not None and (event.at_given or sees & SEE_POSITION):
         found.append(("nc-at", position_text(event.position)))
@@ -30,7 +30,7 @@ def metadata(event: Event, priority: int, labels: tuple[str, ...], sees: int) ->
 
 
 def enveloped(payload: bytes, metadata_pairs: Pairs) -> bytes:
-    """Return a payload with what is told of its event round it."""
+    """Return a payload in an envelope with its metadata."""
     members: dict[str, object] = {
         name.removeprefix("nc-"): value
         for name, value in metadata_pairs

@@ -1,6 +1,6 @@
-"""Our words in messages: `nc-` properties, and the same in JSON for clients without properties.
+"""`nc-` properties, and the same in JSON for clients without properties.
 
-An unknown word and one that is said twice are refused, and so is a value that cannot be meant:
+An unknown property and a repeated one are refused, and so is a value that cannot be meant:
 nothing is guessed and nothing is half applied.
 """
 
@@ -29,7 +29,7 @@ from nearcast.wire.mqtt.properties import UserProperties
 
 PREFIX = "nc-"
 AT_CONNECT = ("nc-accept-encoding",)
-"""What a client may say of itself when it comes."""
+"""Properties that a CONNECT may have."""
 PLANNED_AT_CONNECT = ("nc-p2p",)
 """What will be understood in CONNECT, and is refused until then."""
 LONGEST_NAME = 200
@@ -39,7 +39,7 @@ BAD_JSON = ReasonCode.PAYLOAD_FORMAT_INVALID
 
 
 class EventOptions(Struct, frozen=True):
-    """What a message says of its event beside subject and payload."""
+    """Options of an event beside subject and payload."""
 
     at: Position | None = None
     to: Area | None = None
@@ -57,13 +57,13 @@ class EventOptions(Struct, frozen=True):
 
 
 class SubscriptionOptions(Struct, frozen=True):
-    """What a subscription says beside its topic filter."""
+    """Options of a subscription beside its topic filter."""
 
     where: Filter | None = None
     from_: Area | None = None
     meta: bool = False
     quiet: bool = False
-    """Whoever wishes does not want to be told of events, only to have them."""
+    """Deliveries have no metadata."""
     texts: tuple[tuple[str, str], ...] = ()
     """The same as it was written, to be kept."""
 
@@ -82,7 +82,7 @@ NO_EVENT_OPTIONS = EventOptions()
 
 
 def ours(pairs: UserProperties) -> dict[str, str]:
-    """Return our words among user properties; one that is repeated is refused."""
+    """Return the `nc-` properties among user properties; refuse a repeated one."""
     found: dict[str, str] = {}
     for name, value in pairs:
         if name.startswith(PREFIX):
@@ -93,7 +93,7 @@ def ours(pairs: UserProperties) -> dict[str, str]:
 
 
 def check_connect(pairs: UserProperties) -> None:
-    """Refuse what a CONNECT says that we do not know."""
+    """Refuse unknown `nc-` properties of a CONNECT."""
     for name in ours(pairs):
         if name in PLANNED_AT_CONNECT:
             raise RefusedError(BAD, f"{name} is not available yet")
@@ -102,7 +102,7 @@ def check_connect(pairs: UserProperties) -> None:
 
 
 def event_options(pairs: UserProperties) -> EventOptions:
-    """Return what user properties say of an event."""
+    """Return the options of an event from user properties."""
     found = ours(pairs)
     if not found:
         return NO_EVENT_OPTIONS
@@ -110,7 +110,7 @@ def event_options(pairs: UserProperties) -> EventOptions:
 
 
 def event_options_from_json(payload: bytes) -> tuple[EventOptions, bytes]:
-    """Return what a JSON message says of an event, and the event's own payload."""
+    """Return the options of an event from a JSON message, and the event's payload."""
     members = json_object(payload)
     parts = [name for name in _BODIES if name in members]
     if len(parts) > 1:
@@ -122,7 +122,7 @@ def event_options_from_json(payload: bytes) -> tuple[EventOptions, bytes]:
 
 
 def subscription_options(pairs: UserProperties) -> SubscriptionOptions:
-    """Return what user properties say of a subscription."""
+    """Return the options of a subscription from user properties."""
     found = ours(pairs)
     if not found:
         return SubscriptionOptions()
@@ -132,7 +132,7 @@ def subscription_options(pairs: UserProperties) -> SubscriptionOptions:
 
 
 def subscription_options_from_texts(texts: UserProperties) -> SubscriptionOptions:
-    """Return what a kept subscription says."""
+    """Return the options of a stored subscription."""
     # Earlier releases kept a number as it was written: 1.0.
     members = {name: text.removesuffix(".0") if name == "meta" else text for name, text in texts}
     if members.get("from", "").lstrip().startswith("{"):
@@ -162,7 +162,7 @@ def named_subscription_from_json(payload: bytes) -> NamedSubscriptionOptions:
 
 
 def json_object(payload: bytes) -> dict[str, object]:
-    """Return the members of a JSON object, or say what is wrong with it."""
+    """Return the members of a JSON object, or raise `RefusedError`."""
     try:
         value = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
@@ -283,7 +283,7 @@ def _name(value: object, what: str) -> str:
 def _time(value: object, what: str) -> float:
     if isinstance(value, str):
         try:
-            # In UTC it must be a time as well, or nobody could be told of it.
+            # It must be a valid time in UTC as well, or it could not be delivered.
             return read_timestamp(value).timestamp()
         except ValueError:
             pass

@@ -1,6 +1,6 @@
-"""Who is there, for those who ask: by JSON to `$me/nodes`, and over HTTP in the same words.
+"""The list of nodes: by JSON to `$me/nodes`, and over HTTP in the same form.
 
-The answer tells of each node what the asker may read of it on `$node/NODE/…`, in pages. Where a
+The answer has of each node what the asker may read of it on `$node/NODE/…`, in pages. Where a
 page ends is told in a form that only this broker can read: it may be at a node that the asker may
 not know of.
 """
@@ -65,7 +65,7 @@ class _View(Struct, frozen=True):
         return sees
 
     def may_read(self, node: str, what: str) -> bool:
-        """Whether no rule forbids a topic that tells of a node."""
+        """Whether no rule forbids a topic about a node."""
         return node == self.viewer or self.allowed.may_subscribe(topic_of(node, what))
 
 
@@ -83,7 +83,7 @@ class NodeList:
         request: Mapping[str, object],
         most_bytes: int = PAGE_BYTES,
     ) -> NodeAnswer:
-        """Return the nodes that are asked for; raises `RefusedError` for what cannot be meant."""
+        """Return the nodes that a request selects; raises `RefusedError`."""
         view = _View(viewer, allowed, self._state.engine)
         page = self._state.engine.find_nodes(
             self._query(viewer, request), view.sees, self._state.parts

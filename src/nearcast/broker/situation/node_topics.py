@@ -1,7 +1,7 @@
 """What one node can read of another: `$node/NODE/position`, `…/context` and `…/online`.
 
 These behave like retained messages, and change when the node does; who may not see something
-gets nothing. Also here: who came into a watched area, told on `$area/NAME`. To filters and areas
+gets nothing. Also here: who entered or left a watched area, on `$area/NAME`. To filters and areas
 of readers it is an event of the node that it is about.
 """
 
@@ -38,14 +38,14 @@ NEEDED_SIGHT = {POSITION: SEE_WHERE_NAMED, CONTEXT: SEE_ATTRIBUTES, ONLINE: SEE_
 
 
 class NodeTopics(OutcomeFollower):
-    """Tells of nodes to those who read of them."""
+    """Publishes changes of nodes to subscribers."""
 
     def __init__(self, state: BrokerState, readers: TopicReaders) -> None:
         self._state = state
         self._readers = readers
 
     def follow(self, others: Sequence[Input], outcome: Outcome, now: float) -> None:
-        """Tell those who read of nodes and areas what is new after a step.
+        """Publish what changed of nodes and areas in a step.
 
         `others` are its inputs but events and moves.
         """
@@ -81,7 +81,7 @@ class NodeTopics(OutcomeFollower):
         self._tell(state.node, CONTEXT, state, now)
 
     def _presence(self, node: str, here: bool, now: float) -> None:
-        """A part of a node came or went; only the first and the last are told."""
+        """A part of a node came or went; only the first and the last are published."""
         if self._state.engine.has_readers and self._state.online[node] == here:
             self._tell(node, ONLINE, self._state.engine.nodes.get(node), now)
 
@@ -91,7 +91,7 @@ class NodeTopics(OutcomeFollower):
         self._tell(node, CONTEXT, None, now)
 
     def _replay(self, session: Session, wanted: Subscription, now: float) -> None:
-        """Tell a new reader what is known now."""
+        """Send a new subscriber what is known now."""
         names = wanted.subject.split("/")
         if len(names) > 1 and names[1] not in ("+", "#"):
             name = decode_name(names[1])
@@ -110,8 +110,8 @@ class NodeTopics(OutcomeFollower):
                         self._readers.put(session, [wanted], event, True)
 
     def _tell_of_area(self, notice: AreaNotice) -> None:
-        """Tell who came into a watched area, or went, to those who may see it."""
-        # Told where whoever defined it wrote, read by those who mean the same.
+        """Publish who entered or left a watched area, to those who may see it."""
+        # Published in the spelling of its definition, matched in any spelling.
         written, node = f"{AREAS}{notice.area}", notice.node
         topic = normalize_topic(written)
         rights = self._state.engine.rights
@@ -145,7 +145,7 @@ class NodeTopics(OutcomeFollower):
         if what == POSITION:
             at = None if state is None else state.position
             return b"" if at is None else position_text(at).encode()
-        # Rules may say something of a node that has not said anything.
+        # Rules may grant attributes to a node that has no context.
         members = self._state.engine.rights.context(node)
         if state is None:
             return msgspec.json.encode(members) if members else b""
@@ -156,7 +156,7 @@ class NodeTopics(OutcomeFollower):
     def _event(
         self, topic: str, node: str, payload: bytes, state: NodeState | None, now: float
     ) -> Event:
-        """What is told, as an event of the node that it is about."""
+        """The message as an event of the node that it is about."""
         at = None if state is None else state.position
         return Event("", topic, node, now, attributes_of(payload), at, payload=payload, qos=1)
 
@@ -165,5 +165,5 @@ class NodeTopics(OutcomeFollower):
 
 
 def topic_of(node: str, what: str) -> str:
-    """Where something is told of a node."""
+    """The topic of a node."""
     return f"{PREFIX}{quote(node, safe='')}/{what}"

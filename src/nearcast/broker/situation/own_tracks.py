@@ -1,8 +1,8 @@
-"""OwnTracks: phones that say where they are, in their own words.
+"""OwnTracks: positions from phones, in their format.
 
 A message of `_type` `location` to `owntracks/USER/DEVICE` is a fix of node USER; its other fields
 are attributes under their own names. Anything else changes nothing, and is an ordinary event; where
-a position was likely meant, its sender is told on `$me/errors`.
+a position was likely meant, its sender gets an error on `$me/errors`.
 """
 
 from collections.abc import Collection
@@ -29,7 +29,7 @@ OTHERS = frozenset(
 
 
 class Ignored(Struct, frozen=True):
-    """A message that changes nothing, and why; nothing is said of one that is not meant to."""
+    """A message without effect, and why; no reason if it was not meant to have one."""
 
     why: str = ""
 
@@ -37,7 +37,7 @@ class Ignored(Struct, frozen=True):
 def fix_of(
     session: Session, topic: str, payload: bytes, may_act: bool, protected: Collection[str]
 ) -> ContextPatched | Ignored:
-    """Return what a phone's message says of its user."""
+    """Return the inputs that a phone's message stands for."""
     user = user_of(topic)
     if not user:
         return Ignored()

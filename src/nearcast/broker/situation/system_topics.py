@@ -1,6 +1,6 @@
 """`$SYS/broker/…`: figures of the broker under the names that monitoring tools know.
 
-They behave like retained messages, and are told anew every ten seconds to those who read them and
+They behave like retained messages, and are published every ten seconds to those who read them and
 may; they are no events, and no log has them.
 """
 
@@ -22,14 +22,14 @@ EVERY_S = 10.0
 
 
 class SystemTopics(OutcomeFollower):
-    """Tells how the broker does."""
+    """Publishes figures of the broker."""
 
     def __init__(self, state: BrokerState, readers: TopicReaders) -> None:
         self._state = state
         self._readers = readers
         self._since: float | None = None
         self._due = inf
-        """When to tell again; never, while nobody reads."""
+        """When to publish next; never while nobody reads."""
 
     def begin(self, now: float) -> None:
         """The broker runs since now, maybe with subscriptions from before."""
@@ -39,7 +39,7 @@ class SystemTopics(OutcomeFollower):
             self._due = now + EVERY_S
 
     def follow(self, others: Sequence[Input], outcome: Outcome, now: float) -> None:
-        """Tell new readers how things are now."""
+        """Send new readers the current figures."""
         for value in others:
             if not isinstance(value, Subscribed):
                 continue
@@ -55,7 +55,7 @@ class SystemTopics(OutcomeFollower):
                     self._readers.put(session, [wanted], _event(topic, text, now), True)
 
     def remind(self, now: float) -> None:
-        """Tell those who read, if it is time."""
+        """Publish to readers if it is due."""
         if now < self._due:
             return
         read = False
@@ -66,7 +66,7 @@ class SystemTopics(OutcomeFollower):
         self._due = now + EVERY_S if read else inf
 
     def next_timer(self) -> float | None:
-        """When to tell again."""
+        """When to publish next."""
         return None if self._due == inf else self._due
 
     def figures(self, now: float) -> dict[str, str]:

@@ -1,6 +1,6 @@
-"""Who reads a topic that the broker itself speaks on, and letting them have what it says.
+"""Readers of topics that the broker itself publishes on.
 
-What is said so is no event of the log: readers get it as far as their filters and areas fit, as
+Such messages are no events of the log: readers get it as far as their filters and areas fit, as
 retained messages if it is there to be read.
 """
 
@@ -14,7 +14,7 @@ from nearcast.core.model.event import Event, Subscription
 
 
 class TopicReaders:
-    """Finds readers, and tells them."""
+    """Finds readers, and sends them messages."""
 
     def __init__(self, state: BrokerState, delivering: DeliveryDispatcher) -> None:
         self._state = state

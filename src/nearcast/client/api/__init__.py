@@ -1,1 +1,1 @@
-"""A node in a program: what it publishes, subscribes to and is told."""
+"""A node in a program: publishing, subscribing, commands."""

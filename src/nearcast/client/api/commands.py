@@ -24,18 +24,18 @@ log = logging.getLogger("nearcast.client")
 
 
 class Commands:
-    """Says things to the broker, and raises `RejectedError` for what it does not take."""
+    """Sends commands to the broker, and raises `RejectedError` for what it refuses."""
 
     def __init__(self, exchange: Exchange, mailboxes: Mailboxes) -> None:
         self._exchange = exchange
         self._mailboxes = mailboxes
         self._one_at_a_time = asyncio.Lock()
         self._errors: _Complaints | None = None
-        # What stands by the broker's consent, where an acknowledgement does not say so.
+        # Accepted standing messages, where an acknowledgement does not confirm them.
         self._accepted: dict[str, bytes] = {}
 
     async def open(self) -> None:
-        """Listen to errors, where there is no other way to hear of them."""
+        """Subscribe to errors, where there is no other way to get them."""
         if self._exchange.version != MQTT_5:
             self._errors = _Complaints()
             self._mailboxes.open(self._errors)
@@ -71,7 +71,7 @@ class Commands:
                     await self._exchange.state(topic, payload)
                     await self._fence()
             except RejectedError:
-                # What the broker did not take must not be said again; what stood before must.
+                # What the broker refused must not be sent again; what was in force before must.
                 await self._exchange.state(topic, self._accepted.get(topic, b""))
                 raise
             self._accepted.pop(topic, None)
@@ -124,7 +124,7 @@ class Problem(msgspec.Struct, frozen=True):
 
 
 def problem_of(event: Received) -> Problem:
-    """Return the problem that a message on `$me/errors` tells."""
+    """Return the problem in a message on `$me/errors`."""
     try:
         found = msgspec.json.decode(event.payload, type=Problem)
     except (msgspec.DecodeError, UnicodeDecodeError):

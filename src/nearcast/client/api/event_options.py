@@ -1,4 +1,4 @@
-"""What a message says of its event beside subject and payload.
+"""Options of an event beside subject and payload.
 
 With MQTT 5 these are user properties that begin with `nc-`; for MQTT 3, which has none, they are
 members of a JSON object round the payload, sent to `$me/publish/SUBJECT`.
@@ -23,7 +23,7 @@ Payload = (
 
 
 class Packed(Struct, frozen=True):
-    """An event as a message: where it goes, what it holds and what it says."""
+    """An event as a message: topic, payload and properties."""
 
     topic: str
     payload: bytes
@@ -31,7 +31,7 @@ class Packed(Struct, frozen=True):
 
 
 class EventOptions(Struct, frozen=True, kw_only=True):
-    """What is said of an event, in the words of messages; None where nothing is said."""
+    """Options of an event, as text; None where not given."""
 
     at: str | None = None
     to: str | None = None
@@ -45,7 +45,7 @@ class EventOptions(Struct, frozen=True, kw_only=True):
     def pack(
         self, subject: str, payload: Payload, version: int, others: UserProperties = ()
     ) -> Packed:
-        """Return the message that says all this in a version of MQTT."""
+        """Return the message for a version of MQTT."""
         members = {name: value for name, value in _members(self) if value is not None}
         if version == MQTT_5:
             ours = tuple((f"nc-{name}", _text(value)) for name, value in members.items())
@@ -71,7 +71,7 @@ def encode_event_options(
     time: datetime | str | None = None,
     id: str | None = None,  # noqa: A002
 ) -> EventOptions:
-    """Return what is said of an event, or raise `ValueError` for what cannot be said."""
+    """Return the options of an event, or raise `ValueError`."""
     return EventOptions(
         at=None if at is None else encode_position(at),
         to=None if to is None else encode_area(to),

@@ -86,7 +86,7 @@ class Exchange:
         self._waiters: dict[int, asyncio.Future[Answer]] = {}
         self._settled = asyncio.Event()
         self.warn: Callable[[str, str], None] = _log_warning
-        """Told of a subscription that the server took, and why nothing will come of it."""
+        """Called for a granted subscription that cannot match, with the reason."""
 
     @property
     def client_id(self) -> str:
@@ -95,7 +95,7 @@ class Exchange:
 
     @property
     def version(self) -> int:
-        """The version of MQTT that is spoken."""
+        """The version of MQTT."""
         return self.options.version
 
     @property
@@ -133,7 +133,7 @@ class Exchange:
         await self._link.open()
 
     async def close(self) -> None:
-        """Say goodbye and stop; what waits to be sent is given up, what has come can be read."""
+        """Disconnect; what waits to be sent is dropped, what was received can be read."""
         await self._link.close()
 
     async def publish(
@@ -145,7 +145,7 @@ class Exchange:
         retain: bool = False,
         properties: Properties = NO_PROPERTIES,
     ) -> ReasonCode:
-        """Publish, and return what the server said once it has the message.
+        """Publish, and return the server's answer once it has the message.
 
         With QoS 0 nobody answers, and it returns once the message is queued. Raises
         `RejectedError` if the server does not take it, and `QueueFullError` if too much waits.
@@ -157,7 +157,7 @@ class Exchange:
         return await self._acknowledged(token) if qos else ReasonCode.SUCCESS
 
     async def state(self, topic: str, payload: bytes) -> None:
-        """Publish what holds as long as the session, and is said again if that is forgotten.
+        """Publish what holds as long as the session; it is sent again if that is lost.
 
         It goes with QoS 1; an empty payload ends it. Raises as `publish` does.
         """
@@ -184,7 +184,7 @@ class Exchange:
     async def unsubscribe(
         self, *filters: str, properties: Properties = NO_PROPERTIES
     ) -> tuple[ReasonCode, ...]:
-        """End subscriptions, and return what the server said; MQTT 3 says nothing."""
+        """End subscriptions, and return the server's answer; MQTT 3 has none."""
         await self._link.ready()
         token = self._protocol.unsubscribe(filters, properties, _now())
         return await self._granted(token, filters)
@@ -277,12 +277,12 @@ class Exchange:
         )
         for code in codes:
             if code.failed:
-                # Whoever asked was cancelled, or gave up.
+                # The caller was cancelled.
                 why = str(RejectedError(code, event.text))
                 log_event(log, logging.WARNING, "refused", address=self.address, why=why)
 
     def _over(self, failure: Exception | None) -> None:
-        """It is over, for a reason or because it was closed: tell everyone who waits."""
+        """The link ended, with an error or by closing: wake all who wait."""
         self._incoming.end(failure)
         for future in self._waiters.values():
             if not future.done():

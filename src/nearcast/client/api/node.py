@@ -89,7 +89,7 @@ class Node(NodeMessages, NodeSubscriptions):
             raise
 
     async def close(self) -> None:
-        """Say goodbye; the session ends with it, unless it is one to be resumed.
+        """Disconnect; the session ends too, unless it is to be resumed.
 
         Calls that wait raise `ConnectionLostError`, and streams end once they are read.
         """

@@ -1,4 +1,4 @@
-"""What a node says: where it is, what it does, what happens, and whom it concerns.
+"""What a node sends: position, context, events, announcements and places.
 
 Every call returns once the broker has it, and then it holds for all that the broker receives
 afterwards, from anyone. Every call raises `RejectedError` with the broker's reason if it refuses,
@@ -33,7 +33,7 @@ class NodeMessages:
         self._event_ids = (f"{run}-{number}" for number in count(1))
 
     async def move(self, lat: float, lon: float, *, qos: int = 1) -> None:
-        """Say where the node is; with QoS 0 nobody answers.
+        """Send the node's position; QoS 0 has no answer.
 
         Raises `ModelError` for what is no position, and the node stays where it was.
         """
@@ -42,7 +42,7 @@ class NodeMessages:
         await self._commands.send("$me/position", text.encode(), qos=qos)
 
     async def context(self, **attributes: object) -> None:
-        """Say what the node is and does; what is not named stays, None removes."""
+        """Change the node's context; what is not named stays, None removes."""
         await self.update(attributes)
 
     async def update(self, patch: Mapping[str, object]) -> None:
@@ -50,7 +50,7 @@ class NodeMessages:
         await self._commands.send("$me/context", msgspec.json.encode(patch))
 
     async def announce(self, subject: str, *, to: AreaLike) -> None:
-        """Say whom the events that this node publishes on a subject concern.
+        """Set the area of nodes that this node's events on a subject concern.
 
         It holds for that exact subject, until `unannounce` or the end of the session. An event
         that has a target of its own keeps it.

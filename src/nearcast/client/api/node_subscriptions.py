@@ -1,4 +1,4 @@
-"""What a node hears: events, who comes into an area, and what is known of others."""
+"""What a node receives: events, who enters an area, and what is known of others."""
 
 import asyncio
 from collections.abc import Mapping
@@ -34,7 +34,7 @@ from nearcast.wire.mqtt import MQTT_5, parse_filter
 
 
 class NodeSubscriptions:
-    """The half of a node that hears."""
+    """The receiving half of a node."""
 
     def __init__(self, context: StreamContext) -> None:
         self._context = context

@@ -1,4 +1,4 @@
-"""What a client tells a server when it connects, and the bounds that it keeps itself."""
+"""Options of a client: its CONNECT, and its own limits."""
 
 from msgspec import Struct
 

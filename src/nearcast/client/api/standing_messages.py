@@ -1,6 +1,6 @@
 """Messages that hold as long as the session: announcements, subscriptions with a name.
 
-A server that forgets the session forgets them, so they are said again, ahead of everything that
+A server that forgets the session forgets them, so they are sent again, ahead of everything that
 waits: what is published without its announcement would reach others than it is meant for.
 """
 
@@ -21,7 +21,7 @@ class StandingMessages:
         """Keep what the server took; a refusal leaves what stood, unless that was refused."""
         topic = item.frame.topic
         if code.failed:
-            # It was said again and is no longer taken.
+            # It was sent again and is refused now.
             if not item.token:
                 self._standing.pop(topic, None)
         elif not item.frame.payload:

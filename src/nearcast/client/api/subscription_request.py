@@ -1,4 +1,4 @@
-"""What a node wants to receive, as the broker is told: by SUBSCRIBE, or under a name in JSON."""
+"""A subscription as it is sent: in a SUBSCRIBE, or with a name in JSON."""
 
 from collections.abc import Mapping
 
@@ -47,7 +47,7 @@ class SubscriptionRequest(Struct, frozen=True, kw_only=True):
             await commands.state(f"{NAMED}{self.name}", b"")
 
     def properties(self, version: int) -> Properties:
-        """Return what a SUBSCRIBE says; of topics of the broker's own it says nothing."""
+        """Return the properties of a SUBSCRIBE; topics of the broker have none."""
         if version != MQTT_5 or is_of_the_broker(self.pattern):
             return NO_PROPERTIES
         options = (("nc-where", self.where), ("nc-from", self.from_), ("nc-meta", "1"))

@@ -1,4 +1,4 @@
-"""How a connection behaves, beside what the server is told."""
+"""Options of a connection that are not sent to the server."""
 
 import ssl
 

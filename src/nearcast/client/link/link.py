@@ -1,6 +1,6 @@
 """One transport of a connection, while it lasts: it drives the protocol and keeps its times.
 
-All that is to be said in one turn of the loop is written at once.
+All that is sent in one turn of the loop is written at once.
 """
 
 import asyncio
@@ -47,7 +47,7 @@ class TransportLink:
         self._transport = None
 
     async def end(self, within_s: float) -> None:
-        """Say goodbye and wait until the transport is gone."""
+        """Disconnect and wait until the transport is closed."""
         self._protocol.disconnect(ReasonCode.NORMAL_DISCONNECTION, self._loop.time())
         self.flush()
         await asyncio.wait([self.gone], timeout=within_s)
@@ -70,7 +70,7 @@ class TransportLink:
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write what the protocol has to say, and end if it wants an end."""
+        """Write what the protocol has to send, and close if it wants to."""
         self._due = False
         if self._transport is None or self.gone.done():
             return

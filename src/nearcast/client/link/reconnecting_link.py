@@ -1,4 +1,4 @@
-"""A link that lasts: it connects, and connects again, until it is closed or told that it is no use.
+"""A link that lasts: it connects, and connects again, until it is closed or finally refused.
 
 Only the first attempt must succeed. Later ones wait longer each time.
 """
@@ -85,7 +85,7 @@ class ReconnectingLink:
             raise
 
     async def close(self) -> None:
-        """Say goodbye and stop."""
+        """Disconnect and stop."""
         self._closing = True
         if self._link is not None:
             await self._link.end(CLOSE_WITHIN_S)

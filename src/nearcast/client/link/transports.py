@@ -10,7 +10,7 @@ from nearcast.client.link.address import Address
 
 
 class Listener(Protocol):
-    """Who is told what happens on a transport."""
+    """Callbacks of a transport."""
 
     def received(self, data: bytes) -> None:
         """The server sent something."""
@@ -71,7 +71,7 @@ def _error_text(error: Exception) -> str:
     if isinstance(error, ssl.SSLCertVerificationError):
         return f"its certificate is not trusted: {error.verify_message}"
     if isinstance(error, OSError) and error.errno is not None and error.errno > 0:
-        # What asyncio says of it names the address once more.
+        # The message of asyncio repeats the address.
         return os.strerror(error.errno)
     return str(error) or type(error).__name__
 

@@ -1,4 +1,4 @@
-"""The first words of a connection: what a client's CONNECT says, and what a CONNACK allows."""
+"""The handshake: the CONNECT of a client, and what the CONNACK allows."""
 
 from nearcast.client.api.options import ClientOptions
 from nearcast.client.protocol.outbox import ServerLimits
@@ -30,7 +30,7 @@ def connect_packet(options: ClientOptions, client_id: str, clean_start: bool) ->
 
 
 def limits_of(properties: Properties) -> ServerLimits:
-    """Return what a CONNACK says that the server takes."""
+    """Return the limits of the server from its CONNACK."""
     most = properties.maximum_qos
     return ServerLimits(
         receive_maximum=properties.receive_maximum or 0xFFFF,

@@ -1,4 +1,4 @@
-"""What a server says: each message of QoS 2 once, and topics behind their aliases.
+"""Incoming messages: each of QoS 2 once, and topics of aliases.
 
 A packet identifier of QoS 2 is remembered until its PUBREL, over as many connections as the
 session lasts; whatever comes with it before that is the same message.

@@ -1,6 +1,6 @@
-"""What a client has to say: what waits, what is on the way, and what must be said again.
+"""Outgoing messages: those that wait, those in flight, and those to be sent again.
 
-Everything leaves in the order in which it was asked for. A message of QoS 1 or 2 is kept until
+Everything is sent in the order of the calls. A message of QoS 1 or 2 is kept until
 its last acknowledgement: after a reconnection it goes out again, with its packet identifier and
 DUP if the server remembers the session, as a new message if not. A forgotten session can so make
 a message of QoS 2 arrive twice, but nothing is lost.
@@ -20,7 +20,7 @@ from nearcast.wire.mqtt.packet_types import LARGEST_PACKET
 
 
 class ServerLimits(Struct, frozen=True):
-    """What a server takes, as its CONNACK said."""
+    """The limits of a server, from its CONNACK."""
 
     receive_maximum: int = 0xFFFF
     maximum_packet_size: int = LARGEST_PACKET
@@ -114,7 +114,7 @@ class Outbox:
         self.renew(renewals)
 
     def renew(self, renewals: list[Item]) -> None:
-        """Put what is said again in front of all else."""
+        """Put what is sent again in front of all else."""
         self.held_bytes += sum(item.size for item in renewals)
         self._waiting.extendleft(reversed(renewals))
 

@@ -19,7 +19,7 @@ from nearcast.wire.mqtt.properties import encode_properties
 
 
 class OutgoingMessage(Struct, eq=False):
-    """A message on its way out; token 0: a standing one, said again."""
+    """An outgoing message; token 0: a standing one that is sent again."""
 
     token: int
     frame: PublishFrame
@@ -28,13 +28,13 @@ class OutgoingMessage(Struct, eq=False):
     size: int
     packet_id: int = 0
     reason_code: ReasonCode = ReasonCode.SUCCESS
-    """What its PUBREC said."""
+    """The code of its PUBREC."""
     standing: bool = False
-    """It holds as long as the session, so it is said again should the server forget that."""
+    """It holds as long as the session, so it is sent again if the server loses that."""
 
 
 class OutgoingRequest(Struct, eq=False):
-    """A SUBSCRIBE or UNSUBSCRIBE on its way out; token 0: a subscription said again."""
+    """An outgoing SUBSCRIBE or UNSUBSCRIBE; token 0: a subscription that is sent again."""
 
     token: int
     packet: Subscribe | Unsubscribe

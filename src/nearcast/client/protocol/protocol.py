@@ -1,6 +1,6 @@
 """An MQTT client as a state machine: bytes and times in, bytes and happenings out.
 
-It has no socket, no clock and no threads: whoever drives it says when a transport is up or gone,
+It has no socket, no clock and no threads: its driver says when a transport is up or gone,
 hands it what was read, writes what `take` returns, and calls `tick` when `next_timer` says so.
 The same calls always give the same bytes. Messages may be published at any time; what cannot be
 sent yet waits, within bounds.
@@ -59,7 +59,7 @@ class Phase(Enum):
     CONNECTING = auto()
     ONLINE = auto()
     ENDING = auto()
-    """The transport is to be closed once everything is written."""
+    """Close the transport once everything is written."""
 
 
 class ClientProtocol:
@@ -68,7 +68,7 @@ class ClientProtocol:
     def __init__(self, options: ClientOptions) -> None:
         self.options = options
         self.client_id = options.client_id
-        """The one asked for, or the one that the server chose."""
+        """The one in the options, or the one that the server chose."""
         self._version = options.version
         self._phase = Phase.OFFLINE
         self._clean_start = options.clean_start
@@ -84,7 +84,7 @@ class ClientProtocol:
 
     @property
     def online(self) -> bool:
-        """Whether the server has let the client in, and neither side has said goodbye."""
+        """Whether the server accepted the client, and neither side has disconnected."""
         return self._phase is Phase.ONLINE
 
     @property
@@ -105,7 +105,7 @@ class ClientProtocol:
         )
 
     def connected_transport(self, now: float) -> None:
-        """A new transport is up: say CONNECT."""
+        """A new transport is up: send CONNECT."""
         assert self._phase is Phase.OFFLINE, "there is a transport already"
         self._phase = Phase.CONNECTING
         self._decoder = self._new_decoder()
@@ -148,7 +148,7 @@ class ClientProtocol:
         return found
 
     def take(self) -> bytes:
-        """Return what is to be written now; it counts as written."""
+        """Return the bytes to write now; they count as written."""
         data = b"".join(self._out)
         self._out.clear()
         self._unsent_bytes = 0
@@ -165,7 +165,7 @@ class ClientProtocol:
         return None
 
     def tick(self, now: float) -> list[Happened]:
-        """Ping a server that was not heard; give up on one that does not answer."""
+        """Ping a silent server; give up on one that does not answer."""
         due = self.next_timer()
         if due is None or now < due:
             return []
@@ -197,7 +197,7 @@ class ClientProtocol:
         """Send a message, or queue it, and return its token.
 
         Raises `EncodeError` for what MQTT cannot carry, `QueueFullError`, and `RejectedError` for
-        what the connected server has said it does not take.
+        what the connected server does not support.
         """
         item = outgoing(self._tokens + 1, topic, payload, qos, retain, properties, self._version)
         return self._add(item, now)
@@ -224,7 +224,7 @@ class ClientProtocol:
         return self._ask(Unsubscribe(1, tuple(filters), properties), now)
 
     def disconnect(self, reason: ReasonCode, now: float) -> None:
-        """Say goodbye; what was not acknowledged is kept, should there be a next transport.
+        """Disconnect; what was not acknowledged is kept for the next transport.
 
         The server keeps the session as long as the options said, unless they say that it ends.
         """
@@ -268,9 +268,9 @@ class ClientProtocol:
             self._sent_at = now
 
     def _end(self, reason: ReasonCode, properties: Properties, now: float) -> None:
-        """Say why, where there are words for it, and have the transport closed."""
+        """Send a DISCONNECT with the reason if MQTT 5 allows it, and close the transport."""
         packet = Disconnect(reason, properties)
-        # MQTT 3 has no words but for the good end, and only who was let in may give reasons.
+        # MQTT 3 has no reasons, and before a CONNACK none may be sent.
         wordless = self._version != MQTT_5 or not self.online
         if not wordless:
             largest = self._limits.maximum_packet_size
@@ -318,6 +318,6 @@ class ClientProtocol:
         self.client_id = properties.assigned_client_identifier or self.client_id
         found.append(Connected(packet.session_present, properties))
         self._write(self._session.take_up(packet.session_present, self._clean_start), now)
-        # With MQTT 3, to be clean is a property of the session and said every time.
+        # With MQTT 3, a clean session is a property of the session and sent every time.
         if self._version == MQTT_5:
             self._clean_start = False

@@ -13,7 +13,7 @@ class Connected(Struct, frozen=True):
 
 
 class ConnectRefused(Struct, frozen=True):
-    """The server did not let the client in; the transport is to be closed."""
+    """The server refused the client; the transport is to be closed."""
 
     reason_code: ReasonCode
     text: str = ""
@@ -27,7 +27,7 @@ class MessageReceived(Struct, frozen=True):
 
 
 class Acknowledged(Struct, frozen=True):
-    """A message of QoS 1 or 2 is the server's now; or, if the code says so, it is no one's.
+    """A message of QoS 1 or 2 was accepted by the server, or refused if the code says so.
 
     For QoS 0 it comes only when the message cannot be sent to this server.
     """
@@ -54,7 +54,7 @@ class Resubscribed(Struct, frozen=True):
 
 
 class Restated(Struct, frozen=True):
-    """The answer to a standing message that was said again, since the session was forgotten."""
+    """The answer to a standing message that was sent again, since the session was lost."""
 
     topic: str
     reason_code: ReasonCode
@@ -70,7 +70,7 @@ class UnsubscribeAcknowledged(Struct, frozen=True):
 
 
 class Disconnected(Struct, frozen=True):
-    """The server ended the connection and said why; the transport is to be closed."""
+    """The server sent a DISCONNECT; the transport is to be closed."""
 
     reason_code: ReasonCode
     text: str = ""

@@ -1,6 +1,6 @@
-"""What came before: events that a server sends again since it never heard that they arrived.
+"""Repeats: events that a server sends again since it got no acknowledgement.
 
-Both memories are bounded. What is beyond them, or cannot be told from something new, is delivered
+Both memories are bounded. What is beyond them, or looks like something new, is delivered
 again rather than lost.
 """
 

@@ -67,7 +67,7 @@ class ClientSession:
         self.inbox.lost()
 
     def take_up(self, present: bool, clean_start: bool) -> bytes:
-        """Go on where the session was left, or begin it anew; return what to say first."""
+        """Resume the session or begin it anew; return the first packets."""
         if not self._options.resubscribe and not present:
             self.subscriptions.forget()
             self.standing.forget()
@@ -75,7 +75,7 @@ class ClientSession:
             return self.outbox.resume()
         renewals: list[Item] = [*self.standing.renewals(), *self.subscriptions.renewals()]
         if self._version == MQTT_3_1 and not clean_start:
-            # Such a server cannot say what it remembers; all this is harmless if it does.
+            # Such a server does not say whether it has a session; this is harmless if it does.
             resumed = self.outbox.resume()
             self.outbox.renew(renewals)
             return resumed
@@ -92,7 +92,7 @@ class ClientSession:
                 found.append(self._not_sent(*what))
 
     def handle(self, packet: Packet, found: list[Happened]) -> bytes:
-        """Note what happened by a packet, and return what is to be said to it.
+        """Handle a packet, and return the answer.
 
         Raises `ProtocolError` for one that the server should not have sent.
         """
@@ -203,7 +203,7 @@ class ClientSession:
         return happened.Resubscribed(tuple(w.filter for w in packet.filters), codes, text)
 
 
-# Each takes packets of its own type, which a table of functions cannot say.
+# Each takes packets of its own type, which a table of functions cannot express.
 _HANDLERS: dict[type, Callable[[ClientSession, Any, list[Happened]], bytes]] = {
     Publish: ClientSession._message,
     PubAck: ClientSession._puback,

@@ -1,4 +1,4 @@
-"""The subscriptions that a server granted, to be said again should it forget the session."""
+"""The subscriptions that a server granted, sent again if it loses the session."""
 
 from itertools import zip_longest
 
@@ -14,7 +14,7 @@ class GrantedSubscription(Struct, frozen=True):
     wanted: TopicFilter
     properties: Properties
     packet: int
-    """Which SUBSCRIBE it was: those of one are said again in one, so none gets larger."""
+    """Which SUBSCRIBE it was: those of one are sent again in one, so none gets larger."""
 
 
 class ClientSubscriptions:

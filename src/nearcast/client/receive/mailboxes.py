@@ -1,7 +1,7 @@
 """Mailboxes: one for each subscription of a node; an event goes into all that it fits.
 
-A session gets one copy of an event, which says the subscriptions that it fits; where nothing is
-said its subject decides. A full mailbox stops the reading of the socket, for all of them: nothing
+A session gets one copy of an event, with the names of the subscriptions that it fits; without
+names its subject decides. A full mailbox stops the reading of the socket, for all of them: nothing
 is dropped. What comes for a subscription that an earlier run of the program made waits until it is
 subscribed to again.
 """

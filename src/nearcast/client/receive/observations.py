@@ -1,4 +1,4 @@
-"""What the broker tells of nodes and areas, as values."""
+"""What the broker publishes of nodes and areas, as values."""
 
 from datetime import datetime
 from typing import Literal
@@ -26,11 +26,11 @@ class Known(Struct, frozen=True):
 
 
 class Present(Known, frozen=True):
-    """A node that is there: what is known of it, and how far it is if that was asked."""
+    """A node that is there: what is known of it, and how far it is if requested."""
 
     distance_m: float | None = None
     time: datetime | None = None
-    """When it said where it is."""
+    """The time of its position."""
 
 
 class NodeListPage(Struct, frozen=True):
@@ -50,7 +50,7 @@ class Sighting(Struct, frozen=True):
 
 
 def node_topic(node: str, what: str) -> str:
-    """Return where the broker tells something of a node."""
+    """Return the topic of the broker for a node."""
     return f"$node/{quote(node, safe='')}/{what}"
 
 
@@ -96,7 +96,7 @@ def _present(members: dict[str, Value]) -> Present:
 
 
 def sighting_of(event: Received) -> Sighting | None:
-    """Return who came in or went out; None if the message tells of nobody."""
+    """Return who entered or left; None if the message names no node."""
     members = event.attributes
     state, node = members.get("state"), members.get("node")
     if state not in ("in", "out") or not isinstance(node, str):

@@ -1,6 +1,6 @@
-"""An event as it came to a subscription: what was published, and what the broker says of it.
+"""An event as it came to a subscription: what was published, and its metadata.
 
-With MQTT 5 what is said stands in user properties that begin with `nc-`; with MQTT 3 it stands in
+With MQTT 5 the metadata is in user properties that begin with `nc-`; with MQTT 3 it is in
 a JSON object round the payload. What cannot be read is left out: a message is never lost for it.
 """
 
@@ -22,7 +22,7 @@ PREFIX = "nc-"
 
 
 class Received(Struct, frozen=True, kw_only=True):
-    """An event that was received; what the broker does not say, or may not, is None."""
+    """An event that was received; what is unknown or hidden is None."""
 
     subject: str
     payload: bytes = b""
@@ -156,7 +156,7 @@ def _number(value: object) -> int | None:
 
 
 def time_of(value: object) -> datetime | None:
-    """Return the time that an RFC 3339 text says, None if it says none."""
+    """Return the time in an RFC 3339 text, or None."""
     try:
         return datetime.fromisoformat(value) if isinstance(value, str) else None
     except ValueError:

@@ -1,7 +1,7 @@
 """From packets to bytes, for each version: what a version does not have is dropped.
 
 For MQTT 3 that means properties, subscription options but QoS, and reason codes where there is
-no place for one; return codes of CONNACK and SUBACK are translated. What cannot be said at all
+no place for one; return codes of CONNACK and SUBACK are translated. What cannot be expressed
 raises `EncodeError`. Messages to many recipients are written by `PublishFrame`.
 """
 
@@ -80,7 +80,7 @@ def encode_within(packet: Packet, version: int, limit: int) -> bytes | None:
 
 
 def success(packet: PacketType, packet_id: int) -> bytes:
-    """Return a PUBACK, PUBREC, PUBREL or PUBCOMP that says no more than that all went well."""
+    """Return a PUBACK, PUBREC, PUBREL or PUBCOMP without properties that means success."""
     return _SUCCESSES[packet] + packet_id.to_bytes(2, "big")
 
 
@@ -149,7 +149,7 @@ def _will(will: Will, version: int) -> list[bytes]:
 
 def _connack(packet: ConnAck, version: int) -> bytes:
     code = packet.reason_code
-    # MQTT 3.1 cannot say it, and a refusal may not [MQTT-3.2.2-6].
+    # MQTT 3.1 has no such flag, and a refusal may not set it [MQTT-3.2.2-6].
     present = packet.session_present and version != MQTT_3_1 and not code
     return _framed(
         PacketType.CONNACK,
@@ -275,7 +275,7 @@ def _auth(packet: Auth, version: int) -> bytes:
     )
 
 
-# Each takes packets of its own type, which a table of functions cannot say.
+# Each takes packets of its own type, which a table of functions cannot express.
 _ENCODERS: dict[type, Callable[[Any, int], bytes]] = {
     Connect: _connect,
     ConnAck: _connack,

@@ -77,7 +77,7 @@ class Publish(Struct, frozen=True, gc=False, eq=False):
 
     @property
     def properties(self) -> Properties:
-        """The properties, read when first asked for; broken ones raise `ProtocolError`."""
+        """The properties, read on first use; broken ones raise `ProtocolError`."""
         return self._properties or self._read(Sender.SERVER)
 
     def validate(self, sender: Sender = Sender.CLIENT) -> bool:

@@ -100,7 +100,7 @@ class PropertyDefinition(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The name as a reader says it."""
+        """The name for messages."""
         return self.name.replace("_", " ")
 
     def problem_with(self, value: PropertyValue) -> str | None:

@@ -1,4 +1,4 @@
-"""The doors' files together: users, rules and the key of tokens, read as one or not at all."""
+"""The files of users, rules and the key of tokens, all read or none."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -20,7 +20,7 @@ FileStamps = tuple[tuple[int, int, int] | None, ...]
 
 
 class AuthData(Struct, frozen=True):
-    """What the files say."""
+    """The contents of the files."""
 
     users: dict[str, Account]
     rules: Rules
@@ -45,7 +45,7 @@ class AuthFiles:
         self._key = Path(section.jwt_key) if section.jwt_key else None
 
     def read(self) -> AuthData:
-        """Return what the files say, or raise `AuthError` with all that is wrong."""
+        """Return the contents of the files, or raise `AuthError` with all that is wrong."""
         problems: list[str] = []
         users = _kept(self._read_users, problems)
         rules = _kept(self._read_rules, problems)
@@ -55,7 +55,7 @@ class AuthFiles:
         return AuthData(users or {}, rules or Rules(), key)
 
     def state(self) -> FileStamps:
-        """Return what tells that a file is another than it was."""
+        """Return what changes when a file does: times, sizes and inodes."""
         return tuple(
             None if path is None else _state(path) for path in (self._users, self._rules, self._key)
         )

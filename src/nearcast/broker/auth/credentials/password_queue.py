@@ -48,7 +48,7 @@ class _QueuedCheck(Struct, frozen=True):
 
 
 class PasswordQueue:
-    """Runs slow checks of the doors; to be used from one event loop."""
+    """Runs slow checks of credentials; to be used from one event loop."""
 
     def __init__(self, now: Callable[[], float], threads: int = 0) -> None:
         self._now = now
@@ -72,7 +72,7 @@ class PasswordQueue:
     ) -> None:
         """Check a password when its turn comes, and hand over the answer.
 
-        `is_gone` tells whether nobody waits for it any more.
+        `is_gone` returns whether nobody waits for the answer any more.
         """
         rank = self._rank(check)
         if len(self) >= MOST_WAITING:

@@ -37,7 +37,7 @@ _JWS = PyJWS()
 
 
 class Claims(Struct, frozen=True):
-    """What a token says that matters here."""
+    """The claims of a token that are used here."""
 
     sub: str
     exp: float

@@ -1,7 +1,7 @@
 """The users file: names, hashes of passwords and who may do everything.
 
 `nearcast user` writes it whole and atomically, readable by its owner alone; it can be written by
-hand as well. A user without a password comes in by certificate or token only.
+hand as well. A user without a password connects by certificate or token only.
 """
 
 import fcntl

@@ -190,7 +190,7 @@ class _Part:
             patterns = _common(one, topics)
             if one.holds_for(0, False) and patterns != ():
                 clauses.append(SubjectClause(one.allow, patterns))
-        # What the last ones say holds without them.
+        # The last clauses agree with the default.
         while clauses and clauses[-1].allow is self.default_allow:
             clauses.pop()
         only = _common(self.listed[0], topics) if self.listed else None
@@ -199,7 +199,7 @@ class _Part:
 
 
 def _common(clause: Clause, topics: Collection[Levels]) -> tuple[str, ...] | None:
-    """Return the patterns of a clause that some subject fits which is asked about; None: all."""
+    """Return the patterns of a clause that overlap the given topics; None: all."""
     if clause.patterns is None:
         return None
     # Letter by letter, a pattern with wildcards is no subject.

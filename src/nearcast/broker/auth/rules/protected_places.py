@@ -1,4 +1,4 @@
-"""Places that rules name: whoever could move one would change what the rules say.
+"""Places that rules name: changing one changes what the rules mean.
 
 A sight rule names the place that a node is in, and those above it that make its name clear. A
 topic rule names the places whose kind its pattern spells out: `$place/hospital/#`.

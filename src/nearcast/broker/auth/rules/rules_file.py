@@ -30,7 +30,7 @@ _ACTIONS: dict[str, tuple[Action, ...]] = {
     "publish": ("publish",),
     "subscribe": ("subscribe",),
     "connect": ("connect",),
-    # As in EMQX; who may be which node is never said by the way.
+    # As in EMQX; `connect` is never implied by `all`.
     "all": ("publish", "subscribe"),
 }
 

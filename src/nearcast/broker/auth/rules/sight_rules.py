@@ -22,7 +22,7 @@ from nearcast.core.rights.rule_checks import check_grants, check_own
 
 T = TypeVar("T")
 Problem = tuple[str | None, str]
-"""The key that it is about, and what to say."""
+"""The key that it is about, and the message."""
 
 SECTIONS = ("sight", "grants", "protected", "settable", "sight_default")
 _SIDES = ("viewer", "viewer_where", "viewer_in", "other", "other_where", "other_in")
@@ -117,7 +117,7 @@ class _SightRuleReader:
         named = list(self._named(side))
         where = self._text(f"{side}_where", _condition)
         inside = self._text(f"{side}_in", _area)
-        # Anyone at all among those named: then the others say nothing.
+        # A wildcard for anyone makes the other names redundant.
         nodes = () if None in named else tuple(name for name in named if name is not None)
         return NodeCondition(nodes, where, inside)
 

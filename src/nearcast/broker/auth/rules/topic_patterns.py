@@ -1,7 +1,7 @@
 """Topic patterns in rules: what they cover, what they overlap, and the names put into them.
 
 A topic is a pattern without wildcards, so one pair of questions serves publishing and
-subscribing: does a rule's pattern cover all that is asked for, and does it overlap any of it.
+subscribing: does a rule's pattern cover all of a filter, and does it overlap it.
 Names in them are decoded before they are compared.
 """
 
@@ -40,7 +40,7 @@ class TopicPattern(Struct, frozen=True):
 
 
 def parse_topic_pattern(text: str) -> TopicPattern:
-    """Return what a rule says about topics, or raise `ModelError`."""
+    """Return the topics that a rule is about, or raise `ModelError`."""
     if text.startswith(EXACTLY):
         return TopicPattern(check_pattern(text.removeprefix(EXACTLY)), literal=True)
     check_placeholders(text, PLACEHOLDERS)

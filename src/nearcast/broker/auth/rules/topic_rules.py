@@ -70,7 +70,7 @@ class PrincipalCondition(Struct, frozen=True):
 
 
 class Clause(Struct, frozen=True):
-    """What a rule says to one visitor about topics; no patterns and no literals mean all topics."""
+    """A rule applied to one client: its topics; no patterns and no literals mean all topics."""
 
     allow: bool
     patterns: tuple[Levels, ...] | None = None
@@ -117,7 +117,7 @@ class TopicRule(Struct, frozen=True):
     _same: Clause | None = None
 
     def __post_init__(self) -> None:
-        # Most rules say the same to everyone: then all who are in share one clause.
+        # Most rules are the same for everyone: then all clients share one clause.
         if not any(topic.has_placeholder for topic in self.topics or ()):
             force_setattr(self, "_same", self._clause({}))
 
@@ -126,7 +126,7 @@ class TopicRule(Struct, frozen=True):
         return any(who.is_(visitor) for who in self.who)
 
     def clause(self, visitor: Principal) -> Clause | None:
-        """Return what it says to someone, or None if their names fit into none of its patterns."""
+        """Return the rule for one client, or None if its names fit into none of the patterns."""
         return self._same or self._clause(visitor.values())
 
     def names_node(self, visitor: Principal) -> bool:
@@ -182,7 +182,7 @@ class Rules(Struct, frozen=True):
         return (self.rules[place] for place in sorted((*self._general, *own)))
 
     def clauses(self, visitor: Principal, action: Action) -> tuple[Clause, ...]:
-        """Return what the rules say to someone about an action, in order."""
+        """Return the clauses for a client and an action, in order."""
         parts = (
             rule.clause(visitor)
             for rule in self._concerning(visitor)
@@ -191,7 +191,7 @@ class Rules(Struct, frozen=True):
         return tuple(one for one in parts if one is not None)
 
     def may_connect(self, visitor: Principal) -> bool | None:
-        """Decide whether someone may be the node they want to be; None if no rule says."""
+        """Decide whether a client may connect as this node; None if no rule applies."""
         for rule in self._concerning(visitor):
             if "connect" in rule.actions and rule.is_about(visitor) and rule.names_node(visitor):
                 return rule.allow
