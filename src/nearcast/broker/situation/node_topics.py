@@ -16,8 +16,8 @@ from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.metadata import position_text, time_text
 from nearcast.broker.situation.topic_names import decode_name, normalize_topic
 from nearcast.broker.situation.topic_readers import TopicReaders
-from nearcast.core.engine.area_watch import AreaNotice
 from nearcast.core.engine.engine import Outcome
+from nearcast.core.engine.outcome import AreaNotice
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.inputs import Input, Presence, Subscribed

@@ -8,11 +8,13 @@ is that of the areas near a move, not of all; an area that moves with a node, or
 defined anew, is compared with everyone.
 """
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterator, Mapping, Sequence
 
 from msgspec import Struct
 
+from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.node_filter import is_true_of
+from nearcast.core.engine.outcome import AreaNotice, EngineStep
 from nearcast.core.language import Filter
 from nearcast.core.matching.live import LiveEvents
 from nearcast.core.matching.matcher import Matcher
@@ -27,15 +29,6 @@ from nearcast.core.model.inputs import AreaWatched
 MARGIN_M = 10.0
 
 
-class AreaNotice(Struct, frozen=True):
-    """A node came into a watched area, or went out of it."""
-
-    area: str
-    node: str
-    inside: bool
-    time: float
-
-
 class _Watch(Struct):
     event: Event
     """Stands for the area: its target, and who defined it."""
@@ -45,11 +38,18 @@ class _Watch(Struct):
     inside: set[str] = set()
 
 
-class AreaWatch:
+class AreaWatch(EngineDependent):
     """All watched areas by name."""
 
-    def __init__(self, matcher: Matcher, attributes_of: Callable[[str], dict[str, object]]) -> None:
+    def __init__(
+        self,
+        matcher: Matcher,
+        attributes_of: Callable[[str], dict[str, object]],
+        everyone: Mapping[str, object],
+    ) -> None:
+        """Take what nodes have as attributes, and all nodes that there are."""
         self._matcher = matcher
+        self._everyone = everyone
         self._attributes_of = attributes_of
         self._areas = LiveEvents(matcher.world.bound_of_target)
         self._watches: dict[str, _Watch] = {}
@@ -63,9 +63,7 @@ class AreaWatch:
     def __len__(self) -> int:
         return len(self._watches)
 
-    def put(
-        self, name: str, node: str, area: Area, where: Filter | None, nodes: Iterable[str]
-    ) -> None:
+    def put(self, name: str, node: str, area: Area, where: Filter | None) -> None:
         """Watch an area for a node; who is inside now was always there."""
         self.remove(name)
         self._count += 1
@@ -74,7 +72,7 @@ class AreaWatch:
         self._areas.put(name, watch.event)
         if (anchor := _anchor(watch.event)) is not None:
             self._anchored.setdefault(anchor, set()).add(name)
-        for other in nodes:
+        for other in self._everyone:
             if self._is_in(watch, other):
                 self._enter(watch, other)
 
@@ -96,9 +94,47 @@ class AreaWatch:
         if (anchor := _anchor(watch.event)) is not None:
             self._anchored[anchor].discard(name)
 
-    def moved(
-        self, node: str, first: bool, now: float, everyone: Iterable[str]
-    ) -> list[AreaNotice]:
+    @property
+    def ignores_moves(self) -> bool:
+        """Whether nobody watches an area."""
+        return not self._watches
+
+    def node_changed(self, update: NodeUpdate, step: EngineStep) -> None:
+        """Tell who came in and who went out."""
+        node, notices = update.after.node, step.outcome.notices
+        if update.after.position is None:
+            if update.fixed:
+                self._lose(node)
+        elif update.fixed:
+            notices += self._moved(node, update.before.position is None, step.now)
+        if not update.fixed and update.after.attributes != update.before.attributes:
+            notices += self._changed(node, step.now)
+        if update.reclassed:
+            self.refresh()
+
+    def node_forgotten(self, node: str, step: EngineStep) -> None:
+        """When it is seen again, it is as at first."""
+        self._lost.pop(node, None)
+        for name in self._inside.pop(node, ()):
+            self._watches[name].inside.discard(node)
+
+    def places_changed(self, reclassed: Sequence[str], step: EngineStep) -> None:
+        """Tell for whom an area begins to hold, or ceases to."""
+        self.refresh()
+        for watch in self._watches.values():
+            if isinstance(watch.event.to, PlaceArea | PlaceHere):
+                for node in self._everyone:
+                    step.outcome.notices += self._look(watch, node, False, step.now)
+
+    def sight_changed(self, viewer: str, other: str, step: EngineStep) -> None:
+        """Look again where areas lie that move with nodes."""
+        self.refresh()
+
+    def rules_changed(self, step: EngineStep) -> None:
+        """Look again where areas lie that move with nodes."""
+        self.refresh()
+
+    def _moved(self, node: str, first: bool, now: float) -> list[AreaNotice]:
         """A node has a new fix, its first in a while or not; what that changes."""
         known = self._lost.pop(node, 0) if first else self._count
         if not self._watches:
@@ -106,7 +142,7 @@ class AreaWatch:
         found: list[AreaNotice] = []
         for name in sorted(self._anchored.get(node, ())):
             self._areas.aim_again(name)
-            for other in everyone:
+            for other in self._everyone:
                 found += self._look(self._watches[name], other, False, now)
         at = self._matcher.world.position(node)
         if at is None:
@@ -117,7 +153,7 @@ class AreaWatch:
             found += self._look(watch, node, watch.number > known, now)
         return found
 
-    def changed(self, node: str, now: float) -> list[AreaNotice]:
+    def _changed(self, node: str, now: float) -> list[AreaNotice]:
         """The context of a node is another one; what that changes."""
         at = self._matcher.world.position(node)
         if at is None or not self._watches:
@@ -131,26 +167,10 @@ class AreaWatch:
             for seen in self._look(watch, node, False, now)
         ]
 
-    def lost(self, node: str) -> None:
+    def _lose(self, node: str) -> None:
         """Nobody knows where a node is."""
         if self._watches:
             self._lost[node] = self._count
-
-    def forget(self, node: str) -> None:
-        """Nothing is known of a node any more: when it is seen again, it is as at first."""
-        self._lost.pop(node, None)
-        for name in self._inside.pop(node, ()):
-            self._watches[name].inside.discard(node)
-
-    def places_changed(self, now: float, everyone: Iterable[str]) -> list[AreaNotice]:
-        """Places lie elsewhere; what that changes."""
-        self.refresh()
-        found: list[AreaNotice] = []
-        for watch in self._watches.values():
-            if isinstance(watch.event.to, PlaceArea | PlaceHere):
-                for node in everyone:
-                    found += self._look(watch, node, False, now)
-        return found
 
     def refresh(self) -> None:
         """Places have changed, or who may see round whom an area lies."""

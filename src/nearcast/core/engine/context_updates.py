@@ -10,11 +10,11 @@ from collections.abc import Iterable, Sequence
 import numpy as np
 from msgspec.structs import replace
 
+from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.engine_state import EngineState
-from nearcast.core.engine.outcome import EngineStep, Handlers, NodeChanged, Outcome
+from nearcast.core.engine.outcome import EngineStep, Handlers, NodeChanged
 from nearcast.core.model.context import NodeState, moved, patched
 from nearcast.core.model.geometry import position as positions
-from nearcast.core.model.geometry.area import PlaceArea, PlaceHere
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     ContextPatched,
@@ -26,17 +26,14 @@ from nearcast.core.model.inputs import (
 )
 
 
-class ContextUpdates:
+class ContextUpdates(EngineDependent):
     """Keeps the situation true."""
 
     def __init__(self, state: EngineState) -> None:
         self._matcher = state.matcher
         self._nodes = state.nodes
         self._rights = state.rights
-        self._areas = state.areas
-        self._live = state.live
-        self._subscriptions = state.subscriptions
-        self._live_delivery = state.live_delivery
+        self._dependents = state.dependents
         self._moving: dict[str, Position] = {}
         """Moves that are still to be made, of nodes that have a position."""
         self.handlers: Handlers = {
@@ -107,15 +104,18 @@ class ContextUpdates:
             gone = NodeState(node, attributes=before.attributes)
             self._nodes.by_name[node] = gone
             self._matcher.move(node, None)
-            self._areas.lost(node)
             step.node_changed(node, gone, before)
-            if self._rights.changed(before, gone):
-                self._live_delivery.deliver_live(self._live.met_by(node), step.outcome)
-                self._come_into_sight(node, step.outcome)
+            reclassed = self._rights.changed(before, gone)
+            self._tell(NodeUpdate(before, gone, True, reclassed, expired=True), step)
+
+    def next_timer(self) -> float | None:
+        """When the next position is too old."""
+        return self._nodes.next_expiry()
 
     def forget(self, node: str, step: EngineStep) -> None:
         """Know nothing of a node any more."""
-        self._areas.forget(node)
+        for dependent in self._dependents:
+            dependent.node_forgotten(node, step)
         self._matcher.forget(node)
         gone = self._nodes.by_name.pop(node, None)
         if gone is not None:
@@ -139,34 +139,27 @@ class ContextUpdates:
 
     def define_place(self, each: PlaceDefined, step: EngineStep) -> None:
         """A named place lies elsewhere, or nowhere."""
-        places, outcome = self._matcher.places, step.outcome
+        places = self._matcher.places
         if each.geometry is None:
             places.remove(each.place_kind, each.name, each.parent)
         else:
             places.add(each.place_kind, each.name, each.geometry, each.parent, each.order)
         self._matcher.refresh_places()
-        outcome.notices.extend(self._areas.places_changed(step.now, self._nodes.by_name))
-        deliver_live = self._live_delivery.deliver_live
-        for node in self._rights.places_changed(self._nodes.by_name.values()):
-            deliver_live(self._live.met_by(node), outcome)
-            self._come_into_sight(node, outcome)
-        deliver_live(self._live.met_in_named_places(), outcome)
-        for subscription in self._subscriptions.by_id.values():
-            if isinstance(subscription.from_, PlaceArea | PlaceHere):
-                deliver_live(self._live_delivery.met_by_one(subscription.id), outcome)
+        reclassed = list(self._rights.places_changed(self._nodes.by_name.values()))
+        for dependent in self._dependents:
+            dependent.places_changed(reclassed, step)
 
     def set_sight(self, each: SightSet, step: EngineStep) -> None:
         """One node may see more or less of another than rules say."""
         self._matcher.sight.set_exception(each.viewer, each.other, each.mask)
-        self._areas.refresh()
-        self._live_delivery.deliver_live(self._live.overtaken_by(each.other), step.outcome)
-        self._live_delivery.deliver_live(self._live.met_by(each.viewer), step.outcome)
+        for dependent in self._dependents:
+            dependent.sight_changed(each.viewer, each.other, step)
 
     def set_rules(self, each: RulesSet, step: EngineStep) -> None:
         """Other rules say who may see what."""
         self._rights.put(each, self._nodes.by_name.values())
-        self._areas.refresh()
-        self._live_delivery.deliver_live(self._live.met_again(), step.outcome)
+        for dependent in self._dependents:
+            dependent.rules_changed(step)
 
     def resume_places_and_rights(self, standing: Sequence[Input]) -> None:
         """Put up the places and rights of another, telling nobody: first where, then who."""
@@ -187,12 +180,12 @@ class ContextUpdates:
     def _is_still(self) -> bool:
         """Whether there is nothing that a move could bring to anyone, or change for anyone."""
         rights = self._rights
-        return not (
-            len(self._matcher.live) or len(self._areas) or rights.restricts or rights.rules.grants
+        return not (rights.restricts or rights.rules.grants) and all(
+            each.ignores_moves for each in self._dependents
         )
 
     def _set_state(self, state: NodeState, step: EngineStep, *, by_move: bool = False) -> None:
-        node, outcome, deliver_live = state.node, step.outcome, self._live_delivery.deliver_live
+        node = state.node
         before = self._nodes.state_of(node)
         self._nodes.by_name[node] = state
         if state.attributes != before.attributes:
@@ -210,22 +203,9 @@ class ContextUpdates:
                 self._nodes.by_name[node] = state
             if state.position is not None:
                 self._nodes.fixed(node, step.now)
-                first = before.position is None
-                seen = self._areas.moved(node, first, step.now, self._nodes.by_name)
-                outcome.notices.extend(seen)
-            else:
-                self._areas.lost(node)
-            deliver_live(self._live.overtaken_by(node), outcome)
-            self._live_delivery.deliver_to_followers(node, outcome)
-        elif state.attributes != before.attributes:
-            outcome.notices.extend(self._areas.changed(node, step.now))
         step.node_changed(node, state, before, by_move and not reclassed)
-        aimed = () if reclassed else self._subscriptions.aimed
-        deliver_live(self._live.met_by(node, aimed=aimed), outcome)
-        if reclassed:
-            self._come_into_sight(node, outcome)
+        self._tell(NodeUpdate(before, state, fixed, reclassed), step)
 
-    def _come_into_sight(self, node: str, outcome: Outcome) -> None:
-        self._areas.refresh()
-        self._live_delivery.deliver_live(self._live.met_through(node), outcome)
-        self._live_delivery.deliver_to_followers(node, outcome)
+    def _tell(self, update: NodeUpdate, step: EngineStep) -> None:
+        for dependent in self._dependents:
+            dependent.node_changed(update, step)

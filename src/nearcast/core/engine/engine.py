@@ -13,6 +13,7 @@ import numpy as np
 from nearcast.core.engine.attribute_watch import AttributeWatch
 from nearcast.core.engine.context_updates import ContextUpdates
 from nearcast.core.engine.deliveries import NO_DELIVERIES, Deliveries
+from nearcast.core.engine.dependent import EngineDependent
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.event_ingest import EventIngest
 from nearcast.core.engine.explanation import explain
@@ -75,6 +76,7 @@ class Engine:
         self._context = ContextUpdates(state)
         self._standing = StandingInputs(state)
         self._presence = SessionPresence(state)
+        self._timed: list[EngineDependent] = [self._context, *state.dependents]
         self._handlers: Handlers = {
             **self._context.handlers,
             **self._standing.handlers,
@@ -82,6 +84,11 @@ class Engine:
             Forgot: self._forget,
             Restarted: self._restart,
         }
+
+    def register(self, dependent: EngineDependent) -> None:
+        """Tell somebody of changes from now on, after all who are told already."""
+        self._state.dependents.append(dependent)
+        self._timed.append(dependent)
 
     # Making steps
 
@@ -181,16 +188,13 @@ class Engine:
             batch = events.batch(attributes=self.matcher.reads_attributes)
             deliveries = self._state.subscriptions.deliveries_of_columns(events, batch)
         self._state.recent.note_columns(events)
-        self._state.recent.expire(float(events.times.max()) - self.settings.recent_s)
         self.seq += len(events)
         return len(events), ended, deliveries
 
     def next_timer(self) -> float | None:
         """When to step again even if nothing arrives."""
-        ends, ages = self._state.live.next_expiry(), self._state.nodes.next_expiry()
-        if ends is None or ages is None:
-            return ages if ends is None else ends
-        return min(ends, ages)
+        timers = [each.next_timer() for each in self._timed]
+        return min([at for at in timers if at is not None], default=None)
 
     def _pass_to_now(self, step: EngineStep) -> None:
         """Time went on between two inputs; what waits is decided first if something is due."""
@@ -200,14 +204,12 @@ class Engine:
             self._match(step)
             self._expire(step)
         else:
-            self._state.recent.expire(step.now - self.settings.recent_s)
+            self._state.recent.expire(step)
 
     def _expire(self, step: EngineStep) -> None:
         """End what time ends."""
-        self._context.expire(step)
-        for key in self._state.live.expire(step.now):
-            step.live_changed(key, None)
-        self._state.recent.expire(step.now - self.settings.recent_s)
+        for each in self._timed:
+            each.expire(step)
 
     def _leaves_no_trace(self, event: Event) -> bool:
         """Whether who gets an event changes nothing for what comes later."""
@@ -225,8 +227,8 @@ class Engine:
         for event, at in zip(events, made, strict=True):
             if self._state.live.keep(event, at):
                 step.live_changed(self._state.live.key(event), event)
-        self._state.recent.note(events, made)
-        self._state.recent.expire(max(made) - self.settings.recent_s)
+        for dependent in self._state.dependents:
+            dependent.events_made(events, made, step)
         withdrawal = None
         if events[-1].valid_s == 0.0:
             # What stays, or ends that, is the last of those that are decided together.
@@ -247,9 +249,6 @@ class Engine:
     def _forget(self, each: Forgot, step: EngineStep) -> None:
         """Know nothing of a node any more, nor of what it said."""
         self._state.announcements.forget(each.node)
-        for key in self._state.live.published_by(each.node):
-            step.live_changed(key, None)
-        self._state.recent.forget(each.node)
         self._context.forget(each.node, step)
 
     # Beginning where another left off

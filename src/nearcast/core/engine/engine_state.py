@@ -2,6 +2,7 @@
 
 from nearcast.core.engine.announcement_book import AnnouncementBook
 from nearcast.core.engine.area_watch import AreaWatch
+from nearcast.core.engine.dependent import EngineDependent
 from nearcast.core.engine.live_book import LiveBook
 from nearcast.core.engine.live_delivery import LiveDelivery
 from nearcast.core.engine.node_book import NodeBook
@@ -24,8 +25,10 @@ class EngineState:
         self.nodes = NodeBook(settings.position_ttl_s)
         self.rights = Rights(self.matcher, self.nodes.state_of)
         self.announcements = AnnouncementBook()
-        self.areas = AreaWatch(self.matcher, self.rights.context)
+        self.areas = AreaWatch(self.matcher, self.rights.context, self.nodes.by_name)
         self.live = LiveBook(self.matcher, settings.shared_objects)
         self.subscriptions = SubscriptionBook(self.matcher)
-        self.recent = RecentBook(self.matcher, settings.recent_most, settings.recent_most_bytes)
+        self.recent = RecentBook(self.matcher, settings)
         self.live_delivery = LiveDelivery(self.live, self.subscriptions)
+        self.dependents: list[EngineDependent] = [self.areas, self.live_delivery, self.recent]
+        """Who is told of changes, in this order."""

@@ -40,6 +40,9 @@ class LiveBook:
         self._anchored: dict[str, set[str]] = {}
         self._by: dict[str, set[str]] = {}
 
+    def __len__(self) -> int:
+        return len(self._versions)
+
     def key(self, event: Event) -> str:
         """Under what an event is kept."""
         if event.retain:

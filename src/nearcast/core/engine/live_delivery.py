@@ -8,18 +8,77 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 
 from nearcast.core.engine.deliveries import Deliveries
+from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.live_book import LiveBook, Met
-from nearcast.core.engine.outcome import Outcome
+from nearcast.core.engine.outcome import EngineStep, Outcome
 from nearcast.core.engine.subscription_book import SubscriptionBook
 from nearcast.core.model.event import Delivery, Event, Subscription
+from nearcast.core.model.geometry.area import PlaceArea, PlaceHere
 
 
-class LiveDelivery:
+class LiveDelivery(EngineDependent):
     """Makes deliveries of matches, and notes who has what."""
 
     def __init__(self, live: LiveBook, subscriptions: SubscriptionBook) -> None:
         self._live = live
         self._subscriptions = subscriptions
+
+    @property
+    def ignores_moves(self) -> bool:
+        """Whether nothing is live."""
+        return not len(self._live)
+
+    def node_changed(self, update: NodeUpdate, step: EngineStep) -> None:
+        """Let live events go out to those whom they concern only now."""
+        node, outcome = update.after.node, step.outcome
+        if not update.expired:
+            if update.fixed:
+                self.deliver_live(self._live.overtaken_by(node), outcome)
+                self._deliver_to_followers(node, outcome)
+            aimed = () if update.reclassed else self._subscriptions.aimed
+            self.deliver_live(self._live.met_by(node, aimed=aimed), outcome)
+        elif update.reclassed:
+            self.deliver_live(self._live.met_by(node), outcome)
+        if update.reclassed:
+            self._come_into_sight(node, outcome)
+
+    def node_forgotten(self, node: str, step: EngineStep) -> None:
+        """End all that a node keeps alive."""
+        for key in self._live.published_by(node):
+            step.live_changed(key, None)
+
+    def places_changed(self, reclassed: Sequence[str], step: EngineStep) -> None:
+        """Let live events go out whose targets are places, or to areas that are."""
+        outcome = step.outcome
+        for node in reclassed:
+            self.deliver_live(self._live.met_by(node), outcome)
+            self._come_into_sight(node, outcome)
+        self.deliver_live(self._live.met_in_named_places(), outcome)
+        for subscription in self._subscriptions.by_id.values():
+            if isinstance(subscription.from_, PlaceArea | PlaceHere):
+                self.deliver_live(self.met_by_one(subscription.id), outcome)
+
+    def sight_changed(self, viewer: str, other: str, step: EngineStep) -> None:
+        """Let live events go out that come into sight."""
+        self.deliver_live(self._live.overtaken_by(other), step.outcome)
+        self.deliver_live(self._live.met_by(viewer), step.outcome)
+
+    def rules_changed(self, step: EngineStep) -> None:
+        """Let live events go out that come into sight."""
+        self.deliver_live(self._live.met_again(), step.outcome)
+
+    def expire(self, step: EngineStep) -> None:
+        """End what is no longer valid."""
+        for key in self._live.expire(step.now):
+            step.live_changed(key, None)
+
+    def next_timer(self) -> float | None:
+        """When the next event ends."""
+        return self._live.next_expiry()
+
+    def _come_into_sight(self, node: str, outcome: Outcome) -> None:
+        self.deliver_live(self._live.met_through(node), outcome)
+        self._deliver_to_followers(node, outcome)
 
     def deliver(self, deliveries: Deliveries, outcome: Outcome) -> None:
         """Let copies of events go out that were made now; the last of them may stay."""
@@ -75,7 +134,7 @@ class LiveDelivery:
             self._subscriptions.by_id[name].node, [self._subscriptions.number(name)]
         )
 
-    def deliver_to_followers(self, node: str, outcome: Outcome) -> None:
+    def _deliver_to_followers(self, node: str, outcome: Outcome) -> None:
         """Let live events go out by subscriptions whose area moves with a node of another."""
         for name in self._subscriptions.following(node):
             self.deliver_live(self.met_by_one(name), outcome)

@@ -4,11 +4,19 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from nearcast.core.engine.area_watch import AreaNotice
 from nearcast.core.engine.deliveries import Deliveries
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.record import Record
+
+
+class AreaNotice(Struct, frozen=True):
+    """A node came into a watched area, or went out of it."""
+
+    area: str
+    node: str
+    inside: bool
+    time: float
 
 
 class Refusal(Struct, frozen=True):

@@ -13,6 +13,9 @@ import numpy as np
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nearcast.core.engine.dependent import EngineDependent
+from nearcast.core.engine.outcome import EngineStep
+from nearcast.core.engine.settings import EngineSettings
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_columns import EventColumns
@@ -63,13 +66,14 @@ class RecentEvents(Struct, gc=False):
         return RecentEvents(events[many:], self.at, self.nbytes - nbytes)
 
 
-class RecentBook:
+class RecentBook(EngineDependent):
     """Recent events, the oldest first."""
 
-    def __init__(self, matcher: Matcher, most: int, most_bytes: int) -> None:
+    def __init__(self, matcher: Matcher, settings: EngineSettings) -> None:
         self._matcher = matcher
-        self._most = most
-        self._most_bytes = most_bytes
+        self._recent_s = settings.recent_s
+        self._most = settings.recent_most
+        self._most_bytes = settings.recent_most_bytes
         self._events: deque[RecentEvents] = deque()
         self._first = 0
         """The number of the oldest; those that follow are numbered on."""
@@ -99,9 +103,11 @@ class RecentBook:
         """Remember events that are columns."""
         if self._counting or int(events.sizes.max(initial=0)) > LARGEST_JSON_PAYLOAD:
             self.note(events, events.times.tolist())
+            self._forget_before(float(events.times.max()) - self._recent_s)
             return
         self._append(RecentEvents(events, float(events.times[0]), int(events.sizes.sum())))
         self._bound()
+        self._forget_before(float(events.times.max()) - self._recent_s)
 
     def take_over(self, other: "RecentBook") -> None:
         """Remember what another book does, which is of no more use; nobody counts yet."""
@@ -115,13 +121,26 @@ class RecentBook:
             self._counting = self._matcher.counting
             self._index()
 
-    def expire(self, before: float) -> None:
-        """Forget what is older."""
+    def events_made(
+        self, events: Sequence[Event], times: Sequence[float], step: EngineStep
+    ) -> None:
+        """Remember events that were matched."""
+        self.note(events, times)
+        self._forget_before(max(times) - self._recent_s)
+
+    def node_forgotten(self, node: str, step: EngineStep) -> None:
+        """Forget what a node published."""
+        self._forget(node)
+
+    def expire(self, step: EngineStep) -> None:
+        """Forget what is too old."""
+        self._forget_before(step.now - self._recent_s)
+
+    def _forget_before(self, before: float) -> None:
         while self._events and (old := self._events[0].count_before(before)):
             self._drop(old)
 
-    def forget(self, node: str) -> None:
-        """Forget what a node published."""
+    def _forget(self, node: str) -> None:
         left = [each for each in self._one_by_one() if each.events[0].publisher != node]
         if len(left) < self._count:
             self._events = deque(left)

@@ -26,7 +26,6 @@ class StandingInputs:
     """Puts up what stands, and takes it down."""
 
     def __init__(self, state: EngineState) -> None:
-        self._nodes = state.nodes
         self._announcements = state.announcements
         self._areas = state.areas
         self._live = state.live
@@ -126,4 +125,4 @@ class StandingInputs:
                 self._put_area(value)
 
     def _put_area(self, each: AreaWatched) -> None:
-        self._areas.put(each.name, each.node, each.area, each.where, self._nodes.by_name)
+        self._areas.put(each.name, each.node, each.area, each.where)
