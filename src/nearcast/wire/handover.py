@@ -40,7 +40,7 @@ class HandoverError(NearcastError, ValueError):
     """Bytes or a topic that no pipeline hands over."""
 
 
-class Recipient(Struct, frozen=True, array_like=True, gc=False):
+class RowRecipient(Struct, frozen=True, array_like=True, gc=False):
     """A session that gets a delivery, and the subscriptions by which it does."""
 
     session: str
@@ -80,7 +80,7 @@ class DeliveryRow(Struct, frozen=True, array_like=True, tag=1):
     payload: bytes
     publisher: str
     time: float
-    recipients: tuple[Recipient, ...]
+    recipients: tuple[RowRecipient, ...]
     session: str = ""
     """The session that published it, where it is not the publisher's own."""
     lat: float | None = None

@@ -6,8 +6,8 @@ from nearcast.wire.handover import (
     DeliveryRow,
     EventRow,
     HandedRow,
-    Recipient,
     Release,
+    RowRecipient,
     Staged,
     manifest_bytes,
     packets,
@@ -22,12 +22,12 @@ def event(text: str, qos: int = 2) -> EventRow:
     return EventRow(text, "spots/park", text.encode(), qos=qos)
 
 
-def delivery(text: str, *recipients: Recipient, qos: int = 2) -> DeliveryRow:
+def delivery(text: str, *recipients: RowRecipient, qos: int = 2) -> DeliveryRow:
     return DeliveryRow(text, "spots/park", text.encode(), "ann", 1.5, recipients, qos=qos)
 
 
-def to(session: str, topic_filter: str = "spots/#") -> Recipient:
-    return Recipient(session, (f"{session}\0{topic_filter}",))
+def to(session: str, topic_filter: str = "spots/#") -> RowRecipient:
+    return RowRecipient(session, (f"{session}\0{topic_filter}",))
 
 
 def stage(

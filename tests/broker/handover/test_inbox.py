@@ -18,8 +18,8 @@ from nearcast.wire.handover import (
     EventRow,
     HandedRow,
     HandoverError,
-    Recipient,
     Release,
+    RowRecipient,
     Staged,
     manifest_bytes,
     packets,
@@ -160,7 +160,7 @@ def test_a_delivery_goes_to_those_it_names_and_to_nobody_else(
             delivery("2", to("carol~phone"), to("bob")),
             DeliveryRow(
                 "3", "spots/park", b"3", "ann", 1_700_000_000.0,
-                (Recipient("told", ("told\0spots/#",), 4),), lat=53.0, lon=-6.0,
+                (RowRecipient("told", ("told\0spots/#",), 4),), lat=53.0, lon=-6.0,
                 headers=user_properties((("colour", "red"),)),
             ),
         ],

@@ -13,11 +13,12 @@ from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
 from nearcast.broker.sessions.session import Session
-from nearcast.broker.situation.metadata import Pairs, enveloped, metadata
+from nearcast.broker.situation.metadata import enveloped, metadata
 from nearcast.core.engine.deliveries import Deliveries, Recipient
 from nearcast.core.engine.routes import Route
 from nearcast.core.model.event import Event
 from nearcast.core.model.visibility import SEE_ALL
+from nearcast.store.log.message_headers import UserProperties
 from nearcast.wire.mqtt import PublishFrame, is_shared
 
 
@@ -199,7 +200,7 @@ class DeliveryDispatcher:
         replayed: bool,
     ) -> QueuedDelivery:
         """A message in the form that these subscriptions of a session want; all or no envelope."""
-        told: Pairs = ()
+        told: UserProperties = ()
         if any(grant.meta for grant in grants):
             sees = self._state.engine.matcher.world.may_see(session.node, event.publisher)
             labels = tuple(grant.label for grant in grants)

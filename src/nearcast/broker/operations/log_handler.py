@@ -121,7 +121,7 @@ class RepeatFilter:
         self._window_s = window_s
         self._remembered = remembered
         # In the order in which their windows began.
-        self._windows: OrderedDict[tuple[str, str, str], _Window] = OrderedDict()
+        self._windows: OrderedDict[tuple[str, str, str], _RepeatWindow] = OrderedDict()
 
     def sift(self, record: logging.LogRecord) -> list[logging.LogRecord]:
         """Return what to write now: counts of windows that ended, then the record or not.
@@ -137,7 +137,7 @@ class RepeatFilter:
         if window is None:
             if len(self._windows) >= self._remembered:
                 lines += self._forget(next(iter(self._windows)), record.created)
-            window = self._windows[key] = _Window(record.levelno, record.created)
+            window = self._windows[key] = _RepeatWindow(record.levelno, record.created)
         window.count += 1
         window.last = record.created
         return [*lines, record] if window.count <= self._most else lines
@@ -181,7 +181,7 @@ class RepeatFilter:
         ]  # fmt: skip
 
 
-class _Window(Struct):
+class _RepeatWindow(Struct):
     level: int
     since: float
     count: int = 0

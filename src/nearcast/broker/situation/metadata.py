@@ -12,11 +12,10 @@ import msgspec
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.position import Position, plain
 from nearcast.core.model.visibility import SEE_IDENTITY, SEE_POSITION
+from nearcast.store.log.message_headers import UserProperties
 
-Pairs = tuple[tuple[str, str], ...]
 
-
-def metadata(event: Event, priority: int, labels: tuple[str, ...], sees: int) -> Pairs:
+def metadata(event: Event, priority: int, labels: tuple[str, ...], sees: int) -> UserProperties:
     """Return the metadata for a receiver that may see this much of the publisher."""
     found = [("nc-id", event.id)]
     if event.position is not None and (event.at_given or sees & SEE_POSITION):
@@ -29,7 +28,7 @@ def metadata(event: Event, priority: int, labels: tuple[str, ...], sees: int) ->
     return (*found, *(("nc-subscription", label) for label in labels))
 
 
-def enveloped(payload: bytes, metadata_pairs: Pairs) -> bytes:
+def enveloped(payload: bytes, metadata_pairs: UserProperties) -> bytes:
     """Return a payload in an envelope with its metadata."""
     members: dict[str, object] = {
         name.removeprefix("nc-"): value

@@ -25,7 +25,7 @@ from nearcast.core.model.geometry.position import (
     shown,
 )
 from nearcast.wire.mqtt import ReasonCode
-from nearcast.wire.mqtt.properties import UserProperties
+from nearcast.wire.mqtt.properties import PropertyPairs
 
 PREFIX = "nc-"
 AT_CONNECT = ("nc-accept-encoding",)
@@ -81,7 +81,7 @@ class NamedSubscriptionOptions(Struct, frozen=True):
 NO_EVENT_OPTIONS = EventOptions()
 
 
-def ours(pairs: UserProperties) -> dict[str, str]:
+def ours(pairs: PropertyPairs) -> dict[str, str]:
     """Return the `nc-` properties among user properties; refuse a repeated one."""
     found: dict[str, str] = {}
     for name, value in pairs:
@@ -92,7 +92,7 @@ def ours(pairs: UserProperties) -> dict[str, str]:
     return found
 
 
-def check_connect(pairs: UserProperties) -> None:
+def check_connect(pairs: PropertyPairs) -> None:
     """Refuse unknown `nc-` properties of a CONNECT."""
     for name in ours(pairs):
         if name in PLANNED_AT_CONNECT:
@@ -101,7 +101,7 @@ def check_connect(pairs: UserProperties) -> None:
             raise RefusedError(BAD, f"{name} is not known in CONNECT; {AT_CONNECT[0]} is")
 
 
-def event_options(pairs: UserProperties) -> EventOptions:
+def event_options(pairs: PropertyPairs) -> EventOptions:
     """Return the options of an event from user properties."""
     found = ours(pairs)
     if not found:
@@ -121,7 +121,7 @@ def event_options_from_json(payload: bytes) -> tuple[EventOptions, bytes]:
     return _event_options(members, ""), body
 
 
-def subscription_options(pairs: UserProperties) -> SubscriptionOptions:
+def subscription_options(pairs: PropertyPairs) -> SubscriptionOptions:
     """Return the options of a subscription from user properties."""
     found = ours(pairs)
     if not found:
@@ -131,7 +131,7 @@ def subscription_options(pairs: UserProperties) -> SubscriptionOptions:
     )
 
 
-def subscription_options_from_texts(texts: UserProperties) -> SubscriptionOptions:
+def subscription_options_from_texts(texts: PropertyPairs) -> SubscriptionOptions:
     """Return the options of a stored subscription."""
     # Earlier releases kept a number as it was written: 1.0.
     members = {name: text.removesuffix(".0") if name == "meta" else text for name, text in texts}

@@ -8,10 +8,10 @@ import typer
 
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.position import Position, parse_position
-from nearcast.wire.mqtt.properties import UserProperties
+from nearcast.wire.mqtt.properties import PropertyPairs
 
 
-def check_event(pairs: UserProperties) -> None:
+def check_event(pairs: PropertyPairs) -> None:
     """Refuse properties that no event can have."""
     if not pairs:
         return
@@ -25,7 +25,7 @@ def check_event(pairs: UserProperties) -> None:
         raise typer.BadParameter(error.why) from None
 
 
-def check_subscription(pairs: UserProperties) -> None:
+def check_subscription(pairs: PropertyPairs) -> None:
     """Refuse properties that no subscription can have."""
     if not pairs:
         return

@@ -14,7 +14,7 @@ from msgspec import Struct
 from nearcast.client.api.areas import AreaLike, PositionLike, encode_area, encode_position
 from nearcast.client.errors import OptionsError
 from nearcast.wire.mqtt import MQTT_5, NO_PROPERTIES, Properties
-from nearcast.wire.mqtt.properties import UserProperties
+from nearcast.wire.mqtt.properties import PropertyPairs
 
 Payload = (
     bytes | bytearray | str | bool | int | float | Mapping[str, object] | Sequence[object] | None
@@ -43,7 +43,7 @@ class EventOptions(Struct, frozen=True, kw_only=True):
     id: str | None = None
 
     def pack(
-        self, subject: str, payload: Payload, version: int, others: UserProperties = ()
+        self, subject: str, payload: Payload, version: int, others: PropertyPairs = ()
     ) -> Packed:
         """Return the message for a version of MQTT."""
         members = {name: value for name, value in _members(self) if value is not None}

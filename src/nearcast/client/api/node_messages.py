@@ -20,7 +20,7 @@ from nearcast.client.api.event_options import Payload, encode_event_options
 from nearcast.core.model.geometry.position import plain, position
 from nearcast.core.model.subject import check_subject
 from nearcast.wire.mqtt import MQTT_5
-from nearcast.wire.mqtt.properties import UserProperties
+from nearcast.wire.mqtt.properties import PropertyPairs
 
 
 class NodeMessages:
@@ -77,7 +77,7 @@ class NodeMessages:
         deadline: float | None = None,
         time: datetime | str | None = None,
         id: str | None = None,  # noqa: A002
-        properties: UserProperties = (),
+        properties: PropertyPairs = (),
     ) -> str | None:
         """Publish an event, and return its id once the broker has it.
 

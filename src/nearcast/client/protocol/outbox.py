@@ -39,7 +39,7 @@ class ServerLimits(Struct, frozen=True):
         return None
 
 
-class Outbox:
+class ClientOutbox:
     """Messages and requests of one client, over all its connections."""
 
     def __init__(self, version: int, most: int, most_bytes: int, first_packet_id: int = 1) -> None:

@@ -11,7 +11,7 @@ from nearcast.client.api.options import ClientOptions
 from nearcast.client.api.standing_messages import StandingMessages
 from nearcast.client.protocol import protocol_events as happened
 from nearcast.client.protocol.inbox import Inbox
-from nearcast.client.protocol.outbox import Outbox, ServerLimits
+from nearcast.client.protocol.outbox import ClientOutbox, ServerLimits
 from nearcast.client.protocol.outgoing import Item, OutgoingMessage, OutgoingRequest
 from nearcast.client.protocol.protocol_events import Happened
 from nearcast.client.protocol.subscriptions import ClientSubscriptions
@@ -46,7 +46,7 @@ class ClientSession:
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
         self._version = options.version
-        self.outbox = Outbox(
+        self.outbox = ClientOutbox(
             options.version,
             options.queued_messages,
             options.queued_bytes,

@@ -12,7 +12,7 @@ from typing import Any, cast
 import pyarrow as pa
 
 from nearcast.pipeline.errors import PipelineInputError
-from nearcast.wire.handover import PUBLISHER, DeliveryRow, EventRow, HandedRow, Recipient
+from nearcast.wire.handover import PUBLISHER, DeliveryRow, EventRow, HandedRow, RowRecipient
 from nearcast.wire.mqtt import user_properties
 
 EVENT, DELIVERY = "event", "delivery"
@@ -68,7 +68,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[HandedRow | None]:
                 raise PipelineInputError(f"delivery {ids[at]!r} has no time")
             yield DeliveryRow(
                 ids[at], subjects[at], payloads[at], publishers[at], times[at],
-                cast(tuple[Recipient, ...], to), sessions[at], lats[at], lons[at], given[at],
+                cast(tuple[RowRecipient, ...], to), sessions[at], lats[at], lons[at], given[at],
                 qos[at] or 0, retains[at], expires[at], headers[at],
             )  # fmt: skip
         elif kind == EVENT:
@@ -109,13 +109,13 @@ def _headers(batch: pa.RecordBatch) -> list[bytes]:
 
 
 def _recipients(batch: pa.RecordBatch) -> list[list[tuple[object, ...]]]:
-    """Return each row's recipients, as plain tuples in the order of `Recipient`'s fields."""
+    """Return each row's recipients, as plain tuples in the order of `RowRecipient`'s fields."""
     if "recipients" not in batch.schema.names:
         return [[]] * batch.num_rows
     column = batch.column("recipients")
     flat = column.flatten()
     session, subscriptions, priority, replayed = (
-        _field(flat, name) for name in Recipient.__struct_fields__
+        _field(flat, name) for name in RowRecipient.__struct_fields__
     )
     names = _values(subscriptions.flatten())
     everyone: list[tuple[object, ...]] = list(

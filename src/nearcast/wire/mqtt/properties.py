@@ -74,7 +74,7 @@ class Kind(Enum):
 
 
 PropertyValue = int | str | bytes | tuple[str, str]
-UserProperties = Sequence[tuple[str, str]]
+PropertyPairs = Sequence[tuple[str, str]]
 """In order; a name may come more than once."""
 
 _MOST = {
