@@ -6,6 +6,7 @@ engine, and every connection gets at most one write. The time is passed in.
 """
 
 import os
+from collections import Counter
 from collections.abc import Iterable, Sequence
 from math import inf
 
@@ -26,8 +27,10 @@ from nearcast.broker.ingest.publish import PublishHandler
 from nearcast.broker.ingest.random_ids import RandomBytes
 from nearcast.broker.ingest.subscribe import NAMED, SubscribeHandler
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.sessions.connect_handler import ConnectHandler
 from nearcast.broker.sessions.session import Session
-from nearcast.broker.sessions.session_manager import SessionManager
+from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
+from nearcast.broker.sessions.session_review import SessionReview
 from nearcast.broker.situation.commands import RIGHTS
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.match_warnings import MatchWarnings
@@ -128,9 +131,11 @@ class Hub:
         commands.register(NODES, NodeQuestions(driver, dispatcher, self.node_list).take)
         commands.register(HANDOVER, self.releasing.take)
         self._rights_review = RightsReview(state, errors)
-        self.arrivals = SessionManager(
-            state, self._publishing, OpenAccess() if doors is None else doors, self._rights_review
-        )
+        admission = OpenAccess() if doors is None else doors
+        rights_review = self._rights_review
+        self.lifecycle = lifecycle = SessionLifecycle(state, self._publishing)
+        self.connect_handler = ConnectHandler(state, lifecycle, admission, rights_review)
+        self.session_review = SessionReview(state, lifecycle, admission, rights_review)
 
     @property
     def engine(self) -> Engine:
@@ -178,7 +183,8 @@ class Hub:
 
     def lost(self, connection: Connection) -> None:
         """A connection is gone."""
-        self.arrivals.leave(connection)
+        self.connect_handler.forget(connection)
+        self.lifecycle.lost(connection)
 
     def set_rules(self, rules: RulesSet, now: float) -> None:
         """Put rules of sight in force, if they are others; raises `ModelError` if they cannot be.
@@ -198,7 +204,7 @@ class Hub:
         """
         self._driver.step(now)
         for session in list(self.sessions.values()):
-            self.arrivals.review(session, now)
+            self.session_review.review(session, now)
         self._driver.step(now)
         self.look_ahead()
 
@@ -229,7 +235,7 @@ class Hub:
 
     def admit(self, connection: Connection, answer: Admitted | Refusal, now: float) -> None:
         """The slow part of letting a client in is done."""
-        self.arrivals.decide(connection, answer, now)
+        self.connect_handler.decide(connection, answer, now)
         self._open(connection)
 
     def tick(self, now: float) -> Batch:
@@ -244,9 +250,9 @@ class Hub:
             or self._due_at <= now
             or releasing.pending
         ):
-            self.arrivals.part(now)
-            slow = self.arrivals.admit(now, self._open)
-            self.arrivals.expire(now)
+            self.lifecycle.detach_lost(now)
+            slow = self.connect_handler.decide_some(now, self._open)
+            self.lifecycle.expire(now)
             releasing.go_on(now)
             self._driver.step(now)
             self._driver.remind_followers(now)
@@ -288,7 +294,7 @@ class Hub:
 
     def look_ahead(self) -> None:
         """See when something is due next."""
-        timers = (self.arrivals.next_timer(), *self._driver.next_timers())
+        timers = (self.lifecycle.next_timer(), *self._driver.next_timers())
         self._due_at = min((at for at in timers if at is not None), default=inf)
 
     def silent(self, now: float) -> list[Connection]:
@@ -342,6 +348,8 @@ class Hub:
         assert not state.pending
         assert not state.pending.answers
         assert sum(state.parts.values()) == len(state.sessions)
+        connected = Counter(s.node for s in self.sessions.values() if s.connection is not None)
+        assert state.online == connected
         wanted = {
             f"{name}\0{each}"
             for name, session in state.sessions.items()
@@ -367,7 +375,7 @@ class Hub:
     def _receive(self, connection: Connection, packet: Packet) -> None:
         self.state.traffic.other_packets += 1
         if isinstance(packet, Connect):
-            self.arrivals.arrive(connection, packet)
+            self.connect_handler.receive(connection, packet)
             return
         session, state = connection.session, self.state
         if session is None:
@@ -397,14 +405,14 @@ class Hub:
                 self._driver.step(connection.heard_at)
             self._subscribing.subscribe(connection, session, packet)
             if self._rights_review.tell_waiting(session):
-                self.arrivals.keep(session)
+                self.lifecycle.keep(session)
         elif isinstance(packet, Unsubscribe):
             self._driver.step(connection.heard_at)
             self._subscribing.unsubscribe(connection, session, packet)
         elif isinstance(packet, PingReq):
             state.write(connection, _PINGRESP)
         elif isinstance(packet, Disconnect):
-            self.arrivals.disconnect(connection, session, packet)
+            self.lifecycle.disconnect(connection, session, packet)
         elif isinstance(packet, Auth):
             self.close(connection, ReasonCode.PROTOCOL_ERROR, "no authentication is under way")
 

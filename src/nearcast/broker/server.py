@@ -76,7 +76,7 @@ class Server:
         self.hub = Hub(self.settings, journal, self._doors)
         if store is not None:
             restore(self.hub, store, self.now())
-            self.hub.arrivals.pipeline_token = pipeline_access.read_token(store.directory)
+            self.hub.connect_handler.pipeline_token = pipeline_access.read_token(store.directory)
             self.hub.releasing.may_go_on = lambda: not self.is_full
         self._access = ServerAccess(self.hub, self._doors, self.now, lambda: self.soon())
         self.hub.begin(self.now())

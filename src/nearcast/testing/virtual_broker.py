@@ -207,7 +207,7 @@ class _Run:
         if disk is not None:
             restore(self.hub, disk.store, now)
         self.hub.begin(now)
-        self.hub.arrivals.pipeline_token = PIPELINE_TOKEN
+        self.hub.connect_handler.pipeline_token = PIPELINE_TOKEN
         self._links: dict[_Link, None] = {}
         self._holding = CommitGate(self._write, None if disk is None else self._keep)
         self._due = False

@@ -21,7 +21,7 @@ from nearcast.broker.config.settings import BridgeSection as Section
 from nearcast.broker.net.links import is_loopback
 from nearcast.broker.net.local_link import LocalLink, reserve
 from nearcast.broker.operations.metrics import Health
-from nearcast.broker.sessions.session_manager import FOREVER
+from nearcast.broker.sessions.session_lifecycle import FOREVER
 from nearcast.client.errors import AddressError, ConnectionLostError, RejectedError
 from nearcast.client.link.address import Address, parse_address
 from nearcast.client.link.backoff import Backoff

@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nearcast.broker.bridge.bridge_terms import SUBSCRIBING, BridgeCounters, BridgeTerms, opening
 from nearcast.broker.net.local_link import LocalLink
-from nearcast.broker.sessions.session_manager import FOREVER
+from nearcast.broker.sessions.session_lifecycle import FOREVER
 from nearcast.client.errors import RejectedError
 from nearcast.client.link.transports import Transport
 from nearcast.core.model.event import Event

@@ -24,8 +24,8 @@ def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
         connection = session.connection
         if connection is not None:
             hub.close(connection, ReasonCode.ADMINISTRATIVE_ACTION, "this node was forgotten")
-        hub.arrivals.drop_will(session)
-        hub.arrivals.end(session, now)
+        hub.lifecycle.drop_will(session)
+        hub.lifecycle.end(session, now)
     dropped = sum(session.drop_from(node, hub.state.journal) for session in hub.sessions.values())
     # What a place is called may tell of who named it; without being shown it must not hold either.
     for event in hub.engine.live:

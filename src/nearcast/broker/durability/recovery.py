@@ -123,7 +123,8 @@ def restore(hub: Hub, store: Store, now: float) -> None:
     hub.resume_moves(moved_since, marked=until is not None)
     hub.note_restart(now)
     for name, value in kept.items():
-        hub.arrivals.restore(value, sessions[name], now)
+        hub.lifecycle.restore(value, sessions[name], now)
+        hub.session_review.recall(sessions[name])
     hub.releasing.staging.resume()
     hub.look_ahead()
 

@@ -69,10 +69,6 @@ class ReleaseThrottle:
 
     def _is_crowded(self, session: Session | None) -> bool:
         """Whether more than half of what may wait for a client does, and it is there to read."""
-        if session is None or not session.waiting_bytes or session.connection is None:
+        if session is None or session.connection is None:
             return False
-        limits = self._state.limits
-        return (
-            2 * session.waiting_bytes > limits.queued_bytes
-            or 2 * session.statistics()["waiting"] > limits.queued
-        )
+        return not session.has_room(self._state.limits)

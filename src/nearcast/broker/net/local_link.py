@@ -107,4 +107,4 @@ class _Inside(asyncio.Transport):
 
 def reserve(server: "Server", node: str) -> None:
     """Let no client connect as a node from now on."""
-    server.hub.arrivals.own_nodes.add(node)
+    server.hub.connect_handler.own_nodes.add(node)

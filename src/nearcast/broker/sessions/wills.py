@@ -7,8 +7,7 @@ from nearcast.broker.auth.permissions import Permissions
 from nearcast.broker.config.settings import Limits
 from nearcast.broker.ingest.publish_request import request_of_will
 from nearcast.broker.ingest.refusal import RefusedError
-from nearcast.store import StoredMessage
-from nearcast.store import StoredWill as KeptWill
+from nearcast.store import StoredMessage, StoredWill
 from nearcast.wire.mqtt import Properties, Publish, ReasonCode, Will
 
 
@@ -33,19 +32,19 @@ def problem_with(will: Will, allowed: Permissions, limits: Limits) -> AuthRefusa
     return None
 
 
-def kept_will(will: Will) -> KeptWill:
+def stored_will(will: Will) -> StoredWill:
     """Return a will as the store keeps it."""
     raw = Publish(will.topic).with_(_without_delay(will.properties)).raw_properties
     message = StoredMessage(will.topic, will.payload, extra=raw)
     delay = float(will.properties.will_delay_interval or 0)
-    return KeptWill(message, will.qos, will.retain, delay)
+    return StoredWill(message, will.qos, will.retain, delay)
 
 
-def restored_will(kept: KeptWill) -> Will:
-    """Return the will that the store kept; when it is due is known besides."""
-    message = kept.message
+def restored_will(stored: StoredWill) -> Will:
+    """Return the will that the store has; when it is due is known besides."""
+    message = stored.message
     properties = Publish(message.topic, raw_properties=message.extra).properties
-    return Will(message.topic, message.payload, kept.qos, kept.retain, properties)
+    return Will(message.topic, message.payload, stored.qos, stored.retain, properties)
 
 
 def _without_delay(properties: Properties) -> Properties:

@@ -1,0 +1,243 @@
+"""CONNECT: who may connect, to which session, and what the CONNACK says.
+
+When many clients connect at once they are handled a few per tick, so that nobody else waits for
+them.
+"""
+
+from collections.abc import Callable
+
+from msgspec import Struct
+
+from nearcast.broker.auth import Admitted, AuthRefusal, CredentialCheck
+from nearcast.broker.auth.admission import Admission
+from nearcast.broker.auth.rights_review import RightsReview
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.handover import pipeline_access
+from nearcast.broker.ingest.refusal import LONGEST_REASON, RefusedError
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.sessions.connack import connack_properties
+from nearcast.broker.sessions.session import LARGEST_PACKET_ID, Session
+from nearcast.broker.sessions.session_lifecycle import (
+    FOREVER,
+    MOST_AT_ONCE,
+    SessionLifecycle,
+    expiry_seconds,
+)
+from nearcast.broker.sessions.wills import problem_with
+from nearcast.broker.situation.nc_properties import check_connect
+from nearcast.core.model.geometry.position import shown
+from nearcast.store import SessionOwner
+from nearcast.wire.mqtt import (
+    MQTT_5,
+    ConnAck,
+    Connect,
+    Properties,
+    ReasonCode,
+    encode_within,
+)
+
+RESERVED = frozenset(("", "me", "here"))
+"""No node is called so: in areas and topics they mean something else."""
+NO_LIMIT = 1 << 28
+
+
+class _Accepted(Struct, frozen=True):
+    """A CONNECT that nothing speaks against."""
+
+    packet: Connect
+    client_id: str
+    assigned: str | None
+    """The client id, if the client brought none."""
+    owner: SessionOwner
+
+
+class ConnectHandler:
+    """Answers CONNECT."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        lifecycle: SessionLifecycle,
+        admission: Admission,
+        rights_review: RightsReview,
+    ) -> None:
+        self._state = state
+        self._lifecycle = lifecycle
+        self._admission = admission
+        self._rights_review = rights_review
+        self._undecided: dict[Connection, Connect] = {}
+        self.own_nodes: set[str] = set()
+        """Nodes that are parts of the broker itself: no client may connect as one."""
+        self.pipeline_token = ""
+        """What the pipeline says to be let in; without one it is not."""
+
+    def receive(self, connection: Connection, packet: Connect) -> None:
+        """Take a CONNECT; what the client sends next waits for the answer."""
+        connection.version = packet.version
+        connection.largest_packet = packet.properties.maximum_packet_size or 0
+        connection.backlog = []
+        self._undecided[connection] = packet
+        self._state.arriving.append(connection)
+
+    def forget(self, connection: Connection) -> None:
+        """A connection is gone: its CONNECT needs no answer."""
+        self._undecided.pop(connection, None)
+
+    def decide_some(
+        self, now: float, decided: Callable[[Connection], None]
+    ) -> list[tuple[Connection, CredentialCheck]]:
+        """Decide on a few clients; those whose password takes long to check are returned."""
+        slow = []
+        arriving = self._state.arriving
+        for _ in range(min(MOST_AT_ONCE, len(arriving))):
+            connection = arriving.popleft()
+            packet = self._undecided.get(connection)
+            if packet is None or connection.closing:
+                continue
+            answer = connection.trusted or self._admit(connection, packet, now)
+            if isinstance(answer, CredentialCheck):
+                slow.append((connection, answer))
+            else:
+                self.decide(connection, answer, now)
+                decided(connection)
+        return slow
+
+    def _admit(
+        self, connection: Connection, packet: Connect, now: float
+    ) -> Admitted | AuthRefusal | CredentialCheck:
+        answer = pipeline_access.admit(packet, connection.peer, self.pipeline_token)
+        if answer is None:
+            return self._admission.admit(packet, connection.peer, now)
+        if isinstance(answer, Admitted):
+            connection.trusted = answer
+        return answer
+
+    def decide(self, connection: Connection, answer: Admitted | AuthRefusal, now: float) -> None:
+        """Connect a client to its session, or refuse it; its credentials have been checked."""
+        packet = self._undecided.pop(connection, None)
+        if packet is None or connection.closing:
+            return
+        checked = self._check(connection, packet, answer)
+        if isinstance(checked, AuthRefusal):
+            self._refuse(connection, checked)
+        else:
+            self._connect(connection, checked, now)
+
+    def _check(
+        self, connection: Connection, packet: Connect, admitted: Admitted | AuthRefusal
+    ) -> _Accepted | AuthRefusal:
+        """Check what a CONNECT asks for."""
+        method = packet.properties.authentication_method
+        if method is not None:
+            return AuthRefusal(
+                ReasonCode.BAD_AUTHENTICATION_METHOD,
+                f"the method {method!r} is not offered; come "
+                "with a name and a password, a token or a certificate",
+            )
+        try:
+            check_connect(packet.properties.user_properties)
+        except RefusedError as refused:
+            return AuthRefusal(refused.reason, refused.why)
+        if isinstance(admitted, AuthRefusal):
+            return admitted
+        assigned, admission = None, self._admission
+        if not packet.client_id:
+            assigned = admission.client_id_for(admitted.identity, self._state.unique_id())
+        client_id = assigned or packet.client_id
+        node = client_id.partition("~")[0]
+        if node in RESERVED:
+            why = f"{client_id!r} names no node: me and here are reserved, and a node needs a name"
+            return AuthRefusal(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, why)
+        connection.admitted = admitted
+        if connection.trusted is not None:
+            owner = SessionOwner(admitted.identity.user, is_broker=True)
+        elif node in self.own_nodes:
+            why = f"{client_id!r} is a part of this broker; choose another client id"
+            return AuthRefusal(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, why)
+        else:
+            owner = admission.owner(admitted)
+            connection.permissions = admission.rights(
+                admitted.identity, client_id, admitted.peer.address
+            )
+        existing = self._state.sessions.get(client_id)
+        if existing is not None and not _is_owner(existing.owner, owner):
+            why = f"the session of client id {shown(client_id)} belongs to another user"
+            return AuthRefusal(ReasonCode.NOT_AUTHORIZED, why)
+        if packet.will is not None:
+            problem = problem_with(packet.will, connection.permissions, self._state.limits)
+            if problem is not None:
+                return problem
+        return _Accepted(packet, client_id, assigned, owner)
+
+    def _refuse(self, connection: Connection, refusal: AuthRefusal) -> None:
+        self._state.counters["refused_connections"] += 1
+        properties = Properties(reason_string=refusal.why[:LONGEST_REASON])
+        data = _encode(ConnAck(False, refusal.reason, properties), connection)
+        if data is not None:
+            self._state.write(connection, data)
+        self._close(connection)
+
+    def _close(self, connection: Connection) -> None:
+        connection.close()
+        self._state.touch(connection)
+
+    def _connect(self, connection: Connection, accepted: _Accepted, now: float) -> None:
+        """Give a connection its session."""
+        state, limits, packet = self._state, self._state.limits, accepted.packet
+        expiry = self._expiry(packet)
+        properties = packet.properties
+        connection.explains = properties.request_problem_information is not False
+        connection.alias_most = min(properties.topic_alias_maximum or 0, limits.topic_aliases)
+        connection.keep_alive_s = float(packet.keep_alive)
+        connection.heard_at = now
+        told = connack_properties(packet, connection, limits, expiry, accepted.assigned)
+        if _encode(ConnAck(False, properties=told), connection) is None:
+            # The client takes no packet as large as the answer.
+            self._close(connection)
+            return
+        session = self._lifecycle.take_over(accepted.client_id, packet.clean_start, now)
+        present = session is not None
+        if session is None:
+            if expiry and len(state.sessions) >= limits.sessions:
+                there = f"there are {limits.sessions} sessions already"
+                why = f"{there}; come with one that ends at once"
+                self._refuse(connection, AuthRefusal(ReasonCode.QUOTA_EXCEEDED, why))
+                return
+            session = self._lifecycle.begin(accepted.client_id, now)
+        session.owner, session.permissions = accepted.owner, connection.permissions
+        session.receive_maximum = properties.receive_maximum or LARGEST_PACKET_ID
+        session.expiry_s = expiry_seconds(expiry)
+        session.durable = session.durable or expiry > 0
+        connection.will = packet.will
+        self._lifecycle.attach(session, connection)
+        data = _encode(ConnAck(present, properties=told), connection)
+        assert data is not None
+        state.write(connection, data)
+        state.counters["connects"] += 1
+        self._resume(session, now)
+
+    def _resume(self, session: Session, now: float) -> None:
+        """Go on with a session that has a connection again."""
+        # Before anything comes to it that went out while it was away.
+        self._rights_review.review(session, [])
+        self._lifecycle.announce(session, online=True)
+        self._rights_review.tell_waiting(session)
+        self._lifecycle.keep(session)
+        session.resume(now, self._state.journal)
+
+    def _expiry(self, packet: Connect) -> int:
+        if packet.version == MQTT_5:
+            wanted = packet.properties.session_expiry_interval or 0
+        else:
+            wanted = 0 if packet.clean_start else FOREVER
+        return min(wanted, self._state.limits.session_expiry_s)
+
+
+def _encode(packet: ConnAck, connection: Connection) -> bytes | None:
+    """A CONNACK, or None if it is larger than the client takes."""
+    return encode_within(packet, connection.version, connection.largest_packet or NO_LIMIT)
+
+
+def _is_owner(owner: SessionOwner | None, other: SessionOwner) -> bool:
+    """Decide whether a session is of the user who asks for it."""
+    return owner is None or (owner.user, owner.is_broker) == (other.user, other.is_broker)

@@ -1,0 +1,221 @@
+"""Sessions from their first connection to their end: takeover, loss, expiry, wills.
+
+A client that is lost leaves its will, and a session that nobody comes back to ends. When many
+connections are lost at once they are handled a few per tick, so that nobody else waits for them.
+"""
+
+from math import inf, isnan
+
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.ingest.publish import PublishHandler
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.sessions.session import Session
+from nearcast.broker.sessions.session_timers import SessionTimers
+from nearcast.broker.sessions.wills import restored_will, stored_will
+from nearcast.broker.situation.commands import ANNOUNCEMENTS, announcement_key
+from nearcast.core.model.inputs import Left, Presence
+from nearcast.store import Forgotten, SessionDropped, SessionOwner, SessionPut, StoredSession
+from nearcast.wire.handover import PUBLISHER
+from nearcast.wire.mqtt import Disconnect, ReasonCode, Will
+
+FOREVER = 0xFFFF_FFFF
+"""The session expiry interval of a session that does not expire."""
+MOST_AT_ONCE = 200
+"""So many clients connect, and so many leave, in one tick; the others in the next."""
+
+
+class SessionLifecycle:
+    """Begins, interrupts, continues and ends sessions."""
+
+    def __init__(self, state: BrokerState, publishing: PublishHandler) -> None:
+        self._state = state
+        self._publishing = publishing
+        self._timers = SessionTimers()
+
+    # With a connection
+
+    def take_over(self, client_id: str, clean_start: bool, now: float) -> Session | None:
+        """The session that a client continues, taken from any other connection; None: a new one."""
+        session = self._state.sessions.get(client_id)
+        if session is None:
+            return None
+        if session.connection is not None:
+            why = "another connection came with this client id"
+            self._state.close(session.connection, ReasonCode.SESSION_TAKEN_OVER, why)
+            self._detach(session.connection, session, now)
+            if client_id not in self._state.sessions:
+                return None
+        ends = clean_start or not session.durable or session.expiry_s == 0.0
+        will = self._timers.take_will(client_id)
+        if will is not None and (ends or will[0] <= now):
+            # A session that ends, or a delay that is over, brings the will out.
+            self._publishing.publish_will(session, will[1], now)
+        if ends:
+            self._end(session, now)
+            return None
+        self._timers.cancel_end(client_id)
+        return session
+
+    def begin(self, client_id: str, now: float) -> Session:
+        """Make a session."""
+        session = self._state.sessions[client_id] = Session(client_id, now)
+        self._state.parts[session.node] += 1
+        return session
+
+    def attach(self, session: Session, connection: Connection) -> None:
+        """Let a session have a connection."""
+        session.attach(connection)
+        session.left_at = None
+        self._state.traffic.joined()
+        self._state.online[session.node] += 1
+
+    def announce(self, session: Session, online: bool) -> None:
+        """Let the engine know whether a session is connected."""
+        self._ask(session, Presence(session.node, online, session.part))
+
+    def disconnect(self, connection: Connection, session: Session, packet: Disconnect) -> None:
+        """DISCONNECT: the client leaves, and says whether its will is wanted."""
+        expiry = packet.properties.session_expiry_interval
+        if expiry is not None:
+            if session.expiry_s == 0.0 and expiry:
+                why = "a session that was to end with its connection cannot be prolonged"
+                self._state.close(connection, ReasonCode.PROTOCOL_ERROR, why)
+                return
+            session.expiry_s = expiry_seconds(min(expiry, self._state.limits.session_expiry_s))
+        if packet.reason_code != ReasonCode.DISCONNECT_WITH_WILL_MESSAGE:
+            connection.will = None
+        connection.close()
+        self._state.touch(connection)
+
+    def lost(self, connection: Connection) -> None:
+        """A connection is gone; its session is seen to in a tick."""
+        connection.close()
+        session = connection.session
+        if session is not None and session.connection is connection:
+            self._state.leaving.append((connection, session))
+
+    def detach_lost(self, now: float) -> None:
+        """Let a few sessions go on without their lost connections, or end."""
+        leaving = self._state.leaving
+        for _ in range(min(MOST_AT_ONCE, len(leaving))):
+            connection, session = leaving.popleft()
+            if session.connection is connection:
+                self._detach(connection, session, now)
+
+    def _detach(self, connection: Connection, session: Session, now: float) -> None:
+        session.detach()
+        client_id, state = session.client_id, self._state
+        state.traffic.left()
+        state.online[session.node] -= 1
+        if not state.online[session.node]:
+            del state.online[session.node]
+        self.announce(session, online=False)
+        if not session.durable:
+            session.received = None
+        will, connection.will = connection.will, None
+        if will is not None:
+            delay = float(will.properties.will_delay_interval or 0)
+            due = now + min(delay, session.expiry_s)
+            if due <= now:
+                self._publishing.publish_will(session, will, now)
+            else:
+                self._timers.delay_will(client_id, will, due)
+        if session.expiry_s == 0.0 or not session.durable:
+            self._end(session, now)
+        else:
+            self._timers.expire_at(client_id, now + session.expiry_s)
+            session.left_at = now
+            self.keep(session)
+
+    # Without one
+
+    def expire(self, now: float) -> None:
+        """Publish wills and end sessions that are due."""
+        for client_id, will in self._timers.take_due(now, MOST_AT_ONCE):
+            session = self._state.sessions[client_id]
+            if will is None:
+                self._end(session, now)
+            else:
+                self._publishing.publish_will(session, will, now)
+                self.keep(session)
+
+    def next_timer(self) -> float | None:
+        """When something is due."""
+        return self._timers.next_timer()
+
+    def restore(self, stored: StoredSession, session: Session, now: float) -> None:
+        """A session from before a restart: nobody is connected to it now."""
+        since = now if stored.disconnected is None else stored.disconnected
+        # Earlier releases kept no number where a session without end had published its will.
+        session.left_at = since = now if isnan(since) else since
+        session.owner = stored.owner
+        if stored.owner is None and stored.user is not None:
+            session.owner = SessionOwner(stored.user, is_broker=stored.user == PUBLISHER)
+        session.notices = stored.notices
+        if stored.will is not None:
+            due = since + min(stored.will.delay_s, session.expiry_s)
+            self._timers.delay_will(session.client_id, restored_will(stored.will), due)
+        self._timers.expire_at(session.client_id, since + session.expiry_s)
+
+    def end(self, session: Session, now: float) -> None:
+        """End a session, whoever is connected to it."""
+        if session.connection is not None:
+            self._detach(session.connection, session, now)
+        if session.client_id in self._state.sessions:
+            self._end(session, now)
+
+    def _end(self, session: Session, now: float) -> None:
+        state, client_id = self._state, session.client_id
+        self._timers.cancel_end(client_id)
+        del state.sessions[client_id]
+        state.parts[session.node] -= 1
+        if not state.parts[session.node]:
+            del state.parts[session.node]
+        will = self._timers.take_will(client_id)
+        if will is not None:
+            self._publishing.publish_will(session, will[1], now)
+        self._ask(session, Left(session.node, session.part))
+        if session.is_kept:
+            state.journal.note(SessionDropped(client_id))
+            for node, subject in state.engine.announced_by(client_id):
+                state.journal.note(Forgotten(ANNOUNCEMENTS, announcement_key(node, subject)))
+        state.counters["dropped_at_end"] += session.statistics()["waiting"]
+
+    def _ask(self, session: Session, value: Presence | Left) -> None:
+        """Let the engine know, but not of the pipeline: it would hear of itself for ever."""
+        if session.node != PUBLISHER:
+            self._state.pending.ask(value)
+
+    # Its will, and the store
+
+    def will_of(self, session: Session) -> Will | None:
+        """The will that a session has, whether its client is connected or not."""
+        if session.connection is not None:
+            return session.connection.will
+        return self._timers.will(session.client_id)
+
+    def drop_will(self, session: Session) -> None:
+        """Let a session have no will, so that nothing is published when it ends."""
+        if session.connection is not None:
+            session.connection.will = None
+        self._timers.take_will(session.client_id)
+
+    def keep(self, session: Session) -> None:
+        """Let the store know of a session as it is now, if it must."""
+        will = self.will_of(session)
+        if not (session.durable or will is not None or session.is_kept):
+            return
+        session.is_kept = True
+        stored = StoredSession(
+            session.client_id, session.created,
+            None if session.owner is None else session.owner.user,
+            None if session.expiry_s == inf else session.expiry_s,
+            session.left_at, None if will is None else stored_will(will),
+            owner=session.owner, notices=session.notices,
+        )  # fmt: skip
+        self._state.journal.note(SessionPut(stored))
+
+
+def expiry_seconds(interval: int) -> float:
+    """A session expiry interval as it is counted with."""
+    return inf if interval == FOREVER else float(interval)
