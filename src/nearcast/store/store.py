@@ -6,7 +6,7 @@ returned from is never missing afterwards, neither from the state nor from the l
 """
 
 import re
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -110,7 +110,7 @@ class Store:
         return self._state.load()
 
     def commit(
-        self, changes: Iterable[Change], rows: RowBuffer | None = None, *, now: float
+        self, changes: Sequence[Change], rows: RowBuffer | None = None, *, now: float
     ) -> None:
         """Keep a tick; acknowledgements may leave when this returns.
 
@@ -121,7 +121,7 @@ class Store:
         self.log.append(rows, size, now)
 
     def commit_unsynced(
-        self, changes: Iterable[Change], rows: RowBuffer | None = None, *, now: float
+        self, changes: Sequence[Change], rows: RowBuffer | None = None, *, now: float
     ) -> None:
         """Keep a tick that acknowledges nothing (QoS 0), without waiting for the disk.
 
@@ -177,6 +177,10 @@ class Store:
     def checkpoint(self) -> None:
         """Fold SQLite's write-ahead log back; best now and then, in another thread."""
         self._state.checkpoint()
+
+    def finish_checkpoint(self) -> None:
+        """Fold back what was committed meanwhile; as any other call, one at a time."""
+        self._state.finish_checkpoint()
 
     def export_session(self, session: str) -> bytes:
         """Return a session with all that is owed to it, as one value."""

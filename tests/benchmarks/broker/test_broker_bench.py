@@ -12,7 +12,7 @@ from rich.console import Console
 from typer.testing import CliRunner
 
 from nearcast.benchmarks.broker.benchmark import BrokerResult
-from nearcast.benchmarks.broker.peers import BROKERS, MOSQUITTO, OURS, RECORDED, Running
+from nearcast.benchmarks.broker.peers import BROKERS, FLOOR, MOSQUITTO, OURS, RECORDED, Running
 from nearcast.benchmarks.broker.report import show
 from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.load import mqtt_frames
@@ -53,7 +53,8 @@ def test_everyone_is_measured_under_every_load(result: BrokerResult) -> None:
     assert {row.name for row in result.rows} == ROWS
     brokers = {OURS, RECORDED, MOSQUITTO}
     assert all(row.brokers.keys() == brokers for row in result.rows)
-    assert all(row.brokers.keys() == brokers for row in result.latency)
+    for row in result.latency:
+        assert row.brokers.keys() == (brokers | {FLOOR} if "qos1" in row.name else brokers)
     assert result.promises.keys() == result.memory.keys() == brokers
 
 
@@ -83,7 +84,7 @@ def test_rates_and_ratios_follow_from_what_was_measured(result: BrokerResult) ->
 
 
 def test_latency_and_memory_are_measured(result: BrokerResult) -> None:
-    assert len(result.latency) == 3
+    assert len(result.latency) == 4
     for row in result.latency:
         for late in row.brokers.values():
             assert late.p50_us is not None
@@ -100,7 +101,14 @@ def test_tables_show_rates_load_growth_latency_memory_and_promises(result: Broke
     with screen.capture() as captured:
         show(result, screen)
     shown = captured.get()
-    for words in ("1→100, one at a time", "load generator", "Growth", "p99", "idle connections"):
+    for words in (
+        "1→100, one at a time",
+        "load generator",
+        "Growth",
+        "p99",
+        "The floor",
+        "idle connections",
+    ):
         assert words in shown
     assert "mosquitto: in memory" in shown
     assert "…" not in shown

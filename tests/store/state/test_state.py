@@ -230,7 +230,7 @@ def without_orphans(changes: Iterable[Change]) -> list[Change]:
 def test_a_message_is_written_once_however_many_wait_for_it(tmp_path: Path) -> None:
     state = State(tmp_path / "state.sqlite", "b")
     names = [f"c{n}" for n in range(50)]
-    state.commit(map(session, names), RowBuffer(), 0)
+    state.commit([session(name) for name in names], RowBuffer(), 0)
     waiting = [Enqueued(name, number, 1, 1) for number, name in enumerate(names, 1)]
     state.commit([MessagePut(1, message()), *waiting], RowBuffer(), 0)
     assert (state.statistics().messages, state.statistics().queued) == (1, 50)
@@ -314,5 +314,6 @@ def test_an_unsynced_tick_is_there_when_it_returns(tmp_path: Path) -> None:
     state = State(tmp_path / "state.sqlite", "b")
     state.commit_unsynced([session("ann")], RowBuffer(), 0)
     assert list(state.load()) == [session("ann")]
+    state.commit([session("ben")], RowBuffer(), 0)
     assert state._db.execute("PRAGMA synchronous").fetchone() == (2,)
     state.close()

@@ -17,7 +17,7 @@ from statistics import median
 import msgspec
 from msgspec import Struct
 
-from nearcast.benchmarks.broker.peers import BROKERS, MOSQUITTO, Running
+from nearcast.benchmarks.broker.peers import BROKERS, FLOOR, MOSQUITTO, Running, start_floor
 from nearcast.benchmarks.broker.rows import BenchRow, BrokerBenchSettings, flow_rows, latency_rows
 from nearcast.benchmarks.load.orders import (
     Delayed,
@@ -254,7 +254,8 @@ class _BrokerRuns:
 
     def _take_turns(self, row: BenchRow) -> dict[str, list[LoadResult]]:
         """Let all brokers run in turn, so that noise hits them alike; who fails is out."""
-        outcomes: dict[str, list[LoadResult]] = {name: [] for name in self._names}
+        names = [*self._names, FLOOR] if row.has_floor else self._names
+        outcomes: dict[str, list[LoadResult]] = {name: [] for name in names}
         for number in range(1, self._settings.runs + 1):
             for name, before in outcomes.items():
                 if before and isinstance(before[-1], Failed):
@@ -270,10 +271,14 @@ class _BrokerRuns:
             self._started += 1
             directory = self._directory / f"{name}-{self._started}"
             directory.mkdir()
-            self._running[name] = BROKERS[name].start(directory)
-            self._warm_up(self._running[name])
+            if name == FLOOR:
+                self._running[name] = start_floor(directory)
+            else:
+                self._running[name] = BROKERS[name].start(directory)
+                self._warm_up(self._running[name])
         broker = self._running[name]
-        settle_s = self._settings.settle_s if BROKERS[name].records else 0.0
+        records = name != FLOOR and BROKERS[name].records
+        settle_s = self._settings.settle_s if records else 0.0
         outcome = self._load.carry_out(order(Target(broker.port, broker.pid, settle_s)))
         if isinstance(outcome, Failed):
             broker.close()

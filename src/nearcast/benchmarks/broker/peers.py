@@ -21,6 +21,8 @@ from nearcast.benchmarks.matching.peers.server_process import stop, wait_until
 from nearcast.benchmarks.this_machine import cores_apart
 
 OURS, RECORDED, MOSQUITTO = "nearcast", "nearcast-recorded", "mosquitto"
+FLOOR = "floor"
+"""No broker: reads a message, commits it with one sync, answers."""
 _OUR_PROMISE = "on disk for all that keep it: sessions and the log"
 _LISTENING = re.compile(r"MQTT on \S*:(\d+)")
 _SYSTEM_PROGRAMS = "/usr/local/sbin:/usr/sbin:/sbin:/opt/homebrew/sbin"
@@ -103,6 +105,12 @@ def _start_ours(directory: Path, exclude: tuple[str, ...]) -> Running:
     return Running(
         [sys.executable, "-m", "nearcast", "up", "--no-pipeline", *options], directory, None
     )
+
+
+def start_floor(directory: Path) -> Running:
+    """Start what does the least for a durable message."""
+    module = "nearcast.benchmarks.broker.commit_floor"
+    return Running([sys.executable, "-m", module, str(directory)], directory, None)
 
 
 def _our_version() -> str:

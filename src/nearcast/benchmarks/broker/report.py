@@ -7,8 +7,14 @@ from rich.console import Console, Group, RenderableType
 from rich.table import Table
 from rich.text import Text
 
-from nearcast.benchmarks.broker.benchmark import BrokerResult, FlowRow, LatencyRow, MemoryFigures
-from nearcast.benchmarks.broker.peers import MOSQUITTO, OURS, RECORDED
+from nearcast.benchmarks.broker.benchmark import (
+    BrokerResult,
+    FlowRow,
+    LatencyFigures,
+    LatencyRow,
+    MemoryFigures,
+)
+from nearcast.benchmarks.broker.peers import FLOOR, MOSQUITTO, OURS, RECORDED
 from nearcast.benchmarks.load.mqtt_frames import FRAME_BYTES
 from nearcast.benchmarks.load.orders import Flowed
 
@@ -108,11 +114,18 @@ def _growth(rows: Sequence[FlowRow], names: Sequence[str]) -> RenderableType:
 def _latency(rows: Sequence[LatencyRow], names: Sequence[str]) -> RenderableType:
     table = _table("", *(f"{SHORT[name]}\np50 / p99" for name in names))
     for row in rows:
-        figures = [row.brokers[name] for name in names]
-        table.add_row(
-            row.describe, *(f"{_number(each.p50_us)} / {_number(each.p99_us)}" for each in figures)
-        )
-    return Group("Latency in µs, with the load generator's own part", table)
+        table.add_row(row.describe, *(_percentiles(row.brokers[name]) for name in names))
+    parts: list[RenderableType] = ["Latency in µs, with the load generator's own part", table]
+    floors = [row for row in rows if FLOOR in row.brokers]
+    if floors:
+        parts.append("The floor: read, one synced commit of SQLite, write, and nothing else")
+        parts += [f"  {row.describe}: {_percentiles(row.brokers[FLOOR])}" for row in floors]
+        parts.append("")
+    return Group(*parts)
+
+
+def _percentiles(figures: LatencyFigures) -> str:
+    return f"{_number(figures.p50_us)} / {_number(figures.p99_us)}"
 
 
 def _memory(memory: dict[str, MemoryFigures], wanted: int) -> RenderableType:

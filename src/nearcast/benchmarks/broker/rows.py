@@ -52,6 +52,8 @@ class BenchRow(NamedTuple):
     """How many times mosquitto's rate is our aim."""
     receivers: int = 0
     """In rows that show how cost grows with receivers: how many there are."""
+    has_floor: bool = False
+    """Whether the least that it can cost is measured beside it."""
     anew: bool = False
     """Whether every run starts its broker anew."""
 
@@ -97,6 +99,13 @@ def latency_rows(settings: BrokerBenchSettings) -> list[BenchRow]:
             "latency-qos1",
             "QoS 1 → ack, 200 a second",
             partial(AcknowledgementLatency, messages=_parts(2 * messages, 5), per_s=200.0),
+            has_floor=True,
+        ),
+        BenchRow(
+            "single-qos1",
+            "QoS 1 → ack, one at a time",
+            partial(AcknowledgementLatency, messages=2 * messages),
+            has_floor=True,
         ),
     ]
 

@@ -56,7 +56,9 @@ def delivery_latency(
     return _delayed(late_ns)
 
 
-def acknowledgement_latency(publisher: Client, topic: str, messages: int, per_s: float) -> Delayed:
+def acknowledgement_latency(
+    publisher: Client, topic: str, messages: int, per_s: float | None
+) -> Delayed:
     """Send messages of QoS 1, one at a time; how late their acknowledgements are."""
     late_ns = []
     due = time.perf_counter()
@@ -69,7 +71,7 @@ def acknowledgement_latency(publisher: Client, topic: str, messages: int, per_s:
         late_ns.append(time.perf_counter_ns() - began)
         if not isinstance(answer, PubAck) or answer.reason_code.failed:
             raise BenchmarkError(f"a PUBLISH of QoS 1 was answered by {answer}")
-        due += 1.0 / per_s
+        due += 1.0 / per_s if per_s else 0.0
     return _delayed(late_ns)
 
 

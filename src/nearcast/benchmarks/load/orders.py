@@ -57,7 +57,8 @@ class AcknowledgementLatency(Struct, frozen=True, tag=True):
 
     target: Target
     messages: int
-    per_s: float
+    per_s: float | None = None
+    """None: each as soon as the one before is acknowledged."""
 
 
 class Idle(Struct, frozen=True, tag=True):

@@ -8,6 +8,7 @@ Segments of the log are written in a second thread.
 
 import logging
 import threading
+import time
 from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
@@ -20,7 +21,13 @@ from nearcast.store import Merging, Segment, Store, StoreError, is_followed
 RETRY_S = 1.0
 GATHER_S = 0.01
 """What nobody waits for (QoS 0) gathers for so long before it is committed."""
-CHECKPOINT_EVERY_S = 5.0
+AWAIT_S = 0.001
+"""So long the loop itself waits at most for the commit of a small tick with nothing before it."""
+AWAITED_BYTES = 16_384
+"""What a small tick takes in memory at most."""
+FAST_S = 0.000_5
+"""Commits are awaited while synced ones take no longer than this on average."""
+CHECKPOINT_EVERY_S = 1.0
 TEND_EVERY_S = 10.0
 LOOK_EVERY_S = 1.0
 """How often it is seen whether somebody follows the log."""
@@ -52,6 +59,15 @@ class StoreWriter:
         self._erasing: list[tuple[str, Future[int]]] = []
         self._urgent = False
         """Somebody waits for what was handed over."""
+        self._committing = False
+        self._unanswered = 0
+        """How often `done` is still to be called."""
+        self._awaited = False
+        """The loop waits for the one tick that was handed over."""
+        self._answer = threading.Lock()
+        self._answer.acquire()
+        self._usual_s = 0.0
+        """How long synced commits took, the latest counting most."""
         self.waiting_bytes = 0
         """About how much memory is taken by what is not on disk yet."""
         self._failing: str | None = None
@@ -69,15 +85,34 @@ class StoreWriter:
         return self._failing
 
     def submit(self, entries: Entries, done: Done | None = None) -> None:
-        """Keep a tick; `done` is called in the loop once it is on disk."""
+        """Keep a tick; `done` is called in the loop once it is on disk.
+
+        If it is small and nothing is before it, that is before this returns, unless the disk is
+        slow: two switches between threads and a turn of the loop take as long as its commit.
+        """
         size = entries.size
         with self._lock:
+            alone = not (self._waiting or self._committing or self._unanswered)
             self._waiting.append((entries, done))
             self.waiting_bytes += size
             if done is not None:
                 self._urgent = True
+                self._unanswered += 1
             if self._urgent or len(self._waiting) == 1:
                 self._lock.notify()
+            if not alone or done is None or not entries.must_sync or size > AWAITED_BYTES:
+                return
+            if self._usual_s > FAST_S:
+                return
+            self._awaited = True
+        if not self._answer.acquire(timeout=AWAIT_S):
+            with self._lock:
+                if self._awaited:
+                    # The answer comes as that of any other commit.
+                    self._awaited = False
+                    return
+            self._answer.acquire()
+        self._call_all((done,))
 
     def stop(self) -> None:
         """Keep what was handed over, write the last segment, and close the store."""
@@ -120,6 +155,7 @@ class StoreWriter:
                 if self._waiting:
                     self._lock.wait_for(lambda: self._urgent or self._stopping, GATHER_S)
                 taken, self._waiting, self._urgent = self._waiting, [], False
+                self._committing = bool(taken)
                 stopping = self._stopping
             if taken:
                 self._commit(taken)
@@ -138,6 +174,7 @@ class StoreWriter:
 
     def _commit(self, taken: Sequence[tuple[Entries, Done | None]]) -> None:
         together = joined([entries for entries, _ in taken])
+        began = time.perf_counter()
         while together:
             try:
                 keep = self._store.commit if together.must_sync else self._store.commit_unsynced
@@ -157,11 +194,24 @@ class StoreWriter:
             log_event(log, logging.WARNING, "the store works again")
             self._failing = None
         self.commits += 1
+        if together.must_sync:
+            # One that took very long says little about the next.
+            took_s = min(time.perf_counter() - began, 10 * FAST_S)
+            self._usual_s += (took_s - self._usual_s) / 10
+        finished = [done for _, done in taken if done is not None]
         with self._lock:
             self.waiting_bytes -= together.size
-        finished = [done for _, done in taken if done is not None]
-        if finished:
-            self._call(lambda: _call_all(finished))
+            awaited, self._awaited, self._committing = self._awaited, False, False
+        if awaited:
+            self._answer.release()
+        elif finished:
+            self._call(lambda: self._call_all(finished))
+
+    def _call_all(self, finished: Sequence[Done]) -> None:
+        with self._lock:
+            self._unanswered -= len(finished)
+        for done in finished:
+            done()
 
     def _erase(self) -> None:
         """Erase someone once no file is being written."""
@@ -190,10 +240,14 @@ class StoreWriter:
             sealed = self._store.log.seal()
             if sealed is not None:
                 self._writing = self._files.submit(sealed.write)
-        if now - self._checkpointed > CHECKPOINT_EVERY_S:
+        if self._checkpointing is not None:
+            if self._checkpointing.done():
+                self._checkpointing = None
+                with suppress(StoreError):
+                    self._store.finish_checkpoint()
+        elif now - self._checkpointed > CHECKPOINT_EVERY_S:
             self._checkpointed = now
-            if self._checkpointing is None or self._checkpointing.done():
-                self._checkpointing = self._files.submit(self._checkpoint)
+            self._checkpointing = self._files.submit(self._checkpoint)
 
     def _settle(self) -> None:
         writing = self._writing
@@ -237,8 +291,3 @@ class StoreWriter:
 def journal_for(store: Store) -> Journal:
     """A journal whose numbers go on where the store's end."""
     return Journal(True, store.message_ids, store.queue_numbers, store.broker)
-
-
-def _call_all(finished: Sequence[Done]) -> None:
-    for done in finished:
-        done()

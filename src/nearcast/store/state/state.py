@@ -13,7 +13,7 @@ One call at a time, from any thread; `checkpoint` and `copy_state` may run besid
 
 import itertools
 import sqlite3
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator, Sequence
 from pathlib import Path
 
 from msgspec import Struct
@@ -30,6 +30,9 @@ from nearcast.store.state.state_writer import write_pending
 
 CHECKPOINT_PAGES = 16_384
 """A commit folds the write-ahead log back at this size (64 MiB), if `checkpoint` did not."""
+
+
+_APPEND = "INSERT INTO tail VALUES (?, ?, ?)"
 
 
 class StateStatistics(Struct, frozen=True):
@@ -72,10 +75,7 @@ class State:
             raise
 
     def _begin(self, broker: str) -> None:
-        row = self._db.execute("SELECT broker, seq, ticks FROM position").fetchone()
-        name: str = row[0]
-        self.seq: int = row[1]
-        self.ticks: int = row[2]
+        name, self.seq, self.ticks = _position(self._db)
         if name != broker:
             raise StoreError(
                 f"{self.path} belongs to broker {name!r}, not {broker!r}, and its log says so "
@@ -83,6 +83,9 @@ class State:
             )
         self._numbers: dict[str, int] = dict(self._db.execute("SELECT id, number FROM sessions"))
         self._sweep = Sweep(self._db)
+        self._synchronous = "FULL"
+        self._deleted_seq = 0
+        """Rows up to this one are known not to be in the tail any more."""
         self.message_ids = itertools.count(self._most("messages", "id") + 1)
         self.queue_numbers = itertools.count(self._most("queue", "number") + 1)
 
@@ -90,48 +93,63 @@ class State:
         (most,) = self._db.execute(f"SELECT max({column}) FROM {table}").fetchone()
         return int(most or 0)
 
-    def commit(self, changes: Iterable[Change], rows: RowBuffer, settled_seq: int) -> int:
+    def commit(self, changes: Sequence[Change], rows: RowBuffer, settled_seq: int) -> int:
         """Keep a tick, on disk when this returns; give back how many bytes its rows take.
 
         Rows up to `settled_seq` are in segments and are deleted here. If this fails nothing of
         the tick is kept, and the same may be tried again.
         """
-        pending = Pending(changes)
-        value = rows.packed() if rows else b""
-        db, seq = self._db, self.seq
-        with told(self.path, f"committing tick {self.ticks + 1}"):
-            try:
-                db.execute("BEGIN IMMEDIATE")
-                numbered = write_pending(db, pending, self._numbers, self._sweep)
-                if rows:
-                    seq = rows.last_seq
-                    db.execute("INSERT INTO tail VALUES (?, ?, ?)", (seq, rows.first_seq, value))
-                db.execute("DELETE FROM tail WHERE last_seq <= ?", (settled_seq,))
-                db.execute("UPDATE position SET seq = ?, ticks = ticks + 1", (seq,))
-                db.execute("COMMIT")
-            except BaseException:
-                if db.in_transaction:
-                    db.execute("ROLLBACK")
-                raise
-        for name in numbered.removed:
-            del self._numbers[name]
-        self._sweep.settle(set(numbered.removed.values()))
-        self._numbers |= numbered.added
-        self.seq, self.ticks = seq, self.ticks + 1
-        return len(value)
+        return self._commit(changes, rows, settled_seq, "FULL")
 
-    def commit_unsynced(self, changes: Iterable[Change], rows: RowBuffer, settled_seq: int) -> int:
+    def commit_unsynced(self, changes: Sequence[Change], rows: RowBuffer, settled_seq: int) -> int:
         """Keep a tick that acknowledges nothing, without waiting for the disk.
 
         It survives the end of this process at once, and a power cut from the next `commit` on.
         """
-        with told(self.path, "committing"):
-            self._db.execute("PRAGMA synchronous = NORMAL")
+        return self._commit(changes, rows, settled_seq, "NORMAL")
+
+    def _commit(
+        self, changes: Sequence[Change], rows: RowBuffer, settled_seq: int, synchronous: str
+    ) -> int:
+        value = rows.packed() if rows else b""
+        with told(self.path, f"committing tick {self.ticks + 1}"):
+            self._synchronize(synchronous)
+            if changes or not rows or self._sweep.waiting or settled_seq > self._deleted_seq:
+                self._commit_changes(Pending(changes), rows, value, settled_seq)
+            else:
+                # Rows alone are one statement, and one page of the write-ahead log.
+                self._db.execute(_APPEND, (rows.last_seq, rows.first_seq, value))
+        self.seq, self.ticks = rows.last_seq if rows else self.seq, self.ticks + 1
+        return len(value)
+
+    def _commit_changes(
+        self, pending: Pending, rows: RowBuffer, value: bytes, settled_seq: int
+    ) -> None:
+        db = self._db
         try:
-            return self.commit(changes, rows, settled_seq)
-        finally:
-            with told(self.path, "committing"):
-                self._db.execute("PRAGMA synchronous = FULL")
+            db.execute("BEGIN IMMEDIATE")
+            numbered = write_pending(db, pending, self._numbers, self._sweep)
+            if rows:
+                db.execute(_APPEND, (rows.last_seq, rows.first_seq, value))
+            db.execute("DELETE FROM tail WHERE last_seq <= ?", (settled_seq,))
+            seq = rows.last_seq if rows else self.seq
+            db.execute("UPDATE position SET seq = ?, ticks = ?", (seq, self.ticks + 1))
+            db.execute("COMMIT")
+        except BaseException:
+            if db.in_transaction:
+                db.execute("ROLLBACK")
+            raise
+        for name in numbered.removed:
+            del self._numbers[name]
+        self._sweep.settle(set(numbered.removed.values()))
+        self._numbers |= numbered.added
+        self._deleted_seq = settled_seq
+
+    def _synchronize(self, mode: str) -> None:
+        """Let commits from now on wait for the disk (FULL) or not (NORMAL)."""
+        if mode != self._synchronous:
+            self._db.execute(f"PRAGMA synchronous = {mode}")
+            self._synchronous = mode
 
     def load(self) -> Iterator[Change]:
         """Yield what is kept, as the changes that would build it; one at a time."""
@@ -165,9 +183,19 @@ class State:
             finally:
                 db.close()
 
+    def finish_checkpoint(self) -> None:
+        """Fold back what was committed beside a `checkpoint`: little, so this is quick.
+
+        Then the write-ahead log is written over from its beginning. While it grows instead, the
+        system has to sync its new size with every commit, which takes twice as long.
+        """
+        with told(self.path, "folding back its write-ahead log"):
+            self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+
     def compact(self) -> None:
         """Leave nothing of what was deleted in the files."""
         with told(self.path, "compacting it"):
+            self._synchronize("FULL")
             self._db.execute("VACUUM")
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
@@ -210,11 +238,21 @@ def copy_state(source: Path, target: Path) -> int:
         try:
             db.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")
-            (seq,) = copy.execute("SELECT seq FROM position").fetchone()
-            return int(seq)
+            return _position(copy)[1]
         finally:
             db.close()
             copy.close()
+
+
+def _position(db: sqlite3.Connection) -> tuple[str, int, int]:
+    """Return whose state it is, its last seq and its ticks.
+
+    Commits of rows alone do not touch `position`: each of them is a row of `tail` after it.
+    """
+    broker, seq, ticks = db.execute("SELECT broker, seq, ticks FROM position").fetchone()
+    query = "SELECT max(last_seq), count(*) FROM tail WHERE last_seq > ?"
+    last_seq, count = db.execute(query, (seq,)).fetchone()
+    return str(broker), int(last_seq or seq), int(ticks + count)
 
 
 def _connect(path: Path) -> sqlite3.Connection:
@@ -224,6 +262,8 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
+        # Some builds write zeros over all that is deleted; erasing a person compacts the file.
+        db.execute("PRAGMA secure_delete = FAST")
         db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         db.execute(f"PRAGMA journal_size_limit = {CHECKPOINT_PAGES * 4096}")
     except BaseException:
