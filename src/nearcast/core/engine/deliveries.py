@@ -12,7 +12,13 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.core.engine.match_order import Flags, find_duplicates, order_by_owner, order_runs
+from nearcast.core.engine.match_order import (
+    Flags,
+    are_ordered,
+    find_duplicates,
+    order_by_owner,
+    order_runs,
+)
 from nearcast.core.matching.tables import I32, I64
 from nearcast.core.model.event import Delivery, Event, Subscription
 
@@ -72,7 +78,7 @@ class Rows(NamedTuple):
 def sorted_rows(event: I32, subscription: I32, priority: I32) -> Rows:
     """Return matches by event and priority, each as a copy; those of an event lie together."""
     starts = np.ones(len(event), np.bool_)
-    if len(event) > 1:
+    if not are_ordered(event, priority):
         order: I64 = np.empty(len(event), np.int64)
         if not order_runs(event, priority, int(event.max()) + 1, order):
             order = ((event.astype(np.int64) << 32) | priority).argsort(kind="stable")
@@ -135,7 +141,7 @@ class Deliveries:
         """Return deliveries of all events to everyone on a route, at the best priority."""
         found = cls.__new__(cls)
         found.events, found.replayed = events, False
-        found._rows, found._owners, found.recipients, found._route = None, _NOBODY, (), route
+        found._rows, found._owners, found.recipients, found._route = None, NO_OWNERS, (), route
         return found
 
     def __len__(self) -> int:
@@ -165,7 +171,8 @@ class Deliveries:
         """Return some of the copies, by whether each is kept, event by event."""
         kept = np.repeat(np.array(keep, np.bool_), np.diff(self._edges()))
         recipients = list(compress(self.recipients, kept.tolist()))
-        rows, owners = self.rows.only(kept), self._owners[kept]
+        rows = self.rows.only(kept)
+        owners = self._owners[kept] if len(self._owners) else NO_OWNERS
         return Deliveries(self.events, rows, owners, recipients, self.replayed)
 
     def __iter__(self) -> Iterator[Delivery]:
@@ -232,5 +239,7 @@ class Deliveries:
         return [*np.flatnonzero(starts).tolist(), len(starts)]
 
 
-_NOBODY: I32 = np.zeros(0, np.int32)
-NO_DELIVERIES = Deliveries((), Rows(_NOBODY, _NOBODY, _NOBODY, np.zeros(0, np.bool_)), _NOBODY)
+NO_OWNERS: I32 = np.zeros(0, np.int32)
+NO_DELIVERIES = Deliveries(
+    (), Rows(NO_OWNERS, NO_OWNERS, NO_OWNERS, np.zeros(0, np.bool_)), NO_OWNERS
+)

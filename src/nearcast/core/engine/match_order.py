@@ -12,6 +12,17 @@ SCATTER = np.uint64(0x9E3779B1)
 
 
 @compiled
+def are_ordered(event: I32, priority: I32) -> bool:
+    """Decide whether matches are ordered by event and priority."""
+    for k in range(1, len(event)):
+        if event[k] < event[k - 1]:
+            return False
+        if event[k] == event[k - 1] and priority[k] < priority[k - 1]:
+            return False
+    return True
+
+
+@compiled
 def order_runs(event: I32, priority: I32, events: int, order: I64) -> bool:
     """Order matches by event, if those of each lie together and are ordered by priority."""
     counts = np.zeros(events + 1, np.int64)

@@ -11,6 +11,7 @@ from operator import itemgetter
 import numpy as np
 
 from nearcast.core.engine.deliveries import (
+    NO_OWNERS,
     Deliveries,
     Recipient,
     Rows,
@@ -177,7 +178,9 @@ class SubscriptionBook:
         # Now: a subscription may be dropped later in the same step.
         recipients = [self._recipients[number] for number in rows.subscription.tolist()]
         assert None not in recipients
-        return Deliveries(events, rows, self._owners[rows.subscription], recipients)
+        # Of one event nobody asks which copies are of one session.
+        owners = self._owners[rows.subscription] if len(events) > 1 else NO_OWNERS
+        return Deliveries(events, rows, owners, recipients)
 
     def deliveries_of_columns(self, events: Sequence[Event], batch: EventBatch) -> Deliveries:
         """What goes out for events that do not stay and are of their nodes' own sessions.

@@ -70,6 +70,8 @@ class EventIntake:
             for name in self._guests:
                 nodes.acquire(name)
             rows = nodes.find_all(batch.publishers)
+        if len(batch) == 1 and len(rows) == 1:
+            return np.array(rows, np.int32)
         return np.array([*rows, NONE], np.int32)[batch.publisher]
 
     def _targets(self, batch: EventBatch) -> Targets:

@@ -80,6 +80,8 @@ class EventBatch:
     @classmethod
     def of(cls, events: Sequence[Event]) -> Self:
         """Make a batch of events."""
+        if len(events) == 1:
+            return cls._of_one(events)
         subjects: dict[str, int] = {}
         publishers: dict[str, int] = {}
         subject, publisher, lat, lon, borrowed = [], [], [], [], []
@@ -106,6 +108,25 @@ class EventBatch:
             borrowed=np.array(borrowed, np.uint8),
             targets=targets,
             about=about,
+            events=events,
+        )
+
+    @classmethod
+    def _of_one(cls, events: Sequence[Event]) -> Self:
+        (event,) = events
+        at = event.position
+        return cls(
+            subjects=[event.subject],
+            subject=_FIRST,
+            publishers=[event.publisher],
+            publisher=_FIRST,
+            lat=_NOWHERE if at is None else np.array([at.lat]),
+            lon=_NOWHERE if at is None else np.array([at.lon]),
+            **event_by_event([event.attributes]),
+            borrowed=_IS_BORROWED if at is not None and not event.at_given else _IS_OWN,
+            times=_AT_ZERO,
+            targets=None if event.to is None else {0: event.to},
+            about={0: event.about} if event.about else None,
             events=events,
         )
 
@@ -137,6 +158,13 @@ class EventBatch:
         if kind == BOOLEAN:
             return value != 0.0
         return self.strings[int(value)] if kind == STRING else None
+
+
+# Columns of one event that many have in common; nobody writes into columns.
+_FIRST = np.zeros(1, np.int32)
+_NOWHERE = np.full(1, np.nan)
+_AT_ZERO = np.zeros(1)
+_IS_OWN, _IS_BORROWED = np.zeros(1, np.uint8), np.ones(1, np.uint8)
 
 
 class AttributeColumns(TypedDict):
