@@ -49,9 +49,8 @@ suite: setup system
 		'$(PYTEST) "not spark and not slow" $(WITH_PROCESSES)' \
 		'$(PYTEST) "not spark and not slow" $(addprefix --ignore=,$(WITH_PROCESSES))'
 
-# The kernels of matching once more, with every index checked.
+# The kernels of matching once more, with every index checked; tests compile those that they use.
 checked: $(INSTALLED)
-	@$(CHECKED) $(PY) -m nearcast._warm_up
 	$(CHECKED) $(PYTEST) "not slow" --hypothesis-profile=checked tests/core/matching \
 		tests/core/model/test_flat_json.py tests/core/engine/test_delivery_rows.py \
 		tests/core/engine/test_string_pair_table.py

@@ -212,8 +212,6 @@ def _go_as_columns() -> None:
     payload = b'{"speed": 1.5, "kind": "car", "fast": true, "lane": null}'
     carried_by(np.frombuffer(payload, np.uint8), np.array([0, len(payload)], np.int32))
     some = np.array([0, 1], np.int32)
-    ends = np.frombuffer(np.array([0, len(payload)], np.int32).tobytes(), np.int32)
-    carried_by(np.frombuffer(payload, np.uint8), ends)
     merged_copies(sorted_rows(some[::-1].copy(), some, some), some)
     order_by_owner(some, np.empty(2, np.int64))
     StringPairTable([("ann", "1"), ("ben", "2")]).taken(some, some)

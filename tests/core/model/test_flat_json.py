@@ -31,7 +31,7 @@ SPACES = ("", "", "", " ", "\n", "\t \r", "\x0b")
 def column(payloads: list[bytes]) -> Column:
     """Payloads one behind the other, with something before and behind them."""
     ends = np.cumsum([3, *map(len, payloads)]).astype(np.int32)
-    return np.frombuffer(b"xyz" + b"".join(payloads) + b"{}", np.uint8), ends
+    return np.frombuffer(b"xyz" + b"".join(payloads) + b"{}", np.uint8).copy(), ends
 
 
 def check(payloads: list[bytes]) -> AttributeColumns:

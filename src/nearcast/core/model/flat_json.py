@@ -43,6 +43,8 @@ POWERS = np.array([10.0**n for n in range(23)])
 
 def carried_by(data: U8, ends: I32) -> AttributeColumns:
     """Return what payloads say; payload i is `data[ends[i]]` to `data[ends[i + 1] - 1]`."""
+    # The kernel is compiled once, for arrays that can be written to.
+    data, ends = np.require(data, requirements="W"), np.require(ends, requirements="W")
     count = len(ends) - 1
     lengths = np.diff(ends)
     read = int(lengths[lengths <= LARGEST_JSON_PAYLOAD].sum())

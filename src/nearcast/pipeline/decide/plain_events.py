@@ -195,13 +195,14 @@ def _texts(values: pa.Array) -> tuple[npt.NDArray[np.uint8], I32]:
 def different_words(values: pa.Array) -> tuple[list[str], I32]:
     """The different words of a column, and which each is."""
     encoded = values.dictionary_encode()
-    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy()
+    # A copy: kernels would be compiled once more for arrays that cannot be written to.
+    return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().copy()
 
 
 def _numbers(values: pa.Array) -> F64:
     """Numbers of a column, NaN where there is none."""
     found: F64 = values.to_numpy(zero_copy_only=False)
-    return found
+    return found.copy()
 
 
 def qos_of(rows: pa.RecordBatch) -> pa.Array:
