@@ -51,6 +51,7 @@ def say_things(port: int) -> None:
         jane.publish("news/2", b"jane-doe again", 1, retain=True)
         jane.publish("$place/home/jane-doe", SQUARE, 1)
         jane.publish("$place/home/hers", SQUARE, 1)
+        jane.publish("$area/yard", b'{"area": "circle:53.35,-6.26,500"}', 1)
     finally:
         jane.close()
 

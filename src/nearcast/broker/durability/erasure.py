@@ -11,8 +11,8 @@ from nearcast.broker.config.settings import Settings
 from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
-from nearcast.broker.situation.commands import PLACES, place_key, place_of
-from nearcast.core.model.inputs import Forgot, PlaceDefined
+from nearcast.broker.situation.commands import AREAS, PLACES, place_key, place_of
+from nearcast.core.model.inputs import AreaUnwatched, Forgot, PlaceDefined
 from nearcast.store import Forgotten, Store
 from nearcast.wire.mqtt import ReasonCode
 
@@ -33,6 +33,9 @@ def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
         if place is not None and event.publisher == node:
             hub.state.pending.ask(PlaceDefined(*place, None))
             hub.state.journal.note(Forgotten(PLACES, place_key(*place)))
+    for area in [each for each in hub.engine.watched_areas if each.node == node]:
+        hub.state.pending.ask(AreaUnwatched(area.name))
+        hub.state.journal.note(Forgotten(AREAS, area.name))
     hub.state.pending.ask(Forgot(node))
     # Files of the log are about to be written anew.
     hub.keep_moves()

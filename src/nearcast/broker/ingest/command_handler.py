@@ -114,7 +114,7 @@ class CommandHandler:
         if not packet.topic.startswith(AREAS):
             return packet
         if self._watched is None:
-            topics = (AREAS + name for name in self._state.engine.watched_areas)
+            topics = (AREAS + each.name for each in self._state.engine.watched_areas)
             self._watched = {normalize_topic(topic): topic for topic in topics}
         meant = normalize_topic(packet.topic)
         watched = self._watched.pop(meant, packet.topic)

@@ -349,9 +349,9 @@ class Engine:
         return self._state.announcements.by_subject
 
     @property
-    def watched_areas(self) -> Iterator[str]:
-        """The names of all watched areas."""
-        return (each.name for each in self._state.areas.watched())
+    def watched_areas(self) -> Iterator[AreaWatched]:
+        """All watched areas, and for whom."""
+        return self._state.areas.watched()
 
     @property
     def has_readers(self) -> bool:
