@@ -23,7 +23,7 @@ from tests.support.clients.stubborn_client import GoneError, StubbornClient
 from tests.support.logs.broker_log import read_log
 from tests.support.waiting import WAIT_S
 
-KILLS = int(os.environ.get("NEARCAST_KILLS", "20"))
+KILLS = int(os.environ.get("NEARCAST_KILLS", "10"))
 
 
 class Lives:

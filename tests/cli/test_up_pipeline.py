@@ -113,14 +113,18 @@ Start = Callable[[Mapping[str, str]], Running]
 def test_a_pipeline_that_dies_is_started_again_and_none_outlives_the_broker(
     up: Start, environment: dict[str, str], tmp_path: Path
 ) -> None:
-    running = up(environment)
+    group = 12_345 if os.geteuid() == 0 else os.getegid()
+    running = up(environment | {"NEARCAST_DATA_GROUP": str(group)})
+    publish.single("a/b", "hello", qos=1, hostname="127.0.0.1", port=running.port)
     first = running.pipeline_after()
+    data = tmp_path / "data"
 
     def follows() -> bool:
-        status = read_status(tmp_path / "data")
+        status = read_status(data)
         return status is not None and status.pid == first and status.is_up
 
     until(follows, "the pipeline follows the log")
+    until(lambda: any(data.glob("tables/events/*/*.parquet")), "there is a table")
     # Without its Java it cannot go on, and says so by ending.
     os.kill(java_of(first), signal.SIGKILL)
     second = running.pipeline_after(first)
@@ -133,18 +137,11 @@ def test_a_pipeline_that_dies_is_started_again_and_none_outlives_the_broker(
     assert running.stop() == 0
     for session in (first, second, third):
         wait_until_gone(session)
+    check_group_may_read_tables_alone(data, group)
 
 
-def test_a_group_may_read_the_tables_and_not_the_checkpoints(
-    up: Start, environment: dict[str, str], tmp_path: Path
-) -> None:
-    group = 12_345 if os.geteuid() == 0 else os.getegid()
-    running = up(environment | {"NEARCAST_DATA_GROUP": str(group)})
-    publish.single("a/b", "hello", qos=1, hostname="127.0.0.1", port=running.port)
-    data = tmp_path / "data"
-    until(lambda: any(data.glob("tables/events/*/*.parquet")), "there is a table")
-    assert running.stop() == 0
-
+def check_group_may_read_tables_alone(data: Path, group: int) -> None:
+    """Tables are for the group that the settings name too, checkpoints for their owner."""
     found = [path for path in (data / ".tables").rglob("*") if not path.is_symlink()]
     assert {path.stat().st_gid for path in found} == {group}
     assert {path.stat().st_mode & 0o777 for path in found} == {0o640, 0o750}

@@ -1,27 +1,24 @@
 """Explain: the log is played again, and says why."""
 
 import json
-import subprocess
-import sys
 import urllib.error
 import urllib.request
 from pathlib import Path
 
 import pytest
+from typer.testing import CliRunner, Result
 
 from nearcast.broker.operations.explanation import as_value
 from nearcast.broker.operations.explanation import explain as explained
+from nearcast.cli import app
 from nearcast.store import StoreError
 from nearcast.wire.mqtt import Connect, Properties, SubAck, Subscribe, TopicFilter
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients.raw_client import RawClient
 
 
-def explain(data: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
-    return subprocess.run(
-        [sys.executable, "-m", "nearcast", "explain", *arguments, "--data", str(data)],
-        capture_output=True, text=True, timeout=60, check=False,
-    )  # fmt: skip
+def explain(data: Path, *arguments: str) -> Result:
+    return CliRunner().invoke(app, ["explain", *arguments, "--data", str(data)])
 
 
 def test_why_one_got_it_and_the_other_did_not(tmp_path: Path) -> None:
@@ -44,7 +41,7 @@ def test_why_one_got_it_and_the_other_did_not(tmp_path: Path) -> None:
         broker.stop()
     for node, delivered in (("ann", True), ("ben", False), ("cleo", False)):
         done = explain(data, "bus-1", node, "--json")
-        assert done.returncode == 0, done.stderr
+        assert done.exit_code == 0, done.stderr
         assert json.loads(done.stdout)["delivered"] is delivered
     told = explain(data, "bus-1", "ben").stdout
     assert "was not for ben" in told
@@ -60,7 +57,7 @@ def test_why_one_got_it_and_the_other_did_not(tmp_path: Path) -> None:
     finally:
         again.stop()
     missing = explain(data, "nothing", "ann")
-    assert missing.returncode == 1
+    assert missing.exit_code == 1
     assert "no event 'nothing'" in missing.stderr
 
 
@@ -139,7 +136,7 @@ def test_who_did_not_want_its_own_whose_turn_it_was_and_who_came_later(tmp_path:
     assert "no   no local" in explain(data, "own", "ann", "--publisher", "ann").stdout
     for whose in (["--json"], []):
         shared = explain(data, "own", "ann", *whose)
-        assert shared.returncode == 1
+        assert shared.exit_code == 1
         assert "2 publishers have an event 'own': 'ann', 'ben'" in shared.stderr
     for event in ("first", "second"):
         got = {answer(event, name)["delivered"] for name in ("ben", "cleo")}
@@ -190,5 +187,5 @@ def test_recent_events_are_listed_and_the_last_on_a_subject_is_explained(tmp_pat
     assert atom == {"atom": "delay > 2", "holds": True, "why": "delay is 4, wants > 2"}
     assert json.loads(explain(data, listed[2]["id"], "--json").stdout) == everyone
     none = explain(data, "--last", "nothing/#", "ben")
-    assert none.returncode == 1
+    assert none.exit_code == 1
     assert "no event on nothing/#" in none.stderr
