@@ -42,7 +42,9 @@ class SharedFrames:
                 frames = [plain_publish(topic, headers, each, five) for each in events.payloads]
             else:
                 frames = [
-                    plain_publish(topic_field(each.subject), each.headers, each.payload, five)
+                    plain_publish(
+                        topic_field(each.topic or each.subject), each.headers, each.payload, five
+                    )
                     for each in events
                 ]
             self._plain[five] = frames
@@ -73,7 +75,8 @@ class SharedFrames:
         message = self._messages.get(place)
         if message is None:
             event = self.events[place]
-            frame = PublishFrame(event.subject, event.payload, event.headers)
+            topic = event.topic or event.subject
+            frame = PublishFrame(topic, event.payload, event.headers)
             message = OutboundMessage(frame, event.origin, event.expires_at)
             self._messages[place] = message
         return message

@@ -105,7 +105,7 @@ class CommandHandler:
         for value in asked.inputs:
             state.pending.ask(value)
         if asked.shows:
-            self._show(session, request, now)
+            self._show(session, request, packet.topic, now)
         if packet.qos:
             state.journal.must_sync = True
 
@@ -139,8 +139,8 @@ class CommandHandler:
             self._orders[key] = self._last_order
         return defining(replace(value, order=self._orders[key]))
 
-    def _show(self, session: Session, request: PublishRequest, now: float) -> None:
-        """Let a message that defines a place be read; an empty one ends that."""
+    def _show(self, session: Session, request: PublishRequest, topic: str, now: float) -> None:
+        """Let a message that defines a place be read, as it was spelt; an empty one ends that."""
         subject = request.topic
         if self._shown is None:
             subjects = [event.subject for event in self._state.engine.live if event.retain]
@@ -148,12 +148,14 @@ class CommandHandler:
         before = self._shown.pop(subject, subject)
         if before != subject:
             # Earlier releases kept it as it was spelt.
-            self._publish(session, PublishRequest(before, b"", request.qos, True), now)
+            self._publish(session, PublishRequest(before, b"", request.qos, True), before, now)
         if request.payload:
             self._shown[subject] = subject
-        self._publish(session, request, now)
+        self._publish(session, request, topic, now)
 
-    def _publish(self, session: Session, request: PublishRequest, now: float) -> None:
+    def _publish(self, session: Session, request: PublishRequest, topic: str, now: float) -> None:
         name = self._state.unique_id()
         event = request.event(session, request.payload, name, now, read_attributes=True)
+        if topic != event.subject:
+            event = replace(event, topic=topic)
         self._driver.publish(event, now)

@@ -51,6 +51,8 @@ class Event(Struct, frozen=True):
     headers: bytes = b""
     # When copies that still wait are of no use any more.
     expires_at: float | None = None
+    # The topic of its message, where that is spelt otherwise than the subject.
+    topic: str = ""
 
     @property
     def origin(self) -> str:

@@ -38,7 +38,7 @@ def _columns(
 ) -> HeaderColumns:
     if expires_at is not None:
         left_s = max(1, ceil(expires_at - ingested))
-        if valid_s is None or left_s < valid_s:
+        if not valid_s or left_s < valid_s:
             raw = message_expiry(left_s) + raw
     return columns_of(raw) if raw else NO_HEADERS
 
