@@ -31,7 +31,6 @@ from nearcast.broker.sessions.connect_handler import ConnectHandler
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
 from nearcast.broker.sessions.session_review import SessionReview
-from nearcast.broker.situation.commands import RIGHTS
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.match_warnings import MatchWarnings
 from nearcast.broker.situation.node_list import NodeList
@@ -44,7 +43,7 @@ from nearcast.core.engine.engine import Engine
 from nearcast.core.engine.engine import EngineSettings as EngineSettings
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import QueueDrained, RulesSet
-from nearcast.store import Kept, encoded_input
+from nearcast.store import standing_change
 from nearcast.wire.handover import PREFIX as HANDOVER
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
@@ -194,7 +193,7 @@ class Hub:
         if rules == self.engine.rights.rules:
             return
         self._driver.apply(rules, now)
-        self.state.journal.note(Kept(RIGHTS, "rules", encoded_input(rules)))
+        self.state.journal.note(standing_change(rules))
 
     def review_rights(self, now: float) -> None:
         """Judge all sessions by the rules and users that the doors have now.

@@ -57,6 +57,9 @@ from nearcast.store.state.changes import SessionPut as SessionPut
 from nearcast.store.state.changes import Stage as Stage
 from nearcast.store.state.changes import SubscriptionDropped as SubscriptionDropped
 from nearcast.store.state.changes import SubscriptionPut as SubscriptionPut
+from nearcast.store.state.standing_inputs import is_standing_space as is_standing_space
+from nearcast.store.state.standing_inputs import standing_change as standing_change
+from nearcast.store.state.standing_inputs import standing_end as standing_end
 from nearcast.store.state.state import State as State
 from nearcast.store.state.state import StateStatistics as StateStatistics
 from nearcast.store.state.values import Live as Live

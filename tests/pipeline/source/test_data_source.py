@@ -17,10 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from msgspec.structs import astuple
 
+from nearcast.core.model.input_form import input_forms
 from nearcast.store import Row, Store, rows_of
 from nearcast.store.log.manifest import read_manifest
 from nearcast.store.log.row_kinds import KINDS
-from nearcast.store.log.rows import _READERS, erased
+from nearcast.store.log.rows import erased
 from nearcast.store.log.segments import erase_rows, merge_segments
 from tests.support.logs.broker_log import write_log
 from tests.support.logs.store_rows import BROKER, write_segments
@@ -495,7 +496,7 @@ def test_spark_follows_goes_on_where_it_stopped_and_repeats_a_batch_exactly(
 
 
 def test_every_kind_that_the_store_reads_can_be_chosen() -> None:
-    assert set(_READERS) <= set(KINDS)
+    assert {form.kind for form in input_forms()} <= set(KINDS)
     for kind in KINDS:
         assert source_options({"path": "x", "kinds": f"event,{kind}"}).kinds == ("event", kind)
     with pytest.raises(

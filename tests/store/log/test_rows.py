@@ -12,6 +12,7 @@ from nearcast.core.language import Filter, parse
 from nearcast.core.model import Announcement, Event, Subscription, circle, place
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.geometry.position import Position
+from nearcast.core.model.input_form import input_forms
 from nearcast.core.model.inputs import (
     Announced,
     AreaUnwatched,
@@ -44,7 +45,6 @@ from nearcast.store import (
     record_row,
     rows_of,
 )
-from nearcast.store.log import rows
 from nearcast.store.state.values import decoded_input, decoded_node, encoded_input, encoded_node
 from nearcast.wire.mqtt import Properties, Publish, user_properties
 from tests.support.plain import model_strategies as model
@@ -201,10 +201,8 @@ def test_every_field_of_events_and_subscriptions_is_written() -> None:
     assert input_of(record_row(Record(1, 1.0, Published(full)), "b")) == Published(full)
 
 
-def test_every_kind_of_input_has_a_row_with_its_own_tag() -> None:
-    forms = get_args(Input)
-    assert set(rows._WRITERS) | {Published} == set(forms)
-    assert set(rows._READERS) == {form.__struct_config__.tag for form in forms}
+def test_every_kind_of_input_is_declared() -> None:
+    assert [form.declared for form in input_forms()] == list(get_args(Input))
 
 
 @given(payloads, st.integers(0, 2), st.none() | model.positions)

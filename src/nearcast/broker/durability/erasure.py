@@ -11,9 +11,9 @@ from nearcast.broker.config.settings import Settings
 from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
-from nearcast.broker.situation.commands import AREAS, PLACES, place_key, place_of
+from nearcast.broker.situation.commands import place_of
 from nearcast.core.model.inputs import AreaUnwatched, Forgot, PlaceDefined
-from nearcast.store import Forgotten, Store
+from nearcast.store import Store, standing_change
 from nearcast.wire.mqtt import ReasonCode
 
 
@@ -32,10 +32,10 @@ def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
         place = place_of(event.subject)
         if place is not None and event.publisher == node:
             hub.state.pending.ask(PlaceDefined(*place, None))
-            hub.state.journal.note(Forgotten(PLACES, place_key(*place)))
+            hub.state.journal.note(standing_change(PlaceDefined(*place, None)))
     for area in [each for each in hub.engine.watched_areas if each.node == node]:
         hub.state.pending.ask(AreaUnwatched(area.name))
-        hub.state.journal.note(Forgotten(AREAS, area.name))
+        hub.state.journal.note(standing_change(AreaUnwatched(area.name)))
     hub.state.pending.ask(Forgot(node))
     # Files of the log are about to be written anew.
     hub.keep_moves()

@@ -19,7 +19,6 @@ from nearcast.broker.ingest.subscribe import subscription, tells
 from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.broker.sessions.outbound_message import OutboundMessage
 from nearcast.broker.sessions.session import Session
-from nearcast.broker.situation.commands import ANNOUNCEMENTS, AREAS, PLACES, RIGHTS
 from nearcast.broker.situation.nc_properties import subscription_options_from_texts
 from nearcast.broker.situation.topic_names import PRIVATE
 from nearcast.core.model.context import NodeState, moved
@@ -41,6 +40,7 @@ from nearcast.store import (
     SubscriptionPut,
     decoded_input,
     decoded_node,
+    is_standing_space,
     is_unknown,
 )
 from nearcast.store import StoredSession as KeptSession
@@ -106,7 +106,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 nodes[node] = decoded_node(value)
             case Kept(space, _, value) if space == NODES_UNTIL:
                 until = msgspec.msgpack.decode(value, type=int)
-            case Kept(space, _, value) if space in (ANNOUNCEMENTS, PLACES, AREAS, RIGHTS):
+            case Kept(space, _, value) if is_standing_space(space):
                 standing.append(decoded_input(value))
             case Kept(space, key, value) if space in (STAGED, RELEASES):
                 hub.releasing.staging.restore(space, key, value)

@@ -16,7 +16,6 @@ from nearcast.broker.situation.commands import (
     ParsedCommand,
     command,
     defining,
-    place_key,
     place_of,
 )
 from nearcast.broker.situation.topic_names import normalize_topic
@@ -50,7 +49,7 @@ class CommandHandler:
         self._handlers: dict[str, TopicHandler] = {}
         self._watched: dict[str, str] | None = None
         """Topics of watched areas in the spelling that they were first given, by their one."""
-        self._orders: dict[str, int] | None = None
+        self._orders: dict[tuple[str, str], int] | None = None
         """The order of places, by their keys."""
         self._last_order = 0
         self._shown: dict[str, str] | None = None
@@ -128,9 +127,9 @@ class CommandHandler:
         assert isinstance(value, PlaceDefined)
         if self._orders is None:
             places = self._state.engine.matcher.places
-            self._orders = {place_key(each.kind, each.name): each.order for each in places}
+            self._orders = {(each.kind, each.name): each.order for each in places}
             self._last_order = max((FIRST_ORDER, *self._orders.values()))
-        key = place_key(value.place_kind, value.name)
+        key = value.place_kind, value.name
         if value.geometry is None:
             self._orders.pop(key, None)
             return asked

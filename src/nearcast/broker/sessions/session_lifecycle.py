@@ -12,9 +12,14 @@ from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.sessions.session_timers import SessionTimers
 from nearcast.broker.sessions.wills import restored_will, stored_will
-from nearcast.broker.situation.commands import ANNOUNCEMENTS, announcement_key
-from nearcast.core.model.inputs import Left, Presence
-from nearcast.store import Forgotten, SessionDropped, SessionOwner, SessionPut, StoredSession
+from nearcast.core.model.inputs import Left, Presence, Unannounced
+from nearcast.store import (
+    SessionDropped,
+    SessionOwner,
+    SessionPut,
+    StoredSession,
+    standing_change,
+)
 from nearcast.wire.handover import PUBLISHER
 from nearcast.wire.mqtt import Disconnect, ReasonCode, Will
 
@@ -178,7 +183,7 @@ class SessionLifecycle:
         if session.is_kept:
             state.journal.note(SessionDropped(client_id))
             for node, subject in state.engine.announced_by(client_id):
-                state.journal.note(Forgotten(ANNOUNCEMENTS, announcement_key(node, subject)))
+                state.journal.note(standing_change(Unannounced(node, subject)))
         state.counters["dropped_at_end"] += session.statistics()["waiting"]
 
     def _ask(self, session: Session, value: Presence | Left) -> None:

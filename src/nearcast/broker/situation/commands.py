@@ -35,10 +35,9 @@ from nearcast.core.model.inputs import (
     Unannounced,
 )
 from nearcast.core.model.subject import check_subject
-from nearcast.store import Change, Forgotten, Kept, encoded_input
+from nearcast.store import Change, standing_change, standing_end
 from nearcast.wire.mqtt import Publish, ReasonCode
 
-ANNOUNCEMENTS, PLACES, AREAS, RIGHTS = "announcements", "places", "areas", "rights"
 PLACE = "$place/"
 LATER = ("$relate/", "$policy/", "$me/feedback/", "$me/scripts/")
 SCRIPTS = "scripts"
@@ -97,16 +96,6 @@ def place_of(topic: str) -> tuple[str, str] | None:
     return None if kind is None or name is None else (kind, name)
 
 
-def place_key(kind: str, name: str) -> str:
-    """Under what a place is kept."""
-    return f"{kind}\0{name}"
-
-
-def announcement_key(node: str, subject: str) -> str:
-    """Under what an announcement is kept."""
-    return f"{node}\0{subject}"
-
-
 def _position(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     text = _text(payload)
     position = parse_position(text) if text.strip() else None
@@ -120,21 +109,17 @@ def _context(session: Session, rest: str, payload: bytes) -> ParsedCommand:
 
 def _announcement(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     subject = check_subject(rest)
-    key = announcement_key(session.node, subject)
     if not payload:
-        return ParsedCommand(
-            (Unannounced(session.node, subject),), (Forgotten(ANNOUNCEMENTS, key),)
-        )
+        return _standing(Unannounced(session.node, subject))
     members = json_object(payload)
     _only(members, ("to",))
     if "to" not in members:
         raise RefusedError(BAD, 'an announcement needs "to", such as {"to": "circle:me,500"}')
     own = "" if session.client_id == session.node else session.client_id
     value = Announced(Announcement(session.node, subject, area_of(members["to"], '"to"'), own))
-    kept = Kept(ANNOUNCEMENTS, key, encoded_input(value))
     # One that ends with this connection also replaces one that another part left to be kept, and
     # is kept itself only for a will that may come after a restart.
-    return ParsedCommand((value,), (kept if session.is_kept else Forgotten(ANNOUNCEMENTS, key),))
+    return _standing(value) if session.is_kept else ParsedCommand((value,), (standing_end(value),))
 
 
 def _place(session: Session, rest: str, payload: bytes) -> ParsedCommand:
@@ -142,9 +127,8 @@ def _place(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     if found is None:
         raise RefusedError(BAD, "a place is $place/KIND/NAME, names in UTF-8 with / as %2F")
     kind, name = found
-    key = place_key(kind, name)
     if not payload:
-        return ParsedCommand((PlaceDefined(kind, name, None),), (Forgotten(PLACES, key),), True)
+        return defining(PlaceDefined(kind, name, None))
     members: object = json_object(payload)
     if isinstance(members, dict) and members.get("type") == "Feature":
         members = members.get("geometry")
@@ -155,9 +139,8 @@ def _place(session: Session, rest: str, payload: bytes) -> ParsedCommand:
 
 
 def defining(value: PlaceDefined) -> ParsedCommand:
-    """What defines a place."""
-    key = place_key(value.place_kind, value.name)
-    return ParsedCommand((value,), (Kept(PLACES, key, encoded_input(value)),), True)
+    """What defines a place, or says that there is none any more."""
+    return ParsedCommand((value,), (standing_change(value),), True)
 
 
 def _area(session: Session, rest: str, payload: bytes) -> ParsedCommand:
@@ -165,7 +148,7 @@ def _area(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     if len(name) > LONGEST_NAME:
         raise RefusedError(BAD, f"a name has at most {LONGEST_NAME} characters")
     if not payload:
-        return ParsedCommand((AreaUnwatched(name),), (Forgotten(AREAS, name),))
+        return _standing(AreaUnwatched(name))
     members = json_object(payload)
     _only(members, ("area", "nodes"))
     if "area" not in members:
@@ -173,8 +156,12 @@ def _area(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     where = None if members.get("nodes") is None else filter_of(members["nodes"], '"nodes"')
     if where is not None and where.counted_subjects:
         raise RefusedError(BAD, '"nodes" is about nodes: it cannot count events')
-    value = AreaWatched(name, session.node, area_of(members["area"], '"area"'), where)
-    return ParsedCommand((value,), (Kept(AREAS, name, encoded_input(value)),))
+    return _standing(AreaWatched(name, session.node, area_of(members["area"], '"area"'), where))
+
+
+def _standing(value: Input) -> ParsedCommand:
+    """What stands until it is ended, or ends what does."""
+    return ParsedCommand((value,), (standing_change(value),))
 
 
 _COMMANDS: tuple[tuple[str, Callable[[Session, str, bytes], ParsedCommand]], ...] = (

@@ -1,7 +1,8 @@
 """Inputs: everything that can happen to the core, in the order in which it is applied.
 
 These are what the event log records, and what decides is only what came before in it. Each is
-a plain value with a kind, so that it can be written down and read back.
+a plain value with a kind; how it is written down, kept and erased follows from its fields and from
+its `InputForm`.
 """
 
 from typing import TYPE_CHECKING
@@ -12,6 +13,7 @@ from nearcast.core.model.context import Value
 from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.geometry.area import Area, FixedArea
 from nearcast.core.model.geometry.position import Position
+from nearcast.core.model.input_form import InputForm
 from nearcast.core.model.sight_rule import SightRule
 from nearcast.core.model.visibility import SEE_ALL
 
@@ -19,12 +21,14 @@ if TYPE_CHECKING:
     from nearcast.core.language import Filter
 
 
+@InputForm(part="event")
 class Published(Struct, frozen=True, tag_field="kind", tag="event"):
     """A node raised an event; without `at_given` its position is the publisher's own."""
 
     event: Event
 
 
+@InputForm(node="node", position="position")
 class Moved(Struct, frozen=True, tag_field="kind", tag="position"):
     """A node is somewhere else; None: it no longer says where."""
 
@@ -32,6 +36,7 @@ class Moved(Struct, frozen=True, tag_field="kind", tag="position"):
     position: Position | None
 
 
+@InputForm(node="node", renamed=(), member_names=True)
 class ContextPatched(Struct, frozen=True, tag_field="kind", tag="context"):
     """A node's context changed by a merge patch; a `position` in it is a fix."""
 
@@ -39,6 +44,10 @@ class ContextPatched(Struct, frozen=True, tag_field="kind", tag="context"):
     patch: dict[str, Value]
 
 
+@InputForm(
+    part="subscription", node="subscription.node", subject="subscription.subject",
+    names={"from_": "from"}, renamed=("id",),
+)  # fmt: skip
 class Subscribed(Struct, frozen=True, tag_field="kind", tag="subscription"):
     """A node wants something; instead of what it wanted under the same id.
 
@@ -52,18 +61,27 @@ class Subscribed(Struct, frozen=True, tag_field="kind", tag="subscription"):
     more: bool = False
 
 
+@InputForm()
 class Unsubscribed(Struct, frozen=True, tag_field="kind", tag="unsubscription"):
     """A node no longer wants something."""
 
     id: str
 
 
+@InputForm(
+    part="announcement", node="announcement.node", subject="announcement.subject",
+    space="announcements", key=("announcement.node", "announcement.subject"),
+    renamed=(), own_subject=True,
+)  # fmt: skip
 class Announced(Struct, frozen=True, tag_field="kind", tag="announcement"):
     """A standing target for a node's events on a subject."""
 
     announcement: Announcement
 
 
+@InputForm(
+    node="node", subject="subject", space="announcements", key=("node", "subject"), ends=True
+)
 class Unannounced(Struct, frozen=True, tag_field="kind", tag="unannouncement"):
     """The end of a standing target."""
 
@@ -71,6 +89,10 @@ class Unannounced(Struct, frozen=True, tag_field="kind", tag="unannouncement"):
     subject: str
 
 
+@InputForm(
+    names={"place_kind": "kind"}, data=("parent",),
+    space="places", key=("place_kind", "name"), ends_without="geometry",
+)  # fmt: skip
 class PlaceDefined(Struct, frozen=True, tag_field="kind", tag="place"):
     """A place has a name, or another geometry than before; None: it has none any more.
 
@@ -85,6 +107,7 @@ class PlaceDefined(Struct, frozen=True, tag_field="kind", tag="place"):
     order: int = 0
 
 
+@InputForm(node="viewer")
 class SightSet(Struct, frozen=True, tag_field="kind", tag="rule"):
     """What one node may see of another; None: as everyone."""
 
@@ -93,6 +116,7 @@ class SightSet(Struct, frozen=True, tag_field="kind", tag="rule"):
     mask: int | None
 
 
+@InputForm(complete=True, space="rights", renamed=(), member_names=True)
 class RulesSet(Struct, frozen=True, tag_field="kind", tag="rules"):
     """Who may see what of whom, instead of the rules before; the first that fits decides.
 
@@ -107,6 +131,7 @@ class RulesSet(Struct, frozen=True, tag_field="kind", tag="rules"):
     default: int = SEE_ALL
 
 
+@InputForm(node="node")
 class Presence(Struct, frozen=True, tag_field="kind", tag="presence"):
     """A session has a connection, or has lost it; the session stays."""
 
@@ -115,6 +140,7 @@ class Presence(Struct, frozen=True, tag_field="kind", tag="presence"):
     session: str = ""
 
 
+@InputForm(node="node")
 class Undelivered(Struct, frozen=True, tag_field="kind", tag="undelivered"):
     """A session did not get live events that were for it: too much waited for it.
 
@@ -126,6 +152,7 @@ class Undelivered(Struct, frozen=True, tag_field="kind", tag="undelivered"):
     session: str = ""
 
 
+@InputForm(node="node")
 class QueueDrained(Struct, frozen=True, tag_field="kind", tag="drained"):
     """There is room again for what a session did not get."""
 
@@ -133,6 +160,7 @@ class QueueDrained(Struct, frozen=True, tag_field="kind", tag="drained"):
     session: str = ""
 
 
+@InputForm(node="node")
 class Left(Struct, frozen=True, tag_field="kind", tag="session"):
     """A session has ended, and its subscriptions and announcements with it."""
 
@@ -140,12 +168,14 @@ class Left(Struct, frozen=True, tag_field="kind", tag="session"):
     session: str = ""
 
 
+@InputForm(node="node")
 class Forgot(Struct, frozen=True, tag_field="kind", tag="forgotten"):
     """All that is known of a node is to be forgotten, and what it announced and keeps alive."""
 
     node: str
 
 
+@InputForm(node="node", space="areas", key=("name",), renamed=("name",))
 class AreaWatched(Struct, frozen=True, tag_field="kind", tag="area"):
     """A node wants to know who comes into an area and who goes out of it.
 
@@ -158,12 +188,14 @@ class AreaWatched(Struct, frozen=True, tag_field="kind", tag="area"):
     where: "Filter | None" = None
 
 
+@InputForm(space="areas", key=("name",), ends=True)
 class AreaUnwatched(Struct, frozen=True, tag_field="kind", tag="unwatched"):
     """Nobody wants to know that any more."""
 
     name: str
 
 
+@InputForm(complete=True, also={"kind": "restart"}, sessions="sessions")
 class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
     """A broker began anew, with these sessions, all of them away; the others are gone.
 

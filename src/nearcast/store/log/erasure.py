@@ -13,18 +13,13 @@ from urllib.parse import quote
 import msgspec
 from msgspec.structs import replace
 
+from nearcast.core.model.input_form import form_of
 from nearcast.store.errors import StoreError
 from nearcast.store.log.row_json import Json, text
 from nearcast.store.log.row_kinds import DELIVERY, is_unknown
 from nearcast.store.log.rows import PIPELINE, Recipient, Row, erased, input_of, recipients_of
 
 FORGOTTEN = "(forgotten)"
-
-_OWN = {"subscription": ("id",), "area": ("name",), "announcement": (), "context": (), "rules": ()}
-"""Rows of others that stay without the name, and what of them says whose they are or of what."""
-
-_WITH_NAMES = ("context", "rules")
-"""Rows in which members of objects may be called as nodes are."""
 
 
 class Erasure:
@@ -56,24 +51,25 @@ class Erasure:
     def _left(self, row: Row) -> Row:
         if self._node in (row.publisher, row.node):
             return erased(row)
-        if is_unknown(row.kind):
-            return self._unknown_left(row)
         if row.kind in ("event", DELIVERY):
             if self._is_found_of_it(row):
                 self._events.add((row.publisher, row.event_id))
                 return erased(row)
             return self._delivery_left(row) if row.kind == DELIVERY else row
-        if row.kind == "restart":
-            return self._restart_left(row)
-        # The subjects that others announce are their own words, as those that they publish.
-        of_it = row.kind != "announcement" and self._is_told(row.subject or "")
+        form = form_of(row.kind)
+        if form is None:
+            return self._unknown_left(row) if is_unknown(row.kind) else row
         value = _decoded(row.data)
-        if not of_it and not any(map(self._is_told, _texts(value, row.kind in _WITH_NAMES))):
+        if form.sessions is not None:
+            return self._sessions_left(row, value, form.sessions)
+        # The subjects that others announce are their own words, as those that they publish.
+        of_it = not form.own_subject and self._is_told(row.subject or "")
+        if not of_it and not any(map(self._is_told, _texts(value, form.member_names))):
             return row
-        own = _OWN.get(row.kind)
-        if of_it or own is None or any(self._is_told(str(value.get(name))) for name in own):
+        kept = form.renamed
+        if of_it or kept is None or any(self._is_told(str(value.get(name))) for name in kept):
             return erased(row)
-        renamed = replace(row, data=text(self._renamed(value, row.kind in _WITH_NAMES)))
+        renamed = replace(row, data=text(self._renamed(value, form.member_names)))
         return renamed if _is_readable(renamed) else erased(row)
 
     def _is_found_of_it(self, row: Row) -> bool:
@@ -109,11 +105,11 @@ class Erasure:
         others = tuple(each for each in subscriptions if each not in self._subscriptions)
         return (session, others, priority, replayed) if others or not subscriptions else None
 
-    def _restart_left(self, row: Row) -> Row:
-        value = msgspec.json.decode(row.data, type=dict[str, object])
-        names = msgspec.convert(value["sessions"], list[str])
-        value["sessions"] = [name for name in names if not self._is_own(name)]
-        return row if value["sessions"] == names else replace(row, data=text(value))
+    def _sessions_left(self, row: Row, value: Json, member: str) -> Row:
+        """Return a row without the node's sessions."""
+        names = msgspec.convert(value[member], list[str])
+        others = [name for name in names if not self._is_own(name)]
+        return row if others == names else replace(row, data=text(value | {member: others}))
 
     def _is_own(self, session: str) -> bool:
         return session == self._node or session.startswith(f"{self._node}~")

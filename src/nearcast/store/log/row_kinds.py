@@ -12,6 +12,7 @@ from typing import get_args
 import pyarrow as pa
 import pyarrow.compute as pc
 
+from nearcast.core.model.input_form import form_of
 from nearcast.core.model.inputs import Input
 from nearcast.store.errors import UpgradeError
 
@@ -21,14 +22,10 @@ GAP = "gap"
 INFORMATIONAL = "info."
 """What the names of all other kinds begin with that decide nothing."""
 
-INPUT_KINDS: tuple[str, ...] = tuple(form.__struct_config__.tag for form in get_args(Input))
-"""Kinds of rows that record an input of the core, under the name of that input."""
 NO_INPUTS = frozenset((ERASED, DELIVERY, GAP))
 """Kinds of rows that record none; they are older than the rule for names."""
-KINDS = (*INPUT_KINDS, *sorted(NO_INPUTS))
+KINDS = (*(form.__struct_config__.tag for form in get_args(Input)), *sorted(NO_INPUTS))
 """All that a row of the log can be in this release."""
-
-_KNOWN = frozenset(KINDS)
 
 
 def is_input(kind: str) -> bool:
@@ -38,7 +35,7 @@ def is_input(kind: str) -> bool:
 
 def is_unknown(kind: str) -> bool:
     """Whether this release has never heard of a kind."""
-    return kind not in _KNOWN
+    return form_of(kind) is None and kind not in NO_INPUTS
 
 
 def unknown_kind(kind: str, seq: int, broker: str) -> UpgradeError:

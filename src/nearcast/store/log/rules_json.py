@@ -3,7 +3,6 @@
 import msgspec
 from msgspec import Struct
 
-from nearcast.core.model.inputs import RulesSet
 from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.store.log.area_form import area_from_store, stored_area
 from nearcast.store.log.row_json import Json, filter_from_json, filter_json
@@ -23,37 +22,8 @@ class _RuleForm(Struct):
     same: str | None
 
 
-class _RulesForm(Struct):
-    rules: list[_RuleForm]
-    grants: dict[str, dict[str, object]]
-    protected: tuple[str, ...]
-    settable: tuple[str, ...]
-    default: int
-
-
-def rules_json(value: RulesSet) -> Json:
-    """Return rules as JSON."""
-    return {
-        "rules": [_rule_json(rule) for rule in value.rules],
-        "grants": value.grants,
-        "protected": value.protected,
-        "settable": value.settable,
-        "default": value.default,
-    }
-
-
-def rules_from_json(value: Json) -> RulesSet:
-    """Return the rules that `rules_json` wrote."""
-    form = msgspec.convert(value, _RulesForm)
-    rules = tuple(
-        SightRule(_who(rule.viewer), _who(rule.other), rule.see, rule.friend, rule.same)
-        for rule in form.rules
-    )
-    grants = form.grants
-    return RulesSet(rules, grants, form.protected, form.settable, form.default)  # type: ignore[arg-type]
-
-
-def _rule_json(rule: SightRule) -> Json:
+def rule_json(rule: SightRule) -> Json:
+    """Return a rule as JSON."""
     return {
         "viewer": _who_json(rule.viewer),
         "other": _who_json(rule.other),
@@ -61,6 +31,12 @@ def _rule_json(rule: SightRule) -> Json:
         "friend": rule.friend,
         "same": rule.same,
     }
+
+
+def rule_from_json(value: object) -> SightRule:
+    """Return the rule that `rule_json` wrote."""
+    form = msgspec.convert(value, _RuleForm)
+    return SightRule(_who(form.viewer), _who(form.other), form.see, form.friend, form.same)
 
 
 def _who_json(who: NodeCondition) -> Json:

@@ -1,0 +1,246 @@
+"""Rows of every kind of input are written as every release has written them."""
+
+from typing import get_args
+
+import pytest
+
+from nearcast.core.language import parse
+from nearcast.core.model import Announcement, Event, Subscription, circle, place
+from nearcast.core.model.geometry.area import Box
+from nearcast.core.model.geometry.position import Position
+from nearcast.core.model.inputs import (
+    Announced,
+    AreaUnwatched,
+    AreaWatched,
+    ContextPatched,
+    Forgot,
+    Input,
+    Left,
+    Moved,
+    PlaceDefined,
+    Presence,
+    Published,
+    QueueDrained,
+    Restarted,
+    RulesSet,
+    SightSet,
+    Subscribed,
+    Unannounced,
+    Undelivered,
+    Unsubscribed,
+)
+from nearcast.core.model.record import Record
+from nearcast.core.model.sight_rule import NodeCondition, SightRule
+from nearcast.core.model.subject_permissions import SubjectClause, SubjectPermissions
+from nearcast.store import input_of, record_row
+
+AT, BOX = Position(53.25, -6.5), Box(53.0, -7.0, 54.0, -6.0)
+PERMISSIONS = SubjectPermissions((SubjectClause(True, ("a/#",)),), False, None)
+RULE = SightRule(
+    NodeCondition(("ann",), parse("rank >= 3"), None),
+    NodeCondition((), None, place("Mater", "hospital")),
+    3, True, "team",
+)  # fmt: skip
+Written = tuple[str | None, str | None, float | None, float | None, str]
+"""Node, subject, latitude, longitude and data of a row."""
+
+WRITTEN: list[tuple[Input, Written]] = [
+    (Published(Event("e", "s", "p", 1.5)), (None, "s", None, None, "{}")),
+    (
+        Published(
+            Event(
+                "e",
+                "s",
+                "p",
+                1.5,
+                {"a": 1},
+                AT,
+                True,
+                circle("me", 5.0),
+                3.0,
+                "o",
+                True,
+                2,
+                4.0,
+                b"x",
+                1,
+                "p~2",
+                True,
+                ("q", "r"),
+                AT,
+                expires_at=5.5,
+            )
+        ),
+        (
+            None,
+            "s",
+            53.25,
+            -6.5,
+            '{"at_given":true,"valid_s":3.0,"object":"o","retain":true,"priority":2,"deadline_s":4.0,"qos":1,"session":"p~2","clock_off":true,"about":["q","r"],"to":{"circle":{"center":"me","radius":5.0}},"target_at":[-6.5,53.25],"attributes":{"a":1}}',
+        ),
+    ),
+    (Moved("ann", AT), ("ann", None, 53.25, -6.5, "{}")),
+    (Moved("ann", None), ("ann", None, None, None, "{}")),
+    (
+        ContextPatched("ann", {"rank": 3, "a": {"b": None}}),
+        ("ann", None, None, None, '{"patch":{"rank":3,"a":{"b":null}}}'),
+    ),
+    (
+        Subscribed(Subscription("ann\0s", "ann", "s")),
+        ("ann", "s", None, None, '{"id":"ann\\u0000s"}'),
+    ),
+    (
+        Subscribed(
+            Subscription(
+                "ann\0s",
+                "ann",
+                "s",
+                parse("a > 1"),
+                BOX,
+                (parse("b = 2"),),
+                {"r": 1},
+                [1],
+                "d",
+                2,
+                True,
+                "ann~2",
+                "g",
+                True,
+                PERMISSIONS,
+            ),
+            False,
+            True,
+        ),
+        (
+            "ann",
+            "s",
+            None,
+            None,
+            '{"id":"ann\\u0000s","where":{"cql2":{"op":">","args":[{"property":"a"},1]}},"from":{"bbox":[53.0,-7.0,54.0,-6.0]},"levels":[{"cql2":{"op":"=","args":[{"property":"b"},2]}}],"countable":{"clauses":[{"allow":true,"patterns":["a/#"]}],"default":false,"only":null},"relevance":{"r":1},"aggregate":[1],"detail":"d","qos":2,"no_local":true,"session":"ann~2","group":"g","meta":true,"input":{"replay":false,"more":true}}',
+        ),
+    ),
+    (Unsubscribed("ann\0s"), (None, None, None, None, '{"id":"ann\\u0000s"}')),
+    (
+        Announced(Announcement("ann", "s", circle("me", 5.0))),
+        ("ann", "s", None, None, '{"to":{"circle":{"center":"me","radius":5.0}}}'),
+    ),
+    (
+        Announced(Announcement("ann", "s", BOX, "ann~2")),
+        ("ann", "s", None, None, '{"to":{"bbox":[53.0,-7.0,54.0,-6.0]},"session":"ann~2"}'),
+    ),
+    (Unannounced("ann", "s"), ("ann", "s", None, None, "{}")),
+    (
+        PlaceDefined("city", "Dublin", BOX),
+        (
+            None,
+            None,
+            None,
+            None,
+            '{"kind":"city","name":"Dublin","geometry":{"bbox":[53.0,-7.0,54.0,-6.0]}}',
+        ),
+    ),
+    (
+        PlaceDefined("city", "Dublin", BOX, "Ireland", 7),
+        (
+            None,
+            None,
+            None,
+            None,
+            '{"kind":"city","name":"Dublin","geometry":{"bbox":[53.0,-7.0,54.0,-6.0]},"parent":"Ireland","input":{"order":7}}',
+        ),
+    ),
+    (
+        PlaceDefined("city", "Dublin", None),
+        (None, None, None, None, '{"kind":"city","name":"Dublin","geometry":null}'),
+    ),
+    (SightSet("ann", "ben", 3), ("ann", None, None, None, '{"other":"ben","mask":3}')),
+    (SightSet("ann", "ben", None), ("ann", None, None, None, '{"other":"ben","mask":null}')),
+    (
+        RulesSet(),
+        (
+            None,
+            None,
+            None,
+            None,
+            '{"rules":[],"grants":{},"protected":["rank"],"settable":[],"default":7}',
+        ),
+    ),
+    (
+        RulesSet((RULE,), {"a*": {"rank": 3}}, ("rank", "x"), ("y",), 5),
+        (
+            None,
+            None,
+            None,
+            None,
+            '{"rules":[{"viewer":{"nodes":["ann"],"where":{"cql2":{"op":">=","args":[{"property":"rank"},3]}},"inside":null},"other":{"nodes":[],"where":null,"inside":{"place":"hospital/Mater"}},"see":3,"friend":true,"same":"team"}],"grants":{"a*":{"rank":3}},"protected":["rank","x"],"settable":["y"],"default":5}',
+        ),
+    ),
+    (Presence("ann", True), ("ann", None, None, None, '{"here":true}')),
+    (
+        Presence("ann", False, "ann~2"),
+        ("ann", None, None, None, '{"here":false,"input":{"session":"ann~2"}}'),
+    ),
+    (Undelivered("ann", (("k", "v"),)), ("ann", None, None, None, '{"live":[["k","v"]]}')),
+    (
+        Undelivered("ann", (), "ann~2"),
+        ("ann", None, None, None, '{"live":[],"input":{"session":"ann~2"}}'),
+    ),
+    (QueueDrained("ann"), ("ann", None, None, None, "{}")),
+    (QueueDrained("ann", "ann~2"), ("ann", None, None, None, '{"input":{"session":"ann~2"}}')),
+    (Left("ann"), ("ann", None, None, None, "{}")),
+    (Left("ann", "ann~2"), ("ann", None, None, None, '{"input":{"session":"ann~2"}}')),
+    (Forgot("ann"), ("ann", None, None, None, "{}")),
+    (
+        AreaWatched("here", "ann", BOX),
+        ("ann", None, None, None, '{"name":"here","area":{"bbox":[53.0,-7.0,54.0,-6.0]}}'),
+    ),
+    (
+        AreaWatched("here", "ann", circle("ben", 5.0), parse("a > 1")),
+        (
+            "ann",
+            None,
+            None,
+            None,
+            '{"name":"here","area":{"circle":{"center":"ben","radius":5.0}},"where":{"cql2":{"op":">","args":[{"property":"a"},1]}}}',
+        ),
+    ),
+    (AreaUnwatched("here"), (None, None, None, None, '{"name":"here"}')),
+    (
+        Restarted(),
+        (
+            None,
+            None,
+            None,
+            None,
+            '{"kind":"restart","sessions":[],"position_ttl_s":600.0,"recent_s":300.0,"elsewhere":[],"deliveries":false,"keeps_recent":false,"shared_objects":[]}',
+        ),
+    ),
+    (
+        Restarted(("ann",), 60.0, 30.0, (("s/#", True),), True, True, ("o/#",)),
+        (
+            None,
+            None,
+            None,
+            None,
+            '{"kind":"restart","sessions":["ann"],"position_ttl_s":60.0,"recent_s":30.0,"elsewhere":[["s/#",true]],"deliveries":true,"keeps_recent":true,"shared_objects":["o/#"]}',
+        ),
+    ),
+]
+
+
+@pytest.mark.parametrize(("value", "written"), WRITTEN, ids=lambda each: type(each).__name__)
+def test_a_row_is_written_as_ever_and_read_back(value: Input, written: Written) -> None:
+    row = record_row(Record(7, 2.5, value), "b")
+    assert (row.node, row.subject, row.lat, row.lon, row.data) == written
+    assert (row.kind, row.seq, row.ingested) == (type(value).__struct_config__.tag, 7, 2.5)
+    assert input_of(row) == value
+    if isinstance(value, Published):
+        event = value.event
+        told = (row.event_id, row.publisher, row.time, row.payload)
+        assert told == (event.id, event.publisher, event.time, event.payload)
+    else:
+        assert (row.event_id, row.publisher, row.time, row.payload) == (None,) * 4
+
+
+def test_every_kind_is_here() -> None:
+    assert {type(value) for value, _ in WRITTEN} == set(get_args(Input))
