@@ -48,8 +48,9 @@ class BrokerState:
         self.touched: list[Connection] = []
         self.arriving: deque[Connection] = deque()
         self.leaving: deque[tuple[Connection, Session]] = deque()
-        self.unique_id: Callable[[], str] = random_ids(random_bytes).__next__
-        """Makes an id that no other event or client has, whenever this broker was started."""
+        self.ids = random_ids(random_bytes)
+        """Ids that no other event or client has, whenever this broker was started."""
+        self.unique_id: Callable[[], str] = self.ids.__next__
 
     def has_room_for(self, event: Event) -> bool:
         """Whether an event may stay: instead of another, or as one more."""

@@ -7,6 +7,7 @@ sender is answered when that is decided.
 """
 
 from collections.abc import Sequence
+from itertools import islice
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
@@ -186,10 +187,11 @@ class PublishHandler:
     ) -> None:
         """Deliver and record a run, and acknowledge it."""
         state, node, client_id = self._state, session.node, session.client_id
-        unique_id, expiry_s, qos = state.unique_id, request.expiry_s, request.qos
+        expiry_s, qos = request.expiry_s, request.qos
         events = EventRun(
-            [unique_id() for _ in run], request.topic, node, now, state.engine.position(node),
-            [packet.payload for packet in run], qos, client_id if client_id != node else "",
+            list(islice(state.ids, len(run))), request.topic, node, now,
+            state.engine.position(node), [packet.payload for packet in run], qos,
+            client_id if client_id != node else "",
             request.headers, None if expiry_s is None else now + expiry_s,
         )  # fmt: skip
         first_seq = state.engine.note(events)

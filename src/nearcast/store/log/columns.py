@@ -4,13 +4,14 @@ Arrow's own conversion looks whether each list is a pandas object, and loads pan
 fifth of a second and tens of megabytes that a broker has no other use for.
 """
 
-from collections.abc import Sequence
+from collections.abc import Sequence, Sized
 from itertools import chain
 
 import numpy as np
 import pyarrow as pa
 
 Pairs = Sequence[tuple[str, str]]
+Lengths = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def column(values: Sequence[object], form: pa.DataType) -> pa.Array:
@@ -24,8 +25,8 @@ def column(values: Sequence[object], form: pa.DataType) -> pa.Array:
         words: Sequence[str] = [value or "" for value in values] if nulls else values  # type: ignore[misc,assignment]
         data, lengths = _texts(words)
     elif pa.types.is_binary(form):
-        present: list[bytes] = [value or b"" for value in values]  # type: ignore[misc]
-        data, lengths = b"".join(present), list(map(len, present))
+        present: Sequence[bytes] = [value or b"" for value in values] if nulls else values  # type: ignore[misc,assignment]
+        data, lengths = b"".join(present), _lengths(present)
     else:
         # Not `value or 0`: -0.0 is a number too.
         filled = values if not nulls else [0 if value is None else value for value in values]
@@ -47,7 +48,7 @@ def pairs(values: Sequence[Pairs], form: pa.DataType) -> pa.Array:
     ]
     inner = pa.Array.from_buffers(item, len(flat), [None], 0, children=children)
     validity, nulls = _validity([each or None for each in values])
-    buffers = [validity, _offsets(list(map(len, values)))]
+    buffers = [validity, _offsets(_lengths(values))]
     return pa.Array.from_buffers(form, len(values), buffers, nulls, children=[inner])
 
 
@@ -57,12 +58,16 @@ def integers_of(values: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int64]]
     return np.frombuffer(values.buffers()[1], np.int64, len(values) + start)[start:]
 
 
-def _texts(values: Sequence[str]) -> tuple[bytes, list[int]]:
+def _texts(values: Sequence[str]) -> tuple[bytes, Lengths]:
     joined = "".join(values)
     data = joined.encode()
     if len(data) == len(joined):
-        return data, list(map(len, values))
-    return data, [len(value.encode()) for value in values]
+        return data, _lengths(values)
+    return data, _lengths([value.encode() for value in values])
+
+
+def _lengths(values: Sequence[Sized]) -> Lengths:
+    return np.fromiter(map(len, values), np.int64, len(values))
 
 
 def _validity(values: Sequence[object]) -> tuple[pa.Buffer, int]:
@@ -71,7 +76,7 @@ def _validity(values: Sequence[object]) -> tuple[pa.Buffer, int]:
     return pa.py_buffer(bits), len(present) - int(present.sum())
 
 
-def _offsets(lengths: Sequence[int]) -> pa.Buffer:
+def _offsets(lengths: Lengths) -> pa.Buffer:
     offsets = np.zeros(len(lengths) + 1, np.int64)
     np.cumsum(lengths, out=offsets[1:])
     assert offsets[-1] < 1 << 31, "a column of a segment holds less than 2 GiB"
