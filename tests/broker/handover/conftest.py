@@ -5,7 +5,7 @@ from collections.abc import Iterator
 import pytest
 
 from nearcast.testing import DiskQuality, VirtualClient, World
-from tests.broker.handover.pipeline_client import PIPELINE
+from tests.support.clients.pipeline_client import PIPELINE
 
 
 @pytest.fixture

@@ -8,7 +8,7 @@ from nearcast.broker.config.settings import Limits, Settings
 from nearcast.broker.handover.release_throttle import DEAF_S, PATIENCE_S
 from nearcast.testing import ClientOptions, DiskQuality, VirtualClient, World
 from nearcast.wire.handover import HandedRow
-from tests.broker.handover.pipeline_client import delivery, event, release, stage, to
+from tests.support.clients.pipeline_client import delivery, event, release, stage, to
 
 PATIENT = ClientOptions(session_expiry_s=3_600, clean_start=False, keep_alive_s=0)
 QUEUED = 40

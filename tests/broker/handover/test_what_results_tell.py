@@ -5,7 +5,7 @@ from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.core.model.visibility import SEE_ALL, SEE_IDENTITY, SEE_POSITION
 from nearcast.testing import ClientOptions, VirtualClient, World
 from nearcast.wire.handover import EventRow
-from tests.broker.handover.pipeline_client import PIPELINE, release, stage
+from tests.support.clients.pipeline_client import PIPELINE, release, stage
 
 WATCHERS = ("ann", "doctor", "names", "places", "spy")
 """One of the two who met, one who may see all, and those who lack something."""

@@ -6,14 +6,11 @@ of the attack happens in it by accident. Attackers come from another address of 
 
 import base64
 import contextlib
-import itertools
 import random
 import socket
-import threading
 import time
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Self
 
 import pytest
 
@@ -43,7 +40,9 @@ from nearcast.wire.mqtt import (
     Will,
     encode,
 )
+from tests.broker.net.well_behaved import WellBehaved
 from tests.support.broker_process import BrokerProcess
+from tests.support.clients.raw_client import fresh
 from tests.support.clients.stubborn_client import GoneError, RefusedError, StubbornClient
 from tests.support.waiting import until
 
@@ -63,53 +62,6 @@ TIGHT = {
     # Else the disk would be what bounds it.
     "record.exclude": "noise",
 }
-numbers = itertools.count(1)
-
-
-class WellBehaved(threading.Thread):
-    """A client that sends itself messages of QoS 1 while something else goes on."""
-
-    def __init__(self, port: int) -> None:
-        super().__init__(daemon=True)
-        self._client = StubbornClient(f"good-{next(numbers)}", keep=False)
-        self._client.connect(port)
-        self._topic = f"good/{self._client.name}"
-        self._client.subscribe(self._topic)
-        self._done = threading.Event()
-        self._count = itertools.count(1)
-        self.exchanged = 0
-        self._error: BaseException | None = None
-
-    def exchange(self) -> None:
-        """Send a message to itself, and get it."""
-        payload = b"%d" % next(self._count)
-        self._client.publish(self._topic, payload, 1)
-        self._client.wait_for(self._topic, payload, WAIT_S)
-        self._client.finish(WAIT_S)
-        self._client.got.clear()
-        self.exchanged += 1
-
-    def run(self) -> None:
-        try:
-            while not self._done.is_set():
-                self.exchange()
-                self._done.wait(0.02)
-        except BaseException as error:
-            self._error = error
-
-    def __enter__(self) -> Self:
-        self.exchange()
-        self.start()
-        return self
-
-    def __exit__(self, *exception: object) -> None:
-        self._done.set()
-        self.join(2 * WAIT_S)
-        if self._error is None and exception[0] is None:
-            self.exchange()
-        self._client.disconnect()
-        if self._error is not None:
-            raise self._error
 
 
 @pytest.fixture(scope="module")
@@ -142,7 +94,7 @@ def attack(broker: BrokerProcess, port: str = "mqtt", address: str = ATTACKER) -
 def let_in(broker: BrokerProcess, version: int = MQTT_5, **options: object) -> socket.socket:
     """A connection whose CONNECT was taken."""
     found = attack(broker)
-    connect = Connect(f"evil-{next(numbers)}", version, **options)  # type: ignore[arg-type]
+    connect = Connect(fresh("evil-"), version, **options)  # type: ignore[arg-type]
     found.sendall(encode(connect, version))
     (answer,) = read(found, 1, version)
     assert isinstance(answer, ConnAck)

@@ -9,20 +9,19 @@ import pickle
 import random
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import pyarrow.parquet as pq
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
-from msgspec.structs import astuple
 
 from nearcast.core.model.input_form import input_forms
 from nearcast.store import Row, Store, rows_of
 from nearcast.store.log.manifest import read_manifest
 from nearcast.store.log.row_kinds import KINDS
 from nearcast.store.log.rows import erased
-from nearcast.store.log.segments import erase_rows, merge_segments
+from nearcast.store.log.segments import erase_rows
 from tests.support.logs.broker_log import write_log
 from tests.support.logs.store_rows import BROKER, write_segments
 from tests.support.logs.store_rows import row as written_row
@@ -39,15 +38,9 @@ from pyspark.sql.streaming.datasource import (
 
 from nearcast.pipeline.errors import PipelineInputError
 from nearcast.pipeline.source.data_source import LogHistoryReader, LogStreamReader, source_options
-
-if TYPE_CHECKING:
-    from pyspark.sql import DataFrame, SparkSession
+from tests.pipeline.source.log_changes import damage, merge, options, other
 
 Offset = dict[str, int]
-
-
-def options(data: Path, **more: object) -> dict[str, str]:
-    return {"path": str(data)} | {name: str(value) for name, value in more.items()}
 
 
 def stream(data: Path, **more: object) -> LogStreamReader:
@@ -149,10 +142,6 @@ def test_the_latest_start_passes_over_what_there_is(tmp_path: Path) -> None:
     assert [seqs(found) for *_, found in batches(reader, begin)] == [[31, 32, 33, 34, 35]]
 
 
-def other(seq: int, broker: str, ingested: float) -> Row:
-    return Row(broker, seq, "position", ingested, lat=1.0, lon=2.0, node="bus")
-
-
 def test_a_broker_that_appears_is_taken_up(tmp_path: Path) -> None:
     write_log(tmp_path, "b", [other(1, "b", 1.0)])
     reader = stream(tmp_path)
@@ -195,18 +184,6 @@ def test_available_now_ends_where_it_began(tmp_path: Path) -> None:
     write_log(tmp_path, "a", [other(i, "a", float(i)) for i in range(21, 41)], per_segment=5)
     write_log(tmp_path, "b", [other(1, "b", 1.0)])
     assert [found[-1].seq for *_, found in batches(reader)] == [8, 16, 20]
-
-
-def merge(directory: Path, first: int, last: int) -> None:
-    """Merge a log's segments as its broker does."""
-    manifest = read_manifest(directory)
-    low, high = manifest.at_number(first), manifest.at_number(last)
-    parts = manifest.segments[low : high + 1]
-    merged = merge_segments(directory, first, last, parts)
-    manifest.segments[low : high + 1] = [merged]
-    manifest.save()
-    for part in parts:
-        (directory / part.name).unlink()
 
 
 def test_a_planned_batch_gives_the_same_rows_after_its_segments_were_merged(tmp_path: Path) -> None:
@@ -271,12 +248,6 @@ def test_a_part_may_begin_and_end_where_a_merged_file_has_nothing(tmp_path: Path
         found = history(tmp_path, from_seq=first, to_seq=last)
         assert missing(found) == [gap]
         assert_complete(found, first, last + 1)
-
-
-def damage(path: Path) -> None:
-    data = bytearray(path.read_bytes())
-    data[len(data) // 2] ^= 0xFF
-    path.write_bytes(data)
 
 
 @pytest.fixture
@@ -421,78 +392,6 @@ def assert_complete(found: Sequence[Row], first: int, end: int) -> None:
             assert row == written_row(row.seq)
             expected += 1
     assert expected == end
-
-
-def streamed(
-    spark: "SparkSession", data: Path, checkpoint: Path, **more: object
-) -> dict[int, list[tuple[Any, ...]]]:
-    """Take all there is, and return the rows of each batch by its number."""
-    found: dict[int, list[tuple[Any, ...]]] = {}
-
-    def keep(batch: "DataFrame", number: int) -> None:
-        found[number] = [tuple(row) for row in batch.orderBy("broker", "seq").collect()]
-
-    query = (
-        spark.readStream.format("nearcast")
-        .options(**options(data, **more))
-        .load()
-        .writeStream.foreachBatch(keep)
-        .option("checkpointLocation", str(checkpoint))
-        .trigger(availableNow=True)
-        .start()
-    )
-    assert query.awaitTermination(100)
-    return found
-
-
-def as_spark_has_it(row: Row) -> tuple[Any, ...]:
-    # No property is none at all, and a struct of Spark is a row.
-    return (*astuple(row)[:12], list(row.properties) or None, *astuple(row)[13:])
-
-
-def test_spark_reads_history_as_it_was_written(spark: "SparkSession", tmp_path: Path) -> None:
-    rows = [
-        *written_rows(1, 30),
-        Row(BROKER, 31, "event", 9.0, properties=(("a", "1"), ("a", "2")), payload=b"\0\xff"),
-    ]
-    directory = write_log(tmp_path, BROKER, rows, per_segment=10)
-    damage(directory / "00000002.parquet")
-    log = spark.read.format("nearcast").options(**options(tmp_path, partition_rows=15)).load()
-    assert log.columns == list(Row.__struct_fields__)
-    found = [tuple(row) for row in log.orderBy("seq").collect()]
-    assert [row for row in found if row[2] != "gap"] == list(
-        map(as_spark_has_it, [*rows[:10], *rows[20:]])
-    )
-    [told] = [row for row in found if row[2] == "gap"]
-    assert told[:4] == (BROKER, 11, "gap", None)
-    assert (json.loads(told[-1])["first"], json.loads(told[-1])["last"]) == (11, 20)
-    few = spark.read.format("nearcast").options(**options(tmp_path, columns="node,seq")).load()
-    assert few.columns == ["node", "seq"]
-    assert few.count() == 22
-
-
-def test_spark_follows_goes_on_where_it_stopped_and_repeats_a_batch_exactly(
-    spark: "SparkSession", tmp_path: Path
-) -> None:
-    data, checkpoint = tmp_path / "data", tmp_path / "checkpoint"
-    rows = written_rows(1, 120)
-    directory = write_log(data, BROKER, rows[:80], per_segment=8)
-    first = streamed(spark, data, checkpoint, max_rows=50, partition_rows=20)
-    assert {number: len(found) for number, found in first.items()} == {0: 50, 1: 30}
-
-    # The last batch was done, but a crash came before Spark noted it; meanwhile the log went on.
-    for name in ("1", ".1.crc"):
-        (checkpoint / "commits" / name).unlink()
-    merge(directory, 1, 9)
-    write_log(data, BROKER, rows[80:], per_segment=8)
-    write_log(data, "another", [other(1, "another", 1.0)])
-    second = streamed(spark, data, checkpoint, max_rows=50, partition_rows=20)
-    assert second[1] == first[1]
-    assert sorted(second) == [1, 2]
-    assert second[2] == [
-        as_spark_has_it(other(1, "another", 1.0)),
-        *map(as_spark_has_it, rows[80:]),
-    ]
 
 
 def test_every_kind_that_the_store_reads_can_be_chosen() -> None:

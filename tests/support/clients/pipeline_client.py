@@ -13,6 +13,7 @@ from nearcast.wire.handover import (
     packets,
 )
 
+LASTING = ClientOptions(session_expiry_s=3_600, clean_start=False, keep_alive_s=5)
 PIPELINE = ClientOptions(username="$pipeline", password=PIPELINE_TOKEN.encode())
 
 LARGEST = 1 << 19
