@@ -73,10 +73,9 @@ def main() -> None:
             tell("recorded:", row.subject, payloads[row.event_id], to)
     decided: dict[str, tuple[str, bytes, list[str]]] = {}
     for played in Player("local").decide(rows):
-        for sent in played.sent:
-            event = sent.event
-            to = decided.setdefault(event.id, (event.subject, event.payload, []))[2]
-            to += [session for session, *_ in sent.recipients]
+        for copy in (copy for sent in played.sent for copy in sent.deliveries):
+            event = copy.event
+            decided.setdefault(event.id, (event.subject, event.payload, []))[2].append(copy.owner)
     for subject, payload, to in decided.values():
         tell("decided:", subject, payload, to)
 

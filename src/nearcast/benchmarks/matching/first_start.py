@@ -7,7 +7,8 @@ import time
 PROGRAM = """
 from nearcast.core.language import parse
 from nearcast.core.matching.matcher import Matcher
-from nearcast.core.model import Around, Event, EventBatch, MovingCircle, Position, Subscription
+from nearcast.core.model import Around, Event, MovingCircle, Position, Subscription
+from nearcast.core.model.event_batch import EventBatch
 
 matcher = Matcher()
 matcher.add(Subscription("s", "ann", "city/#", parse("speed > 5"), Around("me", MovingCircle(500))))

@@ -3,6 +3,7 @@
 import json
 import os
 import sys
+import time
 from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
@@ -18,6 +19,7 @@ from nearcast.broker.operations.explanation import (
     as_value,
     explain_everyone,
     label_of,
+    publishers_of,
 )
 from nearcast.broker.operations.explanation import explain as explained
 from nearcast.broker.operations.recent_events import recent_events
@@ -25,8 +27,9 @@ from nearcast.broker.situation.metadata import time_text
 from nearcast.cli.failures import fail
 from nearcast.core.model.event import Event
 from nearcast.core.model.subject import check_pattern
-from nearcast.store import broker_directory
+from nearcast.store import LogReader, broker_directory
 
+LOGGED_WITHIN_S = 1.5
 T = TypeVar("T")
 Progressing = Callable[[int, int], None]
 
@@ -80,10 +83,18 @@ def explain(
     if event is None:
         _list(recent_events(log, most, "#", _of(publisher)), as_json)
         return
+    _wait_for(log, event)
     if node is None:
         _print_everyone(_played(as_json, explain_everyone, log, event, publisher), as_json)
     else:
         _print(_played(as_json, partial(_of_node, node), log, event, publisher), as_json)
+
+
+def _wait_for(log: Path, event: str) -> None:
+    """Give an event that was just published the second that it takes to be in the log."""
+    until = time.monotonic() + LOGGED_WITHIN_S
+    while log.is_dir() and not publishers_of(LogReader(log), event) and time.monotonic() < until:
+        time.sleep(0.1)
 
 
 def _of(publisher: str | None) -> Callable[[Event], bool]:
