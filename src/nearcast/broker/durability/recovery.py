@@ -54,7 +54,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
     """Apply what the store kept to a hub that has nothing yet."""
     kept: dict[str, KeptSession] = {}
     subscriptions: list[Subscription] = []
-    parcels: dict[int, OutboundMessage] = {0: OutboundMessage(PublishFrame("released"))}
+    messages: dict[int, OutboundMessage] = {0: OutboundMessage(PublishFrame("released"))}
     live = _LiveEvents(hub)
     nodes: dict[str, tuple[NodeState, int | None]] = {}
     until: int | None = None
@@ -90,12 +90,12 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 session.received.add(packet)
             case MessagePut(number, message):
                 frame = PublishFrame(message.topic, message.payload, message.extra)
-                parcels[number] = OutboundMessage(
+                messages[number] = OutboundMessage(
                     frame, message.publisher, message.expires, number, message.live_key,
                     message.enveloped,
                 )  # fmt: skip
             case Enqueued():
-                sessions[change.session].restore(change, parcels[change.message])
+                sessions[change.session].restore(change, messages[change.message])
             case LivePut(value):
                 live.put(value)
             case LiveSeen(key, who):

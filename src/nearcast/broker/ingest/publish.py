@@ -37,6 +37,8 @@ from nearcast.wire.mqtt import Packet, Publish, ReasonCode, Will
 POSITION = "$me/position"
 _READ_ONE_BY_ONE = ("$", own_tracks.PREFIX)
 """Topics where a payload says more than what is published."""
+_IS_TEXT = b"\x01\x01"
+"""The payload format indicator of text: each payload is checked."""
 
 
 class PublishHandler:
@@ -79,8 +81,9 @@ class PublishHandler:
         if properties is not None and properties.topic_alias is not None:
             resolved = self._checks.unaliased(connection, first, properties.topic_alias)
             if resolved is None:
-                if first.packet_id:
-                    session.release(first.packet_id, self._state.journal)
+                # They were not published: the client may send them again.
+                for packet in run:
+                    session.release(packet.packet_id, self._state.journal)
                 return taken
             first = resolved
         try:
@@ -135,7 +138,8 @@ class PublishHandler:
         assert type(first) is Publish
         topic, raw, qos = first.topic, first.raw_properties, first.qos
         run = [first]
-        if not (first.retain or topic.startswith(_READ_ONE_BY_ONE) or NC_PREFIX in raw):
+        alone = first.retain or topic.startswith(_READ_ONE_BY_ONE)
+        if not (alone or NC_PREFIX in raw or _IS_TEXT in raw):
             for each in packets[at + 1 :] if at + 1 < len(packets) else ():
                 if (
                     type(each) is not Publish
