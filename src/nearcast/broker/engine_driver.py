@@ -4,7 +4,7 @@ Deliveries are dispatched, records and changes go into the journal, clients are 
 of the broker that depend on decisions are told.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
@@ -14,6 +14,7 @@ from nearcast.broker.ingest.pending_inputs import DECIDED, Answer
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.outcome_follower import OutcomeFollower
 from nearcast.broker.situation.errors import ErrorReports
+from nearcast.core.engine.dependent import overriding
 from nearcast.core.engine.engine import Outcome
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
@@ -40,15 +41,23 @@ class EngineDriver:
         self._acknowledger = acknowledger
         self._errors = errors
         self._followers: list[OutcomeFollower] = []
+        self._reminders: list[Callable[[float], None]] = []
+        self._timers: list[Callable[[], float | None]] = []
 
     def register(self, follower: OutcomeFollower) -> None:
         """Tell somebody of every step from now on."""
         self._followers.append(follower)
+        self._reminders += overriding([follower], OutcomeFollower, "remind")
+        self._timers += overriding([follower], OutcomeFollower, "next_timer")
 
-    def next_timers(self) -> list[float]:
-        """When the engine and those who follow it are to be asked again."""
-        timers = [each.next_timer() for each in self._followers]
-        return [at for at in (self._state.engine.next_timer(), *timers) if at is not None]
+    def next_timer(self) -> float | None:
+        """When the engine or somebody who follows it is to be asked again."""
+        due = self._state.engine.next_timer()
+        for next_timer in self._timers:
+            at = next_timer()
+            if at is not None and (due is None or at < due):
+                due = at
+        return due
 
     def publish(self, event: Event, now: float, answer: Answer | None = None) -> None:
         """Let the engine decide on an event with the next step, and then answer its sender."""
@@ -87,8 +96,8 @@ class EngineDriver:
 
     def remind_followers(self, now: float) -> None:
         """Let those who follow do what is due."""
-        for follower in self._followers:
-            follower.remind(now)
+        for remind in self._reminders:
+            remind(now)
 
     def _tell_followers(self, inputs: Sequence[Input], outcome: Outcome, now: float) -> None:
         others = [each for each in inputs if type(each) not in _FREQUENT]

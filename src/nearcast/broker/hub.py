@@ -293,8 +293,8 @@ class Hub:
 
     def look_ahead(self) -> None:
         """See when something is due next."""
-        timers = (self.lifecycle.next_timer(), *self._driver.next_timers())
-        self._due_at = min((at for at in timers if at is not None), default=inf)
+        first, second = self.lifecycle.next_timer(), self._driver.next_timer()
+        self._due_at = min(inf if first is None else first, inf if second is None else second)
 
     def silent(self, now: float) -> list[Connection]:
         """Connections that were not heard of for one and a half times their keep-alive."""

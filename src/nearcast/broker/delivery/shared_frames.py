@@ -66,8 +66,12 @@ class SharedFrames:
         form = (version, place, labels, sees, priority)
         frame = self._told.get(form)
         if frame is None:
-            told = user_properties(metadata(self.events[place], priority, labels, sees))
-            frame = self._told[form] = self.message(place).frame.at_most_once(version, False, told)
+            event, five = self.events[place], version == MQTT_5
+            properties = event.headers
+            if five:
+                properties = user_properties(metadata(event, priority, labels, sees)) + properties
+            topic = topic_field(event.topic or event.subject)
+            frame = self._told[form] = plain_publish(topic, properties, event.payload, five)
         return frame
 
     def message(self, place: int) -> OutboundMessage:

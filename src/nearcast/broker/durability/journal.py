@@ -13,6 +13,8 @@ from nearcast.store import Change, RowBuffer
 
 ENTRY_BYTES = 500
 """About what a change takes in memory."""
+NO_ROWS = RowBuffer()
+"""What ticks leave that record nothing; nobody appends to it."""
 
 
 class Entries(Struct):
@@ -71,6 +73,9 @@ class Journal:
 
     def take(self) -> Entries:
         """All so far; the next tick begins with nothing."""
-        entries = Entries(self.changes, self.rows, self.must_sync)
-        self.changes, self.rows, self.must_sync = [], RowBuffer(self.rows.broker), False
+        rows = NO_ROWS
+        if self.rows:
+            rows, self.rows = self.rows, RowBuffer(self.rows.broker)
+        entries = Entries(self.changes, rows, self.must_sync)
+        self.changes, self.must_sync = [], False
         return entries

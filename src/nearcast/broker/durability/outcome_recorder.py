@@ -83,10 +83,10 @@ class OutcomeRecorder:
 
     def record(self, outcome: Outcome, now: float) -> None:
         """Note rows for the log and changes of what is live or known."""
-        self._note_changes(outcome)
         journal = self._state.journal
         if not journal.keeps:
             return
+        self._note_changes(outcome)
         for record in outcome.records:
             journal.rows.append_record(record)
         if self._deliveries:
@@ -95,6 +95,8 @@ class OutcomeRecorder:
     def record_undelivered(self, now: float) -> None:
         """Let the engine know which live events sessions had no room for: an input as any other."""
         state = self._state
+        if not state.undelivered:
+            return
         undelivered, state.undelivered = state.undelivered, {}
         missed = [
             Undelivered(session.node, tuple(live), session.part)
@@ -107,7 +109,7 @@ class OutcomeRecorder:
     def _note_changes(self, outcome: Outcome) -> None:
         state, journal, behind = self._state, self._state.journal, self._behind
         # What was promised is kept twice, lest a file of the log be damaged.
-        may_wait = journal.keeps and not journal.must_sync
+        may_wait = not journal.must_sync
         kept: set[str] = set()
         for changed in outcome.node_changes:
             node, known = changed.node, changed.state

@@ -6,6 +6,8 @@ payload.
 
 import base64
 from datetime import UTC, datetime
+from functools import lru_cache
+from math import modf
 
 import msgspec
 
@@ -59,6 +61,16 @@ def position_text(position: Position) -> str:
 
 def time_text(seconds: float) -> str:
     """Return a time as RFC 3339 has it: to the millisecond, or the microsecond if that differs."""
-    time = datetime.fromtimestamp(seconds, UTC)
-    form = "microseconds" if time.microsecond % 1_000 else "milliseconds"
-    return time.isoformat(timespec=form).replace("+00:00", "Z")
+    fraction, whole = modf(seconds)
+    microseconds = round(fraction * 1e6)
+    if not 0 <= microseconds < 1_000_000:
+        carry = 1 if microseconds > 0 else -1
+        whole, microseconds = whole + carry, microseconds - carry * 1_000_000
+    thousandths, rest = divmod(microseconds, 1_000)
+    end = f"{microseconds:06}" if rest else f"{thousandths:03}"
+    return f"{_second_text(int(whole))}.{end}Z"
+
+
+@lru_cache(16)
+def _second_text(seconds: int) -> str:
+    return datetime.fromtimestamp(seconds, UTC).replace(tzinfo=None).isoformat(timespec="seconds")

@@ -86,10 +86,8 @@ class ContextUpdates(EngineDependent):
         if not self._moving:
             return
         moving, self._moving = self._moving, {}
-        rows = self._matcher.rows(moving)
-        lat = np.array([each.lat for each in moving.values()])
-        lon = np.array([each.lon for each in moving.values()])
-        self._matcher.move_many(rows, lat, lon)
+        at = np.array([(each.lat, each.lon) for each in moving.values()]).T.copy()
+        self._matcher.move_many(self._matcher.rows(moving), at[0], at[1])
 
     def patch(self, each: ContextPatched, step: EngineStep) -> None:
         """A node's context changed."""
@@ -180,9 +178,9 @@ class ContextUpdates(EngineDependent):
     def _is_still(self) -> bool:
         """Whether there is nothing that a move could bring to anyone, or change for anyone."""
         rights = self._rights
-        return not (rights.restricts or rights.rules.grants) and all(
-            each.ignores_moves for each in self._dependents
-        )
+        if rights.restricts or rights.rules.grants:
+            return False
+        return all(each.ignores_moves for each in self._dependents)
 
     def _set_state(self, state: NodeState, step: EngineStep, *, by_move: bool = False) -> None:
         node = state.node

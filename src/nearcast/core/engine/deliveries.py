@@ -195,11 +195,11 @@ class Deliveries:
             for recipient in self._route.recipients:
                 yield recipient, everything, best
             return
-        if len(self.events) == 1:
-            for recipient, place, level in self.copies():
-                yield recipient, (place,), (level,)
-            return
         rows = self.rows
+        if len(self.events) == 1:
+            for recipient, _, level in self.copies():
+                yield recipient, _FIRST, (level,)
+            return
         order: I64 = np.empty(len(rows.event), np.int64)
         order_by_owner(np.abs(self._owners), order)
         event, number, priority, starts = rows.only(order)
@@ -239,6 +239,7 @@ class Deliveries:
         return [*np.flatnonzero(starts).tolist(), len(starts)]
 
 
+_FIRST = (0,)
 NO_OWNERS: I32 = np.zeros(0, np.int32)
 NO_DELIVERIES = Deliveries(
     (), Rows(NO_OWNERS, NO_OWNERS, NO_OWNERS, np.zeros(0, np.bool_)), NO_OWNERS

@@ -4,7 +4,8 @@ They are registered with the engine, in the order in which they are told. Whatev
 force before anyone is told.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 from msgspec import Struct
 
@@ -60,3 +61,9 @@ class EngineDependent:
     def next_timer(self) -> float | None:
         """When time ends something."""
         return None
+
+
+def overriding(parts: Iterable[object], base: type, method: str) -> list[Callable[..., Any]]:
+    """Return a method of each part that does more with it than its base class: nothing."""
+    inherited = getattr(base, method)
+    return [getattr(each, method) for each in parts if getattr(type(each), method) is not inherited]

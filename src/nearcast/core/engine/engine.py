@@ -13,7 +13,7 @@ import numpy as np
 from nearcast.core.engine.attribute_watch import AttributeWatch
 from nearcast.core.engine.context_updates import ContextUpdates
 from nearcast.core.engine.deliveries import NO_DELIVERIES, Deliveries
-from nearcast.core.engine.dependent import EngineDependent
+from nearcast.core.engine.dependent import EngineDependent, overriding
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.event_ingest import EventIngest
 from nearcast.core.engine.explanation import explain
@@ -76,7 +76,7 @@ class Engine:
         self._context = ContextUpdates(state)
         self._standing = StandingInputs(state)
         self._presence = SessionPresence(state)
-        self._timed: list[EngineDependent] = [self._context, *state.dependents]
+        self._find_methods()
         self._handlers: Handlers = {
             **self._context.handlers,
             **self._standing.handlers,
@@ -88,7 +88,13 @@ class Engine:
     def register(self, dependent: EngineDependent) -> None:
         """Tell somebody of changes from now on, after all who are told already."""
         self._state.dependents.append(dependent)
-        self._timed.append(dependent)
+        self._find_methods()
+
+    def _find_methods(self) -> None:
+        timed = (self._context, *self._state.dependents)
+        self._expirers = overriding(timed, EngineDependent, "expire")
+        self._timers = overriding(timed, EngineDependent, "next_timer")
+        self._event_watchers = overriding(timed, EngineDependent, "events_made")
 
     # Making steps
 
@@ -193,8 +199,12 @@ class Engine:
 
     def next_timer(self) -> float | None:
         """When to step again even if nothing arrives."""
-        timers = [each.next_timer() for each in self._timed]
-        return min([at for at in timers if at is not None], default=None)
+        due: float | None = None
+        for next_timer in self._timers:
+            at = next_timer()
+            if at is not None and (due is None or at < due):
+                due = at
+        return due
 
     def _pass_to_now(self, step: EngineStep) -> None:
         """Time went on between two inputs; what waits is decided first if something is due."""
@@ -208,8 +218,8 @@ class Engine:
 
     def _expire(self, step: EngineStep) -> None:
         """End what time ends."""
-        for each in self._timed:
-            each.expire(step)
+        for expire in self._expirers:
+            expire(step)
 
     def _leaves_no_trace(self, event: Event) -> bool:
         """Whether who gets an event changes nothing for what comes later."""
@@ -227,8 +237,8 @@ class Engine:
         for event, at in zip(events, made, strict=True):
             if self._state.live.keep(event, at):
                 step.live_changed(self._state.live.key(event), event)
-        for dependent in self._state.dependents:
-            dependent.events_made(events, made, step)
+        for events_made in self._event_watchers:
+            events_made(events, made, step)
         withdrawal = None
         if events[-1].valid_s == 0.0:
             # What stays, or ends that, is the last of those that are decided together.

@@ -131,7 +131,7 @@ class Matcher:
 
     def move_many(self, rows: I32, lat: F64, lon: F64) -> None:
         """Move nodes that already have a position."""
-        self._enrolment.move(rows, lat, lon)
+        self._enrolment.move(rows, lat, lon, self._memory)
         self._enrolment.anchors.refresh_here(rows.tolist())
 
     def update(self, node: str, context: Mapping[str, Value]) -> None:

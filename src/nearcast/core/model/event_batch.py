@@ -122,7 +122,7 @@ class EventBatch:
             publisher=_FIRST,
             lat=_NOWHERE if at is None else np.array([at.lat]),
             lon=_NOWHERE if at is None else np.array([at.lon]),
-            **event_by_event([event.attributes]),
+            **_of_one_event(event.attributes),
             borrowed=_IS_BORROWED if at is not None and not event.at_given else _IS_OWN,
             times=_AT_ZERO,
             targets=None if event.to is None else {0: event.to},
@@ -161,6 +161,8 @@ class EventBatch:
 
 
 # Columns of one event that many have in common; nobody writes into columns.
+_COUNTED = np.arange(64, dtype=np.int32)
+_UP_TO = [np.array([0, count], np.int32) for count in range(len(_COUNTED))]
 _FIRST = np.zeros(1, np.int32)
 _NOWHERE = np.full(1, np.nan)
 _AT_ZERO = np.zeros(1)
@@ -219,6 +221,28 @@ def event_by_event(
         name_of=np.array(name_of, np.int32),
         kinds=np.array(kinds, np.uint8),
         values=_numbers(values),
+    )
+
+
+def _of_one_event(attributes: Attributes) -> AttributeColumns:
+    """The same of one event, sooner."""
+    items = flat(attributes)
+    count = len(items)
+    if count != len(attributes) or count >= len(_COUNTED):
+        return event_by_event([attributes])
+    strings: dict[str, int] = {}
+    kinds, values = [], []
+    for _, value in items:
+        kind, number = coded(value, strings)
+        kinds.append(kind)
+        values.append(number)
+    return AttributeColumns(
+        names=list(attributes),
+        strings=list(strings),
+        first=_UP_TO[count],
+        name_of=_COUNTED[:count],
+        kinds=np.frombuffer(bytes(kinds), np.uint8),
+        values=np.array(values, np.float64),
     )
 
 
@@ -302,6 +326,8 @@ def flat(attributes: Attributes) -> list[tuple[str, Value]]:
 
 def coded(value: Value, strings: dict[str, int]) -> tuple[int, float]:
     """The kind of a value and its number; a string is numbered in `strings`."""
+    if type(value) is float:
+        return NUMBER, value
     if isinstance(value, str):
         return STRING, strings.setdefault(value, len(strings))
     if isinstance(value, bool):

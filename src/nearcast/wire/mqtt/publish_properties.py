@@ -5,6 +5,7 @@ these it is enough to hop from length to length; all others are read in full.
 """
 
 from collections.abc import Iterable
+from functools import lru_cache
 
 from nearcast.wire.mqtt.fields import Fields
 from nearcast.wire.mqtt.packet_types import PacketType
@@ -95,14 +96,18 @@ def stripped(raw: bytes, identifiers: frozenset[int], user_prefix: str = "") -> 
 def user_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
     """Return user properties as bytes, to be added for a recipient."""
     parts: list[bytes] = []
-    for pair in pairs:
-        name, value = pair[0].encode(), pair[1].encode()
-        if len(name) > 0xFFFF or len(value) > 0xFFFF or b"\0" in name or b"\0" in value:
-            parts.append(encode_property(_USER, pair))  # which says what is wrong
-        parts += (
-            _USER_PREFIX, len(name).to_bytes(2, "big"), name, len(value).to_bytes(2, "big"), value,
-        )  # fmt: skip
+    for name, text in pairs:
+        value = text.encode()
+        if len(value) > 0xFFFF or b"\0" in value:
+            encode_property(_USER, (name, text))  # which says what is wrong
+        parts += (_begun(name), len(value).to_bytes(2, "big"), value)
     return b"".join(parts)
+
+
+@lru_cache(256)
+def _begun(name: str) -> bytes:
+    """A user property up to the end of its name."""
+    return encode_property(_USER, (name, ""))[:-2]
 
 
 def subscription_identifiers(identifiers: Iterable[int]) -> bytes:

@@ -15,11 +15,11 @@ from nearcast.core.matching.index.cells import (
     KEY,
     LENGTH,
     PLACE,
-    CellArrays,
 )
 from nearcast.core.matching.index.globe_grid import code_of
 from nearcast.core.matching.index.placement import CROWD, FAR, FLAT, is_crowded, keep_order, refile
 from nearcast.core.matching.index.points import place_point
+from nearcast.core.matching.memory import Memory
 from nearcast.core.matching.tables import (
     ANCHORED,
     F64,
@@ -29,9 +29,6 @@ from nearcast.core.matching.tables import (
     LON,
     LON_BEFORE,
     NONE,
-    KeyTable,
-    NodeTable,
-    SubscriptionTable,
 )
 from nearcast.core.model.geometry.geodesy import ecef
 
@@ -47,14 +44,11 @@ def move_nodes(
     lat: F64,
     lon: F64,
     body: I32,
-    a: CellArrays,
-    points: CellArrays,
-    keys: KeyTable,
-    nodes: NodeTable,
-    subscriptions: SubscriptionTable,
-    columns: I32,
+    memory: Memory,
 ) -> int:
     """Move nodes first.. and all that lies round them; how far it came. NaN: gone from the map."""
+    a, points, keys, columns = memory.cells, memory.points, memory.keys, memory.columns
+    nodes, subscriptions = memory.nodes, memory.subscriptions
     count = len(rows)
     for i in range(first, count):
         # A move waits for memory most of the time: ask for what later ones will need.

@@ -4,7 +4,7 @@ Owns all the matcher's memory. Everything is done in batches: compile the filter
 they speak of, then let kernels file the entries, with more room whenever they ask for it.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
@@ -54,6 +54,7 @@ from nearcast.core.matching.index.placement import (
     unfile_subscriptions,
 )
 from nearcast.core.matching.index.points import POINT_LEVELS
+from nearcast.core.matching.memory import Memory
 from nearcast.core.matching.nodes import Nodes
 from nearcast.core.matching.pair_decision import LONG, PARTIAL, SHARED
 from nearcast.core.matching.tables import (
@@ -80,6 +81,8 @@ from nearcast.core.model.geometry.places import Places
 from nearcast.core.model.subject_permissions import SubjectPermissions
 
 CHUNK = 1_024
+TIDIED_EVERY = 256
+"""After so many moves it is seen whether memory lies idle."""
 Filters = tuple[Filter | None, tuple[Filter, ...]]
 
 
@@ -120,6 +123,7 @@ class SubscriptionIndex:
         self._free_entries: list[int] = []
         self._entries_made = 0
         self._spare = np.zeros((1, BODY_COLUMNS), np.int32)
+        self._moves = 0
 
     def __len__(self) -> int:
         return self._count
@@ -228,21 +232,24 @@ class SubscriptionIndex:
             np.array(bodies, np.int32),
         )
 
-    def move(self, rows: I32, lat: F64, lon: F64) -> None:
-        """Move nodes, and the areas round them with them; NaN takes them off the map."""
+    def move(self, rows: I32, lat: F64, lon: F64, memory: Callable[[], Memory]) -> None:
+        """Move nodes, and the areas round them with them; NaN takes them off the map.
+
+        `memory` returns the handle on all tables as they are now.
+        """
         self.points = with_items(self.points, self.nodes.capacity * POINT_LEVELS)
         done, resumed = 0, False
         while True:
-            done = move_nodes(
-                done, resumed, rows, lat, lon, self._spare, self.cells, self.points,
-                self.keys, self.nodes.arrays, self.table, self.columns,
-            )  # fmt: skip
+            done = move_nodes(done, resumed, rows, lat, lon, self._spare, memory())
             if done == len(rows):
                 break
             self._grow()
             self.points = grown(self.points)
             resumed = True
-        self._tidy()
+        self._moves += done
+        if self._moves >= TIDIED_EVERY:
+            self._moves = 0
+            self._tidy()
 
     def reach_m(self, number: int) -> float:
         """How far from its anchor a subscription's area reaches."""
