@@ -52,8 +52,8 @@ suite: setup system
 # The kernels of matching once more, with every index checked; tests compile those that they use.
 checked: $(INSTALLED)
 	$(CHECKED) $(PYTEST) "not slow" --hypothesis-profile=checked tests/core/matching \
-		tests/core/model/test_flat_json.py tests/core/engine/test_delivery_rows.py \
-		tests/core/engine/test_string_pair_table.py
+		tests/core/model/test_flat_json.py tests/core/engine/delivery/test_delivery_rows.py \
+		tests/core/engine/delivery/test_string_pair_table.py
 
 slow: setup
 	$(PY) -m pytest -m slow

@@ -204,9 +204,9 @@ def _go_as_columns() -> None:
     """Call every kernel of events that go through the engine as columns."""
     import numpy as np
 
-    from nearcast.core.engine.deliveries import merged_copies, sorted_rows
-    from nearcast.core.engine.match_order import order_by_owner
-    from nearcast.core.engine.string_pair_table import StringPairTable
+    from nearcast.core.engine.delivery.deliveries import merged_copies, sorted_rows
+    from nearcast.core.engine.delivery.match_order import order_by_owner
+    from nearcast.core.engine.delivery.string_pair_table import StringPairTable
     from nearcast.core.model.flat_json import carried_by
 
     payload = b'{"speed": 1.5, "kind": "car", "fast": true, "lane": null}'

@@ -53,7 +53,7 @@ def asking(
     settings = Settings(listen=chosen, doors=section)
 
     async def run() -> None:
-        server = Server(settings, doors=Authenticator(settings, base))
+        server = Server(settings, admission=Authenticator(settings, base))
         await server.start()
         log = broker_directory(base, "local") / "log"
         app = make_app(Metrics({}), {}, settings, log, server)

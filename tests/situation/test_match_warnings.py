@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.broker.config.settings import AuthSection, Settings
-from nearcast.core.engine.attribute_watch import ENOUGH
+from nearcast.core.engine.queries.attribute_watch import ENOUGH
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
     MQTT_5,

@@ -5,7 +5,10 @@ import json
 from datetime import UTC, datetime, timedelta
 
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
+from nearcast.broker.situation.metadata import time_text
 from nearcast.wire.mqtt import MQTT_3_1_1, Properties, Publish, ReasonCode, TopicFilter
 from tests.support.clients.raw_client import fresh
 from tests.support.clients.talker import VERSIONS, Talker, told, words
@@ -313,3 +316,14 @@ def test_an_envelope_leaves_the_copy_with_properties_as_it_is(broker: RunningBro
     assert with_words.payload == b"1"
     assert told(with_words)["nc-subscription"] == [subject]
     assert json.loads(wrapped.payload)["subscription"] == ["wrapped"]
+
+
+@given(st.floats(-1e9, 4e9))
+def test_times_are_written_as_the_standard_library_has_them(seconds: float) -> None:
+    time = datetime.fromtimestamp(seconds, UTC)
+
+    written = time_text(seconds)
+
+    assert datetime.fromisoformat(written) == time
+    form = "microseconds" if time.microsecond % 1_000 else "milliseconds"
+    assert written == time.isoformat(timespec=form).replace("+00:00", "Z")

@@ -35,12 +35,12 @@ class RunningBroker:
     def __init__(self, settings: Settings | None = None, data: Path | None = None) -> None:
         chosen = replace(settings or Settings(), listen=ON_FREE_PORTS)
         store: Store | None = None
-        doors: Admission | None = None
+        admission: Admission | None = None
         if data is not None:
             chosen = replace(chosen, node=NodeSection(data=str(data)))
             store = Store(data, chosen.node.name)
-            doors = Authenticator(chosen, data)
-        self.server = ClockedServer(chosen, store, doors)
+            admission = Authenticator(chosen, data)
+        self.server = ClockedServer(chosen, store, admission)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
@@ -99,7 +99,7 @@ class RunningBroker:
         """Let the server read users and rules again."""
 
         async def read() -> None:
-            self.server.reload_doors()
+            self.server.reload_admission()
 
         self.run(read())
 

@@ -79,7 +79,7 @@ class Hub:
         self,
         settings: Settings | None = None,
         journal: Journal | None = None,
-        doors: Admission | None = None,
+        admission: Admission | None = None,
         *,
         random_bytes: RandomBytes = os.urandom,
     ) -> None:
@@ -130,7 +130,7 @@ class Hub:
         commands.register(NODES, NodeQuestions(driver, dispatcher, self.node_list).take)
         commands.register(HANDOVER, self.releasing.take)
         self._rights_review = RightsReview(state, errors)
-        admission = OpenAccess() if doors is None else doors
+        admission = OpenAccess() if admission is None else admission
         rights_review = self._rights_review
         self.lifecycle = lifecycle = SessionLifecycle(state, self._publishing)
         self.connect_handler = ConnectHandler(state, lifecycle, admission, rights_review)
@@ -196,7 +196,7 @@ class Hub:
         self.state.journal.note(standing_change(rules))
 
     def review_rights(self, now: float) -> None:
-        """Judge all sessions by the rules and users that the doors have now.
+        """Judge all sessions by the rules and users in force now.
 
         What came before was decided by those of then; what lost its right has ended when this
         returns, and the next tick keeps that.

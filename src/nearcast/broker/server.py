@@ -65,28 +65,28 @@ class Server:
         self,
         settings: Settings | None = None,
         store: Store | None = None,
-        doors: Admission | None = None,
+        admission: Admission | None = None,
         feed_tick: Callable[[float], None] | None = None,
     ) -> None:
         self.settings = Settings() if settings is None else settings
-        self._doors = OpenAccess() if doors is None else doors
+        self._admission = OpenAccess() if admission is None else admission
         self._store = store
         self._wall_s = time.time() - time.monotonic()
         journal = None if store is None else journal_for(store)
-        self.hub = Hub(self.settings, journal, self._doors)
+        self.hub = Hub(self.settings, journal, self._admission)
         if store is not None:
             restore(self.hub, store, self.now())
             self.hub.connect_handler.pipeline_token = pipeline_access.read_token(store.directory)
             self.hub.releasing.may_go_on = lambda: not self.is_full
-        self._access = ServerAccess(self.hub, self._doors, self.now, lambda: self.soon())
+        self._access = ServerAccess(self.hub, self._admission, self.now, lambda: self.soon())
         self.hub.begin(self.now())
-        self._keeper: StoreWriter | None = None
+        self._store_writer: StoreWriter | None = None
         self._control: control.Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: dict[str, asyncio.Server] = {}
         self._links: set[Link] = set()
         self._most_links = self.settings.limits.connections
-        self._holding = CommitGate(self._write)
+        self._commit_gate = CommitGate(self._write)
         self._paused: set[Link] = set()
         self._resting: list[Link] = []
         """Links that are heard again after this tick."""
@@ -101,7 +101,7 @@ class Server:
         self.note_input = self._ticking.note_input
         """Something was read."""
         self.was_full = False
-        """Whether so much waited for the disk when the first of it was."""
+        """True if the oldest held batch had already exceeded the limit when it was queued."""
         self.paces = bool(self.settings.limits.messages_per_s)
         """Whether clients may send only so many messages a second."""
 
@@ -119,20 +119,20 @@ class Server:
         return self.ports["mqtt"]
 
     @property
-    def doors(self) -> Admission:
+    def admission(self) -> Admission:
         """Who decides on names and rights."""
-        return self._doors
+        return self._admission
 
     @property
     def is_full(self) -> bool:
         """Whether so much waits for the disk that nothing more is read."""
-        waiting = 0 if self._keeper is None else self._keeper.waiting_bytes
-        return self._holding.bytes + waiting > HELD_MOST_BYTES
+        waiting = 0 if self._store_writer is None else self._store_writer.waiting_bytes
+        return self._commit_gate.bytes + waiting > HELD_MOST_BYTES
 
     @property
     def failing(self) -> str | None:
         """Why nothing can be kept now."""
-        return None if self._keeper is None else self._keeper.failing
+        return None if self._store_writer is None else self._store_writer.failing
 
     def now(self) -> float:
         """The time in seconds since 1970, which never goes back."""
@@ -143,10 +143,10 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._ticking.start(self._loop.call_soon)
         if self._store is not None:
-            self._keeper = StoreWriter(
+            self._store_writer = StoreWriter(
                 self._store, self.now, self._loop.call_soon_threadsafe, self.settings.log
             )
-            self._holding = CommitGate(self._write, self._keeper.submit)
+            self._commit_gate = CommitGate(self._write, self._store_writer.submit)
             for problem in self._store.problems:
                 log_event(log, logging.WARNING, "the log was damaged", what=problem)
         wanted = self.settings.limits.connections
@@ -191,8 +191,8 @@ class Server:
         while self.hub.next_timer(self.now()) == self.now() and self.hub.state.leaving:
             self._tick()
         self._tick()
-        if self._keeper is not None:
-            await self._loop.run_in_executor(None, self._keeper.stop)
+        if self._store_writer is not None:
+            await self._loop.run_in_executor(None, self._store_writer.stop)
         self._access.passwords.stop()
 
     def statistics(self) -> dict[str, float]:
@@ -201,8 +201,8 @@ class Server:
             self.hub.statistics()
             | {
                 "links": len(self._links),
-                "held_batches": len(self._holding),
-                "held_bytes": self._holding.bytes,
+                "held_batches": len(self._commit_gate),
+                "held_bytes": self._commit_gate.bytes,
                 "paced_links": sum(link.is_held(Hold.PACE) for link in self._links),
                 "paused_links": len(self._paused),
             }
@@ -211,7 +211,7 @@ class Server:
 
     def keeper_statistics(self) -> dict[str, float]:
         """How the store does."""
-        return {} if self._keeper is None else self._keeper.statistics()
+        return {} if self._store_writer is None else self._store_writer.statistics()
 
     async def admit(self, connect: Connect, peer: Peer) -> Admitted | Refusal:
         """Let someone in, or not, who does not come over MQTT."""
@@ -221,8 +221,8 @@ class Server:
         """Forget a person: in memory, in the state and in the log."""
         found = forget(self.hub, node, self.now())
         self._tick()
-        if self._keeper is not None:
-            found["segments"] = await asyncio.wrap_future(self._keeper.erase(node))
+        if self._store_writer is not None:
+            found["segments"] = await asyncio.wrap_future(self._store_writer.erase(node))
         return found
 
     async def _asked_to_forget(self, about: Mapping[str, object]) -> object:
@@ -241,7 +241,7 @@ class Server:
             log_event(log, logging.WARNING, "too many connections", address=connection.peer.address)
             link.abort()
             return
-        if isinstance(self._doors, Authenticator) and not self._doors.knock(
+        if isinstance(self._admission, Authenticator) and not self._admission.knock(
             connection.peer.address, self.now()
         ):
             link.hold(Hold.KNOCK)
@@ -249,10 +249,10 @@ class Server:
 
     def _knock_again(self, link: Link) -> None:
         """Let a connection speak as soon as its address may have another one."""
-        assert isinstance(self._doors, Authenticator)
+        assert isinstance(self._admission, Authenticator)
         if link not in self._links:
             return
-        if self._doors.knock(link.connection.peer.address, self.now()):
+        if self._admission.knock(link.connection.peer.address, self.now()):
             link.connection.since = self.now()
             link.let(Hold.KNOCK)
         else:
@@ -313,7 +313,7 @@ class Server:
         batch = self.hub.tick(now)
         for connection, check in batch.slow:
             self._access.check(connection, check)
-        self._holding.take(batch)
+        self._commit_gate.take(batch)
         if self._resting:
             resting, self._resting = self._resting, []
             for link in resting:
@@ -334,8 +334,8 @@ class Server:
 
     def _ask_when_kept(self) -> None:
         """See again whether to read, once all that was handed over is on disk."""
-        assert self._keeper is not None
-        self._keeper.submit(Entries(), self._hear_again)
+        assert self._store_writer is not None
+        self._store_writer.submit(Entries(), self._hear_again)
 
     def _write(self, batch: Batch) -> None:
         for write in batch.writes:
@@ -387,12 +387,12 @@ class Server:
             else:
                 self._access.dismiss(connection, now)
         if self._access.sweep():
-            self.reload_doors()
+            self.reload_admission()
         self.soon()
         assert self._loop is not None
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
-    def reload_doors(self) -> None:
+    def reload_admission(self) -> None:
         """Read users and rules again."""
         self._access.reload([link.connection for link in self._links])
 
@@ -425,8 +425,8 @@ class Server:
                 )  # fmt: skip
         if not self._listeners:
             log_event(log, logging.WARNING, "nobody can connect", why="every port is -1")
-        if not self._doors.asks_for_names:
-            warn_of_strangers(self.settings, isinstance(self._doors, OpenAccess))
+        if not self._admission.asks_for_names:
+            warn_of_strangers(self.settings, isinstance(self._admission, OpenAccess))
 
     def _say_where(self, store: Store) -> None:
         """Let the pipeline find this broker."""
@@ -443,7 +443,7 @@ def open_server(
     settings: Settings,
     feed_tick: Callable[[float], None] | None = None,
 ) -> Server:
-    """A server as its settings say, with its store opened and its doors in place."""
+    """A server as its settings say, with its store opened and access control in place."""
     data = Path(settings.node.data)
     section = settings.log
     rolls = LogSettings(section.roll_s, section.followed_roll_s, section.roll_bytes)

@@ -11,7 +11,7 @@ import typer
 
 from nearcast.cli.client.option_checks import position_of
 from nearcast.core.engine.engine import Engine
-from nearcast.core.engine.explanation import FilterStep, explain
+from nearcast.core.engine.queries.explanation import FilterStep, explain
 from nearcast.core.language import parse
 from nearcast.core.language.evaluation.instants import read_timestamp
 from nearcast.core.matching.reference import VerdictStep

@@ -46,7 +46,7 @@ class AdmissionService(Protocol):
     """What is needed of a broker to know who asks."""
 
     @property
-    def doors(self) -> Admission:
+    def admission(self) -> Admission:
         """Who decides on names and rights."""
 
     async def admit(self, connect: Connect, peer: Peer) -> Admitted | AuthRefusal:
@@ -56,12 +56,10 @@ class AdmissionService(Protocol):
 class Gate:
     """Lets requests through to an application, with who asks in their scope."""
 
-    def __init__(
-        self, app: ASGIApp, names: WebOrigins, doorkeeper: AdmissionService | None
-    ) -> None:
+    def __init__(self, app: ASGIApp, names: WebOrigins, broker: AdmissionService | None) -> None:
         self._app = app
         self._names = names
-        self._doorkeeper = doorkeeper
+        self._broker = broker
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
         """Answer, or hand on."""
@@ -96,25 +94,25 @@ class Gate:
         return None
 
     async def _asker(self, scope: Scope, headers: Headers) -> Asker | Response:
-        if self._doorkeeper is None:
+        if self._broker is None:
             return Asker()
-        doors = self._doorkeeper.doors
+        admission = self._broker.admission
         address = scope["client"][0] if scope.get("client") else ""
         peer = Peer(address, is_loopback(address))
         authorization = headers.get("authorization")
-        if authorization is None and doors.asks_for_names:
+        if authorization is None and admission.asks_for_names:
             return _unknown(401, "a user name and a password, or a token, are needed here")
         node = QueryParams(scope["query_string"]).get("as", "")
         connect = _connect(node, authorization)
         if connect is None:
             return _unknown(401, "send Authorization: Basic, or Bearer with a token")
-        answer = await self._doorkeeper.admit(connect, peer)
+        answer = await self._broker.admit(connect, peer)
         if isinstance(answer, AuthRefusal):
             return _unknown(_STATUS.get(answer.reason, 403), answer.why)
         identity = answer.identity
-        client_id = node or doors.client_id_for(identity, "http")
-        operates = identity.superuser or not doors.asks_for_names
-        permissions = doors.rights(identity, client_id, address)
+        client_id = node or admission.client_id_for(identity, "http")
+        operates = identity.superuser or not admission.asks_for_names
+        permissions = admission.rights(identity, client_id, address)
         return Asker(identity, node_of(client_id), permissions, operates)
 
 

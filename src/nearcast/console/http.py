@@ -74,7 +74,7 @@ def make_app(
         docs_url=None,
         redoc_url=None,
     )
-    app.add_middleware(Gate, names=WebOrigins.of(settings.listen), doorkeeper=server)
+    app.add_middleware(Gate, names=WebOrigins.of(settings.listen), broker=server)
 
     # Plain `async def` throughout: FastAPI runs other functions in threads, and the parts that
     # are asked belong to the loop.

@@ -17,8 +17,8 @@ from nearcast.store.errors import StoreError, told
 from nearcast.store.file_access import make_directory
 from nearcast.store.log.erasure import Erasure
 from nearcast.store.log.log import Log, LogSettings, LogStatistics
-from nearcast.store.log.row_buffer import RowBuffer
 from nearcast.store.log.segments import Segment, numbers_of
+from nearcast.store.rows.row_buffer import RowBuffer
 from nearcast.store.state.changes import Change, SessionChange, SessionPut
 from nearcast.store.state.sessions import session_changes, session_value
 from nearcast.store.state.state import State, StateStatistics

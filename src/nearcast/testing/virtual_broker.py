@@ -209,7 +209,7 @@ class _Run:
         self.hub.begin(now)
         self.hub.connect_handler.pipeline_token = PIPELINE_TOKEN
         self._links: dict[_Link, None] = {}
-        self._holding = CommitGate(self._write, None if disk is None else self._keep)
+        self._commit_gate = CommitGate(self._write, None if disk is None else self._keep)
         self._due = False
         self._timer: Alarm | None = None
         self._halted = False
@@ -238,13 +238,13 @@ class _Run:
         self._tick()
         if self.disk is not None:
             self.disk.stop()
-        self._holding.release_all()
+        self._commit_gate.release_all()
         for link in self._links:
             link.end.close()
 
     @property
     def idle(self) -> bool:
-        if len(self._holding) or self._due or not (self.disk is None or self.disk.idle):
+        if len(self._commit_gate) or self._due or not (self.disk is None or self.disk.idle):
             return False
         for session in self.hub.sessions.values():
             if session.connection is not None:
@@ -261,7 +261,7 @@ class _Run:
         batch = self.hub.tick(now)
         assert not batch.slow, "the doors of a virtual broker are open"
         self.hub.validate_state()
-        self._holding.take(batch)
+        self._commit_gate.take(batch)
         self._schedule(now)
 
     def _keep(self, entries: Entries, done: OnCommit | None) -> None:

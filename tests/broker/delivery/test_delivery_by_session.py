@@ -7,7 +7,7 @@ import pytest
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.hub import Hub
 from nearcast.broker.net.connection import Connection
-from nearcast.core.engine.deliveries import Deliveries
+from nearcast.core.engine.delivery.deliveries import Deliveries
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
     MQTT_5,

@@ -10,7 +10,7 @@ from msgspec.structs import replace
 from nearcast.core.model.inputs import Subscribed
 from nearcast.pipeline.jobs.audit import EXTRA, MISSING, PRIORITY, Audit, audit
 from nearcast.store import DELIVERY, ERASED, Row, input_of, recipients_of
-from nearcast.store.log.row_json import text
+from nearcast.store.rows.row_json import text
 from nearcast.testing import World
 from tests.support.logs.broker_log import write_log
 from tests.support.logs.recorded_life import log_of_a_life, recorded

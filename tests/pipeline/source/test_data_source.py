@@ -19,9 +19,9 @@ from hypothesis import strategies as st
 from nearcast.core.model.input_form import input_forms
 from nearcast.store import Row, Store, rows_of
 from nearcast.store.log.manifest import read_manifest
-from nearcast.store.log.row_kinds import KINDS
-from nearcast.store.log.rows import erased
 from nearcast.store.log.segments import erase_rows
+from nearcast.store.rows.row_kinds import KINDS
+from nearcast.store.rows.rows import erased
 from tests.support.logs.broker_log import write_log
 from tests.support.logs.store_rows import BROKER, write_segments
 from tests.support.logs.store_rows import row as written_row

@@ -5,8 +5,8 @@ from pathlib import Path
 
 from nearcast.store import Gap, LogReader, Row, broker_directory, rows_of
 from nearcast.store.log.manifest import Manifest, Whole, read_manifest
-from nearcast.store.log.row_buffer import RowBuffer
 from nearcast.store.log.segments import write_segment
+from nearcast.store.rows.row_buffer import RowBuffer
 
 
 def write_log(data: Path, broker: str, rows: Sequence[Row], per_segment: int = 100) -> Path:

@@ -14,11 +14,11 @@ from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.metadata import enveloped, metadata
-from nearcast.core.engine.deliveries import Deliveries, Recipient
-from nearcast.core.engine.routes import Route
+from nearcast.core.engine.delivery.deliveries import Deliveries, Recipient
+from nearcast.core.engine.delivery.routes import Route
 from nearcast.core.model.event import Event
 from nearcast.core.model.visibility import SEE_ALL
-from nearcast.store.log.message_headers import UserProperties
+from nearcast.store.rows.message_headers import UserProperties
 from nearcast.wire.mqtt import PublishFrame, is_shared
 
 

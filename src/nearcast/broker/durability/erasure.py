@@ -45,10 +45,10 @@ def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
 def forget_in_store(store: Store, settings: Settings, node: str, now: float) -> dict[str, int]:
     """Forget a node in what a broker keeps that does not run.
 
-    A will may be due in this moment, too: what its owner may do is for the doors to say.
+    A will may be due in this moment, too: what its owner may do is for the authenticator to say.
     """
-    doors = Authenticator(settings, Path(settings.node.data))
-    hub = Hub(settings, journal_for(store), doors)
+    admission = Authenticator(settings, Path(settings.node.data))
+    hub = Hub(settings, journal_for(store), admission)
     restore(hub, store, now)
     found = forget(hub, node, now)
     entries = hub.tick(now).entries

@@ -68,19 +68,19 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 hub.state.parts[sessions[value.id].node] += 1
             case SubscriptionPut(name, _, wanted):
                 session = sessions[name]
-                options = TopicFilter(
+                topic_filter = TopicFilter(
                     wanted.filter, wanted.qos, wanted.no_local, wanted.retain_as_published,
                     wanted.retain_handling,
                 )  # fmt: skip
-                wish = subscription_options_from_texts(wanted.properties)
+                options = subscription_options_from_texts(wanted.properties)
                 envelope = wanted.extra == b"envelope"
-                told = tells(wish, wanted.name, envelope)
+                told = tells(options, wanted.name, envelope)
                 granted = SessionSubscription(
-                    options, wanted.identifier, wanted.name, told, envelope
+                    topic_filter, wanted.identifier, wanted.name, told, envelope
                 )
                 if wanted.filter not in PRIVATE:
                     parsed = parse_filter(wanted.filter)
-                    asked = subscription(session, granted, parsed, wish, wanted.countable)
+                    asked = subscription(session, granted, parsed, options, wanted.countable)
                     subscriptions.append(asked)
                     granted = noted_if_counting(granted, asked, wanted)
                 session.granted[change.key] = granted

@@ -27,7 +27,7 @@ from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation import own_tracks
 from nearcast.broker.situation.match_warnings import MatchWarnings
 from nearcast.broker.situation.nc_properties import NO_EVENT_OPTIONS
-from nearcast.core.engine.routes import Route
+from nearcast.core.engine.delivery.routes import Route
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_run import EventRun
 from nearcast.core.model.geometry.position import usual_position

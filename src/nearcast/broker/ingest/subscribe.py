@@ -53,7 +53,7 @@ READABLE = ("$node", "$area", "$place", "$SYS")
 
 
 class SubscribeHandler:
-    """Takes wishes from clients."""
+    """Handles SUBSCRIBE and UNSUBSCRIBE, and named subscriptions."""
 
     def __init__(
         self,
@@ -74,14 +74,14 @@ class SubscribeHandler:
         now = connection.heard_at
         given = packet.properties.subscription_identifiers
         identifier = given[0] if given else None
-        wish, problem = SubscriptionOptions(), self._problem_with(packet)
+        options, problem = SubscriptionOptions(), self._problem_with(packet)
         if problem is None:
             try:
-                wish = subscription_options(packet.properties.user_properties)
-                if wish.where is not None or wish.from_ is not None:
+                options = subscription_options(packet.properties.user_properties)
+                if options.where is not None or options.from_ is not None:
                     # What can be matched depends on what was said before.
                     self._driver.step(now)
-                self._vet(session, wish, "nc-from")
+                self._vet(session, options, "nc-from")
             except RefusedError as refusal:
                 problem = refusal
         granted: list[Subscribed] = []
@@ -89,7 +89,7 @@ class SubscribeHandler:
             try:
                 if problem is not None:
                     raise problem
-                granted += self._grant(connection, session, wanted, identifier, wish)
+                granted += self._grant(connection, session, wanted, identifier, options)
                 reasons.append(ReasonCode(wanted.qos))
             except RefusedError as refusal:
                 self._state.counters["refused"] += 1
@@ -97,7 +97,7 @@ class SubscribeHandler:
                 if refusal.why not in why:
                     why.append(refusal.why)
                     self._errors.tell(session, wanted.filter, refusal.why)
-        warnings = self._warnings.known_now([each.subscription for each in granted], wish)
+        warnings = self._warnings.known_now([each.subscription for each in granted], options)
         for place, value in enumerate(granted, 1):
             self._state.pending.ask(replace(value, more=True) if place < len(granted) else value)
         answer = SubAck(packet.packet_id, tuple(reasons), _reason(connection, why + warnings))
@@ -165,14 +165,14 @@ class SubscribeHandler:
                     state.journal.note(SubscriptionDropped(session.client_id, key))
             return
         asked = named_subscription_from_json(packet.payload)
-        self._vet(session, asked.wish, '"from"')
-        options = TopicFilter(asked.subject, asked.qos, asked.no_local)
+        self._vet(session, asked.options, '"from"')
+        topic_filter = TopicFilter(asked.subject, asked.qos, asked.no_local)
         try:
-            wish, envelope = asked.wish, asked.envelope
-            granted = self._grant(connection, session, options, None, wish, name, envelope)
+            options, envelope = asked.options, asked.envelope
+            granted = self._grant(connection, session, topic_filter, None, options, name, envelope)
             for value in granted:
                 state.pending.ask(value)
-            known = self._warnings.known_now([each.subscription for each in granted], wish)
+            known = self._warnings.known_now([each.subscription for each in granted], options)
             self._warnings.tell(session, key, known, connection.heard_at)
         except RefusedError as refusal:
             if refusal.reason is ReasonCode.TOPIC_FILTER_INVALID:
@@ -180,11 +180,11 @@ class SubscribeHandler:
                 raise RefusedError(BAD, refusal.why) from None
             raise
 
-    def _vet(self, session: Session, wish: SubscriptionOptions, what: str) -> None:
+    def _vet(self, session: Session, options: SubscriptionOptions, what: str) -> None:
         """Refuse what the engine would refuse, before anything is changed."""
-        if wish.from_ is not None:
+        if options.from_ is not None:
             try:
-                self._state.engine.vet(Subscription("", session.node, "#", from_=wish.from_))
+                self._state.engine.vet(Subscription("", session.node, "#", from_=options.from_))
             except ModelError as error:
                 raise RefusedError(BAD, f"{what}: {error}") from None
 
@@ -194,7 +194,7 @@ class SubscribeHandler:
         session: Session,
         wanted: TopicFilter,
         identifier: int | None,
-        wish: SubscriptionOptions,
+        options: SubscriptionOptions,
         name: str | None = None,
         envelope: bool = False,
     ) -> list[Subscribed]:
@@ -223,15 +223,15 @@ class SubscribeHandler:
         if text not in PRIVATE and not allowed.unrestricted and not allowed.may_subscribe(text):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids subscribing to {text!r}")
         granted = SessionSubscription(
-            wanted, identifier, name, tells(wish, name, envelope), envelope
+            wanted, identifier, name, tells(options, name, envelope), envelope
         )
         replay = wanted.retain_handling == 0 or (wanted.retain_handling == 1 and is_new)
         kept = SubscriptionState(
             text, wanted.qos, name, wanted.no_local, wanted.retain_as_published,
-            wanted.retain_handling, identifier, wish.texts, b"envelope" if envelope else b"",
-            countable_by(allowed, wish.where),
+            wanted.retain_handling, identifier, options.texts, b"envelope" if envelope else b"",
+            countable_by(allowed, options.where),
         )  # fmt: skip
-        asked = subscription(session, granted, parsed, wish, kept.countable)
+        asked = subscription(session, granted, parsed, options, kept.countable)
         session.granted[key] = noted_if_counting(granted, asked, kept)
         if session.durable:
             state.journal.note(SubscriptionPut(session.client_id, key, kept))
@@ -261,9 +261,9 @@ def _check_ours(pattern: str) -> None:
     raise RefusedError(ReasonCode.TOPIC_FILTER_INVALID, why)
 
 
-def tells(wish: SubscriptionOptions, name: str | None, envelope: bool) -> bool:
+def tells(options: SubscriptionOptions, name: str | None, envelope: bool) -> bool:
     """Whether deliveries of a subscription tell of their events; an envelope always does."""
-    return envelope or wish.meta or (name is not None and not wish.quiet)
+    return envelope or options.meta or (name is not None and not options.quiet)
 
 
 def subscription_id(session: Session, topic_filter: str) -> str:
@@ -275,7 +275,7 @@ def subscription(
     session: Session,
     granted: SessionSubscription,
     parsed: CheckedFilter,
-    wish: SubscriptionOptions,
+    options: SubscriptionOptions,
     countable: SubjectPermissions | None = None,
 ) -> Subscription:
     """A subscription as the engine knows it."""
@@ -288,8 +288,8 @@ def subscription(
         subscription_id(session, key),
         session.node,
         pattern,
-        wish.where,
-        wish.from_,
+        options.where,
+        options.from_,
         qos=wanted.qos,
         no_local=wanted.no_local,
         session="" if session.client_id == session.node else session.client_id,

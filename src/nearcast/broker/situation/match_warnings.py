@@ -16,9 +16,14 @@ from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.nc_properties import SubscriptionOptions
 from nearcast.broker.situation.topic_names import ERRORS, PRIVATE
-from nearcast.core.engine.attribute_watch import ENOUGH
 from nearcast.core.engine.engine import Outcome
-from nearcast.core.engine.unmet_needs import needed_nodes, needs_place, unmet_area, unmet_needs
+from nearcast.core.engine.queries.attribute_watch import ENOUGH
+from nearcast.core.engine.queries.unmet_needs import (
+    needed_nodes,
+    needs_place,
+    unmet_area,
+    unmet_needs,
+)
 from nearcast.core.language.quoted_names import advice_on, likely_values
 from nearcast.core.model.event import Announcement, Subscription
 from nearcast.core.model.geometry.area import Area, Around, PlaceHere

@@ -14,7 +14,7 @@ import msgspec
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.position import Position, plain
 from nearcast.core.model.visibility import SEE_IDENTITY, SEE_POSITION
-from nearcast.store.log.message_headers import UserProperties
+from nearcast.store.rows.message_headers import UserProperties
 
 
 def metadata(event: Event, priority: int, labels: tuple[str, ...], sees: int) -> UserProperties:

@@ -72,7 +72,7 @@ class NamedSubscriptionOptions(Struct, frozen=True):
     """A subscription in JSON."""
 
     subject: str
-    wish: SubscriptionOptions
+    options: SubscriptionOptions
     qos: int = 0
     no_local: bool = False
     envelope: bool = False

@@ -18,7 +18,7 @@ from nearcast.broker.situation.metadata import time_text
 from nearcast.broker.situation.nc_properties import BAD, area_of, filter_of
 from nearcast.broker.situation.node_topics import CONTEXT, ONLINE, POSITION, topic_of
 from nearcast.core.engine.engine import Engine
-from nearcast.core.engine.node_query import FoundNode, NodeQuery
+from nearcast.core.engine.queries.node_query import FoundNode, NodeQuery
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.position import shown
 from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_NOTHING, SEE_POSITION

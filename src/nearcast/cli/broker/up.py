@@ -212,7 +212,7 @@ def _stopped_by_signals(server: Server) -> asyncio.Event:
     with contextlib.suppress(NotImplementedError, AttributeError):
         for number in (signal.SIGINT, signal.SIGTERM):
             loop.add_signal_handler(number, stopped.set)
-        loop.add_signal_handler(signal.SIGHUP, server.reload_doors)
+        loop.add_signal_handler(signal.SIGHUP, server.reload_admission)
     return stopped
 
 

@@ -13,8 +13,8 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from msgspec import Struct
 
 from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
-from nearcast.core.engine.node_filter import is_true_of
 from nearcast.core.engine.outcome import AreaNotice, EngineStep
+from nearcast.core.engine.queries.node_filter import is_true_of
 from nearcast.core.language import Filter
 from nearcast.core.matching.live import LiveEvents
 from nearcast.core.matching.matcher import Matcher

@@ -10,24 +10,24 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
 
-from nearcast.core.engine.attribute_watch import AttributeWatch
 from nearcast.core.engine.context_updates import ContextUpdates
-from nearcast.core.engine.deliveries import NO_DELIVERIES, Deliveries
+from nearcast.core.engine.delivery.deliveries import NO_DELIVERIES, Deliveries
+from nearcast.core.engine.delivery.routes import Route
+from nearcast.core.engine.delivery.string_pair_table import Texts
 from nearcast.core.engine.dependent import EngineDependent, overriding
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.event_ingest import EventIngest
-from nearcast.core.engine.explanation import explain
-from nearcast.core.engine.node_query import NodePage, NodeQuery, NodeSearch, Sees
 from nearcast.core.engine.outcome import EngineStep, Handlers
 from nearcast.core.engine.outcome import LiveChanged as LiveChanged
 from nearcast.core.engine.outcome import NodeChanged as NodeChanged
 from nearcast.core.engine.outcome import Outcome as Outcome
 from nearcast.core.engine.outcome import Refusal as Refusal
-from nearcast.core.engine.routes import Route
+from nearcast.core.engine.queries.attribute_watch import AttributeWatch
+from nearcast.core.engine.queries.explanation import explain
+from nearcast.core.engine.queries.node_query import NodePage, NodeQuery, NodeSearch, Sees
 from nearcast.core.engine.session_presence import SessionPresence
 from nearcast.core.engine.settings import EngineSettings as EngineSettings
 from nearcast.core.engine.standing_inputs import StandingInputs
-from nearcast.core.engine.string_pair_table import Texts
 from nearcast.core.matching.live import LiveEvents
 from nearcast.core.matching.matcher import Matches
 from nearcast.core.matching.reference import Verdict

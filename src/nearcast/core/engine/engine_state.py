@@ -1,15 +1,15 @@
 """All that an engine knows: the matcher and the books, which its parts share."""
 
-from nearcast.core.engine.announcement_book import AnnouncementBook
 from nearcast.core.engine.area_watch import AreaWatch
+from nearcast.core.engine.books.announcement_book import AnnouncementBook
+from nearcast.core.engine.books.live_book import LiveBook
+from nearcast.core.engine.books.node_book import NodeBook
+from nearcast.core.engine.books.recent_book import RecentBook
+from nearcast.core.engine.books.subscription_book import SubscriptionBook
+from nearcast.core.engine.delivery.live_delivery import LiveDelivery
 from nearcast.core.engine.dependent import EngineDependent
-from nearcast.core.engine.live_book import LiveBook
-from nearcast.core.engine.live_delivery import LiveDelivery
-from nearcast.core.engine.node_book import NodeBook
-from nearcast.core.engine.recent_book import RecentBook
 from nearcast.core.engine.settings import EngineSettings
 from nearcast.core.engine.subject_policy import SubjectPolicy
-from nearcast.core.engine.subscription_book import SubscriptionBook
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.geometry.places import Places
 from nearcast.core.rights import Rights

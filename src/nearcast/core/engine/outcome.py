@@ -4,7 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
-from nearcast.core.engine.deliveries import Deliveries
+from nearcast.core.engine.delivery.deliveries import Deliveries
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.record import Record

@@ -7,8 +7,8 @@ that concerns it and that it has not seen.
 
 from collections.abc import Iterable
 
+from nearcast.core.engine.books.live_book import Met
 from nearcast.core.engine.engine_state import EngineState
-from nearcast.core.engine.live_book import Met
 from nearcast.core.engine.outcome import EngineStep, Handlers
 from nearcast.core.matching.reference import decide
 from nearcast.core.model.event import Event, Subscription

@@ -22,16 +22,16 @@ Targets = tuple[I32, F64, I32, F64]
 class EventIntake:
     """Turns batches into arrays."""
 
-    def __init__(self, enrolment: SubscriptionIndex, world: KnownWorld) -> None:
-        self._enrolment = enrolment
+    def __init__(self, index: SubscriptionIndex, world: KnownWorld) -> None:
+        self._index = index
         self._world = world
         self._guests: list[str] = []
         self._aimless: Targets = _aimless(0)
 
     def events(self, batch: EventBatch) -> EventArrays:
         """The batch in numbers; `dismiss` when it is done with."""
-        vocabulary = self._enrolment.vocabulary
-        first_pattern, patterns = self._enrolment.patterns.matching_all(batch.subjects)
+        vocabulary = self._index.vocabulary
+        first_pattern, patterns = self._index.patterns.matching_all(batch.subjects)
         target, target_at, target_shape, target_code = self._targets(batch)
         return EventArrays(
             subject=batch.subject,
@@ -55,15 +55,15 @@ class EventIntake:
 
     def dismiss(self) -> None:
         """Forget publishers of whom nothing was known but their names."""
-        nodes = self._enrolment.nodes
+        nodes = self._index.nodes
         for guest in self._guests:
             nodes.release(nodes.find(guest))
         self._guests = []
 
     def _publishers(self, batch: EventBatch) -> I32:
-        nodes = self._enrolment.nodes
+        nodes = self._index.nodes
         rows = nodes.find_all(batch.publishers)
-        names_read = self._enrolment.vocabulary.paths.get(IDENTITY) is not None
+        names_read = self._index.vocabulary.paths.get(IDENTITY) is not None
         if NONE in rows and (names_read or nodes.newcomer is not None):
             # Filters ask for names, or rules for rights: these need a row while they are matched.
             self._guests = [name for name in batch.publishers if nodes.find(name) == NONE]

@@ -59,15 +59,15 @@ class Matcher:
 
     def __init__(self, places: Places | None = None) -> None:
         self.places = Places() if places is None else places
-        self._enrolment = SubscriptionIndex(self.places)
-        self._nodes = self._enrolment.nodes
+        self._index = SubscriptionIndex(self.places)
+        self._nodes = self._index.nodes
         self.sight = Sight(self._nodes)
         """What may be seen of whom."""
         self.world = KnownWorld(self._nodes, self.sight, self.places)
         """What the reference evaluator knows."""
         self.live = LiveEvents(self.world.bound_of_target)
         """Retained, valid and object events; the owner puts them in and takes them out."""
-        self._intake = EventIntake(self._enrolment, self.world)
+        self._intake = EventIntake(self._index, self.world)
         self._workspace = Workspace()
         self._serial = 0
         self.looked_at = 0
@@ -75,7 +75,7 @@ class Matcher:
         self._tables: tuple[object, ...] = (None,) * len(FIELDS)
 
     def __len__(self) -> int:
-        return len(self._enrolment)
+        return len(self._index)
 
     def __getstate__(self) -> dict[str, object]:
         """All but what is made again: handles are addresses in this process."""
@@ -91,19 +91,19 @@ class Matcher:
 
     def add(self, subscription: Subscription) -> int:
         """File a subscription; its number."""
-        return int(self._enrolment.add([subscription])[0])
+        return int(self._index.add([subscription])[0])
 
     def add_many(self, subscriptions: Sequence[Subscription]) -> I32:
         """File many subscriptions at once; their numbers."""
-        return self._enrolment.add(subscriptions)
+        return self._index.add(subscriptions)
 
     def remove(self, number: int) -> None:
         """Take a subscription out."""
-        self._enrolment.remove(np.array([number], np.int32))
+        self._index.remove(np.array([number], np.int32))
 
     def remove_many(self, numbers: I32) -> None:
         """Take many subscriptions out at once."""
-        self._enrolment.remove(numbers)
+        self._index.remove(numbers)
 
     # Nodes
 
@@ -131,8 +131,8 @@ class Matcher:
 
     def move_many(self, rows: I32, lat: F64, lon: F64) -> None:
         """Move nodes that already have a position."""
-        self._enrolment.move(rows, lat, lon, self._memory)
-        self._enrolment.anchors.refresh_here(rows.tolist())
+        self._index.move(rows, lat, lon, self._memory)
+        self._index.anchors.refresh_here(rows.tolist())
 
     def update(self, node: str, context: Mapping[str, Value]) -> None:
         """A node's context is now this."""
@@ -160,11 +160,11 @@ class Matcher:
 
     def refresh_places(self) -> None:
         """Places were added or removed."""
-        self._enrolment.anchors.refresh_places()
+        self._index.anchors.refresh_places()
 
     def nodes_within(self, lat: float, lon: float, reach_m: float) -> list[str] | None:
         """Nodes that may be within reach of a position; None if that is most of the globe."""
-        e = self._enrolment
+        e = self._index
         return nodes_within(e.points, e.columns, self._nodes, lat, lon, reach_m)
 
     # Matching
@@ -172,7 +172,7 @@ class Matcher:
     def match(self, batch: EventBatch) -> Matches:
         """Every (event, subscription) that belongs together; the pairs of an event lie together."""
         events = self._intake.events(batch)
-        e, workspace = self._enrolment, self._workspace
+        e, workspace = self._index, self._workspace
         workspace.fit(len(batch), e.vocabulary.slots.capacity, e.patterns.capacity)
         memory, order = self._memory(), order_of(batch)
         found: list[I32] = []
@@ -197,14 +197,14 @@ class Matcher:
 
         With `aimed` only those with a target, unless the subscription has an area that moves.
         """
-        row = self._enrolment.table.rows[number]
+        row = self._index.table.rows[number]
         at = self._nodes.arrays.at
-        pattern = self._enrolment.patterns.pattern(int(row[PATTERN]))
+        pattern = self._index.patterns.pattern(int(row[PATTERN]))
         if row[ANCHOR] != NONE:
             lat, lon = at[row[ANCHOR], :2].tolist()
             if math.isnan(lat):
                 return []
-            candidates = self.live.near((lat, lon, self._enrolment.reach_m(number)))
+            candidates = self.live.near((lat, lon, self._index.reach_m(number)))
         else:
             lat, lon = at[row[NODE], :2].tolist()
             candidates = [] if aimed else self.live.about(pattern)
@@ -216,7 +216,7 @@ class Matcher:
             return []
         batch = EventBatch.of(candidates)
         events = self._intake.events(batch)
-        e, workspace = self._enrolment, self._workspace
+        e, workspace = self._index, self._workspace
         workspace.fit(len(batch), e.vocabulary.slots.capacity, e.patterns.capacity)
         written = decide_for(
             number, events, self.sight.restricted, self._memory(), workspace.handle
@@ -238,29 +238,29 @@ class Matcher:
             return []
         return [
             (number, event, priority)
-            for number in self._enrolment.node_subscriptions(row)
+            for number in self._index.node_subscriptions(row)
             for event, priority in self.live_for(number, number in aimed)
         ]
 
     @property
     def reads_attributes(self) -> bool:
         """Whether some filter looks at what events carry."""
-        e = self._enrolment
+        e = self._index
         return len(e.vocabulary.slots) > 0 or len(e.filters) > 0
 
     @property
     def counting(self) -> bool:
         """Whether some filter asks for recent events."""
-        return self._enrolment.counting > 0
+        return self._index.counting > 0
 
     @property
     def nbytes(self) -> int:
         """Bytes of memory in the index and its tables."""
-        return self._enrolment.nbytes
+        return self._index.nbytes
 
     def statistics(self) -> dict[str, int]:
         """How much there is of everything."""
-        e = self._enrolment
+        e = self._index
         return {
             "subscriptions": len(e),
             "nodes": len(e.nodes),
@@ -277,7 +277,7 @@ class Matcher:
 
     def _memory(self) -> Memory:
         """The handle on all tables, made again when one of them was replaced."""
-        e = self._enrolment
+        e = self._index
         tables = (
             e.cells, e.points, e.keys, e.pattern_table, e.nodes.arrays, e.table, e.rules,
             e.vocabulary.arrays, e.anchors.shapes.code, self.sight.groups,
@@ -297,7 +297,7 @@ class Matcher:
         if batch.about and self.sight.restricted:
             pairs = pairs[:, self._may_know(batch, Matches(*pairs))]
         matches = Matches(*pairs)
-        if not self._enrolment.filters:
+        if not self._index.filters:
             return matches
         memos: dict[int, Memo] = {}
         for i in np.flatnonzero(matches.priority == RECHECK).tolist():
@@ -310,7 +310,7 @@ class Matcher:
 
     def _may_know(self, batch: EventBatch, matches: Matches) -> npt.NDArray[np.bool_]:
         """Which pairs are not of an event about somebody whom the subscriber may not see."""
-        rows, name, about = self._enrolment.table.rows, self._nodes.name, batch.about
+        rows, name, about = self._index.table.rows, self._nodes.name, batch.about
         keep = np.ones(len(matches.event), np.bool_)
         for i in np.flatnonzero(np.isin(matches.event, list(about))).tolist():
             viewer = name(int(rows[matches.subscription[i]][NODE]))
@@ -318,9 +318,9 @@ class Matcher:
         return keep
 
     def _priority(self, event: Event, number: int, memo: Memo) -> int:
-        row = self._enrolment.table.rows[number]
-        where, levels = self._enrolment.filters[int(row[RULE])]
-        countable = self._enrolment.countable.get(number)
+        row = self._index.table.rows[number]
+        where, levels = self._index.filters[int(row[RULE])]
+        countable = self._index.countable.get(number)
         me = self._nodes.name(int(row[NODE]))
         scope = EventScope(event, me, self.world, countable=countable)
         if where is not None and memo.answer(where, scope) is not True:

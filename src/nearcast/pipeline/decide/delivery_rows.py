@@ -4,8 +4,8 @@ import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
-from nearcast.core.engine.deliveries import Deliveries
-from nearcast.core.engine.string_pair_table import Texts
+from nearcast.core.engine.delivery.deliveries import Deliveries
+from nearcast.core.engine.delivery.string_pair_table import Texts
 from nearcast.core.matching.tables import I32, I64
 from nearcast.core.model.event import Event
 from nearcast.pipeline.decide.decided_schema import (
@@ -19,7 +19,7 @@ from nearcast.pipeline.decide.decided_schema import (
 )
 from nearcast.pipeline.decide.plain_events import PlainEvents, different_words, qos_of
 from nearcast.pipeline.decide.player import PlayedDeliveries
-from nearcast.store.log.message_headers import columns_of
+from nearcast.store.rows.message_headers import columns_of
 
 
 def delivery_batch(broker: str, played: PlayedDeliveries) -> pa.RecordBatch:

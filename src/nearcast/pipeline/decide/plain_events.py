@@ -21,9 +21,9 @@ from nearcast.core.model.event_columns import EventColumns
 from nearcast.core.model.flat_json import carried_by
 from nearcast.core.model.payload import attributes_of
 from nearcast.store import plain_event, rows_of
-from nearcast.store.log.columns import column
-from nearcast.store.log.plain_rows import PLAIN_DATA
-from nearcast.store.log.rows import SCHEMA
+from nearcast.store.rows.columns import column
+from nearcast.store.rows.plain_rows import PLAIN_DATA
+from nearcast.store.rows.rows import SCHEMA
 from nearcast.wire.mqtt import MESSAGE_EXPIRY_MARK
 
 LEAST = 64

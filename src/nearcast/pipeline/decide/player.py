@@ -10,10 +10,10 @@ from collections.abc import Iterable, Iterator, Sequence
 import pyarrow as pa
 from msgspec import Struct
 
-from nearcast.core.engine.deliveries import Deliveries
+from nearcast.core.engine.delivery.deliveries import Deliveries
+from nearcast.core.engine.delivery.string_pair_table import Texts
 from nearcast.core.engine.engine import Engine, Outcome
 from nearcast.core.engine.outcome import AreaNotice
-from nearcast.core.engine.string_pair_table import Texts
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import Restarted
 from nearcast.core.model.subject import SubjectRules

@@ -31,7 +31,7 @@ from nearcast.pipeline.tables.contexts import contexts
 from nearcast.pipeline.tables.deliveries import deliveries, to_send
 from nearcast.pipeline.tables.events import each_once, events, rejects
 from nearcast.pipeline.tables.tables import Tables
-from nearcast.store.log.row_kinds import ERASED
+from nearcast.store.rows.row_kinds import ERASED
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession

@@ -55,7 +55,7 @@ from nearcast.pipeline.source.log_ranges import (
 from nearcast.pipeline.source.skipped_rows import Unasked
 from nearcast.store.errors import StoreError
 from nearcast.store.log.manifest import Manifest
-from nearcast.store.log.row_kinds import KINDS
+from nearcast.store.rows.row_kinds import KINDS
 
 if TYPE_CHECKING:
     from pyspark.sql.datasource import DataSourceStreamWriter, DataSourceWriter

@@ -12,8 +12,8 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 from pyspark.sql.window import Window
 
-from nearcast.store.log.row_kinds import ERASED
-from nearcast.store.log.rows import SCHEMA as ROW_SCHEMA
+from nearcast.store.rows.row_kinds import ERASED
+from nearcast.store.rows.rows import SCHEMA as ROW_SCHEMA
 from nearcast.wire.handover import PUBLISHER
 
 if TYPE_CHECKING:

@@ -19,12 +19,12 @@ from msgspec import Struct
 from nearcast.core.model.subject import subject_matches
 from nearcast.store.durable_files import sha256_of
 from nearcast.store.errors import CorruptError, MissingError, StoreError, told
-from nearcast.store.log.columns import integers_of
 from nearcast.store.log.log_reader import RETRY_S, TRIES, Joined, dropped
 from nearcast.store.log.manifest import LINES, WHOLE, Gap, Manifest, read_manifest
-from nearcast.store.log.row_kinds import GAP
-from nearcast.store.log.rows import SCHEMA as ROW_FORM
 from nearcast.store.log.segments import BATCH_ROWS, SCHEMA, Segment
+from nearcast.store.rows.columns import integers_of
+from nearcast.store.rows.row_kinds import GAP
+from nearcast.store.rows.rows import SCHEMA as ROW_FORM
 
 COLUMNS = tuple(SCHEMA.names)
 NEEDED = ("seq", "kind", "ingested")

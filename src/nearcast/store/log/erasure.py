@@ -15,9 +15,9 @@ from msgspec.structs import replace
 
 from nearcast.core.model.input_form import form_of
 from nearcast.store.errors import StoreError
-from nearcast.store.log.row_json import Json, text
-from nearcast.store.log.row_kinds import DELIVERY, is_unknown
-from nearcast.store.log.rows import PIPELINE, Recipient, Row, erased, input_of, recipients_of
+from nearcast.store.rows.row_json import Json, text
+from nearcast.store.rows.row_kinds import DELIVERY, is_unknown
+from nearcast.store.rows.rows import PIPELINE, Recipient, Row, erased, input_of, recipients_of
 
 FORGOTTEN = "(forgotten)"
 

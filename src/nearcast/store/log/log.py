@@ -20,8 +20,6 @@ from nearcast.store.errors import CorruptError, StoreError, told
 from nearcast.store.log.log_reader import Joined, dropped
 from nearcast.store.log.log_recovery import recover, set_aside
 from nearcast.store.log.manifest import Gap
-from nearcast.store.log.row_buffer import RowBuffer
-from nearcast.store.log.rows import Row, erased
 from nearcast.store.log.segments import (
     Segment,
     check_segment_kinds,
@@ -31,6 +29,8 @@ from nearcast.store.log.segments import (
     to_arrow,
     write_segment,
 )
+from nearcast.store.rows.row_buffer import RowBuffer
+from nearcast.store.rows.rows import Row, erased
 
 MOST_PROBLEMS = 100
 

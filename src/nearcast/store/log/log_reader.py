@@ -15,10 +15,10 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.store.errors import CorruptError
-from nearcast.store.log.columns import integers_of
 from nearcast.store.log.manifest import Gap, Manifest, ManifestFiles
-from nearcast.store.log.row_kinds import check_kinds
 from nearcast.store.log.segments import Segment, read_segment
+from nearcast.store.rows.columns import integers_of
+from nearcast.store.rows.row_kinds import check_kinds
 
 TRIES = 4
 """How often a segment is looked for before it counts as damaged."""

@@ -23,10 +23,10 @@ from msgspec import Struct
 from nearcast.store.durable_files import beside, put_in_place, sha256_of, sync_file, write_whole
 from nearcast.store.errors import CorruptError, MissingError, newer, told
 from nearcast.store.file_access import create_file
-from nearcast.store.log.columns import column, integers_of, pairs
-from nearcast.store.log.row_buffer import RowBuffer
-from nearcast.store.log.row_kinds import check_kinds
-from nearcast.store.log.rows import Row, erased
+from nearcast.store.rows.columns import column, integers_of, pairs
+from nearcast.store.rows.row_buffer import RowBuffer
+from nearcast.store.rows.row_kinds import check_kinds
+from nearcast.store.rows.rows import Row, erased
 
 FORM = 1
 BATCH_ROWS = 65_536

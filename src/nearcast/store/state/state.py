@@ -20,7 +20,7 @@ from msgspec import Struct
 
 from nearcast.store.errors import StoreError, told
 from nearcast.store.file_access import keep_private
-from nearcast.store.log.row_buffer import RowBuffer
+from nearcast.store.rows.row_buffer import RowBuffer
 from nearcast.store.state.changes import Change, SessionChange
 from nearcast.store.state.pending_changes import Pending
 from nearcast.store.state.schema import bring_up

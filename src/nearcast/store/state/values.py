@@ -18,7 +18,7 @@ from nearcast.core.model.inputs import Input, Published
 from nearcast.core.model.record import Record
 from nearcast.core.model.subject_permissions import SubjectPermissions
 from nearcast.store.errors import CorruptError, StoreError, newer
-from nearcast.store.log.rows import Row, input_of, record_row
+from nearcast.store.rows.rows import Row, input_of, record_row
 
 Pairs = tuple[tuple[str, str], ...]
 """User properties: in order, and a name may come more than once."""

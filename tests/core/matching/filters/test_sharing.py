@@ -88,5 +88,5 @@ def test_a_stream_of_subscriptions_leaves_no_garbage_behind() -> None:
     del statistics["bytes"]
     assert statistics.pop("atoms") == 1
     assert set(statistics.values()) == {0}
-    vocabulary = matcher._enrolment.vocabulary
+    vocabulary = matcher._index.vocabulary
     assert (len(vocabulary.strings), len(vocabulary.slots), len(vocabulary.paths)) == (0, 0, 0)

@@ -33,7 +33,7 @@ if TYPE_CHECKING:
     from nearcast.core.matching.index.subscription_index import SubscriptionIndex
 
 
-class Lying(Struct, frozen=True, gc=False):
+class AreaPlacement(Struct, frozen=True, gc=False):
     """An area as rows of tables: round which node, how large, how far it reaches."""
 
     anchor: int
@@ -43,48 +43,48 @@ class Lying(Struct, frozen=True, gc=False):
     named: PlaceArea | PlaceHere | None = None
 
 
-EVERYWHERE = Lying(NONE)
+EVERYWHERE = AreaPlacement(NONE)
 
 
 class Anchors:
     """The areas of subscriptions, and what they hold on to."""
 
-    def __init__(self, enrolment: "SubscriptionIndex", places: Places) -> None:
-        self._enrolment = enrolment
+    def __init__(self, index: "SubscriptionIndex", places: Places) -> None:
+        self._index = index
         self.places = places
         self.shapes = ShapePool()
         self._named: dict[int, PlaceArea | PlaceHere] = {}
         self._here: dict[int, set[int]] = {}
 
-    def lie(self, area: Area | None, owner: int) -> Lying:
+    def place(self, area: Area | None, owner: int) -> AreaPlacement:
         """Take what an area needs, for a subscription of the owner."""
         if area is None:
             return EVERYWHERE
         if isinstance(area, Around):
-            nodes = self._enrolment.nodes
+            nodes = self._index.nodes
             me = area.anchor == ME
             anchor = nodes.acquire_again(owner) if me else nodes.acquire(area.anchor)
             shape = area.shape
             if isinstance(shape, MovingCircle) and shape.east_m == shape.north_m == 0.0:
-                return Lying(anchor, shape.radius_m, shape.radius_m)
+                return AreaPlacement(anchor, shape.radius_m, shape.radius_m)
             _, _, reach_m = bounding_circle(shape)
-            return Lying(anchor, -1.0 - self.shapes.acquire(encode(shape)), reach_m)
+            return AreaPlacement(anchor, -1.0 - self.shapes.acquire(encode(shape)), reach_m)
         if isinstance(area, PlaceArea | PlaceHere):
-            return self._lie_named(area, owner)
+            return self._place_named(area, owner)
         return self._lie_fixed(area, None)
 
-    def note(self, row: int, owner: int, lying: Lying) -> None:
+    def note(self, row: int, owner: int, placement: AreaPlacement) -> None:
         """Remember a subscription whose area is a name."""
-        if lying.named is not None:
-            self._named[row] = lying.named
-            if isinstance(lying.named, PlaceHere):
+        if placement.named is not None:
+            self._named[row] = placement.named
+            if isinstance(placement.named, PlaceHere):
                 self._here.setdefault(owner, set()).add(row)
 
     def release(self, row: int) -> None:
         """Give back what a subscription's area held on to."""
         named = self._named.pop(row, None)
         if isinstance(named, PlaceHere):
-            owner = int(self._enrolment.table.rows[row, NODE])
+            owner = int(self._index.table.rows[row, NODE])
             self._here[owner].discard(row)
             if not self._here[owner]:
                 del self._here[owner]
@@ -101,17 +101,17 @@ class Anchors:
 
     def _refresh(self, rows: list[int]) -> None:
         for row in rows:
-            owner = int(self._enrolment.table.rows[row, NODE])
-            lying = self._lie_named(self._named[row], owner)
-            before = int(self._enrolment.table.rows[row, ANCHOR])
-            area = float(self._enrolment.table.area[row])
-            self._enrolment.refile(row, lying)
+            owner = int(self._index.table.rows[row, NODE])
+            placement = self._place_named(self._named[row], owner)
+            before = int(self._index.table.rows[row, ANCHOR])
+            area = float(self._index.table.area[row])
+            self._index.refile(row, placement)
             self._give_back(before, area)
 
-    def _lie_named(self, area: PlaceArea | PlaceHere, owner: int) -> Lying:
+    def _place_named(self, area: PlaceArea | PlaceHere, owner: int) -> AreaPlacement:
         geometry: FixedArea | None = None
         if isinstance(area, PlaceHere):
-            lat, lon = self._enrolment.nodes.arrays.at[owner, :2].tolist()
+            lat, lon = self._index.nodes.arrays.at[owner, :2].tolist()
             if not math.isnan(lat):
                 here = self.places.here(area.kind, Position(lat, lon))
                 geometry = None if here is None else here.geometry
@@ -122,23 +122,23 @@ class Anchors:
                 geometry = None
         if geometry is None:
             # A row that is nowhere: the area holds nobody until the place exists.
-            nowhere = self._enrolment.nodes.acquire_point(math.nan, math.nan)
-            return Lying(nowhere, 0.0, 0.0, area)
+            nowhere = self._index.nodes.acquire_point(math.nan, math.nan)
+            return AreaPlacement(nowhere, 0.0, 0.0, area)
         return self._lie_fixed(geometry, area)
 
-    def _lie_fixed(self, area: FixedArea, named: PlaceArea | PlaceHere | None) -> Lying:
+    def _lie_fixed(self, area: FixedArea, named: PlaceArea | PlaceHere | None) -> AreaPlacement:
         lat, lon, reach_m = bounding_circle(area)
-        anchor = self._enrolment.nodes.acquire_point(lat, lon)
+        anchor = self._index.nodes.acquire_point(lat, lon)
         if isinstance(area, Circle):
-            return Lying(anchor, area.radius_m, area.radius_m, named)
-        return Lying(anchor, -1.0 - self.shapes.acquire(encode(area)), reach_m, named)
+            return AreaPlacement(anchor, area.radius_m, area.radius_m, named)
+        return AreaPlacement(anchor, -1.0 - self.shapes.acquire(encode(area)), reach_m, named)
 
     def _let_go(self, row: int) -> None:
-        table = self._enrolment.table
+        table = self._index.table
         self._give_back(int(table.rows[row, ANCHOR]), float(table.area[row]))
 
     def _give_back(self, anchor: int, area: float) -> None:
         if anchor != NONE:
-            self._enrolment.nodes.release(anchor)
+            self._index.nodes.release(anchor)
             if area < 0.0:
                 self.shapes.release(int(-1.0 - area))

@@ -1,6 +1,6 @@
-"""Enrolment: subscriptions into the index and out of it, and the moves that carry them along.
+"""The index of subscriptions: adds, removes and moves them, and owns the matcher's memory.
 
-Owns all the matcher's memory. Everything is done in batches: compile the filters, number what
+Everything is done in batches: compile the filters, number what
 they speak of, then let kernels file the entries, with more room whenever they ask for it.
 """
 
@@ -21,7 +21,7 @@ from nearcast.core.matching.filters.shared_programs import (
     with_room,
 )
 from nearcast.core.matching.filters.vocabulary import EqualityKey, Vocabulary
-from nearcast.core.matching.index.area_anchors import Anchors, Lying
+from nearcast.core.matching.index.area_anchors import Anchors, AreaPlacement
 from nearcast.core.matching.index.cells import (
     KEY,
     PLACE,
@@ -142,20 +142,20 @@ class SubscriptionIndex:
         if len(subscriptions) > CHUNK:
             parts = range(0, len(subscriptions), CHUNK)
             return np.concatenate([self.add(subscriptions[i : i + CHUNK]) for i in parts])
-        drafts = _Drafts()
+        new_rows = _NewRows()
         for subscription in subscriptions:
-            self._draft(subscription, drafts)
-        drafted = np.array(drafts.rows, np.int32).reshape(-1, 7)
-        rules = self._acquire_rules(drafts.words, drafted)
+            self._compile(subscription, new_rows)
+        compiled_rows = np.array(new_rows.rows, np.int32).reshape(-1, 7)
+        rules = self._acquire_rules(new_rows.words, compiled_rows)
         rows = self._take_rows(len(subscriptions))
         values = np.full((len(rows), SUBSCRIPTION_COLUMNS), NONE, np.int32)
-        values[:, (NODE, ANCHOR, PATTERN)] = drafted[:, :3]
+        values[:, (NODE, ANCHOR, PATTERN)] = compiled_rows[:, :3]
         values[:, RULE] = rules
         self.table.rows[rows] = values
-        self.table.area[rows] = drafts.areas
-        for i, lying in drafts.named:
-            self.anchors.note(int(rows[i]), int(drafted[i, 0]), lying)
-        for i in drafts.partial:
+        self.table.area[rows] = new_rows.areas
+        for i, placement in new_rows.named:
+            self.anchors.note(int(rows[i]), int(compiled_rows[i, 0]), placement)
+        for i in new_rows.partial:
             rule, each = int(rules[i]), subscriptions[i]
             if rule not in self.filters:
                 self.filters[rule] = each.where, each.levels
@@ -163,12 +163,12 @@ class SubscriptionIndex:
             if each.countable is not None:
                 self.countable[int(rows[i])] = each.countable
         chain_subscriptions(rows, self.nodes.arrays, self.table)
-        entries = np.array(drafts.entries, np.float64).reshape(-1, 5)
+        entries = np.array(new_rows.entries, np.float64).reshape(-1, 5)
         entry_of = entries[:, 0].astype(np.int32)
         bodies = np.empty((len(entry_of), BODY_COLUMNS), np.int32)
         bodies[:, SUBSCRIPTION] = rows[entry_of]
-        bodies[:, RULE_WORD] = (rules << FLAG_BITS | drafted[:, 3])[entry_of]
-        bodies[:, PROGRAM:] = np.array(drafts.inline, np.int32).reshape(-1, INLINE)
+        bodies[:, RULE_WORD] = (rules << FLAG_BITS | compiled_rows[:, 3])[entry_of]
+        bodies[:, PROGRAM:] = np.array(new_rows.inline, np.int32).reshape(-1, INLINE)
         self._file(
             rows[entry_of],
             np.ascontiguousarray(entries[:, 2:]),
@@ -201,7 +201,7 @@ class SubscriptionIndex:
         self._count -= len(gone)
         self._tidy()
 
-    def refile(self, row: int, lying: Lying) -> None:
+    def refile(self, row: int, placement: AreaPlacement) -> None:
         """Let a subscription's area lie elsewhere."""
         entry_keys: list[EqualityKey] = []
         bodies: list[I32] = []
@@ -222,13 +222,13 @@ class SubscriptionIndex:
         for slot in {slot for slot, _, _ in entry_keys} - {NONE}:
             self._fileable.clear()
             self._may_file(int(self.table.rows[row, PATTERN]), slot)
-        self.table.rows[row, ANCHOR] = lying.anchor
-        self.table.area[row] = lying.area
+        self.table.rows[row, ANCHOR] = placement.anchor
+        self.table.area[row] = placement.area
         chain_subscriptions(gone, self.nodes.arrays, self.table)
         self._file(
             np.full(len(entry_keys), row, np.int32),
             np.array(entry_keys, np.float64),
-            np.full(len(entry_keys), lying.reach_m),
+            np.full(len(entry_keys), placement.reach_m),
             np.array(bodies, np.int32),
         )
 
@@ -265,11 +265,11 @@ class SubscriptionIndex:
             row = int(self.table.rows[row, NEXT_OWN])
         return found
 
-    def _draft(self, subscription: Subscription, drafts: "_Drafts") -> None:
+    def _compile(self, subscription: Subscription, new_rows: "_NewRows") -> None:
         vocabulary = self.vocabulary
         where = program(subscription.where, vocabulary)
         partial, shared = where.partial, where.shared
-        words = drafts.words
+        words = new_rows.words
         words += where.words
         for level in subscription.levels:
             compiled_level = program(level, vocabulary)
@@ -284,29 +284,29 @@ class SubscriptionIndex:
         if pattern >= len(self.pattern_table.keyless):
             self._room_for_pattern(pattern)
         node = self.nodes.acquire(subscription.node)
-        lying = self.anchors.lie(subscription.from_, node)
+        placement = self.anchors.place(subscription.from_, node)
         under, entry_keys = where.best_key(vocabulary)
         if entry_keys and not self._may_file(pattern, entry_keys[0][0]):
             under, entry_keys = None, ()
-        index = len(drafts.areas)
+        index = len(new_rows.areas)
         flags = 0
         if partial:
             flags = PARTIAL
-            drafts.partial.append(index)
+            new_rows.partial.append(index)
         inline = None if subscription.levels else where.inline(under)
         if inline is None:
             flags |= LONG | SHARED if shared else LONG
             inline = NOT_INLINE
-        if lying.named is not None:
-            drafts.named.append((index, lying))
-        drafts.rows += (
-            node, lying.anchor, pattern, flags, len(where.words) >> 1, len(subscription.levels),
+        if placement.named is not None:
+            new_rows.named.append((index, placement))
+        new_rows.rows += (
+            node, placement.anchor, pattern, flags, len(where.words) >> 1, len(subscription.levels),
             len(words),
         )  # fmt: skip
-        drafts.areas.append(lying.area)
+        new_rows.areas.append(placement.area)
         for slot, kind, value in entry_keys or KEYLESS:
-            drafts.entries += (index, lying.reach_m, slot, kind, value)
-            drafts.inline += inline
+            new_rows.entries += (index, placement.reach_m, slot, kind, value)
+            new_rows.inline += inline
 
     def _may_file(self, pattern: int, slot: int) -> bool:
         if (pattern, slot) in self._fileable:
@@ -332,9 +332,9 @@ class SubscriptionIndex:
             counts = resized(self.pattern_table.counts, size)
             self.pattern_table = PatternTable(keyless, slots, counts)
 
-    def _acquire_rules(self, words: list[int], drafted: I32) -> I32:
-        self.rules = with_room(self.rules, len(drafted), len(words))
-        flags, length, levels, end = np.ascontiguousarray(drafted[:, 3:].T)
+    def _acquire_rules(self, words: list[int], compiled_rows: I32) -> I32:
+        self.rules = with_room(self.rules, len(compiled_rows), len(words))
+        flags, length, levels, end = np.ascontiguousarray(compiled_rows[:, 3:].T)
         return acquire_rules(
             np.array(words, np.int32), np.concatenate([_ZERO, end]), length, levels,
             flags & (PARTIAL | SHARED), self.rules, self.vocabulary.arrays,
@@ -412,7 +412,7 @@ class SubscriptionIndex:
         self.keys = _with_room_for_keys(self.keys)
 
 
-class _Drafts:
+class _NewRows:
     """Subscriptions on their way into the tables, as columns laid end to end."""
 
     __slots__ = ("areas", "entries", "inline", "named", "partial", "rows", "words")
@@ -426,7 +426,7 @@ class _Drafts:
         """Five each: which subscription, reach, slot, kind and value of the key."""
         self.inline: list[int] = []
         self.partial: list[int] = []
-        self.named: list[tuple[int, Lying]] = []
+        self.named: list[tuple[int, AreaPlacement]] = []
 
 
 _ZERO = np.zeros(1, np.int32)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
-from nearcast.core.engine.match_order import (
+from nearcast.core.engine.delivery.match_order import (
     Flags,
     are_ordered,
     find_duplicates,
@@ -23,7 +23,7 @@ from nearcast.core.matching.tables import I32, I64
 from nearcast.core.model.event import Delivery, Event, Subscription
 
 if TYPE_CHECKING:
-    from nearcast.core.engine.routes import Route
+    from nearcast.core.engine.delivery.routes import Route
 
 
 class Recipient:

@@ -18,9 +18,9 @@ from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import Moved, Published
 from nearcast.core.model.record import Record
 from nearcast.store.errors import CorruptError, StoreError, newer
-from nearcast.store.log.message_headers import UserProperties, run_header_columns
-from nearcast.store.log.plain_rows import PLAIN_DATA
-from nearcast.store.log.rows import SCHEMA, Row, record_row
+from nearcast.store.rows.message_headers import UserProperties, run_header_columns
+from nearcast.store.rows.plain_rows import PLAIN_DATA
+from nearcast.store.rows.rows import SCHEMA, Row, record_row
 
 ROW_BYTES = 200
 """About what a row takes in memory beside its payload."""

@@ -5,8 +5,8 @@ Plain events do not stay and have no target, no key and no session of their own.
 
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.position import Position
-from nearcast.store.log.message_headers import header_columns, headers_of
-from nearcast.store.log.rows import SCHEMA, Row
+from nearcast.store.rows.message_headers import header_columns, headers_of
+from nearcast.store.rows.rows import SCHEMA, Row
 
 PLAIN_DATA = ("{}", '{"qos":1}', '{"qos":2}')
 """What `data` is of such rows, by QoS."""

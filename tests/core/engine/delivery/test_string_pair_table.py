@@ -5,7 +5,7 @@ from itertools import pairwise
 
 import numpy as np
 
-from nearcast.core.engine.string_pair_table import StringPairTable, Texts
+from nearcast.core.engine.delivery.string_pair_table import StringPairTable, Texts
 
 
 def texts(found: Texts) -> list[str]:

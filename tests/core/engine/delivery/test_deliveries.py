@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from msgspec.structs import replace
 
-from nearcast.core.engine.deliveries import Deliveries
+from nearcast.core.engine.delivery.deliveries import Deliveries
 from nearcast.core.engine.engine import Engine
 from nearcast.core.language import parse
 from nearcast.core.model.event import Delivery, Event, Subscription

@@ -23,9 +23,9 @@ from nearcast.core.model.input_form import InputForm
 from nearcast.core.model.inputs import Input
 from nearcast.core.model.sight_rule import SightRule
 from nearcast.core.model.subject_permissions import SubjectPermissions
-from nearcast.store.log.area_form import area_from_store, stored_area
-from nearcast.store.log.row_json import Json, filter_from_json, filter_json, plain
-from nearcast.store.log.rules_json import rule_from_json, rule_json
+from nearcast.store.rows.area_form import area_from_store, stored_area
+from nearcast.store.rows.row_json import Json, filter_from_json, filter_json, plain
+from nearcast.store.rows.rules_json import rule_from_json, rule_json
 
 T = TypeVar("T")
 INPUT = "input"

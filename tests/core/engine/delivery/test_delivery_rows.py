@@ -6,8 +6,8 @@ from itertools import groupby
 import numpy as np
 import pytest
 
-from nearcast.core.engine.deliveries import Rows, merged_copies, sorted_rows
-from nearcast.core.engine.match_order import find_duplicates, order_by_owner
+from nearcast.core.engine.delivery.deliveries import Rows, merged_copies, sorted_rows
+from nearcast.core.engine.delivery.match_order import find_duplicates, order_by_owner
 
 
 def drawn(draw: random.Random) -> tuple[list[tuple[int, int, int]], list[int]]:

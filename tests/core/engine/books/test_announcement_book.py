@@ -1,6 +1,6 @@
 """Announcements end with their session and with their node, and not before."""
 
-from nearcast.core.engine.announcement_book import AnnouncementBook
+from nearcast.core.engine.books.announcement_book import AnnouncementBook
 from nearcast.core.engine.engine import Engine
 from nearcast.core.model import parse_area
 from nearcast.core.model.event import Announcement

@@ -10,7 +10,9 @@ from operator import itemgetter
 
 import numpy as np
 
-from nearcast.core.engine.deliveries import (
+from nearcast.core.engine.books.live_book import Met
+from nearcast.core.engine.books.subscription_mobility import anchor_of, is_still
+from nearcast.core.engine.delivery.deliveries import (
     NO_OWNERS,
     Deliveries,
     Recipient,
@@ -18,10 +20,8 @@ from nearcast.core.engine.deliveries import (
     merged_copies,
     sorted_rows,
 )
-from nearcast.core.engine.live_book import Met
-from nearcast.core.engine.routes import Routes
-from nearcast.core.engine.string_pair_table import StringPairTable
-from nearcast.core.engine.subscription_mobility import anchor_of, is_still
+from nearcast.core.engine.delivery.routes import Routes
+from nearcast.core.engine.delivery.string_pair_table import StringPairTable
 from nearcast.core.matching.matcher import Matcher, Matches
 from nearcast.core.matching.tables import I32
 from nearcast.core.model.event import Event, Subscription

@@ -9,7 +9,7 @@ from heapq import nsmallest
 
 from msgspec import Struct
 
-from nearcast.core.engine.node_filter import ContextOf, is_true_of
+from nearcast.core.engine.queries.node_filter import ContextOf, is_true_of
 from nearcast.core.language import Filter
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import area_for

@@ -3,7 +3,7 @@
 import pytest
 
 from nearcast.core.engine.engine import Engine
-from nearcast.core.engine.explanation import FilterStep, explain
+from nearcast.core.engine.queries.explanation import FilterStep, explain
 from nearcast.core.language import parse
 from nearcast.core.model import Event, Position, Subscription, parse_area
 from nearcast.core.model.inputs import Moved, RulesSet

@@ -7,7 +7,7 @@ from nearcast.broker.situation.nc_properties import (
 )
 from nearcast.core.model import Box, Position, area_json, parse_area
 from nearcast.core.model.geometry.area import Circle
-from nearcast.store.log.area_form import area_from_store, stored_area
+from nearcast.store.rows.area_form import area_from_store, stored_area
 
 PACIFIC = Box(-10.0, 170.0, 10.0, -170.0)
 
@@ -34,7 +34,7 @@ def test_a_subscription_in_either_form_is_kept_so_that_it_is_the_same_again() ->
     said = '{"bbox": [170, -10, -170, 10]}'
     for wish in (
         subscription_options((("nc-from", said),)),
-        named_subscription_from_json(f'{{"subject": "a", "from": {said}}}'.encode()).wish,
+        named_subscription_from_json(f'{{"subject": "a", "from": {said}}}'.encode()).options,
     ):
         assert wish.from_ == PACIFIC
         assert subscription_options_from_texts(wish.texts).from_ == PACIFIC

@@ -15,8 +15,8 @@ from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import Forgot, Left, Moved, Published
 from nearcast.core.model.record import Record
 from nearcast.store import CorruptError, Row, RowBuffer, UpgradeError, record_row, rows_of
-from nearcast.store.log.rows import delivery_row
 from nearcast.store.log.segments import to_arrow
+from nearcast.store.rows.rows import delivery_row
 from nearcast.wire.mqtt import user_properties
 
 BROKER = "dublin-1"

@@ -7,11 +7,11 @@ wherever they are by now.
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import compress
 
-from nearcast.core.engine.deliveries import Deliveries
+from nearcast.core.engine.books.live_book import LiveBook, Met
+from nearcast.core.engine.books.subscription_book import SubscriptionBook
+from nearcast.core.engine.delivery.deliveries import Deliveries
 from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
-from nearcast.core.engine.live_book import LiveBook, Met
 from nearcast.core.engine.outcome import EngineStep, Outcome
-from nearcast.core.engine.subscription_book import SubscriptionBook
 from nearcast.core.model.event import Delivery, Event, Subscription
 from nearcast.core.model.geometry.area import PlaceArea, PlaceHere
 

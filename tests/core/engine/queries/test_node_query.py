@@ -6,7 +6,7 @@ from random import Random
 import pytest
 
 from nearcast.core.engine.engine import Engine
-from nearcast.core.engine.node_query import LOOKED_AT_MOST, FoundNode, NodeQuery, NodeSearch
+from nearcast.core.engine.queries.node_query import LOOKED_AT_MOST, FoundNode, NodeQuery, NodeSearch
 from nearcast.core.language import parse
 from nearcast.core.model import Position, parse_area
 from nearcast.core.model.geometry.area_resolution import holds, resolve

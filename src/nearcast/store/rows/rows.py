@@ -22,11 +22,11 @@ from nearcast.core.model.inputs import Input, Moved, Published
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.record import Record
 from nearcast.store.errors import CorruptError, StoreError, newer
-from nearcast.store.log.area_form import area_from_store, stored_area
-from nearcast.store.log.input_data import InputColumns, needed, read_input, write_input
-from nearcast.store.log.message_headers import UserProperties, header_columns, headers_of
-from nearcast.store.log.row_json import Json, text
-from nearcast.store.log.row_kinds import DELIVERY, ERASED, is_input, unknown_kind
+from nearcast.store.rows.area_form import area_from_store, stored_area
+from nearcast.store.rows.input_data import InputColumns, needed, read_input, write_input
+from nearcast.store.rows.message_headers import UserProperties, header_columns, headers_of
+from nearcast.store.rows.row_json import Json, text
+from nearcast.store.rows.row_kinds import DELIVERY, ERASED, is_input, unknown_kind
 from nearcast.wire.mqtt import ProtocolError
 
 SCHEMA = 1

@@ -4,8 +4,8 @@ import msgspec
 from msgspec import Struct
 
 from nearcast.core.model.sight_rule import NodeCondition, SightRule
-from nearcast.store.log.area_form import area_from_store, stored_area
-from nearcast.store.log.row_json import Json, filter_from_json, filter_json
+from nearcast.store.rows.area_form import area_from_store, stored_area
+from nearcast.store.rows.row_json import Json, filter_from_json, filter_json
 
 
 class _WhoForm(Struct):

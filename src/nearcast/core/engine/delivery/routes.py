@@ -7,7 +7,7 @@ holds on to one sees that it is no longer `valid`.
 
 from collections.abc import Iterable
 
-from nearcast.core.engine.deliveries import Recipient
+from nearcast.core.engine.delivery.deliveries import Recipient
 from nearcast.core.matching.index.patterns import Patterns
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.subject import subject_matches

@@ -1,0 +1,1 @@
+"""What the engine remembers: subscriptions, nodes, announcements, live and recent events."""

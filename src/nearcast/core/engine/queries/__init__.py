@@ -1,0 +1,1 @@
+"""What a host asks the engine: nodes, explanations, and what subscriptions lack."""
