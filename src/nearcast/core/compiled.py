@@ -32,6 +32,6 @@ def _machine_code(function: Function, **options: str) -> Function:
         compiler = numba.njit(cache=True, nogil=True, error_model="numpy", **options)
         return cast(Function, compiler(function))
     except RuntimeError:
-        # No directory can be written to: compiled at every start, but it runs.
+        # No directory is writable: compile at every start instead of caching.
         compiler = numba.njit(nogil=True, error_model="numpy", **options)
         return cast(Function, compiler(function))

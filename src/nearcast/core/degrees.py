@@ -1,8 +1,8 @@
-"""Degrees: how far latitudes and longitudes go, and what a rounding error beyond that becomes.
+"""Degrees: limits of latitudes and longitudes, and correction of rounding errors beyond them.
 
-Published data has longitudes such as 180.00000000000006. What is out by no more than the
-tolerance (a tenth of a millimetre on the ground) is the limit itself; more than that is refused
-by whoever reads it.
+Published data has longitudes such as 180.00000000000006. A value beyond the limit by no more than
+the tolerance (a tenth of a millimetre on the ground) is set to the limit; readers refuse values
+beyond that.
 """
 
 import math

@@ -1,4 +1,4 @@
-"""Excerpts: where in a text something is wrong, as people see it."""
+"""Excerpts: the line of a text with an error, and a caret."""
 
 WIDTH = 100
 

@@ -1,6 +1,6 @@
-"""What kernels ask of the processor itself.
+"""Processor intrinsics for kernels: `prefetch` and `copy_16`.
 
-`prefetch` tells it what will be read soon, `copy_16` copies bytes as fast as it can.
+`prefetch` requests a cache line that will be read soon; `copy_16` copies sixteen bytes at once.
 """
 
 from collections.abc import Callable
@@ -28,7 +28,7 @@ def _prefetch(typing_context: Any, array: Any, row: Any) -> Any:  # noqa: ANN401
 
 
 prefetch: Callable[[object, int], None] = intrinsic(_prefetch)
-"""Ask for the cache line where a row of an array begins; harmless if it does not exist."""
+"""Prefetch the cache line where a row of an array begins; harmless for an invalid row."""
 
 
 def _copy_16(typing_context: Any, to: Any, at: Any, data: Any, start: Any) -> Any:  # noqa: ANN401
@@ -46,4 +46,4 @@ def _copy_16(typing_context: Any, to: Any, at: Any, data: Any, start: Any) -> An
 
 
 copy_16: Callable[[object, int, object, int], None] = intrinsic(_copy_16)
-"""Copy sixteen bytes to a place in an array of bytes from one in another; both must have them."""
+"""Copy sixteen bytes between byte arrays; both must have that many at the given offsets."""

@@ -1,1 +1,1 @@
-"""The six steps, composed, and the books that the engine keeps."""
+"""The engine: its six steps, and the books in which it keeps its state."""

@@ -1,11 +1,11 @@
-"""Watched areas: who comes in and who goes out.
+"""Watched areas: notices when nodes enter or leave.
 
-A node that is first seen inside is there from the beginning, and nothing is said. It is in as
-soon as a fix lies inside and the filter is true of it; out when that is not so any more, or when
-all within `MARGIN_M` of a fix lies outside, so that nobody flaps at the edge. A node whose position
-is unknown has neither come nor left: what is said next is what became of what was known last. Cost
-is that of the areas near a move, not of all; an area that moves with a node, or is a place that is
-defined anew, is compared with everyone.
+A node first seen inside counts as inside from the start, without a notice. It enters when a fix is
+inside and the filter is true of it; it leaves when the filter is no longer true, or when everything
+within `MARGIN_M` of a fix is outside, so that it does not flap at the edge. A node without a
+position neither enters nor leaves: the next notice compares its next position with its last known
+state. Cost depends on the areas near a move, not on all areas; an area that moves with a node, or
+is a redefined place, is compared with every node.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -31,10 +31,10 @@ MARGIN_M = 10.0
 
 class _Watch(Struct):
     event: Event
-    """Stands for the area: its target, and who defined it."""
+    """Represents the area: its target, and its owner as publisher."""
     where: Filter | None
     number: int
-    """How many were watched before."""
+    """Sequence number of the watch, from 1."""
     inside: set[str] = set()
 
 
@@ -47,24 +47,24 @@ class AreaWatch(EngineDependent):
         attributes_of: Callable[[str], dict[str, object]],
         everyone: Mapping[str, object],
     ) -> None:
-        """Take what nodes have as attributes, and all nodes that there are."""
+        """Take the matcher, a function for node attributes, and the known nodes by name."""
         self._matcher = matcher
         self._everyone = everyone
         self._attributes_of = attributes_of
         self._areas = LiveEvents(matcher.world.bound_of_target)
         self._watches: dict[str, _Watch] = {}
         self._inside: dict[str, set[str]] = {}
-        """The areas that each node is in."""
+        """Names of the areas that each node is in."""
         self._anchored: dict[str, set[str]] = {}
         self._count = 0
         self._lost: dict[str, int] = {}
-        """Nodes that were seen, and are not any more: how many had been watched by then."""
+        """Nodes whose position was lost, with the number of watches made by then."""
 
     def __len__(self) -> int:
         return len(self._watches)
 
     def put(self, name: str, node: str, area: Area, where: Filter | None) -> None:
-        """Watch an area for a node; who is inside now was always there."""
+        """Watch an area for a node; nodes inside now produce no notice."""
         self.remove(name)
         self._count += 1
         watch = _Watch(Event(name, name, node, 0.0, to=area), where, self._count)
@@ -77,14 +77,14 @@ class AreaWatch(EngineDependent):
                 self._enter(watch, other)
 
     def watched(self) -> Iterator[AreaWatched]:
-        """All that is watched."""
+        """Yield all watched areas."""
         for name, watch in self._watches.items():
             area = watch.event.to
             assert area is not None
             yield AreaWatched(name, watch.event.publisher, area, watch.where)
 
     def remove(self, name: str) -> None:
-        """Watch an area no longer."""
+        """Stop watching an area."""
         watch = self._watches.pop(name, None)
         if watch is None:
             return
@@ -96,11 +96,11 @@ class AreaWatch(EngineDependent):
 
     @property
     def ignores_moves(self) -> bool:
-        """Whether nobody watches an area."""
+        """True if no area is watched."""
         return not self._watches
 
     def node_changed(self, update: NodeUpdate, step: EngineStep) -> None:
-        """Tell who came in and who went out."""
+        """Report entries and exits that a change of a node causes."""
         node, notices = update.after.node, step.outcome.notices
         if update.after.position is None:
             if update.fixed:
@@ -113,13 +113,13 @@ class AreaWatch(EngineDependent):
             self.refresh()
 
     def node_forgotten(self, node: str, step: EngineStep) -> None:
-        """When it is seen again, it is as at first."""
+        """Drop the state of a node; when seen again it counts as first seen."""
         self._lost.pop(node, None)
         for name in self._inside.pop(node, ()):
             self._watches[name].inside.discard(node)
 
     def places_changed(self, reclassed: Sequence[str], step: EngineStep) -> None:
-        """Tell for whom an area begins to hold, or ceases to."""
+        """Re-index areas that depend on places, and report entries and exits."""
         self.refresh()
         for watch in self._watches.values():
             if isinstance(watch.event.to, PlaceArea | PlaceHere):
@@ -127,15 +127,15 @@ class AreaWatch(EngineDependent):
                     step.outcome.notices += self._look(watch, node, False, step.now)
 
     def sight_changed(self, viewer: str, other: str, step: EngineStep) -> None:
-        """Look again where areas lie that move with nodes."""
+        """Re-index areas that move with nodes."""
         self.refresh()
 
     def rules_changed(self, step: EngineStep) -> None:
-        """Look again where areas lie that move with nodes."""
+        """Re-index areas that move with nodes."""
         self.refresh()
 
     def _moved(self, node: str, first: bool, now: float) -> list[AreaNotice]:
-        """A node has a new fix, its first in a while or not; what that changes."""
+        """Return notices for a new fix of a node; `first`: it had no position before."""
         known = self._lost.pop(node, 0) if first else self._count
         if not self._watches:
             return []
@@ -154,7 +154,7 @@ class AreaWatch(EngineDependent):
         return found
 
     def _changed(self, node: str, now: float) -> list[AreaNotice]:
-        """The context of a node is another one; what that changes."""
+        """Return notices for changed attributes of a node."""
         at = self._matcher.world.position(node)
         if at is None or not self._watches:
             return []
@@ -168,12 +168,12 @@ class AreaWatch(EngineDependent):
         ]
 
     def _lose(self, node: str) -> None:
-        """Nobody knows where a node is."""
+        """Record that the position of a node became unknown."""
         if self._watches:
             self._lost[node] = self._count
 
     def refresh(self) -> None:
-        """Places have changed, or who may see round whom an area lies."""
+        """Re-index areas that depend on places or on the visibility of their anchor."""
         for name, watch in self._watches.items():
             if isinstance(watch.event.to, Around | PlaceArea | PlaceHere):
                 self._areas.aim_again(name)
@@ -212,7 +212,7 @@ class AreaWatch(EngineDependent):
         return is_beyond(meant, at, MARGIN_M) or not self._is_meant(watch, node, at)
 
     def _is_meant(self, watch: _Watch, node: str, at: Position) -> bool:
-        """Whether the filter of a watch is true of a node, as far as its definer may see."""
+        """True if the filter of a watch holds for a node, given what the area's owner may see."""
         definer, world = watch.event.publisher, self._matcher.world
         sees, name = world.may_see(definer, node), watch.event.id
         return is_true_of(watch.where, node, at, definer, sees, world, self._attributes_of, name)

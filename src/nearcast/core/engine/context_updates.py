@@ -1,8 +1,8 @@
-"""Situating, the second step: where nodes are, what is known of them, and who may see it.
+"""Situating, the second step: positions, attributes, places and visibility of nodes.
 
-Whatever of that changes, whether by a node, by an operator or by time, is in force before anyone
-is told; then live events go to those whom they concern only now. A move that cannot bring anyone
-anything waits for others, to be made with them.
+A change, whether by a node, an operator or expiry, is in force before dependents are notified; then
+live events are delivered to the subscriptions that match them only now. Moves that cannot cause a
+delivery are held and applied together.
 """
 
 from collections.abc import Iterable, Sequence
@@ -27,7 +27,7 @@ from nearcast.core.model.inputs import (
 
 
 class ContextUpdates(EngineDependent):
-    """Keeps the situation true."""
+    """Applies changes of positions, attributes, places and rights."""
 
     def __init__(self, state: EngineState) -> None:
         self._matcher = state.matcher
@@ -35,7 +35,7 @@ class ContextUpdates(EngineDependent):
         self._rights = state.rights
         self._dependents = state.dependents
         self._moving: dict[str, Position] = {}
-        """Moves that are still to be made, of nodes that have a position."""
+        """Held moves, of nodes that have a position."""
         self.handlers: Handlers = {
             Moved: self.move,
             ContextPatched: self.patch,
@@ -47,7 +47,7 @@ class ContextUpdates(EngineDependent):
     # Nodes
 
     def move(self, each: Moved, step: EngineStep) -> None:
-        """A node is somewhere else, or no longer says where."""
+        """Set or clear the position of a node."""
         state = self._nodes.state_of(each.node)
         if each.position is None:
             self._set_state(NodeState(each.node, attributes=state.attributes), step)
@@ -56,9 +56,10 @@ class ContextUpdates(EngineDependent):
             self._set_state(moved(state, at, step.now), step, by_move=True)
 
     def move_later(self, inputs: Sequence[Input], times: Sequence[float], step: EngineStep) -> int:
-        """Note moves that bring nobody anything, to be made together; up to which input.
+        """Hold moves that cause no delivery, to be applied together; return the next input's index.
 
-        From that of the step on, as long as they are such moves, at the time of the step.
+        Starts at the input of the step, and stops at the first input that is no such move or has
+        another time.
         """
         moving, now, index = self._moving, step.now, step.index
         if not moving and not self._is_still():
@@ -82,7 +83,7 @@ class ContextUpdates(EngineDependent):
         return len(inputs)
 
     def settle_moves(self) -> None:
-        """Make the moves that were noted."""
+        """Apply the held moves."""
         if not self._moving:
             return
         moving, self._moving = self._moving, {}
@@ -90,13 +91,13 @@ class ContextUpdates(EngineDependent):
         self._matcher.move_many(self._matcher.rows(moving), at[0], at[1])
 
     def patch(self, each: ContextPatched, step: EngineStep) -> None:
-        """A node's context changed."""
+        """Patch the attributes of a node."""
         self._rights.check_patch(each.patch)
         state = patched(self._nodes.state_of(each.node), each.patch, step.now)
         self._set_state(state, step)
 
     def expire(self, step: EngineStep) -> None:
-        """Positions that are too old by now count as none."""
+        """Clear positions older than the time limit."""
         for before in self._nodes.outdated(step.now):
             node = before.node
             gone = NodeState(node, attributes=before.attributes)
@@ -107,11 +108,11 @@ class ContextUpdates(EngineDependent):
             self._tell(NodeUpdate(before, gone, True, reclassed, expired=True), step)
 
     def next_timer(self) -> float | None:
-        """When the next position is too old."""
+        """The time at which the next position expires."""
         return self._nodes.next_expiry()
 
     def forget(self, node: str, step: EngineStep) -> None:
-        """Know nothing of a node any more."""
+        """Erase all state of a node."""
         for dependent in self._dependents:
             dependent.node_forgotten(node, step)
         self._matcher.forget(node)
@@ -121,7 +122,7 @@ class ContextUpdates(EngineDependent):
             step.node_changed(node, None, gone)
 
     def resume(self, nodes: Iterable[NodeState]) -> None:
-        """Know of nodes what another knew, telling nobody."""
+        """Restore node states, without deliveries."""
         matcher = self._matcher
         for state in nodes:
             self._nodes.by_name[state.node] = state
@@ -136,7 +137,7 @@ class ContextUpdates(EngineDependent):
     # Places and rights
 
     def define_place(self, each: PlaceDefined, step: EngineStep) -> None:
-        """A named place lies elsewhere, or nowhere."""
+        """Define, redefine or remove a named place."""
         places = self._matcher.places
         if each.geometry is None:
             places.remove(each.place_kind, each.name, each.parent)
@@ -148,19 +149,19 @@ class ContextUpdates(EngineDependent):
             dependent.places_changed(reclassed, step)
 
     def set_sight(self, each: SightSet, step: EngineStep) -> None:
-        """One node may see more or less of another than rules say."""
+        """Set an exception to the visibility rules for one pair of nodes."""
         self._matcher.sight.set_exception(each.viewer, each.other, each.mask)
         for dependent in self._dependents:
             dependent.sight_changed(each.viewer, each.other, step)
 
     def set_rules(self, each: RulesSet, step: EngineStep) -> None:
-        """Other rules say who may see what."""
+        """Replace the visibility rules."""
         self._rights.put(each, self._nodes.by_name.values())
         for dependent in self._dependents:
             dependent.rules_changed(step)
 
     def resume_places_and_rights(self, standing: Sequence[Input]) -> None:
-        """Put up the places and rights of another, telling nobody: first where, then who."""
+        """Restore places, then rules, then exceptions, without deliveries."""
         untold = EngineStep(0.0)
         defined = [value for value in standing if isinstance(value, PlaceDefined)]
         for place in sorted(defined, key=lambda each: each.order):
@@ -168,15 +169,15 @@ class ContextUpdates(EngineDependent):
         for first in (RulesSet, SightSet):
             for value in standing:
                 if isinstance(value, RulesSet) and first is RulesSet:
-                    # A place that they name may be gone since then.
+                    # A place that a rule names may have been removed since.
                     self._rights.put(value, self._nodes.by_name.values(), strictly=False)
                 elif isinstance(value, first):
                     self.handlers[first](value, untold)
 
-    # What a change brings
+    # Effects of changes
 
     def _is_still(self) -> bool:
-        """Whether there is nothing that a move could bring to anyone, or change for anyone."""
+        """True if no move can cause a delivery or change a right."""
         rights = self._rights
         if rights.restricts or rights.rules.grants:
             return False
@@ -188,11 +189,11 @@ class ContextUpdates(EngineDependent):
         self._nodes.by_name[node] = state
         if state.attributes != before.attributes:
             self._matcher.update(node, self._rights.own(state.attributes))
-        # Two fixes at one place are two fixes: it no longer approaches anything.
+        # A second fix at the same position counts: the node no longer approaches anything.
         fixed = state.position_at != before.position_at or state.position != before.position
         if fixed:
             self._matcher.move(node, state.position)
-        # Before anyone is told of it.
+        # Rights change before dependents are notified.
         reclassed = self._rights.changed(before, state)
         if fixed:
             if reclassed:

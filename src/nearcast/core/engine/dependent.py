@@ -1,7 +1,7 @@
-"""What parts of the engine do that depend on contexts, places, rights, matches and time.
+"""Interface of engine parts that depend on contexts, places, rights, matches and time.
 
-They are registered with the engine, in the order in which they are told. Whatever changed is in
-force before anyone is told.
+They are registered with the engine and notified in that order. A change is in force before any of
+them is notified.
 """
 
 from collections.abc import Callable, Iterable, Sequence
@@ -15,55 +15,55 @@ from nearcast.core.model.event import Event
 
 
 class NodeUpdate(Struct, frozen=True):
-    """How what is known of a node changed."""
+    """The change of a node's state."""
 
     before: NodeState
     after: NodeState
     fixed: bool
-    """It has another fix, or none any more."""
+    """It has a new fix, or lost its position."""
     reclassed: bool
-    """By its new context it may see, or be seen, otherwise than before."""
+    """Its new context changes what it may see, or who may see it."""
     expired: bool = False
-    """Its position is too old, and counts as none."""
+    """Its position exceeded the time limit and was cleared."""
 
 
 class EngineDependent:
-    """Told of what changes; does nothing of its own accord."""
+    """Notified of changes; the default methods do nothing."""
 
     @property
     def ignores_moves(self) -> bool:
-        """Whether no move can bring anyone anything through it now: moves may wait for others."""
+        """True if no move can cause a delivery or notice through it now: moves may be held."""
         return True
 
     def node_changed(self, update: NodeUpdate, step: EngineStep) -> None:
-        """Something else is known of a node."""
+        """Handle a changed node state."""
 
     def node_forgotten(self, node: str, step: EngineStep) -> None:
-        """Nothing is known of a node any more, nor of what it said."""
+        """Handle the erasure of a node."""
 
     def places_changed(self, reclassed: Sequence[str], step: EngineStep) -> None:
-        """Places lie elsewhere, and these nodes may see, or be seen, otherwise than before."""
+        """Handle changed places; the visibility of or for the `reclassed` nodes changed."""
 
     def sight_changed(self, viewer: str, other: str, step: EngineStep) -> None:
-        """One node may see more or less of another."""
+        """Handle a changed visibility exception for one pair of nodes."""
 
     def rules_changed(self, step: EngineStep) -> None:
-        """Other rules say who may see what of whom."""
+        """Handle replaced visibility rules."""
 
     def events_made(
         self, events: Sequence[Event], times: Sequence[float], step: EngineStep
     ) -> None:
-        """Events were matched that were made at these times."""
+        """Handle events that were matched, with the time of each."""
 
     def expire(self, step: EngineStep) -> None:
-        """End what time ends."""
+        """Expire what is due."""
 
     def next_timer(self) -> float | None:
-        """When time ends something."""
+        """The time of the next expiry, None if there is none."""
         return None
 
 
 def overriding(parts: Iterable[object], base: type, method: str) -> list[Callable[..., Any]]:
-    """Return a method of each part that does more with it than its base class: nothing."""
+    """Return the method of each part that overrides the base class's empty one."""
     inherited = getattr(base, method)
     return [getattr(each, method) for each in parts if getattr(type(each), method) is not inherited]

@@ -1,9 +1,9 @@
 """The engine: ingest, context, match, adapt, gather, propagate, for one batch of inputs.
 
-Pure: inputs and the time go in; deliveries, changes, log records and the time of the next timer
-come out. Inputs are applied strictly in their order; events that follow each other are matched
-as one batch. What was refused changes nothing and says why. Adaptation and gathering pass
-everything through until they are built.
+Pure: takes inputs and the time; returns deliveries, changes, log records and the time of the next
+timer. Inputs are applied strictly in order; consecutive events are matched as one batch. A refused
+input changes nothing and is reported with a reason. Adaptation and gathering pass everything
+through until they are built.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -55,23 +55,23 @@ from nearcast.core.model.record import Record as Record
 
 
 class Engine:
-    """The state of one broker, one task or one node, and its decisions."""
+    """State and decisions of one broker, one task or one node."""
 
     def __init__(
         self, settings: EngineSettings | None = None, places: Places | None = None
     ) -> None:
         self.settings = EngineSettings() if settings is None else settings
         self.attribute_watch = AttributeWatch()
-        """What a host wants to know of filters; it decides nothing."""
+        """Reports filters on attributes that no event carries; affects no decision."""
         self._begin(Places() if places is None else places)
 
     def _begin(self, places: Places) -> None:
-        """Know nothing but places."""
+        """Reset all state except the places."""
         self.seq = 0
         self._state = state = EngineState(self.settings, places)
         self.matcher = state.matcher
         self.rights = state.rights
-        """Who may see what of whom, by rule."""
+        """Visibility rules: which node may see what of another."""
         self._event_ingest = EventIngest(state)
         self._context = ContextUpdates(state)
         self._standing = StandingInputs(state)
@@ -86,7 +86,7 @@ class Engine:
         }
 
     def register(self, dependent: EngineDependent) -> None:
-        """Tell somebody of changes from now on, after all who are told already."""
+        """Add a dependent that is notified of changes, after those registered before."""
         self._state.dependents.append(dependent)
         self._find_methods()
 
@@ -111,11 +111,11 @@ class Engine:
         again: bool = False,
         quietly: bool = False,
     ) -> Outcome:
-        """Apply inputs in their order, each at its time: as so many steps, in one batch.
+        """Apply inputs in order, each at its own time, as successive steps in one batch.
 
-        `now` is when the first step is made, the time of the first input unless said. With
-        `again` they are records, which were checked and completed before. With `quietly` nobody
-        asks who gets an event, unless it matters for what comes later.
+        `now` is the time of the first step, by default that of the first input. `again`: the inputs
+        are log records, already checked and completed. `quietly`: events are matched only if the
+        result affects later state.
         """
         self.rights.begin()
         if now is None:
@@ -158,7 +158,7 @@ class Engine:
                         step.events.append(event)
                         step.made.append(now)
                         if self.matcher.counting or event.stays:
-                            # What follows may depend on this very event.
+                            # Later inputs may depend on this event.
                             self._match(step)
                         if not self._state.policy.is_recorded(event.subject):
                             continue
@@ -178,10 +178,11 @@ class Engine:
     def play_columns(
         self, events: EventColumns, *, quietly: bool = False
     ) -> tuple[int, Outcome, Deliveries] | None:
-        """Apply records of events that are columns, up to where time ends something.
+        """Apply recorded events given as columns, up to the next timer.
 
-        How many were applied, what time ended before, and who gets them: all as `play` would
-        with each of them. None, and nothing is done, if what follows depends on each event.
+        Returns the number of events applied, the outcome of expiries before them, and the
+        deliveries, all equal to what `play` yields. Returns None and does nothing if later matches
+        depend on each event (filters that count).
         """
         if self.matcher.counting:
             return None
@@ -198,7 +199,7 @@ class Engine:
         return len(events), ended, deliveries
 
     def next_timer(self) -> float | None:
-        """When to step again even if nothing arrives."""
+        """The time at which to step again even without input."""
         due: float | None = None
         for next_timer in self._timers:
             at = next_timer()
@@ -207,7 +208,7 @@ class Engine:
         return due
 
     def _pass_to_now(self, step: EngineStep) -> None:
-        """Time went on between two inputs; what waits is decided first if something is due."""
+        """Handle a change of time between two inputs; pending moves and events come first."""
         timer = self.next_timer()
         if timer is not None and timer <= step.now:
             self._context.settle_moves()
@@ -217,16 +218,16 @@ class Engine:
             self._state.recent.expire(step)
 
     def _expire(self, step: EngineStep) -> None:
-        """End what time ends."""
+        """Expire everything that is due."""
         for expire in self._expirers:
             expire(step)
 
     def _leaves_no_trace(self, event: Event) -> bool:
-        """Whether who gets an event changes nothing for what comes later."""
+        """True if matching the event changes no state that later inputs depend on."""
         return not event.stays and not self._state.subscriptions.takes_turns
 
     def _match(self, step: EngineStep) -> None:
-        """Decide on the events that wait for it; none are left then."""
+        """Match and deliver the pending events of a step."""
         events, made = step.events, step.made
         if not events:
             return
@@ -241,7 +242,7 @@ class Engine:
             events_made(events, made, step)
         withdrawal = None
         if events[-1].valid_s == 0.0:
-            # What stays, or ends that, is the last of those that are decided together.
+            # An event that stays, or a withdrawal, is always the last of its batch.
             withdrawal = events.pop()
             is_last = matches.event == len(events)
             columns = matches.subscription[is_last], matches.priority[is_last]
@@ -257,11 +258,11 @@ class Engine:
                 step.live_changed(self._state.live.key(withdrawal), None)
 
     def _forget(self, each: Forgot, step: EngineStep) -> None:
-        """Know nothing of a node any more, nor of what it said."""
+        """Erase a node: its state, announcements, live and recent events."""
         self._state.announcements.forget(each.node)
         self._context.forget(each.node, step)
 
-    # Beginning where another left off
+    # Resuming from saved state
 
     def resume(
         self,
@@ -273,18 +274,19 @@ class Engine:
         known: Iterable[tuple[str, str]] = (),
         recent: Iterable[tuple[float, Event]] = (),
     ) -> None:
-        """Begin where another left off, telling nobody anything.
+        """Restore saved state, without deliveries.
 
-        A live event comes with its expiry and the sessions that have seen it. What stands are
-        places, rights, announcements, watched areas and who is away; known are publishers and
-        ids of events before; recent are events that count, each with its time, the oldest first.
+        Each live event comes with its expiry and the sessions that have seen it. `standing` holds
+        places, rights, announcements, watched areas and sessions without connection; `known` holds
+        publisher and id of earlier events; `recent` holds events that count, each with its time,
+        oldest first.
         """
         self.seq = seq
-        # What is decided on comes before what is decided: nobody is to miss what they may see.
+        # Places and rights come first: subscriptions and live events are indexed by them.
         self._context.resume_places_and_rights(standing)
         self._state.subscriptions.add(list(subscriptions))
         self._context.resume(nodes)
-        # Targets that move with nodes lie where those are.
+        # Targets anchored to a node need the node's position.
         for event, expires, seen in live:
             self._state.live.resume(event, expires, seen)
         self._event_ingest.resume(known)
@@ -295,7 +297,7 @@ class Engine:
         self._state.recent.refresh()
 
     def restarted(self, sessions: Iterable[str], now: float) -> Record | None:
-        """What to record when a broker begins, with these sessions; None if there is nothing."""
+        """The record to log at broker start with these sessions; None if none is needed."""
         value = self.settings.restart(sessions)
         if not self.seq and value == EngineSettings().restart(()):
             return None
@@ -303,7 +305,7 @@ class Engine:
         return Record(self.seq, now, value)
 
     def _restart(self, each: Restarted, step: EngineStep) -> None:
-        """Be as a broker that begins anew: resume with what it keeps."""
+        """Reset as a broker restart does, keeping the state of the given sessions."""
         kept = set(each.sessions)
         wanted = [one for one in self.subscriptions.values() if one.owner in kept]
         live = [(event, expires, seen & kept) for event, expires, seen in self._state.live.kept()]
@@ -324,11 +326,11 @@ class Engine:
         # As the first step of a broker does, at whatever time.
         self._expire(step)
 
-    # What hosts ask
+    # Queries of the host
 
     @property
     def nodes(self) -> Mapping[str, NodeState]:
-        """What is known of nodes, by name."""
+        """Node states by name."""
         return self._state.nodes.by_name
 
     @property
@@ -337,7 +339,7 @@ class Engine:
         return self._state.subscriptions.by_id
 
     def names_in(self, deliveries: Deliveries) -> tuple[Texts, Texts]:
-        """The session of each copy and the subscription of each row, by their numbers now."""
+        """Session of each copy and subscription id of each row, by their current numbers."""
         rows = deliveries.rows
         copies = np.flatnonzero(rows.starts).astype(np.int32)
         return self._state.subscriptions.names.taken(rows.subscription, copies)
@@ -350,7 +352,7 @@ class Engine:
     def addressed(
         self, event: Event, recipients: Iterable[tuple[Sequence[str], int]], replayed: bool = False
     ) -> Deliveries:
-        """Deliveries of an event that were decided elsewhere: ids of subscriptions, priorities."""
+        """Deliveries of an event matched elsewhere, given subscription ids and priorities."""
         return self._state.subscriptions.addressed(event, recipients, replayed)
 
     @property
@@ -360,37 +362,37 @@ class Engine:
 
     @property
     def watched_areas(self) -> Iterator[AreaWatched]:
-        """All watched areas, and for whom."""
+        """All watched areas with their owners."""
         return self._state.areas.watched()
 
     @property
     def has_readers(self) -> bool:
-        """Whether anybody reads what is known of nodes."""
+        """True if any subscription reads node states (`$node/`)."""
         return self._state.subscriptions.readers > 0
 
     def find_nodes(self, query: NodeQuery, sees: Sees, others: Iterable[str] = ()) -> NodePage:
-        """Who is there, as far as an asker sees them.
+        """Return a page of nodes matching a query, limited to what the viewer may see.
 
-        `others` are nodes of which nothing may be known but that they are.
+        `others` are nodes that may have no known state.
         """
         search = NodeSearch(self.matcher, self.rights.context, sees)
         return search.find(query, lambda: self.nodes.keys() | set(others))
 
     def vet_area(self, area: Area) -> None:
-        """Raise `ModelError` if an area names a place that there is not."""
+        """Raise `ModelError` if an area names an unknown place."""
         check(area, self.matcher.places)
 
     def explain(self, event: Event, node: str) -> list[Verdict]:
-        """Why a node does or does not get an event now: one verdict a subscription."""
+        """Explain why a node does or does not get an event now: one verdict per subscription."""
         event = self._event_ingest.complete(event)
         wanted = [each for each in self.subscriptions.values() if each.node == node]
         return [explain(event, subscription, self.matcher.world) for subscription in wanted]
 
     def route(self, publisher: str, subject: str) -> Route | None:
-        """Who gets what a node publishes on a subject, if that alone decides.
+        """The recipients of a node's events on a subject, if the subject alone decides; else None.
 
-        Holds for events that do not stay, have no target and carry no id of their own. Whoever
-        sends one along its route takes `note` of it.
+        Valid for events that do not stay, have no target and carry no id of their own. The caller
+        passes events sent along a route to `note`.
         """
         if self.matcher.counting or (publisher, subject) in self._state.announcements.by_subject:
             return None
@@ -399,14 +401,14 @@ class Engine:
         return self._state.subscriptions.routes.of(subject)
 
     def fitting(self, subject: str) -> list[Subscription]:
-        """All subscriptions whose pattern a subject fits, whatever else they ask for."""
+        """All subscriptions whose pattern matches a subject, whatever their other conditions."""
         return self._state.subscriptions.routes.fitting(subject)
 
     def note(self, run: EventRun) -> int | None:
-        """Take note of events that went along their route.
+        """Account for events that were sent along a route.
 
-        They count, and have their places in the log: the first `seq`, None if they leave no
-        record.
+        They count as recent events and take sequence numbers: returns the first `seq`, None if the
+        subject is not recorded.
         """
         self._state.recent.note_run(run)
         if not self._state.policy.is_recorded(run.subject):
@@ -416,36 +418,36 @@ class Engine:
         return first
 
     def next_seq(self) -> int:
-        """A place in the log for something else that is recorded."""
+        """Allocate a sequence number for another recorded item."""
         self.seq += 1
         return self.seq
 
     def position(self, node: str) -> Position | None:
-        """Where a node is, as far as that is known."""
+        """The position of a node, None if unknown."""
         return self._state.nodes.position(node)
 
     def vet(self, value: Subscription | Announcement | Event | AreaWatched) -> None:
-        """Raise `ModelError` if it would be refused for its subject or its area."""
+        """Raise `ModelError` if the value would be refused for its subject or its area."""
         self._standing.vet(value)
 
     def announced_by(self, session: str) -> list[tuple[str, str]]:
-        """The node and the subjects of a session's announcements."""
+        """Pairs of node and subject of a session's announcements."""
         return self._state.announcements.of_session(session)
 
     def has_seen(self, event: Event, session: str) -> bool:
-        """Whether a session has this very version of a live event."""
+        """True if a session has this version of a live event."""
         return self._state.live.has(event, session)
 
     def comes_later(self, event: Event, subscriptions: Sequence[Subscription]) -> bool:
-        """Whether a session that cannot take an event is to get it later, while it is live."""
+        """True if a session that cannot take an event now gets it later, while it is live."""
         return self._state.live_delivery.comes_later(event, subscriptions) and self.has_seen(
             event, subscriptions[0].owner
         )
 
     def live_key(self, event: Event) -> str:
-        """Under what an event that stays is kept."""
+        """The key under which an event that stays is kept."""
         return self._state.live.key(event)
 
     def expiry_of(self, key: str) -> float | None:
-        """When a live event ends."""
+        """The expiry time of a live event, None if it has none."""
         return self._state.live.expiry(key)

@@ -1,4 +1,4 @@
-"""All that an engine knows: the matcher and the books, which its parts share."""
+"""The state of an engine: the matcher and the books, shared by its parts."""
 
 from nearcast.core.engine.area_watch import AreaWatch
 from nearcast.core.engine.books.announcement_book import AnnouncementBook
@@ -16,7 +16,7 @@ from nearcast.core.rights import Rights
 
 
 class EngineState:
-    """What an engine knows; at first nothing but places."""
+    """The state of an engine; initially only places."""
 
     def __init__(self, settings: EngineSettings, places: Places) -> None:
         self.settings = settings
@@ -31,4 +31,4 @@ class EngineState:
         self.recent = RecentBook(self.matcher, settings)
         self.live_delivery = LiveDelivery(self.live, self.subscriptions)
         self.dependents: list[EngineDependent] = [self.areas, self.live_delivery, self.recent]
-        """Who is told of changes, in this order."""
+        """Notified of changes, in this order."""

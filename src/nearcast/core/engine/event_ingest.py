@@ -1,7 +1,6 @@
-"""Ingesting, the first step: events are checked, recognised if they repeat, and completed.
+"""Ingesting, the first step: events are checked, deduplicated and completed.
 
-What an event does not say it takes from its publisher: where that is, and the target that it
-announced.
+Missing fields are taken from the publisher: its position and its announced target.
 """
 
 from collections import OrderedDict
@@ -21,7 +20,7 @@ from nearcast.core.model.subject import check_subject
 
 
 class EventIngest:
-    """Takes events in, each once."""
+    """Accepts each event once."""
 
     def __init__(self, state: EngineState) -> None:
         self._matcher = state.matcher
@@ -31,15 +30,15 @@ class EventIngest:
         self._live = state.live
         self._policy = state.policy
         self._ahead_s = state.settings.ahead_s
-        # Of a plain dict the oldest is found only past all that were deleted before it.
+        # In a plain dict, finding the oldest key means skipping all keys deleted before it.
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         self._known_most = state.settings.known_ids_most
 
     def ingest(self, event: Event, now: float, again: bool) -> Event | None:
-        """The event as it is decided on, None if it is a repeat.
+        """Return the event as it is matched, None if it is a repeat.
 
-        With `again` it is a record: it was checked and completed before. Raises `ModelError` if
-        something is wrong with it.
+        `again`: it is a log record, already checked and completed. Raises `ModelError` if it is
+        invalid.
         """
         if again:
             return event
@@ -47,7 +46,7 @@ class EventIngest:
         if (event.publisher, event.id) in self._known and not self._withdraws(event):
             return None
         if not event.payload:
-            # What a payload says is bounded by what it is read with.
+            # Attributes of a payload are bounded by its parser.
             check_attributes(event.attributes)
         positions.number(event.time, "the event's time")
         if event.valid_s is not None and positions.number(event.valid_s, "valid") < 0.0:
@@ -68,13 +67,13 @@ class EventIngest:
         return self.complete(event)
 
     def complete(self, event: Event) -> Event:
-        """The event with what it takes from its publisher: position and standing target.
+        """Return the event with the position and the announced target of its publisher.
 
-        And where a target lies that moves: nobody can say that of it later.
+        Also fixes where a moving target is now, which cannot be found out later.
         """
         position, to = event.position, event.to
         if not event.at_given:
-            # Where it is hidden now must not show in what stays when it has gone elsewhere.
+            # A position that is hidden now must not show later in an event that stays.
             if event.stays and self._rights.conceals_now(event.publisher):
                 position = None
             elif position is None:
@@ -91,16 +90,16 @@ class EventIngest:
         return replace(event, position=position, to=to)
 
     def known(self) -> list[tuple[str, str]]:
-        """Publishers and ids of the events that are recognised, the oldest first."""
+        """Publisher and id of the recognised events, oldest first."""
         return list(self._known)
 
     def resume(self, known: Iterable[tuple[str, str]]) -> None:
-        """Recognise events that another took in, by publisher and id."""
+        """Restore recognised events, by publisher and id."""
         for publisher, name in known:
             self._know(publisher, name)
 
     def _withdraws(self, event: Event) -> bool:
-        """Whether it ends what is live under its own id."""
+        """True if the event ends the live event with its own id."""
         if event.valid_s != 0.0:
             return False
         live = self._matcher.live.get(self._live.key(event))
@@ -109,7 +108,7 @@ class EventIngest:
         )
 
     def _know(self, publisher: str, name: str) -> None:
-        """Recognise an event from now on."""
+        """Recognise an event from now on, dropping the oldest beyond the limit."""
         self._known[publisher, name] = None
         if len(self._known) > self._known_most:
             self._known.popitem(last=False)

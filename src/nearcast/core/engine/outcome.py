@@ -1,4 +1,4 @@
-"""Outcomes: what the engine decided, and the step that is deciding it."""
+"""Outcomes: the decisions of the engine, and the step in progress."""
 
 from collections.abc import Callable
 
@@ -11,7 +11,7 @@ from nearcast.core.model.record import Record
 
 
 class AreaNotice(Struct, frozen=True):
-    """A node came into a watched area, or went out of it."""
+    """A node entered or left a watched area."""
 
     area: str
     node: str
@@ -27,49 +27,49 @@ class Refusal(Struct, frozen=True):
 
 
 class NodeChanged(Struct, frozen=True):
-    """Something else is known of a node; None: nothing any more."""
+    """The state of a node changed; None: it was erased."""
 
     node: str
     state: NodeState | None
     before: NodeState
-    """What was known of it."""
+    """The previous state."""
     index: int
-    """The input that changed it; if time did, the one before which it was noticed."""
+    """The input that changed it; for an expiry, the input before which it was noticed."""
     by_move: bool = False
-    """A move that is recorded, and nothing else, made it out of what was known before."""
+    """True if a recorded move alone turned the previous state into this one."""
 
 
 class LiveChanged(Struct, frozen=True):
-    """Another event is live under a key; None: none any more."""
+    """The live event of a key changed; None: it ended."""
 
     key: str
     event: Event | None
 
 
 class Outcome(Struct):
-    """What a step decided."""
+    """Decisions of a step."""
 
     sent: list[Deliveries] = []
-    """What goes out, in order."""
+    """Deliveries in order."""
     node_changes: list[NodeChanged] = []
     live_changes: list[LiveChanged] = []
     records: list[Record] = []
     refusals: list[Refusal] = []
     passed_over: list[tuple[Event, str]] = []
-    """Live events that a session does not want now: it is as if it had seen them."""
+    """Live events not replayed to a session at its request: they count as seen."""
     notices: list[AreaNotice] = []
-    """What is told of nodes to who asked for it, by subjects of the broker's own."""
+    """Entries to and exits from watched areas, published on subjects of the broker's own."""
     timer: float | None = None
-    """When to step again even if nothing arrives."""
+    """The time at which to step again even without input."""
 
     @property
     def deliveries(self) -> list[Delivery]:
-        """What goes out, one by one."""
+        """All deliveries, one by one."""
         return [delivery for deliveries in self.sent for delivery in deliveries]
 
 
 class EngineStep:
-    """A step that is being made: at which time and input it is, and what it decided so far."""
+    """A step in progress: its current time and input, and its decisions so far."""
 
     __slots__ = ("events", "index", "made", "now", "outcome")
 
@@ -78,21 +78,21 @@ class EngineStep:
         self.index = 0
         self.outcome = Outcome()
         self.events: list[Event] = []
-        """Events that wait to be decided on as one batch."""
+        """Events waiting to be matched as one batch."""
         self.made: list[float] = []
-        """When each of them was made."""
+        """The time of each of them."""
 
     def node_changed(
         self, node: str, state: NodeState | None, before: NodeState, by_move: bool = False
     ) -> None:
-        """Something else is known of a node by the present input; None: nothing any more."""
+        """Record a changed node state, caused by the current input; None: erased."""
         change = NodeChanged(node, state, before, self.index, by_move)
         self.outcome.node_changes.append(change)
 
     def live_changed(self, key: str, event: Event | None) -> None:
-        """Another event is live under a key; None: none any more."""
+        """Record the new live event of a key; None: it ended."""
         self.outcome.live_changes.append(LiveChanged(key, event))
 
 
 Handlers = dict[type, Callable[..., None]]
-"""What applies an input of each kind, in a step."""
+"""The function that applies an input of each kind, in a step."""

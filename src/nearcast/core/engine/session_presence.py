@@ -1,8 +1,8 @@
-"""Attending: sessions come, are away and leave.
+"""Attending: connection, loss and end of sessions.
 
-Who comes back gets what is live and went out while it was away, and whose queue was full gets it
-when there is room. Of a session from before a restart nobody knows what it missed: it gets all
-that concerns it and that it has not seen.
+A session that reconnects gets the live events it missed, and so does a session whose queue had been
+full once there is room. For a session from before a restart it is unknown what it missed: it gets
+all matching live events that it has not seen.
 """
 
 from collections.abc import Iterable
@@ -16,7 +16,7 @@ from nearcast.core.model.inputs import Input, Left, Presence, QueueDrained, Unde
 
 
 class SessionPresence:
-    """Knows which sessions are there."""
+    """Tracks which sessions have a connection."""
 
     def __init__(self, state: EngineState) -> None:
         self._world = state.matcher.world
@@ -26,7 +26,7 @@ class SessionPresence:
         self._recent = state.recent
         self._live_delivery = state.live_delivery
         self._uncertain: set[str] = set()
-        """Sessions from before: nobody knows what they missed."""
+        """Restored sessions: unknown what they missed."""
         self.handlers: Handlers = {
             Presence: self.be_present,
             Undelivered: self.miss,
@@ -35,7 +35,7 @@ class SessionPresence:
         }
 
     def be_present(self, each: Presence, step: EngineStep) -> None:
-        """A session has a connection, or lost it."""
+        """Record that a session connected or lost its connection."""
         session = each.session or each.node
         if each.here:
             self._subscriptions.present.add(session)
@@ -46,17 +46,17 @@ class SessionPresence:
             self._subscriptions.away.add(session)
 
     def miss(self, each: Undelivered, step: EngineStep) -> None:
-        """A session did not get what was for it."""
+        """Record live events that did not reach a session."""
         for key, name in each.live:
             self._live.miss(key, name, each.session or each.node)
 
     def catch_up(self, each: QueueDrained, step: EngineStep) -> None:
-        """A session gets what it did not get before."""
+        """Deliver the live events that a session missed."""
         met = self._missed_by(each.session or each.node)
         self._live_delivery.deliver_live(met, step.outcome)
 
     def resume(self, standing: Iterable[Input]) -> None:
-        """Sessions of another are there, or away, telling nobody."""
+        """Restore session presence, without deliveries."""
         untold = EngineStep(0.0)
         for value in standing:
             if isinstance(value, Presence):
@@ -64,7 +64,7 @@ class SessionPresence:
                 self._uncertain.add(value.session or value.node)
 
     def leave(self, each: Left, step: EngineStep) -> None:
-        """A session ended."""
+        """End a session: drop its subscriptions, announcements and delivery state."""
         session = each.session or each.node
         self._subscriptions.drop(self._subscriptions.of_session(session))
         self._subscriptions.present.discard(session)
@@ -75,7 +75,7 @@ class SessionPresence:
         self._announcements.leave(session)
 
     def _missed_by(self, session: str) -> list[Met]:
-        """What a session that comes back did not get while it was away, as it matches now."""
+        """Missed live events of a returning session, as they match now."""
         wanted = [
             self._subscriptions.by_id[name] for name in self._subscriptions.of_session(session)
         ]
@@ -92,7 +92,7 @@ class SessionPresence:
         return found
 
     def _all_met_by(self, wanted: Iterable[Subscription]) -> list[Event]:
-        """Live events that concern any of these subscriptions now."""
+        """Live events that match any of these subscriptions now, oldest version first."""
         found: list[Event] = []
         for each in wanted:
             if each.group is None:

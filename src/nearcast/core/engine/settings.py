@@ -1,4 +1,4 @@
-"""What an operator may choose about an engine, and what the log says of it."""
+"""Settings of an engine, and their record in the log."""
 
 from collections.abc import Iterable
 
@@ -9,7 +9,7 @@ from nearcast.core.model.inputs import Restarted
 
 
 class EngineSettings(Struct, frozen=True):
-    """What an operator may choose."""
+    """Settings that an operator can choose."""
 
     position_ttl_s: float = 600.0
     """Positions older than this count as none."""
@@ -20,21 +20,21 @@ class EngineSettings(Struct, frozen=True):
     recent_most: int = 100_000
     recent_most_bytes: int = 64 << 20
     known_ids_most: int = 100_000
-    """So many ids of events are remembered to recognise repeats."""
+    """The number of event ids remembered to recognise repeats."""
     unrecorded: tuple[str, ...] = ()
-    """Patterns of subjects whose events leave no record."""
+    """Subject patterns whose events are not recorded."""
     elsewhere: tuple[tuple[str, bool], ...] = ()
-    """Patterns of subjects, and whether their events are recorded here and decided elsewhere.
+    """Subject patterns, each with whether its events are recorded here and matched elsewhere.
 
-    The first that fits counts.
+    The first matching pattern applies.
     """
     shared_objects: tuple[str, ...] = ()
-    """Patterns of subjects whose objects have one key whoever publishes; the first counts."""
+    """Subject patterns whose objects have one key for all publishers; the first match applies."""
     routes: bool = True
-    """Events may go along a route; if not, all are decided on one by one."""
+    """If False, no event is sent along a route: each is matched."""
 
     def restart(self, sessions: Iterable[str]) -> Restarted:
-        """What the log says of a broker that begins with these, and with these sessions."""
+        """Return the log input for a broker start with these settings and sessions."""
         return Restarted(
             tuple(sessions),
             self.position_ttl_s,
@@ -46,7 +46,7 @@ class EngineSettings(Struct, frozen=True):
         )
 
     def after(self, restarted: Restarted) -> "EngineSettings":
-        """These settings, but deciding as a broker does that began so."""
+        """Return these settings with the values recorded at a restart."""
         return replace(
             self,
             position_ttl_s=restarted.position_ttl_s,

@@ -1,7 +1,6 @@
-"""Standing: what nodes want and say once, and what then holds until they take it back.
+"""Standing inputs: subscriptions, announcements and watched areas, in force until ended.
 
-Subscriptions, announcements and watched areas. Whoever subscribes gets what is live and concerns
-it now.
+A new subscription gets the live events that match it now.
 """
 
 from collections.abc import Iterable, Sequence
@@ -23,7 +22,7 @@ from nearcast.core.model.subject import check_pattern, check_subject
 
 
 class StandingInputs:
-    """Puts up what stands, and takes it down."""
+    """Adds and removes standing inputs."""
 
     def __init__(self, state: EngineState) -> None:
         self._announcements = state.announcements
@@ -34,7 +33,7 @@ class StandingInputs:
         self._live_delivery = state.live_delivery
         self._places = state.matcher.places
         self._together: dict[str, Subscribed] = {}
-        """What somebody wants along with what comes next."""
+        """Subscriptions of one request, held until its last one."""
         self.handlers: Handlers = {
             Subscribed: self.subscribe,
             Unsubscribed: self.unsubscribe,
@@ -45,7 +44,7 @@ class StandingInputs:
         }
 
     def vet(self, value: Subscription | Announcement | Event | AreaWatched) -> None:
-        """Raise `ModelError` if it would be refused for its subject or its area."""
+        """Raise `ModelError` if the value would be refused for its subject or its area."""
         if isinstance(value, Subscription):
             check_pattern(value.subject)
             area = value.from_
@@ -58,7 +57,7 @@ class StandingInputs:
             check(area, self._places)
 
     def subscribe(self, each: Subscribed, step: EngineStep) -> None:
-        """A node wants something."""
+        """Add a subscription; at the last one of a request, deliver matching live events."""
         try:
             self.vet(each.subscription)
             self._subscriptions.add([each.subscription])
@@ -70,14 +69,14 @@ class StandingInputs:
                 self._bring(list(together.values()), step.outcome)
 
     def _bring(self, wanted: Sequence[Subscribed], outcome: Outcome) -> None:
-        """Let those who want something get what is live and concerns them."""
+        """Deliver live events to new subscriptions that match them."""
         wanted = [each for each in wanted if each.subscription.group is None]
         if not wanted:
             return
         numbers = {self._subscriptions.number(each.subscription.id): each for each in wanted}
         met = list(self._live.met_by(wanted[0].subscription.node, list(numbers)))
         self._live_delivery.deliver_live((found for found in met if not found[0].retain), outcome)
-        # Of MQTT's own each filter brings its copy.
+        # MQTT retained messages are sent once per filter.
         for number, each in numbers.items():
             retained = [found for found in met if found[0].retain and found[1] == number]
             if not retained:
@@ -91,32 +90,32 @@ class StandingInputs:
                 outcome.sent.append(deliveries)
 
     def unsubscribe(self, each: Unsubscribed, step: EngineStep) -> None:
-        """A node no longer wants something."""
+        """Remove a subscription."""
         self._subscriptions.drop([each.id])
         self._recent.refresh()
 
     def announce(self, each: Announced, step: EngineStep) -> None:
-        """A node's events on a subject have a target from now on."""
+        """Set the target of a node's events on a subject."""
         self.vet(each.announcement)
         self._announcements.put(each.announcement)
 
     def unannounce(self, each: Unannounced, step: EngineStep) -> None:
-        """A node's events on a subject have no target of their own any more."""
+        """Remove the announced target of a node's events on a subject."""
         self._announcements.end(each.node, each.subject)
 
     def watch(self, each: AreaWatched, step: EngineStep) -> None:
-        """Who comes into an area and who goes out is to be told."""
+        """Watch an area for entries and exits."""
         self.vet(each)
         self._put_area(each)
 
     def unwatch(self, each: AreaUnwatched, step: EngineStep) -> None:
-        """An area is watched no longer."""
+        """Stop watching an area."""
         self._areas.remove(each.name)
 
     def resume(self, standing: Iterable[Input]) -> None:
-        """Put up the announcements and watched areas of another.
+        """Restore announcements and watched areas.
 
-        Not checked again: a place that is gone since then holds nobody, and lets nobody in.
+        Not checked again: an area at a place that was removed contains no node.
         """
         for value in standing:
             if isinstance(value, Announced):

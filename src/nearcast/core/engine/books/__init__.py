@@ -1,1 +1,1 @@
-"""What the engine remembers: subscriptions, nodes, announcements, live and recent events."""
+"""State of the engine: subscriptions, nodes, announcements, live and recent events."""

@@ -15,7 +15,7 @@ class AnnouncementBook:
         self._of_session: dict[str, set[tuple[str, str]]] = {}
 
     def put(self, announcement: Announcement) -> None:
-        """File an announcement in place of the one for the same subject."""
+        """Add an announcement, replacing that for the same node and subject."""
         self.end(announcement.node, announcement.subject)
         at = (announcement.node, announcement.subject)
         self.by_subject[at] = announcement
@@ -32,15 +32,15 @@ class AnnouncementBook:
                 del self._of_session[announcement.owner]
 
     def leave(self, session: str) -> None:
-        """A session ended, and its announcements with it."""
+        """End the announcements of a session."""
         for at in self.of_session(session):
             self.end(*at)
 
     def forget(self, node: str) -> None:
-        """End all announcements of a node, whichever session made them."""
+        """End all announcements of a node, of whatever session."""
         for at in [at for at in self.by_subject if at[0] == node]:
             self.end(*at)
 
     def of_session(self, session: str) -> list[tuple[str, str]]:
-        """The node and the subjects of a session's announcements."""
+        """Pairs of node and subject of a session's announcements."""
         return sorted(self._of_session.get(session, ()))

@@ -1,9 +1,9 @@
-"""The book of live events: what is live under which key, until when, and who has seen it.
+"""The book of live events: their keys, expiries, and the sessions that have seen them.
 
-Retained, valid and object events are one idea: a key (the subject if retained, the object, else
-the id), an expiry, a position and a target. Objects and ids are those of their publishers, but on
-subjects whose objects are shared one object is the same whoever publishes it. Whoever comes to
-match one later gets it, once per version. A target that moves with a node takes the event along.
+Retained, valid and object events are one concept: a key (the subject if retained, the object, else
+the id), an expiry, a position and a target. Objects and ids are per publisher, except on subjects
+with shared objects, where an object is the same for all publishers. A subscription that matches a
+live event later gets it, once per version. A target that moves with a node moves the event with it.
 """
 
 import heapq
@@ -16,7 +16,7 @@ from nearcast.core.model.geometry.area import ME, Around, PlaceArea, PlaceHere
 from nearcast.core.model.subject import subject_matches
 
 Met = tuple[Event, int, int]
-"""An event, the number of a subscription that it concerns, and the priority."""
+"""An event, the number of a subscription that it matches, and the priority."""
 
 
 class LiveBook:
@@ -25,7 +25,7 @@ class LiveBook:
     def __init__(self, matcher: Matcher, shared: Sequence[str] = ()) -> None:
         self._matcher = matcher
         self._shared = tuple(shared)
-        """Patterns of subjects whose objects have one key whoever publishes."""
+        """Subject patterns whose objects have one key for all publishers."""
         self._expiries: list[tuple[float, str, int]] = []
         self._versions: dict[str, int] = {}
         self._expires: dict[str, float] = {}
@@ -33,7 +33,7 @@ class LiveBook:
         self._seen: dict[str, set[str]] = {}
         self._seen_by: dict[str, set[str]] = {}
         self._missed: dict[str, set[str]] = {}
-        """By session: what it was to get while it was away, and what could not wait for it."""
+        """By session: keys of live events that did not reach it."""
         self._named: set[str] = set()
         self._floating: set[str] = set()
         """Valid and object events without a target."""
@@ -44,7 +44,7 @@ class LiveBook:
         return len(self._versions)
 
     def key(self, event: Event) -> str:
-        """Under what an event is kept."""
+        """Return the key under which an event is kept."""
         if event.retain:
             return f"retained\0{event.subject}"
         if event.object is not None:
@@ -56,20 +56,20 @@ class LiveBook:
         return f"id\0{event.publisher}\0{event.id}"
 
     def keep(self, event: Event, now: float) -> bool:
-        """Keep an event that stays; whether it does."""
+        """Keep an event that stays; return whether it does."""
         if not event.stays or event.valid_s == 0.0:
             return False
         self._keep(event, None if event.valid_s is None else now + event.valid_s)
         return True
 
     def resume(self, event: Event, expires: float | None, seen: Iterable[str]) -> None:
-        """Go on keeping an event, which these sessions have seen."""
+        """Restore a live event, which these sessions have seen."""
         self._keep(event, expires)
         for session in seen:
             self.seen(event, session)
 
     def kept(self) -> Iterator[tuple[Event, float | None, set[str]]]:
-        """All that is live, the oldest first: its expiry and who has it."""
+        """Yield all live events, oldest first, each with its expiry and its holders."""
         for key in self._in_order(self._versions):
             event = self._matcher.live.get(key)
             assert event is not None
@@ -100,15 +100,15 @@ class LiveBook:
                 heapq.heapify(self._expiries)
 
     def withdraw(self, event: Event) -> bool:
-        """End what is live under an event's key; whether there was anything."""
+        """End the live event under an event's key; return whether there was one."""
         return self._forget(self.key(event))
 
     def published_by(self, node: str) -> list[str]:
-        """End all that a node keeps alive; the keys."""
+        """End all live events of a node; return their keys."""
         return [key for key in self._in_order(self._by.get(node, ())) if self._forget(key)]
 
     def expire(self, now: float) -> list[str]:
-        """End what is no longer valid; the keys."""
+        """End events that are no longer valid; return their keys."""
         gone = []
         while self._expiries and self._expiries[0][0] <= now:
             _, key, version = heapq.heappop(self._expiries)
@@ -117,17 +117,17 @@ class LiveBook:
         return gone
 
     def expiry(self, key: str) -> float | None:
-        """When a live event ends."""
+        """The expiry time of a live event, None if it has none."""
         return self._expires.get(key)
 
     def next_expiry(self) -> float | None:
-        """When the next event ends."""
+        """The time of the next expiry."""
         while self._expiries and self._versions.get(self._expiries[0][1]) != self._expiries[0][2]:
             heapq.heappop(self._expiries)
         return self._expiries[0][0] if self._expiries else None
 
     def seen(self, event: Event, session: str) -> bool:
-        """A session gets an event; False if it already had this version of it."""
+        """Record that a session gets an event; False if it already had this version."""
         sessions = self._seen.get(self.key(event))
         if sessions is None or self._matcher.live.get(self.key(event)) is not event:
             return True
@@ -138,7 +138,7 @@ class LiveBook:
         return True
 
     def has(self, event: Event, session: str) -> bool:
-        """Whether a session has this version of an event."""
+        """True if a session has this version of an event."""
         key = self.key(event)
         return (
             self._matcher.live.get(key) is event
@@ -147,19 +147,19 @@ class LiveBook:
         )
 
     def holders(self, event: Event) -> set[str]:
-        """The sessions that have what is live under an event's key."""
+        """The sessions that have the live event under an event's key."""
         key = self.key(event)
         have = self._seen.get(key, ())
         return {each for each in have if key not in self._missed.get(each, ())}
 
     def miss(self, key: str, name: str, session: str) -> None:
-        """A session does not get what it was to get: by its key, and the id of the version."""
+        """Record that a session missed a live event, given its key and the id of its version."""
         event = self._matcher.live.get(key)
         if event is not None and event.id == name and session in self._seen[key]:
             self._missed.setdefault(session, set()).add(key)
 
     def missed_by(self, session: str) -> list[Event]:
-        """What a session missed and is still there; from now on it is new to it."""
+        """Return the live events a session missed, and mark them as not seen by it."""
         found: list[Event] = []
         for key in self._in_order(self._missed.pop(session, ())):
             self._seen[key].discard(session)
@@ -172,7 +172,7 @@ class LiveBook:
         return found
 
     def forget(self, session: str) -> None:
-        """A session ended: what it had seen is new to it when it comes back."""
+        """Drop the state of an ended session: all live events are new to it if it returns."""
         self._missed.pop(session, None)
         for key in self._seen_by.pop(session, ()):
             self._seen[key].discard(session)
@@ -180,10 +180,10 @@ class LiveBook:
     def met_by(
         self, node: str, numbers: Sequence[int] | None = None, aimed: Collection[int] = ()
     ) -> Iterator[Met]:
-        """Live events that concern a node now, or some of its subscriptions, in their order.
+        """Live events that match a node now, or some of its subscriptions, oldest version first.
 
-        Of subscriptions that are `aimed` only what has a target is looked at. Where events lie
-        in the index must not show in their order: that may be hidden.
+        For subscriptions in `aimed` only events with a target are checked. The order must not
+        depend on the index, which would reveal hidden positions.
         """
         if not len(self._matcher.live):
             return
@@ -197,17 +197,17 @@ class LiveBook:
             yield event, wanted, priority
 
     def met_through(self, node: str) -> Iterator[Met]:
-        """What comes into sight with a node: what it published, and what is aimed round it."""
+        """Matches of live events that a node published or that are anchored to it."""
         return self._met_anew(self._by.get(node, set()) | self._anchored.get(node, set()))
 
     def met_again(self) -> Iterator[Met]:
-        """Everything that concerns anyone: all rights may be others."""
+        """Matches of all live events, after all rights may have changed."""
         return self._met_anew(self._versions)
 
     def met_plainly(self, number: int, pattern: str) -> Iterator[Met]:
-        """What concerns a subscription that asks for a subject alone, but no retained message.
+        """Live events for a subscription without area and filter, without retained messages.
 
-        Those go by the rules of MQTT, unless they have a target.
+        Retained messages follow the rules of MQTT, unless they have a target.
         """
         found = [event for event, _ in self._matcher.live_for(number, aimed=True)]
         floating = (self._matcher.live.get(key) for key in self._floating)
@@ -215,16 +215,16 @@ class LiveBook:
         return ((event, number, 1) for event in found)
 
     def in_order(self, events: Iterable[Event]) -> list[Event]:
-        """Live events, each once, the oldest version first."""
+        """Return live events without duplicates, oldest version first."""
         by_version = {self._versions[self.key(event)]: event for event in events}
         return [by_version[version] for version in sorted(by_version)]
 
     def overtaken_by(self, node: str) -> Iterator[Met]:
-        """What a node's move brings to others: live events whose target moves with it."""
+        """Matches of live events whose target moves with a node."""
         return self._met_anew(self._anchored.get(node, ()))
 
     def met_in_named_places(self) -> Iterator[Met]:
-        """What a change of places brings: live events whose target is a named place."""
+        """Matches of live events whose target is a named place."""
         return self._met_anew(self._named)
 
     def _met_anew(self, keys: Collection[str]) -> Iterator[Met]:

@@ -1,4 +1,4 @@
-"""The book of nodes: what is known of each, and until when its position counts."""
+"""The book of nodes: the state of each, and the expiry of its position."""
 
 from collections import deque
 from collections.abc import Iterator
@@ -14,23 +14,23 @@ class NodeBook:
         self.by_name: dict[str, NodeState] = {}
         self._ttl_s = position_ttl_s
         self._fixes: deque[tuple[float, str]] = deque()
-        """When a node said where it is, the oldest first."""
+        """Times of position fixes with the node, oldest first."""
 
     def state_of(self, node: str) -> NodeState:
-        """What is known of a node."""
+        """The state of a node, empty if unknown."""
         return self.by_name.get(node) or NodeState(node)
 
     def position(self, node: str) -> Position | None:
-        """Where a node is, as far as that is known."""
+        """The position of a node, None if unknown."""
         state = self.by_name.get(node)
         return None if state is None else state.position
 
     def fixed(self, node: str, now: float) -> None:
-        """A node said where it is."""
+        """Record that a node reported its position."""
         self._fixes.append((now, node))
 
     def resumed(self) -> None:
-        """The states of nodes are those of another book, with positions as old as they are."""
+        """Rebuild the queue of fixes from restored states."""
         self._fixes = deque(
             sorted(
                 (state.position_at, state.node)
@@ -40,7 +40,7 @@ class NodeBook:
         )
 
     def outdated(self, now: float) -> Iterator[NodeState]:
-        """Yield what is known of nodes whose position is too old by now, each once."""
+        """Yield the states of nodes whose position has expired, each once."""
         while self._fixes and self._fixes[0][0] + self._ttl_s <= now:
             at, node = self._fixes.popleft()
             state = self.by_name.get(node)
@@ -48,5 +48,5 @@ class NodeBook:
                 yield state
 
     def next_expiry(self) -> float | None:
-        """When the next fix is too old."""
+        """The time at which the next position expires."""
         return self._fixes[0][0] + self._ttl_s if self._fixes else None

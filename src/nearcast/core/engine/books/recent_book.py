@@ -1,9 +1,9 @@
-"""The book of recent events: what `count()` counts, of the last few minutes.
+"""The book of recent events: the events of the last minutes, for `count()`.
 
-Kept whether somebody counts or not, because whoever begins to count expects what was there
-before. Who may know of which of them is decided when somebody counts, by the rights of then.
-Bounded in number and in bytes; events are looked into only once somebody counts, and until then
-those that came as columns stay columns.
+Kept even if no filter counts, because a new counting filter includes earlier events. Visibility is
+decided when a filter counts, by the rights in force then. Bounded in number and in bytes; events
+are parsed and indexed only while some filter counts, and events that came as columns stay columns
+until then.
 """
 
 from collections import deque
@@ -24,23 +24,23 @@ from nearcast.core.model.payload import LARGEST_JSON_PAYLOAD, attributes_of
 
 
 class RecentEvents(Struct, gc=False):
-    """Events that came together: all at one time, or columns with the time of each."""
+    """Events that came together: all at one time, or columns with a time each."""
 
     events: Sequence[Event]
     at: float
-    """When they were made; of columns, when the first was."""
+    """Their time; for columns, that of the first."""
     nbytes: int
     """Bytes of their payloads."""
 
     def count_before(self, before: float) -> int:
-        """Return how many of the first were made before a time."""
+        """Return the number of leading events made before a time."""
         if isinstance(self.events, EventColumns):
             young = np.flatnonzero(self.events.times >= before)
             return int(young[0]) if len(young) else len(self.events)
         return len(self.events) if self.at < before else 0
 
     def sizes(self) -> list[int]:
-        """Return the bytes of each payload."""
+        """Return the size of each payload."""
         events = self.events
         if isinstance(events, EventColumns):
             found: list[int] = events.sizes.tolist()
@@ -50,7 +50,7 @@ class RecentEvents(Struct, gc=False):
         return [len(event.payload) for event in events]
 
     def one_by_one(self) -> "Iterator[RecentEvents]":
-        """Yield the same, each event apart."""
+        """Yield one entry per event."""
         times = [self.at] * len(self.events)
         if isinstance(self.events, EventColumns):
             times = self.events.times.tolist()
@@ -58,7 +58,7 @@ class RecentEvents(Struct, gc=False):
             yield RecentEvents((event,), at, len(event.payload))
 
     def without_first(self, many: int, nbytes: int) -> "RecentEvents":
-        """Return the same without the first, which have so many bytes."""
+        """Return the entry without its first `many` events, which have `nbytes` bytes."""
         events = self.events
         if isinstance(events, EventColumns):
             rest = events.part(many, len(events))
@@ -76,13 +76,13 @@ class RecentBook(EngineDependent):
         self._most_bytes = settings.recent_most_bytes
         self._events: deque[RecentEvents] = deque()
         self._first = 0
-        """The number of the oldest; those that follow are numbered on."""
+        """The number of the oldest event; later ones are numbered consecutively."""
         self._count = 0
         self._bytes = 0
         self._counting = False
 
     def note(self, events: Sequence[Event], times: Sequence[float]) -> None:
-        """Remember events, each made at its time."""
+        """Store events, each with its time."""
         for event, now in zip(events, times, strict=True):
             size = len(event.payload)
             if size > LARGEST_JSON_PAYLOAD:
@@ -91,7 +91,7 @@ class RecentBook(EngineDependent):
         self._bound()
 
     def note_run(self, run: EventRun) -> None:
-        """Remember a run."""
+        """Store a run of events."""
         sizes = list(map(len, run.payloads))
         if self._counting or max(sizes) > LARGEST_JSON_PAYLOAD:
             self.note(run, (run.time,) * len(run))
@@ -100,7 +100,7 @@ class RecentBook(EngineDependent):
         self._bound()
 
     def note_columns(self, events: EventColumns) -> None:
-        """Remember events that are columns."""
+        """Store events given as columns."""
         if self._counting or int(events.sizes.max(initial=0)) > LARGEST_JSON_PAYLOAD:
             self.note(events, events.times.tolist())
             self._forget_before(float(events.times.max()) - self._recent_s)
@@ -110,13 +110,13 @@ class RecentBook(EngineDependent):
         self._forget_before(float(events.times.max()) - self._recent_s)
 
     def take_over(self, other: "RecentBook") -> None:
-        """Remember what another book does, which is of no more use; nobody counts yet."""
+        """Take the events of another book, which is no longer used; no filter counts yet."""
         assert not self._count
         assert not self._counting
         self._events, self._count, self._bytes = other._events, other._count, other._bytes
 
     def refresh(self) -> None:
-        """Subscriptions changed: somebody may have begun to count, or the last one stopped."""
+        """Build or clear the index if the first filter began to count or the last one ended."""
         if self._matcher.counting != self._counting:
             self._counting = self._matcher.counting
             self._index()
@@ -124,16 +124,16 @@ class RecentBook(EngineDependent):
     def events_made(
         self, events: Sequence[Event], times: Sequence[float], step: EngineStep
     ) -> None:
-        """Remember events that were matched."""
+        """Store events that were matched."""
         self.note(events, times)
         self._forget_before(max(times) - self._recent_s)
 
     def node_forgotten(self, node: str, step: EngineStep) -> None:
-        """Forget what a node published."""
+        """Drop the events of a node."""
         self._forget(node)
 
     def expire(self, step: EngineStep) -> None:
-        """Forget what is too old."""
+        """Drop events that are too old."""
         self._forget_before(step.now - self._recent_s)
 
     def _forget_before(self, before: float) -> None:
@@ -157,19 +157,19 @@ class RecentBook(EngineDependent):
         self._bytes += some.nbytes
 
     def _index(self) -> None:
-        """Let filters find all of them, if any filter counts."""
+        """Index all events if any filter counts."""
         self._matcher.world.recent.clear()
         if self._counting:
             for number, each in enumerate(self._one_by_one(), self._first):
                 self._put(number, each.events[0])
 
     def _one_by_one(self) -> deque[RecentEvents]:
-        """All of them, each apart from now on."""
+        """Split all entries into single events."""
         self._events = deque(one for each in self._events for one in each.one_by_one())
         return self._events
 
     def _bound(self) -> None:
-        """Forget the oldest of what is too much."""
+        """Drop the oldest events until the limits are met."""
         while self._bytes > self._most_bytes or self._count > self._most:
             oldest = self._events[0]
             if len(oldest.events) == 1:
@@ -187,7 +187,7 @@ class RecentBook(EngineDependent):
         self._matcher.world.recent.put(str(number), event)
 
     def _drop(self, many: int) -> None:
-        """Forget so many of the oldest, which came together."""
+        """Drop the first `many` events of the oldest entry."""
         oldest = self._events.popleft()
         number = self._first
         self._first += many

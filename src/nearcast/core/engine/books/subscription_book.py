@@ -1,8 +1,8 @@
-"""The book of subscriptions: whose they are, and which copies of an event their matches make.
+"""The book of subscriptions: their sessions, and the copies of an event that matches make.
 
-One copy per event and session, however many of its subscriptions fit: best priority, all of
-them named. Of a shared group one member gets a copy of its own, in turn, those that are present
-before those that are away.
+One copy per event and session, however many of its subscriptions match: with the best priority,
+naming all of them. In a shared group one member at a time gets a copy of its own, in rotation,
+connected members before disconnected ones.
 """
 
 from collections.abc import Iterable, Sequence
@@ -40,32 +40,33 @@ class SubscriptionBook:
         self.present: set[str] = set()
         """Sessions that have a connection."""
         self.away: set[str] = set()
-        """Sessions that had one, and have lost it."""
+        """Sessions that lost their connection."""
         self.readers = 0
-        """How many of them are to what is known of nodes."""
+        """The number of subscriptions to node states."""
         self._numbers: dict[str, int] = {}
         self._recipients: list[Recipient | None] = []
         """By number, the recipient by that subscription alone."""
         self._owners = np.zeros(0, np.int32)
-        """By number, which session it is of; negative if it shares a group."""
+        """By number, the index of its session; negative if it shares a group."""
         self._not_own = np.zeros(0, np.bool_)
-        """By number, whether what its session publishes is not for it."""
+        """By number, whether it excludes events of its own session."""
         self._owner_rows: dict[str, int] = {}
         self._owners_made = 0
         self._shared = 0
         self._no_local = 0
         self._crowded = 0
-        """How many sessions have more than one of them."""
+        """The number of sessions with more than one subscription."""
         self._of_session: dict[str, dict[str, None]] = {}
         self._turns: dict[tuple[str, str], int] = {}
         self.aimed: set[int] = set()
-        """Numbers of those to which a move of their node brings only what has a target."""
+        """Numbers of subscriptions to which a move of their node brings only events with a target.
+        """
         self._following: dict[str, dict[str, None]] = {}
         """Subscriptions whose area moves with another node, by that node."""
         self._names: StringPairTable | None = None
 
     def add(self, subscriptions: Sequence[Subscription]) -> list[int]:
-        """File subscriptions in place of those with the same ids; their numbers."""
+        """Add subscriptions, replacing those with the same ids; return their numbers."""
         self.drop([each.id for each in subscriptions if each.id in self.by_id])
         numbers: list[int] = self._matcher.add_many(subscriptions).tolist()
         for subscription, number in zip(subscriptions, numbers, strict=True):
@@ -80,7 +81,7 @@ class SubscriptionBook:
         return numbers
 
     def drop(self, ids: Sequence[str]) -> None:
-        """Take subscriptions out, those that are there."""
+        """Remove subscriptions; unknown ids are ignored."""
         gone = [name for name in ids if name in self.by_id]
         if not gone:
             return
@@ -146,7 +147,7 @@ class SubscriptionBook:
 
     @property
     def names(self) -> StringPairTable:
-        """Session and id of subscriptions by number; kept true from the first time on."""
+        """Session and id of subscriptions by number; built on first use, then kept up to date."""
         if self._names is None:
             self._names = StringPairTable(
                 [
@@ -158,11 +159,11 @@ class SubscriptionBook:
 
     @property
     def takes_turns(self) -> bool:
-        """Whether some share a group, so that the next event is for another of them."""
+        """True if some subscriptions share a group, so that deliveries depend on earlier events."""
         return self._shared > 0
 
     def following(self, node: str) -> list[str]:
-        """The ids of subscriptions whose area moves with a node that is not their own."""
+        """Ids of subscriptions whose area moves with a node other than their own."""
         return list(self._following.get(node, ()))
 
     def of_session(self, session: str) -> list[str]:
@@ -170,20 +171,20 @@ class SubscriptionBook:
         return list(self._of_session.get(session, ()))
 
     def deliveries(self, events: Sequence[Event], matches: Matches) -> Deliveries:
-        """What goes out for the matches of events."""
+        """Return the deliveries for the matches of events."""
         if self._no_local:
             origins = self._rows_of(event.origin for event in events)
             matches = self._for_others(origins, matches)
         rows = self._arranged(sorted_rows(*matches))
-        # Now: a subscription may be dropped later in the same step.
+        # Resolved now, because a subscription may be dropped later in the same step.
         recipients = [self._recipients[number] for number in rows.subscription.tolist()]
         assert None not in recipients
-        # Of one event nobody asks which copies are of one session.
+        # With one event, copies are never grouped by session.
         owners = self._owners[rows.subscription] if len(events) > 1 else NO_OWNERS
         return Deliveries(events, rows, owners, recipients)
 
     def deliveries_of_columns(self, events: Sequence[Event], batch: EventBatch) -> Deliveries:
-        """What goes out for events that do not stay and are of their nodes' own sessions.
+        """Return the deliveries of events that do not stay and come from their nodes' own sessions.
 
         As columns only: all is decided before any subscription changes.
         """
@@ -195,9 +196,9 @@ class SubscriptionBook:
         return Deliveries(events, rows, self._owners[rows.subscription])
 
     def deliveries_of(self, found: Iterable[Met], replayed: bool = False) -> Deliveries:
-        """What goes out for matches that were found one by one.
+        """Return the deliveries for matches that were found one by one.
 
-        What was there before is for everyone alone: a shared group has had its copy.
+        Replayed events skip shared groups, which have had their copy.
         """
         places: dict[int, int] = {}
         events: list[Event] = []
@@ -217,7 +218,7 @@ class SubscriptionBook:
     def addressed(
         self, event: Event, recipients: Iterable[tuple[Sequence[str], int]], replayed: bool
     ) -> Deliveries:
-        """What goes out by subscriptions that were decided on elsewhere, at these priorities."""
+        """Return the deliveries of an event matched elsewhere, by subscription ids and priority."""
         matches: list[tuple[int, int, int, bool]] = []
         for names, priority in recipients:
             numbers = [self._numbers[name] for name in names if name in self._numbers]
@@ -228,7 +229,7 @@ class SubscriptionBook:
         return Deliveries([event], rows, self._owners[number], wanted, replayed)
 
     def _arranged(self, rows: Rows) -> Rows:
-        """Matches as copies: one for each session, and one for each shared group in turn."""
+        """Turn matches into copies: one per session, and one per shared group in rotation."""
         if not self._shared:
             return self._merged(rows)
         shared = self._owners[rows.subscription] < 0
@@ -241,7 +242,7 @@ class SubscriptionBook:
         return merged_copies(rows, self._owners[rows.subscription]) if self._crowded else rows
 
     def _take_turns(self, rows: Rows) -> Rows:
-        """Of the matches of each shared group with each event, the one whose turn it is."""
+        """For each shared group and event, select the match of the member whose turn it is."""
         groups: dict[tuple[int, str, str], list[tuple[str, int]]] = {}
         wanted = zip(rows.event.tolist(), rows.subscription.tolist(), strict=True)
         for row, (place, number) in enumerate(wanted):
@@ -262,9 +263,9 @@ class SubscriptionBook:
         return np.array([self._owner_rows.get(each, 0) for each in sessions], np.int32)
 
     def _for_others(self, origins: I32, matches: Matches) -> Matches:
-        """Matches but those of sessions that do not want what they publish themselves.
+        """Drop matches of sessions that do not want their own events.
 
-        `origins` are the sessions of the events.
+        `origins` is the session of each event.
         """
         own = self._owners[matches.subscription] == origins[matches.event]
         others = ~(own & self._not_own[matches.subscription])

@@ -1,4 +1,4 @@
-"""What moves of what a subscription asks for: its own node, another, or nothing."""
+"""Whether the conditions of a subscription move: with its own node, with another, or not."""
 
 from nearcast.core.matching.reference import asks_only_the_event
 from nearcast.core.model.event import Subscription
@@ -6,7 +6,7 @@ from nearcast.core.model.geometry.area import ME, Around, PlaceHere
 
 
 def is_still(subscription: Subscription) -> bool:
-    """Whether what it asks for stays the same wherever its node is, and whatever it does."""
+    """True if its conditions do not depend on the position or state of its node."""
     if isinstance(subscription.from_, Around | PlaceHere):
         return False
     filters = (subscription.where, *subscription.levels)
@@ -14,7 +14,7 @@ def is_still(subscription: Subscription) -> bool:
 
 
 def anchor_of(subscription: Subscription) -> str | None:
-    """The other node with which a subscription's area moves."""
+    """The other node with which a subscription's area moves, None if there is none."""
     area = subscription.from_
     if isinstance(area, Around) and area.anchor not in (ME, subscription.node):
         return area.anchor

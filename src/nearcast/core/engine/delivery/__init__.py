@@ -1,1 +1,1 @@
-"""Who gets which events: the columns, the routes of subjects, and what is live."""
+"""Deliveries: their columns, routes of subjects, and delivery of live events."""

@@ -1,9 +1,9 @@
-"""Deliveries: who gets which events, as columns.
+"""Deliveries: which session gets which events, as columns.
 
-A row is an event and a subscription by which it goes out. The rows of one copy (one event for one
-session, however many of its subscriptions fit) are adjacent, best priority first. Live events,
-shared groups, routes and what the pipeline decided all have this form. It is read event by event,
-or session by session.
+A row is an event and a subscription that it matched. The rows of one copy (one event for one
+session, however many of its subscriptions match) are adjacent, best priority first. Live events,
+shared groups, routes and pipeline decisions all have this form. It can be read by event or by
+session.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
 
 
 class Recipient:
-    """A session, and the subscriptions of it by which an event goes out."""
+    """A session, and those of its subscriptions that an event matched."""
 
     __slots__ = ("host", "numbers", "owner", "subscriptions")
 
@@ -37,11 +37,11 @@ class Recipient:
         """The numbers of the subscriptions in the matcher."""
         self.owner = subscriptions[0].owner
         self.host: object | None = None
-        """What a host remembers of it."""
+        """A value the host caches with it."""
 
     @classmethod
     def of(cls, several: Iterable["Recipient"]) -> "Recipient":
-        """Return the recipient by all subscriptions of several, which are of one session."""
+        """Return one recipient with all subscriptions of several, which are of one session."""
         parts = list(several)
         return cls(
             tuple(one for each in parts for one in each.subscriptions),
@@ -53,30 +53,30 @@ class Recipient:
 
 
 class Rows(NamedTuple):
-    """The columns of deliveries, in the order in which copies go out."""
+    """The columns of deliveries, in delivery order."""
 
     event: I32
-    """The place of the event."""
+    """The index of the event."""
     subscription: I32
     """The number of the subscription."""
     priority: I32
     starts: Flags
-    """Whether a copy begins."""
+    """True where a copy begins."""
 
     def only(self, which: "Flags | I64") -> "Rows":
-        """Some of them, or all of them in another order."""
+        """Return the rows selected by a mask, or in the order of an index."""
         return Rows(
             self.event[which], self.subscription[which], self.priority[which], self.starts[which]
         )
 
     def joined(self, other: "Rows") -> "Rows":
-        """Both, in the order of the events; of one event first these."""
+        """Return both in the order of events; for one event, these rows come first."""
         both = Rows(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
         return both.only(both.event.argsort(kind="stable"))
 
 
 def sorted_rows(event: I32, subscription: I32, priority: I32) -> Rows:
-    """Return matches by event and priority, each as a copy; those of an event lie together."""
+    """Return matches ordered by event and priority, each as a copy of its own."""
     starts = np.ones(len(event), np.bool_)
     if not are_ordered(event, priority):
         order: I64 = np.empty(len(event), np.int64)
@@ -87,9 +87,9 @@ def sorted_rows(event: I32, subscription: I32, priority: I32) -> Rows:
 
 
 def merged_copies(rows: Rows, owners: I32) -> Rows:
-    """Return the same with one copy for each event and session; `owners` are the sessions of rows.
+    """Return the rows with one copy per event and session; `owners` is the session of each row.
 
-    A copy lies where its first row did, which has the best priority.
+    A copy takes the position of its first row, which has the best priority.
     """
     crowded = np.zeros(int(rows.event.max(initial=-1)) + 1, np.bool_)
     if not find_duplicates(rows.event, owners, crowded):
@@ -107,11 +107,11 @@ def merged_copies(rows: Rows, owners: I32) -> Rows:
 
 
 Share = tuple[Recipient, Sequence[int], Sequence[int]]
-"""Copies for one session by the same subscriptions: places of events, and their priorities."""
+"""Copies for one session by the same subscriptions: event indexes, and their priorities."""
 
 
 class Deliveries:
-    """Events, and who gets them."""
+    """Events and their recipients."""
 
     __slots__ = ("_owners", "_route", "_rows", "events", "recipients", "replayed")
 
@@ -123,7 +123,7 @@ class Deliveries:
         recipients: Sequence[Recipient] = (),
         replayed: bool = False,
     ) -> None:
-        """Take rows, the session of each, and of each the recipient by its subscription alone.
+        """Take rows, the session of each row, and the recipient of each row by its subscription.
 
         Without recipients it can be read as columns only.
         """
@@ -131,14 +131,14 @@ class Deliveries:
         self._rows: Rows | None = rows
         self._owners = owners
         self.recipients = recipients
-        """By row, the recipient by that subscription alone; none where it is only columns."""
+        """By row, the recipient by that subscription alone; empty if only columns are kept."""
         self._route: Route | None = None
         self.replayed = replayed
-        """The events were there before: sessions came to match them by subscribing or moving."""
+        """True if the events were live before: sessions matched them by subscribing or moving."""
 
     @classmethod
     def along(cls, route: "Route", events: Sequence[Event]) -> "Deliveries":
-        """Return deliveries of all events to everyone on a route, at the best priority."""
+        """Return deliveries of all events to every recipient of a route, at the best priority."""
         found = cls.__new__(cls)
         found.events, found.replayed = events, False
         found._rows, found._owners, found.recipients, found._route = None, NO_OWNERS, (), route
@@ -153,7 +153,7 @@ class Deliveries:
 
     @property
     def rows(self) -> Rows:
-        """All of it as columns."""
+        """All rows; for a route they are built on first use."""
         if self._rows is None:
             assert self._route is not None
             count, everyone = len(self.events), self._route.recipients
@@ -168,7 +168,7 @@ class Deliveries:
         return self._rows
 
     def only(self, keep: Sequence[bool]) -> "Deliveries":
-        """Return some of the copies, by whether each is kept, event by event."""
+        """Return a subset of the copies; `keep` has one flag per copy."""
         kept = np.repeat(np.array(keep, np.bool_), np.diff(self._edges()))
         recipients = list(compress(self.recipients, kept.tolist()))
         rows = self.rows.only(kept)
@@ -189,7 +189,7 @@ class Deliveries:
             )
 
     def by_session(self) -> Iterator[Share]:
-        """Yield shares: of each session all copies, in the order of the events."""
+        """Yield all copies of each session, in the order of the events."""
         if self._route is not None:
             everything, best = range(len(self.events)), (1,) * len(self.events)
             for recipient in self._route.recipients:
@@ -203,7 +203,7 @@ class Deliveries:
         order: I64 = np.empty(len(rows.event), np.int64)
         order_by_owner(np.abs(self._owners), order)
         event, number, priority, starts = rows.only(order)
-        # A copy by several subscriptions is a share of its own.
+        # A copy by several subscriptions is yielded separately.
         single = starts & np.append(starts[1:], True)
         begins = starts.copy()
         begins[1:] &= (number[1:] != number[:-1]) | ~single[1:] | ~single[:-1]
@@ -218,7 +218,7 @@ class Deliveries:
                 yield several, places[start : start + 1], priorities[start : start + 1]
 
     def copies(self) -> Iterator[tuple[Recipient, int, int]]:
-        """Yield copies event by event: to whom, the place of the event, the priority."""
+        """Yield recipient, event index and priority of each copy, event by event."""
         if self._route is not None:
             for place in range(len(self.events)):
                 for recipient in self._route.recipients:

@@ -1,7 +1,7 @@
-"""Delivering: what is live goes once to each session that it concerns, however it comes to it.
+"""Delivering: each live event is sent once to each session that it matches, for whatever reason.
 
-Who is away comes back to what it missed. What withdraws a live event goes to those who have it,
-wherever they are by now.
+A session that was disconnected gets what it missed on return. A withdrawal is sent to the sessions
+that have the event, wherever they are now.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,7 +17,7 @@ from nearcast.core.model.geometry.area import PlaceArea, PlaceHere
 
 
 class LiveDelivery(EngineDependent):
-    """Makes deliveries of matches, and notes who has what."""
+    """Turns matches into deliveries, and records which session has which live event."""
 
     def __init__(self, live: LiveBook, subscriptions: SubscriptionBook) -> None:
         self._live = live
@@ -25,11 +25,11 @@ class LiveDelivery(EngineDependent):
 
     @property
     def ignores_moves(self) -> bool:
-        """Whether nothing is live."""
+        """True if no event is live."""
         return not len(self._live)
 
     def node_changed(self, update: NodeUpdate, step: EngineStep) -> None:
-        """Let live events go out to those whom they concern only now."""
+        """Deliver live events that match because a node changed."""
         node, outcome = update.after.node, step.outcome
         if not update.expired:
             if update.fixed:
@@ -43,12 +43,12 @@ class LiveDelivery(EngineDependent):
             self._come_into_sight(node, outcome)
 
     def node_forgotten(self, node: str, step: EngineStep) -> None:
-        """End all that a node keeps alive."""
+        """End all live events of a node."""
         for key in self._live.published_by(node):
             step.live_changed(key, None)
 
     def places_changed(self, reclassed: Sequence[str], step: EngineStep) -> None:
-        """Let live events go out whose targets are places, or to areas that are."""
+        """Deliver live events whose targets are places, or to subscriptions with such areas."""
         outcome = step.outcome
         for node in reclassed:
             self.deliver_live(self._live.met_by(node), outcome)
@@ -59,21 +59,21 @@ class LiveDelivery(EngineDependent):
                 self.deliver_live(self.met_by_one(subscription.id), outcome)
 
     def sight_changed(self, viewer: str, other: str, step: EngineStep) -> None:
-        """Let live events go out that come into sight."""
+        """Deliver live events that became visible."""
         self.deliver_live(self._live.overtaken_by(other), step.outcome)
         self.deliver_live(self._live.met_by(viewer), step.outcome)
 
     def rules_changed(self, step: EngineStep) -> None:
-        """Let live events go out that come into sight."""
+        """Deliver live events that became visible."""
         self.deliver_live(self._live.met_again(), step.outcome)
 
     def expire(self, step: EngineStep) -> None:
-        """End what is no longer valid."""
+        """End events that are no longer valid."""
         for key in self._live.expire(step.now):
             step.live_changed(key, None)
 
     def next_timer(self) -> float | None:
-        """When the next event ends."""
+        """The time at which the next live event expires."""
         return self._live.next_expiry()
 
     def _come_into_sight(self, node: str, outcome: Outcome) -> None:
@@ -81,7 +81,7 @@ class LiveDelivery(EngineDependent):
         self._deliver_to_followers(node, outcome)
 
     def deliver(self, deliveries: Deliveries, outcome: Outcome) -> None:
-        """Let copies of events go out that were made now; the last of them may stay."""
+        """Deliver new events; only the last of them may stay."""
         outcome.sent.append(deliveries)
         if deliveries.events[-1].stays:
             for copy in deliveries:
@@ -91,7 +91,7 @@ class LiveDelivery(EngineDependent):
                     self._note_missed(copy)
 
     def deliver_live(self, found: Iterable[Met], outcome: Outcome) -> None:
-        """Let live events go out to those who do not have them."""
+        """Deliver live events to the sessions that do not have them."""
         deliveries = self._subscriptions.deliveries_of(found, replayed=True)
         if not len(deliveries):
             return
@@ -107,10 +107,10 @@ class LiveDelivery(EngineDependent):
             self._note_missed(copy)
 
     def withdraw(self, event: Event, found: Iterable[Met], outcome: Outcome) -> None:
-        """Let a withdrawal go out: as any message by plain subscriptions, else to who has it.
+        """Deliver a withdrawal: to plain subscriptions as a message, else to the event's holders.
 
-        `found` is whom it would concern as any other event. Clearing a retained message is also
-        a message of MQTT's own, and goes to all of them.
+        `found` are the matches of the withdrawal as an ordinary event. Clearing a retained message
+        is also an MQTT message, and is delivered to all of them.
         """
         have, subscriptions = self._live.holders(event), self._subscriptions
         clears = event.retain and not event.payload
@@ -129,20 +129,21 @@ class LiveDelivery(EngineDependent):
             self.deliver(subscriptions.deliveries_of(met.values()), outcome)
 
     def met_by_one(self, name: str) -> Iterator[Met]:
-        """Live events that concern one subscription now."""
+        """Live events that match one subscription now."""
         return self._live.met_by(
             self._subscriptions.by_id[name].node, [self._subscriptions.number(name)]
         )
 
     def _deliver_to_followers(self, node: str, outcome: Outcome) -> None:
-        """Let live events go out by subscriptions whose area moves with a node of another."""
+        """Deliver live events to subscriptions whose area moves with another subscriber's node."""
         for name in self._subscriptions.following(node):
             self.deliver_live(self.met_by_one(name), outcome)
 
     def comes_later(self, event: Event, subscriptions: Sequence[Subscription]) -> bool:
-        """Whether a session that does not get this is to get it later, if it still matches.
+        """True if a session that misses this event gets it later, if it still matches.
 
-        What is live comes again, but no more of MQTT than any broker has.
+        Live events are delivered again, but retained messages by plain subscriptions only as in
+        MQTT.
         """
         by_id = self._subscriptions.by_id
         if not event.stays or any(each.id not in by_id for each in subscriptions):
@@ -153,7 +154,7 @@ class LiveDelivery(EngineDependent):
         return not (event.retain and is_any_brokers)
 
     def _note_missed(self, delivery: Delivery) -> None:
-        """Remember that a session is to get a live event later, if this copy does not reach it."""
+        """Record a live event for later delivery, if this copy does not reach its session."""
         event, wanted = (
             delivery.event,
             [self._subscriptions.by_id[n] for n in delivery.subscriptions],

@@ -13,7 +13,7 @@ SCATTER = np.uint64(0x9E3779B1)
 
 @compiled
 def are_ordered(event: I32, priority: I32) -> bool:
-    """Decide whether matches are ordered by event and priority."""
+    """Return True if matches are ordered by event and priority."""
     for k in range(1, len(event)):
         if event[k] < event[k - 1]:
             return False
@@ -24,7 +24,7 @@ def are_ordered(event: I32, priority: I32) -> bool:
 
 @compiled
 def order_runs(event: I32, priority: I32, events: int, order: I64) -> bool:
-    """Order matches by event, if those of each lie together and are ordered by priority."""
+    """Order matches by event; False if those of an event are not adjacent and by priority."""
     counts = np.zeros(events + 1, np.int64)
     for k in range(len(event)):
         e = event[k]
@@ -45,7 +45,7 @@ def order_runs(event: I32, priority: I32, events: int, order: I64) -> bool:
 
 @compiled
 def _bits_for(count: int) -> int:
-    """How many bits number the slots of a table in which so many sessions have room."""
+    """Return the bits of a slot index for a hash table of `count` sessions."""
     bits = 1
     while 1 << bits < 2 * count:
         bits += 1
@@ -54,23 +54,23 @@ def _bits_for(count: int) -> int:
 
 @compiled
 def _slot_of(owner: int, bits: int) -> np.uint64:
-    """Where a session is looked for first."""
+    """Return the first slot of a session."""
     scattered = (np.uint32(owner) * SCATTER) & np.uint64(0xFFFFFFFF)
     return scattered >> np.uint64(32 - bits)
 
 
 @compiled
 def _next_slot(slot: np.uint64, bits: int) -> np.uint64:
-    """Where it is looked for next."""
+    """Return the next slot to probe."""
     return (slot + np.uint64(1)) & np.uint64((1 << bits) - 1)
 
 
 @compiled
 def order_by_owner(owners: I32, order: I64) -> None:
-    """Order matches by session: those of each together, in the order in which they were."""
+    """Order matches by session, keeping the order within each session."""
     bits = _bits_for(len(owners))
     whose = np.full(1 << bits, -1, np.int32)
-    """By slot, the first match of the session that it is for."""
+    """By slot, the first match of its session."""
     group_of = np.empty(len(owners), np.int32)
     counts = np.zeros(len(owners) + 1, np.int64)
     groups = 0
@@ -95,16 +95,16 @@ def order_by_owner(owners: I32, order: I64) -> None:
 
 @compiled
 def find_duplicates(event: I32, owners: I32, crowded: Flags) -> bool:
-    """Mark events that fit two subscriptions of one session; whether there are any.
+    """Mark events that match two subscriptions of one session; return whether any does.
 
-    The matches of an event lie together.
+    The matches of an event are adjacent.
     """
     longest = run = 0
     for k in range(len(event)):
         run = run + 1 if k and event[k - 1] == event[k] else 1
         longest = max(longest, run)
     bits = _bits_for(longest)
-    # What another event left in a slot is nothing to this one.
+    # Slots are not cleared between events: `left_by` tells which event filled one.
     whose = np.zeros(1 << bits, np.int32)
     left_by = np.full(1 << bits, -1, np.int32)
     found = False

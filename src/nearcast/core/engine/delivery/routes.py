@@ -1,8 +1,8 @@
-"""Routes: who gets every event on a subject, where its subject alone decides.
+"""Routes: the recipients of all events on a subject, where the subject alone decides.
 
-Most traffic of a plain broker is of this kind, and needs no kernel: all subscriptions whose
-pattern the subject fits are plain. A route is remembered until one of them changes; whoever
-holds on to one sees that it is no longer `valid`.
+Most traffic of a plain broker is of this kind and needs no kernel: all subscriptions whose pattern
+matches the subject are plain. A route is cached until one of them changes; a holder of a stale
+route sees that it is no longer `valid`.
 """
 
 from collections.abc import Iterable
@@ -15,22 +15,22 @@ from nearcast.core.model.subject import subject_matches
 MOST_KNOWN = 65_536
 LONGEST_KNOWN = 512
 MOST_COMPARED = 256
-"""With more routes than this, a changed wildcard makes all of them be looked up anew."""
+"""With more cached routes than this, a changed wildcard pattern drops all of them."""
 
 
 class Route:
-    """Who gets all events on a subject."""
+    """The recipients of all events on a subject."""
 
     __slots__ = ("no_local", "recipients", "valid")
 
     def __init__(self, recipients: tuple[Recipient, ...]) -> None:
         self.recipients = recipients
         self.no_local = any(one.no_local for each in recipients for one in each.subscriptions)
-        """Some of them do not want what they publish themselves."""
+        """True if some recipient does not want its own events."""
         self.valid = True
 
     def without(self, session: str) -> "Route":
-        """Return the route of what a session publishes."""
+        """Return the route for events that a session publishes."""
         if not self.no_local:
             return self
         left = []
@@ -46,7 +46,7 @@ class Route:
 
 
 class Routes:
-    """Subscriptions by pattern, apart by whether they are plain."""
+    """Subscriptions by pattern, separated by whether they are plain."""
 
     def __init__(self) -> None:
         self._patterns = Patterns()
@@ -57,7 +57,7 @@ class Routes:
         self._known: dict[str, Route | None] = {}
 
     def add(self, recipient: Recipient) -> None:
-        """Take in the recipient by one subscription, whose id is new."""
+        """Add the recipient of one subscription, whose id is new."""
         (subscription,) = recipient.subscriptions
         if subscription.plain:
             number = self._patterns.acquire(subscription.subject)
@@ -69,7 +69,7 @@ class Routes:
         self._changed(subscription.subject)
 
     def remove(self, subscription: Subscription) -> None:
-        """Take a subscription out."""
+        """Remove a subscription."""
         number = self._numbers.pop(subscription.id)
         if subscription.plain:
             of_pattern = self._plain[number]
@@ -99,7 +99,7 @@ class Routes:
         return route
 
     def fitting(self, subject: str) -> list[Subscription]:
-        """All subscriptions whose pattern a subject fits, whatever else they ask for."""
+        """All subscriptions whose pattern matches a subject, whatever their other conditions."""
         found = [r for n in self._patterns.matching(subject) for r in self._plain[n].values()]
         found += [r for n in self._other.matching(subject) for r in self._others[n].values()]
         return [each.subscriptions[0] for each in found]

@@ -1,8 +1,8 @@
-"""Pairs of words by number: text that lies together, for hosts that take thousands at once.
+"""Pairs of strings by number, in one buffer, for hosts that read thousands at once.
 
-A pair that is put in place of another is written behind all others; the old one stays until
-there is more of the old than of the others. The words of a pair lie beside each other, so that
-whoever takes both looks into memory twice: where they are, and there.
+A replaced pair is appended; the old one stays until old bytes exceed half of the buffer. The
+strings of a pair are adjacent, so that reading both takes two memory accesses: the span, then the
+bytes.
 """
 
 from collections.abc import Sequence
@@ -17,32 +17,32 @@ from nearcast.core.matching.tables import I32, U8, Scalar, enough, resized
 
 START, MIDDLE, END = 0, 1, 2
 AHEAD = 16
-"""Words that are asked for while others are copied."""
+"""The prefetch distance, in pairs."""
 ROOM = 16
-"""Bytes behind all others, for words are copied so many at once."""
+"""Padding at the end of buffers, because strings are copied in blocks of this size."""
 
 
 class Texts(NamedTuple):
-    """Texts one behind the other: text k is `data[ends[k]]` to `data[ends[k + 1] - 1]`."""
+    """Concatenated texts: text k is `data[ends[k]]` to `data[ends[k + 1] - 1]`."""
 
     ends: I32
     data: U8
 
 
 class StringPairTable:
-    """Two words in UTF-8 by number."""
+    """Two UTF-8 strings per number."""
 
     def __init__(self, pairs: Sequence[tuple[str, str]]) -> None:
-        """Number pairs from 0 on."""
+        """Number pairs from 0."""
         self.length = 0
-        """Bytes of all words, old ones too."""
+        """Bytes of all strings, replaced ones included."""
         self._old = 0
         self._spans: I32 = np.zeros((0, 4), np.int32)
         self._data: U8 = np.zeros(ROOM, np.uint8)
         self._write(range(len(pairs)), pairs)
 
     def put(self, number: int, pair: tuple[str, str]) -> None:
-        """Give a number this pair."""
+        """Set the pair of a number."""
         if number < len(self._spans):
             self._old += int(self._spans[number, END] - self._spans[number, START])
         self._write((number,), (pair,))
@@ -50,7 +50,7 @@ class StringPairTable:
             self._tidy()
 
     def taken(self, numbers: I32, firsts: I32) -> tuple[Texts, Texts]:
-        """The first words of some of these numbers, those at `firsts`, and the second of all."""
+        """The first strings of the numbers at `firsts`, and the second strings of all numbers."""
         ends = np.empty(len(firsts) + 1, np.int32), np.empty(len(numbers) + 1, np.int32)
         lengths = measure(self._spans, numbers, firsts, *ends)
         assert max(lengths) < 1 << 31, "what is taken at once is less than 2 GiB"
@@ -73,7 +73,7 @@ class StringPairTable:
         self._spans[places, END] = ends[2::2]
 
     def _tidy(self) -> None:
-        """Leave old words out."""
+        """Compact the buffer."""
         data = self._data.tobytes()
         pairs = [
             (data[start:middle].decode(), data[middle:end].decode())
@@ -87,7 +87,7 @@ class StringPairTable:
 def measure(
     spans: I32, numbers: I32, firsts: I32, first_ends: I32, second_ends: I32
 ) -> tuple[int, int]:
-    """Find where each text will end; the bytes of all first and of all second words."""
+    """Compute the end of each text; return the total bytes of first and of second strings."""
     first = second = 0
     second_ends[0] = first_ends[0] = 0
     for k in range(len(numbers)):
@@ -103,7 +103,7 @@ def measure(
 
 @compiled
 def copy(spans: I32, data: U8, numbers: I32, firsts: I32, first: U8, second: U8) -> None:
-    """Copy words to where they are wanted; all arrays of bytes have ROOM behind them."""
+    """Copy strings to the output buffers; all byte arrays have ROOM bytes of padding."""
     at = to = turn = 0
     for k in range(len(numbers)):
         if k + AHEAD < len(numbers):

@@ -1,1 +1,1 @@
-"""What a host asks the engine: nodes, explanations, and what subscriptions lack."""
+"""Queries of the host: nodes, explanations, and unmet needs of subscriptions."""

@@ -1,8 +1,8 @@
-"""Filters on attributes that no event has had: a misspelt name, a payload that is no JSON.
+"""Filters on attributes that no event has had: a misspelt name, a payload that is not JSON.
 
-Judged only by events that a subscription's owner could have got: its pattern fits them, and
-their target and whom they tell of let the owner have them. After `ENOUGH` of those without the
-attributes, nothing will come of it; a subscription is watched until then, or until it can match.
+Counts only events that a subscription's owner could have received: its pattern matches, and their
+target and visibility permit it. After `ENOUGH` of them without the attributes the filter is
+reported; a subscription is watched until then, or until its filter can match.
 """
 
 from collections.abc import Sequence
@@ -20,12 +20,13 @@ from nearcast.core.matching.reference import WorldView, could_have
 from nearcast.core.model.event import Event, Subscription
 
 ENOUGH = 20
-"""So many events without an attribute are taken for all."""
+"""Events without an attribute after which its filter is reported."""
 MOST_WATCHED = 10_000
-"""Subscriptions beyond these are not watched."""
+"""Limit of watched subscriptions; further ones are not watched."""
 MOST_LOOKS = 2_000
-"""Pairs of event and subscription that are looked at in one step; the other subscriptions are
-not watched any longer, for they would miss events."""
+"""Limit of pairs of event and subscription checked in one step; the subscriptions beyond it are no
+longer watched, because they would miss events.
+"""
 
 
 class _Watched(Struct):
@@ -36,7 +37,7 @@ class _Watched(Struct):
 
 
 class AttributeWatch:
-    """Subscriptions whose filters ask for attributes that were not seen yet."""
+    """Subscriptions whose filters need attributes that were not seen yet."""
 
     def __init__(self) -> None:
         self._patterns = Patterns()
@@ -48,7 +49,7 @@ class AttributeWatch:
         return len(self._watched)
 
     def add(self, subscription: Subscription) -> None:
-        """Watch a subscription, in place of the one with its id, if its filter needs it."""
+        """Watch a subscription, replacing its previous version, if its filter needs it."""
         self.remove(subscription.id)
         if subscription.where is None or len(self._watched) >= MOST_WATCHED:
             return
@@ -61,7 +62,7 @@ class AttributeWatch:
         self._by_pattern.setdefault(number, {})[subscription.id] = watched
 
     def remove(self, name: str) -> None:
-        """Watch a subscription no longer."""
+        """Stop watching a subscription."""
         watched = self._watched.pop(name, None)
         if watched is None:
             return
@@ -72,7 +73,7 @@ class AttributeWatch:
         self._patterns.release(watched.pattern)
 
     def see(self, events: Sequence[Event], world: WorldView) -> None:
-        """Look at events that were decided on, as the world is now."""
+        """Check matched events against the watched subscriptions."""
         looks = 0
         for event in events:
             for number in self._patterns.matching(event.subject):
@@ -84,7 +85,7 @@ class AttributeWatch:
                         self._look(event, watched, world)
 
     def take(self) -> list[tuple[str, tuple[str, ...]]]:
-        """Return what was found since: ids of subscriptions, and what no event had, each once."""
+        """Return new findings: ids of subscriptions with the attributes no event had, each once."""
         found, self._found = self._found, []
         return found
 

@@ -1,7 +1,7 @@
-"""Why an event does or does not concern a subscription, with numbers.
+"""Why an event does or does not match a subscription, with numbers.
 
-The decision is that of the reference evaluator; here it is said how far away, and which values.
-Whoever may not see where an area lies is told no distance to it.
+The decision is that of the reference evaluator; this module adds distances and values. A viewer who
+may not see where an area is gets no distance to it.
 """
 
 from msgspec.structs import replace
@@ -32,7 +32,7 @@ class FilterStep(VerdictStep, frozen=True):
 
 
 def explain(event: Event, subscription: Subscription, world: WorldView) -> Verdict:
-    """Decide one pair, and say why in numbers, up to the first step that fails."""
+    """Decide one pair, with reasons in numbers, up to the first step that fails."""
     verdict = decide(event, subscription, world)
     scope = EventScope(event, subscription.node, world)
     steps = (_with_numbers(step, event, subscription, scope, world) for step in verdict.steps)
@@ -64,7 +64,7 @@ def _with_numbers(
 def _away(
     area: Area, caller: str, at: Position | None, viewer: str, world: WorldView
 ) -> tuple[str, str] | None:
-    """How far a position is from the centre of a circle, and how large that is, if one may know."""
+    """Return a position's distance from a circle's centre, and the radius; None if hidden."""
     meant = area_for(area, caller, world)
     if at is None or meant is None:
         return None
@@ -83,6 +83,6 @@ def _away(
     else:
         return None
     away_m = distance_m(centre.lat, centre.lon, at.lat, at.lon)
-    # Enough digits to tell the two apart.
+    # Enough digits for the two to differ.
     digits = next((each for each in range(6) if f"{away_m:.{each}f}" != f"{radius_m:.{each}f}"), 0)
     return f"{away_m:,.{digits}f} m from {name}", f"{radius_m:,.{digits}f} m"

@@ -1,4 +1,4 @@
-"""Whether a filter is true of a node: its context takes the place of an event's attributes."""
+"""Whether a filter holds for a node: its context takes the place of an event's attributes."""
 
 from collections.abc import Callable
 
@@ -22,9 +22,9 @@ def is_true_of(
     context_of: ContextOf,
     subject: str = "",
 ) -> bool:
-    """Decide whether a filter is true of a node, as far as a viewer sees it.
+    """Return True if a filter holds for a node, limited to what a viewer may see.
 
-    To the filter it is an event of that node, on a subject if there is one.
+    The node is evaluated like an event it published, on the given subject.
     """
     if where is None:
         return True
@@ -34,7 +34,7 @@ def is_true_of(
 
 
 class _NodeScope(EventScope):
-    """What a filter can ask about a node: there are no events round it that it could count."""
+    """Scope of a filter on a node, without recent events to count or nodes to search."""
 
     def count(
         self, subject: str, where: Filter | None, metres: float | None, around: str = "me"

@@ -1,7 +1,8 @@
-"""Who is there: nodes by area, by filter or by distance, as far as a viewer may see them.
+"""Node queries: nodes by area, by filter or by distance, limited to what a viewer may see.
 
-An area and a distance are looked up in the index of the matcher. Work is bounded: a page looks at
-so many nodes at most, and says where the next one goes on. What may not be seen is not there.
+Areas and distances are looked up in the index of the matcher. Work is bounded: a page checks at
+most `LOOKED_AT_MOST` nodes, and names where the next page begins. Invisible nodes are treated as
+absent.
 """
 
 from collections.abc import Callable, Iterable
@@ -24,44 +25,44 @@ from nearcast.core.model.visibility import SEE_IDENTITY, SEE_WHERE_NAMED
 Resolved = FixedArea | Anchored
 Everyone = Callable[[], Iterable[str]]
 Sees = Callable[[str], int]
-"""What the asker may see of a node."""
+"""The visibility mask of a node for the viewer."""
 LOOKED_AT_MOST = 1_000
 FIRST_REACH_M = 250.0
 WIDER = 4.0
 
 
 class NodeQuery(Struct, frozen=True):
-    """What is asked: in an area, true of a filter, nearest to a node."""
+    """A query: nodes in an area, satisfying a filter, nearest to a node."""
 
     viewer: str
     area: Area | None = None
     where: Filter | None = None
     near: str | None = None
-    """A node, or `me`: then the nearest come first, and there are no further pages."""
+    """A node, or `me`: results are sorted by distance, without further pages."""
     most: int = 100
     after: str = ""
     """The page begins after this name."""
 
 
 class FoundNode(Struct, frozen=True):
-    """A node that is there."""
+    """A node in a result."""
 
     node: str
     distance_m: float | None = None
 
 
 class NodePage(Struct, frozen=True):
-    """Some of them."""
+    """A page of results."""
 
     nodes: tuple[FoundNode, ...]
     next: str | None = None
-    """After which name the next page begins; None if there is none."""
+    """The name after which the next page begins; None if this is the last."""
     complete: bool = True
-    """False if the search for the nearest was given up before enough were found."""
+    """False if the search for the nearest hit its limit before enough were found."""
 
 
 class NodeSearch:
-    """Answers questions about nodes."""
+    """Answers node queries."""
 
     def __init__(self, matcher: Matcher, context_of: ContextOf, sees: Sees) -> None:
         self._matcher = matcher
@@ -70,7 +71,7 @@ class NodeSearch:
         self._sees = sees
 
     def find(self, query: NodeQuery, everyone: Everyone) -> NodePage:
-        """Return a page of the nodes that are meant; `everyone` tells all that are known."""
+        """Return a page of matching nodes; `everyone` returns all known names."""
         meant = None
         if query.area is not None:
             meant = area_for(query.area, query.viewer, self._world)
@@ -98,7 +99,7 @@ class NodeSearch:
         centre: str,
         everyone: Everyone,
     ) -> NodePage:
-        """The nearest nodes, looked for in ever wider rings."""
+        """Return the nearest nodes, searching in ever wider rings."""
         world, viewer = self._world, query.viewer
         named = viewer if centre == ME else centre
         seen = self._sees(named) & SEE_WHERE_NAMED == SEE_WHERE_NAMED

@@ -1,7 +1,7 @@
-"""What a subscription lacks to match anything at all: a position, a node, a place.
+"""What a subscription lacks to match anything: a position, a node, a place.
 
-A node that is unknown, one that is hidden from the asker and one that has no position are told
-in one and the same text: another one would tell who exists.
+An unknown node, a node hidden from the subscriber and a node without position all give the same
+text: different texts would reveal which nodes exist.
 """
 
 from nearcast.core.language.evaluation.possible_truth import can_hold
@@ -32,7 +32,7 @@ def needs_place(subscription: Subscription) -> bool:
 
 
 def unmet_needs(subscription: Subscription, world: WorldView) -> list[str]:
-    """Return why a subscription can match nothing now, in the words for its owner."""
+    """Return why a subscription can match nothing now, as text for its owner."""
     me, area = subscription.node, subscription.from_
     found: list[str] = []
     if area is not None and (why := unmet_area(area, me, world)) is not None:
@@ -45,7 +45,7 @@ def unmet_needs(subscription: Subscription, world: WorldView) -> list[str]:
 
 
 def unmet_area(area: Area, me: str, world: WorldView) -> str | None:
-    """Return what an area of somebody's lacks to hold anyone, None if it lacks nothing."""
+    """Return what an area lacks to contain any node, None if nothing."""
     if _is_round_me(area, me):
         return NO_POSITION if world.position(me) is None else None
     if isinstance(area, Around):
