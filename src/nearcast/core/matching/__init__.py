@@ -1,1 +1,1 @@
-"""Who is concerned by an event: kernels, the index, and the matcher round them."""
+"""Matching of events and subscriptions: kernels, the index, and the matcher."""

@@ -1,9 +1,9 @@
-"""Scanning: which subscriptions an event concerns.
+"""Scanning: the subscriptions that an event matches.
 
-For each event: collect the cells that can hold a subscription it concerns, sift what lies in
-them by a rough distance in single precision, then decide the rest exactly. An event with a
-target may be answered from the other side: who is in the target, and what they subscribed to,
-when fewer nodes are there than subscriptions would have to be looked at.
+For each event: collect the cells that can hold a matching subscription, filter their entries by a
+rough distance in single precision, then decide the rest exactly. An event with a target may be
+matched in reverse, from the nodes in the target and their subscriptions, when these nodes are fewer
+than the candidate entries.
 """
 
 import math
@@ -69,7 +69,7 @@ from nearcast.core.model.geometry.geodesy import ecef
 from nearcast.core.model.visibility import SEE_ALL
 
 # Columns of an entry's body, after SUBSCRIPTION: the rule with its flags in the low bits, and the
-# program, if it is not LONG.
+# program unless the rule is LONG.
 RULE_WORD, PROGRAM = 1, 2
 BODY_COLUMNS = PROGRAM + INLINE
 FLAG_BITS = 3
@@ -79,7 +79,7 @@ TAG, CODE, NAME = 0, 1, 2
 """Columns of a probe: the tag and the code of a cell, and its key * 64 + class."""
 
 FEW = 64
-"""An event with a target and more candidates than this may be matched from the other side."""
+"""An event with a target and more candidates than this may be matched in reverse."""
 FULL, TOO_MANY = -1, -2
 
 
@@ -93,9 +93,9 @@ def match_events(
     memory: Memory,
     scratch: Scratch,
 ) -> tuple[int, int]:
-    """Match events of a batch, in order from the first: (how far it came, pairs written).
+    """Match events of a batch, in order from the first: (index reached, pairs written).
 
-    It stops before an event whose pairs may not fit; the caller makes room and goes on.
+    It stops before an event whose pairs may not fit; the caller makes room and continues.
     `scratch.kinds` is all MISSING before and after. `serial` numbers the first event.
     """
     a, nodes, subscriptions = memory.cells, memory.nodes, memory.subscriptions
@@ -122,7 +122,7 @@ def match_events(
         stamp = serial + e
         _load(kinds, values, events, e)
 
-        # 1. Name the cells in which something may be concerned.
+        # 1. Collect the cells that can hold a matching subscription.
         n_ranges, candidates = _name_cells(
             e, events, a, keys, patterns, columns, kinds, values, ranges, probes, codes, code_count
         )
@@ -130,7 +130,7 @@ def match_events(
             _forget(kinds, events, e)
             return turn, written
         if aimed and candidates > FEW:
-            # Or else: the nodes in the target, if there are fewer.
+            # Alternatively: the nodes in the target, if they are fewer.
             more = _match_those_in_target(
                 e, stamp, written, candidates, restricted, events, memory, scratch
             )
@@ -142,10 +142,10 @@ def match_events(
                 _forget(kinds, events, e)
                 continue
 
-        # 2. Sift what lies in them by rough distance.
+        # 2. Filter the entries of these cells by rough distance.
         found = _sift(fx, fy, fz, n_ranges, a, ranges, survivors)
 
-        # 3. Decide on the rest.
+        # 3. Decide the rest exactly.
         if written + found > len(out_event):
             _forget(kinds, events, e)
             return turn, written
@@ -213,7 +213,7 @@ def match_events(
                 dy = a.geo[i, 1] - fy
                 dz = a.geo[i, 2] - fz
                 reach_m = float(a.geo[i, 3])
-                # Surely inside, unless near the edge or not a plain circle.
+                # Certainly inside, unless near the edge or not a plain circle.
                 inner = reach_m * 0.999999 - 2.0 - reach_m**3 * 1.03e-15
                 sure = (
                     inner > 0.0
@@ -249,9 +249,9 @@ def _name_cells(
     codes: I64,
     code_count: I32,
 ) -> tuple[int, int]:
-    """Write where the cells lie that can hold a subscription concerned.
+    """Write the ranges of cells that can hold a matching subscription.
 
-    Returns how many there are and how many entries they hold; (FULL, 0) if there was no room.
+    Returns the numbers of ranges and of entries in them; (FULL, 0) if there was no room.
     """
     lat, lon = events.lat[e], events.lon[e]
     placed = not math.isnan(lat)
@@ -345,7 +345,7 @@ def _sift(
     ranges: I32,
     survivors: I32,
 ) -> int:
-    """Write the places whose reach may hold a point in space; how many."""
+    """Write the entries whose reach may contain a point in space; return their number."""
     n_survivors = 0
     for r in range(n_ranges):
         start = ranges[r, 0]
@@ -372,10 +372,10 @@ def _match_those_in_target(
     memory: Memory,
     scratch: Scratch,
 ) -> int:
-    """Match an event from the other side: what those in its target subscribed to.
+    """Match an event in reverse: the subscriptions of the nodes in its target.
 
-    Returns how many pairs are written now; TOO_MANY if more nodes are there than candidates
-    would have to be looked at; FULL if the pairs do not fit.
+    Returns the number of pairs written now; TOO_MANY if the nodes there are too many compared with
+    the candidate entries; FULL if the pairs do not fit.
     """
     points, nodes, subscriptions = memory.points, memory.nodes, memory.subscriptions
     codes, pattern_stamp = scratch.codes[WIDE], scratch.pattern_stamp
@@ -439,7 +439,7 @@ def _match_those_in_target(
 def decide_for(
     s: int, events: EventArrays, restricted: bool, memory: Memory, scratch: Scratch
 ) -> int:
-    """Decide every event of a batch for one subscription; write the pairs, return how many."""
+    """Decide every event of a batch for one subscription; write the pairs, return their number."""
     nodes, subscriptions = memory.nodes, memory.subscriptions
     kinds, values = scratch.kinds, scratch.values
     me = subscriptions.rows[s, NODE]

@@ -1,4 +1,4 @@
-"""Intake: a batch of events as kernels take it, in the numbers of the matcher's tables."""
+"""Intake: a batch of events as columns for kernels, in the numbers of the matcher's tables."""
 
 import numpy as np
 
@@ -16,11 +16,11 @@ from nearcast.core.model.geometry.shapes import encode
 
 SORTED_FROM = 16
 Targets = tuple[I32, F64, I32, F64]
-"""Kind, (anchor latitude and longitude, reach), where its shape begins; the shapes' code."""
+"""Kind, (anchor latitude and longitude, reach), start of its shape; the code of all shapes."""
 
 
 class EventIntake:
-    """Turns batches into arrays."""
+    """Converts batches to arrays."""
 
     def __init__(self, index: SubscriptionIndex, world: KnownWorld) -> None:
         self._index = index
@@ -29,7 +29,7 @@ class EventIntake:
         self._aimless: Targets = _aimless(0)
 
     def events(self, batch: EventBatch) -> EventArrays:
-        """The batch in numbers; `dismiss` when it is done with."""
+        """Return the batch as arrays; call `dismiss` when done with them."""
         vocabulary = self._index.vocabulary
         first_pattern, patterns = self._index.patterns.matching_all(batch.subjects)
         target, target_at, target_shape, target_code = self._targets(batch)
@@ -54,7 +54,7 @@ class EventIntake:
         )
 
     def dismiss(self) -> None:
-        """Forget publishers of whom nothing was known but their names."""
+        """Release the rows of publishers that were added for the batch."""
         nodes = self._index.nodes
         for guest in self._guests:
             nodes.release(nodes.find(guest))
@@ -65,7 +65,8 @@ class EventIntake:
         rows = nodes.find_all(batch.publishers)
         names_read = self._index.vocabulary.paths.get(IDENTITY) is not None
         if NONE in rows and (names_read or nodes.newcomer is not None):
-            # Filters ask for names, or rules for rights: these need a row while they are matched.
+            # Filters read names, or rules give rights: these publishers need a row during the
+            # match.
             self._guests = [name for name in batch.publishers if nodes.find(name) == NONE]
             for name in self._guests:
                 nodes.acquire(name)
@@ -111,7 +112,7 @@ class EventIntake:
 
 
 def order_of(batch: EventBatch) -> I32:
-    """Events that look into the same memory one after the other."""
+    """Return an order in which successive events read the same memory."""
     if len(batch) < SORTED_FROM:
         return _FEW[: len(batch)]
     return np.lexsort((batch.lat, batch.subject)).astype(np.int32)

@@ -1,4 +1,4 @@
-"""The known world: what the reference evaluator can ask, answered from the matcher's tables."""
+"""The known world: the reference evaluator's view of the matcher's tables."""
 
 import math
 from collections.abc import Mapping
@@ -22,7 +22,7 @@ from nearcast.core.model.subject import subject_matches
 
 
 class KnownWorld:
-    """Everyone's position and context, as far as they are known, and who may see them."""
+    """Positions and contexts of nodes, places, recent events, and visibility."""
 
     def __init__(self, nodes: Nodes, sight: Sight, places: Places) -> None:
         self._nodes = nodes
@@ -32,7 +32,7 @@ class KnownWorld:
         """Events of the last minutes, for filters that count."""
 
     def position(self, node: str) -> Position | None:
-        """Where a node is."""
+        """The position of a node, None if unknown."""
         row = self._nodes.find(node)
         if row == NONE or math.isnan(self._nodes.arrays.at[row, LAT]):
             return None
@@ -40,7 +40,7 @@ class KnownWorld:
         return Position(lat, lon)
 
     def previous_position(self, node: str) -> Position | None:
-        """Where it was at the fix before."""
+        """The position of a node at its previous fix."""
         row = self._nodes.find(node)
         if row == NONE or math.isnan(self._nodes.arrays.at[row, LAT_BEFORE]):
             return None
@@ -53,15 +53,15 @@ class KnownWorld:
         return self._sight.granted(node) if row == NONE else self._nodes.attributes(row)
 
     def may_see(self, viewer: str, other: str) -> int:
-        """What one node may see of another."""
+        """The visibility mask of a node for a viewer."""
         return self._sight.may_see(viewer, other)
 
     def earlier(
         self, scope: EventScope, subject: str, where: Filter | None, within: Circle | None
     ) -> list[Event]:
-        """Recent events but the one that is decided on which the asker would have got.
+        """Recent events, except the one being decided, that the subscriber would have received.
 
-        By its rights and its position of now, and by where a target lay when the event came in.
+        By its current rights and position, and by where a target was when the event arrived.
         """
         me, countable, event = scope.me, scope.countable, scope.event
         if within is None:
@@ -90,7 +90,7 @@ class KnownWorld:
         return found
 
     def bound_of_target(self, event: Event) -> Bound | None:
-        """A circle that holds an event's target, None if it holds nobody now."""
+        """A circle containing an event's target, None if the target contains no node now."""
         assert event.to is not None
         meant = area_for(event.to, event.publisher, self)
         if meant is None:
@@ -102,5 +102,5 @@ class KnownWorld:
 
 
 def _not_aimed(event: Event) -> Bound | None:
-    """Nobody asks which recent events are aimed where."""
+    """Recent events are never looked up by target."""
     return None

@@ -1,8 +1,8 @@
-"""Live events: retained, valid and object events, kept where subscribers can come upon them.
+"""Live events: retained, valid and object events, indexed for subscribers that come to match.
 
-The reverse of matching: which of these events concern a subscription now. They lie in the same
-kind of index as nodes and subscriptions do: by their position, by their target, and by their
-subject, so that whoever moves pays only for what is near.
+The reverse of matching: the events that match a subscription now. They are indexed by position, by
+target and by subject, in the same kind of index as nodes and subscriptions, so that a move costs
+only what is near.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -43,7 +43,7 @@ from nearcast.core.model.event import Event
 from nearcast.core.model.subject import subject_matches
 
 Bound = tuple[float, float, float]
-"""Latitude, longitude and reach of a circle that holds an area."""
+"""Latitude, longitude and radius of a circle that contains an area."""
 
 
 class LiveEvents:
@@ -77,12 +77,12 @@ class LiveEvents:
         return None if row is None else self._events[row]
 
     def clear(self) -> None:
-        """Forget all events."""
+        """Remove all events."""
         for key in list(self._rows):
             self.remove(key)
 
     def put(self, key: str, event: Event) -> None:
-        """Keep an event under a key, instead of any earlier one."""
+        """Store an event under a key, replacing any earlier one."""
         self.remove(key)
         row = self._free.pop() if self._free else len(self._events)
         if row == len(self._events):
@@ -97,7 +97,7 @@ class LiveEvents:
             self._aim(row, event)
 
     def remove(self, key: str) -> bool:
-        """Forget the event under a key; whether there was one."""
+        """Remove the event under a key; return whether there was one."""
         row = self._rows.pop(key, None)
         if row is None:
             return False
@@ -115,7 +115,7 @@ class LiveEvents:
         return True
 
     def aim_again(self, key: str) -> None:
-        """The target of an event lies elsewhere now."""
+        """Re-index the target of an event."""
         row = self._rows.get(key)
         event = None if row is None else self._events[row]
         if row is not None and event is not None and event.to is not None:
@@ -134,7 +134,7 @@ class LiveEvents:
         return found
 
     def aimed_at(self, lat: float, lon: float) -> list[Event]:
-        """Events whose target may hold a position."""
+        """Events whose target may contain a position."""
         found: list[Event] = []
         for c in np.flatnonzero(self._classes).tolist():
             count = 1
@@ -148,7 +148,7 @@ class LiveEvents:
         return found
 
     def about(self, pattern: str, targeted: bool = False) -> list[Event]:
-        """Events without a target (or with one) whose subject fits a pattern."""
+        """Events without a target (or with one) whose subject matches a pattern."""
         by_subject = self._targeted if targeted else self._untargeted
         subjects: Iterable[str] = (pattern,) if pattern in by_subject else ()
         if "+" in pattern or "#" in pattern:

@@ -1,8 +1,8 @@
-"""The matcher: who is concerned by an event, and which live events concern a subscriber.
+"""The matcher: subscriptions that an event matches, and live events that match a subscription.
 
-Subscriptions go in, nodes move and change, batches of events are matched. Equal filters are one
-rule and equal predicates one atom; kernels decide all they can, and whatever they cannot is
-decided by the reference evaluator, for just those subscriptions, with the same answer.
+Holds subscriptions and node states, and matches batches of events. Equal filters share one rule and
+equal predicates one atom; kernels decide all they can, and the reference evaluator decides the
+remaining subscriptions, with the same answer.
 """
 
 import math
@@ -55,30 +55,30 @@ class Matches(NamedTuple):
 
 
 class Matcher:
-    """Subscriptions of moving nodes, and the events that concern them."""
+    """Subscriptions of moving nodes, and matching of events against them."""
 
     def __init__(self, places: Places | None = None) -> None:
         self.places = Places() if places is None else places
         self._index = SubscriptionIndex(self.places)
         self._nodes = self._index.nodes
         self.sight = Sight(self._nodes)
-        """What may be seen of whom."""
+        """Visibility between nodes."""
         self.world = KnownWorld(self._nodes, self.sight, self.places)
-        """What the reference evaluator knows."""
+        """The view of the reference evaluator."""
         self.live = LiveEvents(self.world.bound_of_target)
-        """Retained, valid and object events; the owner puts them in and takes them out."""
+        """Retained, valid and object events; the owner adds and removes them."""
         self._intake = EventIntake(self._index, self.world)
         self._workspace = Workspace()
         self._serial = 0
         self.looked_at = 0
-        """How many live events were looked at so far on behalf of subscriptions."""
+        """The number of live events checked so far on behalf of subscriptions."""
         self._tables: tuple[object, ...] = (None,) * len(FIELDS)
 
     def __len__(self) -> int:
         return len(self._index)
 
     def __getstate__(self) -> dict[str, object]:
-        """All but what is made again: handles are addresses in this process."""
+        """All state except caches and handles: handles are addresses in this process."""
         made_again = ("_workspace", "_tables", "_handle")
         return {name: value for name, value in vars(self).items() if name not in made_again}
 
@@ -90,29 +90,29 @@ class Matcher:
     # Subscriptions
 
     def add(self, subscription: Subscription) -> int:
-        """File a subscription; its number."""
+        """Add a subscription; return its number."""
         return int(self._index.add([subscription])[0])
 
     def add_many(self, subscriptions: Sequence[Subscription]) -> I32:
-        """File many subscriptions at once; their numbers."""
+        """Add many subscriptions at once; return their numbers."""
         return self._index.add(subscriptions)
 
     def remove(self, number: int) -> None:
-        """Take a subscription out."""
+        """Remove a subscription."""
         self._index.remove(np.array([number], np.int32))
 
     def remove_many(self, numbers: I32) -> None:
-        """Take many subscriptions out at once."""
+        """Remove many subscriptions at once."""
         self._index.remove(numbers)
 
     # Nodes
 
     def rows(self, nodes: Iterable[str]) -> I32:
-        """The rows of nodes, for `move_many`; NONE for those that nothing is known of."""
+        """The rows of nodes, for `move_many`; NONE for unknown nodes."""
         return np.array(self._nodes.find_all(nodes), np.int32)
 
     def move(self, node: str, position: Position | None) -> None:
-        """A node is somewhere else now, or nobody knows where."""
+        """Set or clear the position of a node."""
         row = self._nodes.find(node)
         if row == NONE:
             if position is None:
@@ -135,31 +135,31 @@ class Matcher:
         self._index.anchors.refresh_here(rows.tolist())
 
     def update(self, node: str, context: Mapping[str, Value]) -> None:
-        """A node's context is now this."""
+        """Replace the context of a node."""
         row = self._nodes.acquire(node)
         before = self._nodes.has_context(row)
         self._nodes.set_attributes(row, context)
         self.sight.befriend(row, context.get("friends"))
-        # One user for having a context at all, one for this call.
+        # One use of the row for the context itself, one for this call.
         if before or not context:
             self._nodes.release(row)
         if before and not context:
             self._nodes.release(row)
 
     def forget_previous(self, node: str) -> None:
-        """Nobody is to know where a node was at the fix before the last."""
+        """Erase the previous position of a node."""
         row = self._nodes.find(node)
         if row != NONE:
             self._nodes.arrays.at[row, LAT_BEFORE:] = math.nan
 
     def forget(self, node: str) -> None:
-        """Nothing is known of a node any more; its subscriptions stay."""
+        """Erase position and context of a node; its subscriptions stay."""
         self.move(node, None)
         if self._nodes.find(node) != NONE:
             self.update(node, {})
 
     def refresh_places(self) -> None:
-        """Places were added or removed."""
+        """Re-index areas after places were added or removed."""
         self._index.anchors.refresh_places()
 
     def nodes_within(self, lat: float, lon: float, reach_m: float) -> list[str] | None:
@@ -170,7 +170,7 @@ class Matcher:
     # Matching
 
     def match(self, batch: EventBatch) -> Matches:
-        """Every (event, subscription) that belongs together; the pairs of an event lie together."""
+        """Return all matching pairs of event and subscription; those of an event are adjacent."""
         events = self._intake.events(batch)
         e, workspace = self._index, self._workspace
         workspace.fit(len(batch), e.vocabulary.slots.capacity, e.patterns.capacity)
@@ -193,9 +193,9 @@ class Matcher:
         return self._recheck(batch, pairs)
 
     def live_for(self, number: int, aimed: bool = False) -> list[tuple[Event, int]]:
-        """The live events that concern a subscription now, with their priorities.
+        """Return the live events that match a subscription now, with their priorities.
 
-        With `aimed` only those with a target, unless the subscription has an area that moves.
+        `aimed`: only events with a target, unless the subscription has an area that moves.
         """
         row = self._index.table.rows[number]
         at = self._nodes.arrays.at
@@ -229,9 +229,9 @@ class Matcher:
         ]
 
     def live_for_node(self, node: str, aimed: Collection[int] = ()) -> list[tuple[int, Event, int]]:
-        """The live events that concern a node now: subscription, event, priority.
+        """Return subscription, event and priority of the live events that match a node now.
 
-        For the subscriptions that are `aimed` only those with a target.
+        For subscriptions in `aimed`, only events with a target.
         """
         row = self._nodes.find(node)
         if row == NONE or not len(self.live):
@@ -244,22 +244,22 @@ class Matcher:
 
     @property
     def reads_attributes(self) -> bool:
-        """Whether some filter looks at what events carry."""
+        """True if some filter reads event attributes."""
         e = self._index
         return len(e.vocabulary.slots) > 0 or len(e.filters) > 0
 
     @property
     def counting(self) -> bool:
-        """Whether some filter asks for recent events."""
+        """True if some filter counts recent events."""
         return self._index.counting > 0
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory in the index and its tables."""
+        """Bytes of the index and its tables."""
         return self._index.nbytes
 
     def statistics(self) -> dict[str, int]:
-        """How much there is of everything."""
+        """Sizes of the index and its tables."""
         e = self._index
         return {
             "subscriptions": len(e),
@@ -276,7 +276,7 @@ class Matcher:
         }
 
     def _memory(self) -> Memory:
-        """The handle on all tables, made again when one of them was replaced."""
+        """The handle on all tables, rebuilt when one of them was replaced."""
         e = self._index
         tables = (
             e.cells, e.points, e.keys, e.pattern_table, e.nodes.arrays, e.table, e.rules,
@@ -293,7 +293,7 @@ class Matcher:
         self.move_many(np.array([row], np.int32), np.array([lat]), np.array([lon]))
 
     def _recheck(self, batch: EventBatch, pairs: I32) -> Matches:
-        """Decide what kernels left open."""
+        """Decide the pairs that kernels left open."""
         if batch.about and self.sight.restricted:
             pairs = pairs[:, self._may_know(batch, Matches(*pairs))]
         matches = Matches(*pairs)
@@ -309,7 +309,7 @@ class Matcher:
         return matches if keep.all() else Matches(*pairs[:, keep])
 
     def _may_know(self, batch: EventBatch, matches: Matches) -> npt.NDArray[np.bool_]:
-        """Which pairs are not of an event about somebody whom the subscriber may not see."""
+        """Mask out pairs whose event is about a node that the subscriber may not see."""
         rows, name, about = self._index.table.rows, self._nodes.name, batch.about
         keep = np.ones(len(matches.event), np.bool_)
         for i in np.flatnonzero(np.isin(matches.event, list(about))).tolist():

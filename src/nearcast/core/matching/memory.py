@@ -1,7 +1,7 @@
 """Memory: all tables of a matcher in one handle.
 
-Handing some seventy arrays to a kernel costs more than matching one event. A handle is made
-when a table has been replaced by a larger one, and passed by itself from then on.
+Passing some seventy arrays to a kernel costs more than matching one event. A handle is made when a
+table was replaced by a larger one, and reused until then.
 """
 
 from typing import TYPE_CHECKING, Any
@@ -45,7 +45,7 @@ class _HandleType(StructRef):  # type: ignore[misc]
     """A reference to tables whose types are those of its fields."""
 
     def preprocess_fields(self, fields: Any) -> Any:  # noqa: ANN401
-        """Forget that a field was a literal."""
+        """Drop literal types from fields."""
         return tuple((name, unliteral(kind)) for name, kind in fields)
 
 
@@ -76,7 +76,7 @@ if TYPE_CHECKING:
     )
 
     class Memory:
-        """Every table that kernels read and write."""
+        """All tables that kernels read and write."""
 
         cells: CellArrays
         points: CellArrays
@@ -95,7 +95,7 @@ if TYPE_CHECKING:
         def __init__(self, *tables: object) -> None: ...
 
     class Scratch:
-        """What a kernel scribbles on, and where it writes what it found."""
+        """Scratch arrays of a kernel, and its output columns."""
 
         kinds: U8
         values: F64
@@ -114,10 +114,10 @@ if TYPE_CHECKING:
 else:
 
     class Memory(structref.StructRefProxy):
-        """Every table that kernels read and write."""
+        """All tables that kernels read and write."""
 
     class Scratch(structref.StructRefProxy):
-        """What a kernel scribbles on, and where it writes what it found."""
+        """Scratch arrays of a kernel, and its output columns."""
 
     structref.define_proxy(Memory, MemoryType, list(FIELDS))
     structref.define_proxy(Scratch, ScratchType, list(SCRATCH_FIELDS))
@@ -139,7 +139,7 @@ def memory_of(
     friends: "PairTable",
     columns: "I32",
 ) -> Memory:
-    """One handle for all tables."""
+    """Return one handle for all tables."""
     return Memory(
         cells,
         points,
@@ -171,7 +171,7 @@ def scratch_of(
     out_subscription: "I32",
     out_priority: "I32",
 ) -> Scratch:
-    """One handle for all scratch arrays."""
+    """Return one handle for all scratch arrays."""
     return Scratch(
         kinds,
         values,

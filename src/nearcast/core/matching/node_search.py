@@ -1,4 +1,4 @@
-"""Which nodes may be within reach of a position: from the grid that events are matched with."""
+"""Nodes that may be within reach of a position, from the grid used for matching."""
 
 import numpy as np
 

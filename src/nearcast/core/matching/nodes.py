@@ -1,8 +1,7 @@
-"""Nodes as the matcher knows them: rows with a position, a context, and what hangs on them.
+"""Nodes of the matcher: rows with position, context, subscriptions and anchored areas.
 
-A row exists as long as somebody needs it: the node has a position or a context, subscriptions
-belong to it or lie round it, or others name it. The centre of a fixed area is a row without a
-name.
+A row exists while it has users: the node has a position or a context, owns subscriptions or anchors
+their areas, or is named by others. The centre of a fixed area is a row without a name.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -16,10 +15,10 @@ from nearcast.core.matching.tables import NONE, NodeTable, enough, resized
 from nearcast.core.model.event_batch import BOOLEAN, MISSING, NUMBER, OTHER, STRING
 
 FIXED_GROUP, DEFAULT_GROUP = 0, 1
-"""Visibility groups: the centres of fixed areas, which all may know; and everyone else."""
+"""Visibility groups: centres of fixed areas, visible to all; and the default of nodes."""
 
 Newcomer = Callable[[str], tuple[int, Mapping[str, Value]]]
-"""Says of a node which group it is in, and what is granted to it."""
+"""Returns the group of a node, and the attributes granted to it."""
 
 
 class Nodes:
@@ -47,15 +46,15 @@ class Nodes:
 
     @property
     def capacity(self) -> int:
-        """One more than the largest row in use."""
+        """The number of rows ever made: one more than the largest row."""
         return len(self._users)
 
     def find(self, name: str) -> int:
-        """The row of a node, NONE if nobody needs it."""
+        """The row of a node, NONE if it has no row."""
         return self._rows.get(name, NONE)
 
     def find_all(self, names: Iterable[str]) -> list[int]:
-        """The rows of nodes, NONE for those that nobody needs."""
+        """The rows of nodes, NONE for those without a row."""
         return list(map(self._rows.get, names, repeat(NONE)))
 
     def name(self, row: int) -> str:
@@ -63,26 +62,26 @@ class Nodes:
         return self._names[row]
 
     def names(self) -> list[str]:
-        """Everyone who has a row."""
+        """The names of all nodes with a row."""
         return list(self._rows)
 
     def attributes(self, row: int) -> Mapping[str, Value]:
-        """The context of a row, with what is granted to it."""
+        """The context of a row, including granted attributes."""
         own, granted = self._attributes.get(row, {}), self._granted.get(row)
         return own if granted is None else {**own, **granted}
 
     def has_context(self, row: int) -> bool:
-        """Whether a row has a context of its own."""
+        """True if a row has a context of its own."""
         return row in self._attributes
 
     def introduce(self, newcomer: Newcomer | None) -> None:
-        """Let someone else say which group a node is in and what is granted to it."""
+        """Set the function for group and grants of nodes, and apply it to all nodes."""
         self.newcomer = newcomer
         for row in self._names:
             self._introduce(row)
 
     def acquire(self, name: str) -> int:
-        """The row of a node, with one more user."""
+        """The row of a node, with its use count incremented."""
         row = self._rows.get(name)
         if row is None:
             row = self._new()
@@ -95,12 +94,12 @@ class Nodes:
         return row
 
     def acquire_again(self, row: int) -> int:
-        """One more user for a row that is in use."""
+        """Increment the use count of a row in use."""
         self._users[row] += 1
         return row
 
     def acquire_point(self, lat: float, lon: float) -> int:
-        """A row for the centre of a fixed area."""
+        """A new row for the centre of a fixed area."""
         row = self._new()
         self.arrays.at[row, :2] = lat, lon
         self.arrays.group[row] = FIXED_GROUP
@@ -108,7 +107,7 @@ class Nodes:
         return row
 
     def release(self, row: int) -> bool:
-        """One user less; True if the row was given up."""
+        """Decrement the use count; True if the row was freed."""
         self._users[row] -= 1
         if self._users[row]:
             return False
@@ -133,7 +132,7 @@ class Nodes:
         self._fill(row)
 
     def fill_paths(self, paths: list[int]) -> None:
-        """Look up context paths that filters have just begun to speak of, for all nodes."""
+        """Fill the columns of newly used context paths, for all nodes."""
         if not paths:
             return
         if max(paths) >= len(self.arrays.kinds):
@@ -148,7 +147,7 @@ class Nodes:
                 self._set(row, path, name)
 
     def clear_path(self, path: int) -> None:
-        """Forget a context path that no filter speaks of any more."""
+        """Clear the column of a context path that no filter uses any more."""
         for row in np.flatnonzero(self.arrays.kinds[path] == STRING):
             self._vocabulary.strings.release(int(self.arrays.known[path, row]))
         self.arrays.kinds[path] = MISSING
@@ -196,7 +195,7 @@ class Nodes:
             self._vocabulary.strings.release(before)
 
     def _new(self) -> int:
-        """A row as rows are when nobody uses them: nowhere, with nothing, in the default group."""
+        """Return an unused row: no position, no context, the default group."""
         if self._free:
             return self._free.pop()
         row = len(self._users)

@@ -1,4 +1,4 @@
-"""Deciding: one event and one subscription, exactly."""
+"""Exact decision of one event and one subscription."""
 
 import math
 
@@ -25,8 +25,9 @@ from nearcast.core.model.geometry.shapes import shape_holds
 from nearcast.core.model.visibility import SEE_ALL, SEE_POSITION, SEE_WHERE_NAMED
 
 LONG, PARTIAL, SHARED = 1, 2, 4
-"""Flags of a rule. LONG: its own code must be run. PARTIAL: it has SLOW atoms, so the pair is to
-be checked again. SHARED: it decides the same for every subscriber, so once an event."""
+"""Flags of a rule. LONG: its own code must be run. PARTIAL: it has SLOW atoms, so the pair must be
+rechecked. SHARED: its result is the same for every subscriber, so it is run once per event.
+"""
 RECHECK = 0
 """The priority of a pair that the reference evaluator must decide."""
 NO_TARGET, CIRCLE_TARGET, SHAPE_TARGET, NOBODY = 0, 1, 2, 3
@@ -34,7 +35,7 @@ NO_TARGET, CIRCLE_TARGET, SHAPE_TARGET, NOBODY = 0, 1, 2, 3
 
 @compiled
 def may_see(groups: U8, nodes: NodeTable, exceptions: PairTable, viewer: int, other: int) -> int:
-    """What one node may see of another."""
+    """Return the visibility mask of a node for a viewer."""
     if viewer == other or other == NONE:
         return SEE_ALL
     exception = lookup(exceptions, viewer, other)
@@ -55,7 +56,7 @@ def area_holds(
     subscriptions: SubscriptionTable,
     shapes: F64,
 ) -> bool:
-    """Whether a subscription's area holds a position, exactly."""
+    """Return whether a subscription's area contains a position, exactly."""
     anchor = subscriptions.rows[s, ANCHOR]
     if anchor == NONE:
         return True
@@ -71,7 +72,7 @@ def area_holds(
 
 @compiled
 def target_holds(e: int, node: int, events: EventArrays, nodes: NodeTable) -> bool:
-    """Whether an event's target holds a node."""
+    """Return whether an event's target contains a node."""
     kind = events.target[e]
     if kind == NO_TARGET:
         return True
@@ -106,7 +107,7 @@ def rule_priority(
     mask: int,
     borrowed: int,
 ) -> int:
-    """The best priority at which a rule fires, NONE if it does not, RECHECK if it may."""
+    """Return the best priority at which a rule holds, NONE if it does not, RECHECK if it may."""
     start = rules.start[rule]
     length = rules.length[rule]
     if not run(
@@ -142,7 +143,7 @@ def sees_place(
     groups: U8,
     exceptions: PairTable,
 ) -> bool:
-    """Whether a subscriber may know both where the event is and where its own area lies."""
+    """Return whether a subscriber may know the event's position and its own area's anchor."""
     if borrowed and not mask & SEE_POSITION:
         return False
     anchor = subscriptions.rows[s, ANCHOR]
@@ -175,7 +176,7 @@ def decide(
     kinds: U8,
     values: F64,
 ) -> int:
-    """One (event, subscription) whose subject and target are known to fit: its priority or NONE."""
+    """Decide a pair whose subject and target are known to match: its priority or NONE."""
     me = subscriptions.rows[s, NODE]
     if subscriptions.rows[s, ANCHOR] != NONE:
         if restricted and not sees_place(

@@ -1,4 +1,4 @@
-"""Pairs of nodes that something holds for: who is whose friend, who may see what of whom."""
+"""Pairs of nodes with a value: friends, and exceptions of visibility."""
 
 import numpy as np
 
@@ -8,7 +8,7 @@ from nearcast.core.matching.tables import I64, NONE, U8, PairTable
 
 
 class NodePairs:
-    """A byte for each ordered pair of nodes that has one."""
+    """A byte per ordered pair of nodes."""
 
     def __init__(self) -> None:
         self.arrays = _table(16)
@@ -18,7 +18,7 @@ class NodePairs:
         return int(self.arrays.used[0])
 
     def seconds(self, first: int) -> set[int]:
-        """Everyone that a node is paired with."""
+        """All nodes that a node is paired with."""
         return self._seconds.get(first, set())
 
     def put(self, first: int, second: int, byte: int) -> None:
@@ -31,7 +31,7 @@ class NodePairs:
         self._seconds.setdefault(first, set()).add(second)
 
     def drop(self, first: int, second: int) -> None:
-        """Forget a pair, if it is there."""
+        """Remove a pair if present."""
         if second not in self._seconds.get(first, ()):
             return
         _drop(self.arrays, first << 32 | second)

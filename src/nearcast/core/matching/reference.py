@@ -1,7 +1,7 @@
-"""The reference: one event, one subscription, decided plainly, step by step.
+"""The reference evaluator: decides one event and one subscription step by step.
 
-It decides what kernels cannot, explains what was decided, and is what the kernels are tested
-against. What a subscriber may not see is unknown to its filter and to its area.
+It decides what kernels cannot, explains decisions, and is what kernels are tested against. Data
+that a subscriber may not see is unknown to its filter and its area.
 """
 
 from collections.abc import Iterable, Mapping
@@ -31,16 +31,16 @@ from nearcast.core.model.visibility import (
 
 
 class WorldView(Protocol):
-    """What is known of everyone when an event is decided."""
+    """The state that decisions on an event depend on."""
 
     places: Places
 
     def position(self, node: str) -> Position | None:
-        """Where a node is."""
+        """The position of a node, None if unknown."""
         ...
 
     def previous_position(self, node: str) -> Position | None:
-        """Where it was at the fix before."""
+        """The position of a node at its previous fix."""
         ...
 
     def attributes(self, node: str) -> Mapping[str, Value]:
@@ -48,21 +48,21 @@ class WorldView(Protocol):
         ...
 
     def may_see(self, viewer: str, other: str) -> int:
-        """What one node may see of another: SEE_POSITION, SEE_IDENTITY, SEE_ATTRIBUTES."""
+        """The visibility mask for a viewer: SEE_POSITION, SEE_IDENTITY, SEE_ATTRIBUTES."""
         ...
 
     def earlier(
         self, scope: "EventScope", subject: str, where: Filter | None, within: Circle | None
     ) -> list[Event]:
-        """Recent events which the asker would have got, in an area or anywhere.
+        """Recent events that the subscriber would have received, in an area or anywhere.
 
-        As it may see them, and without the one that is decided on.
+        With the fields it may see, and without the event being decided.
         """
         ...
 
 
 class VerdictStep(Struct, frozen=True):
-    """One step's verdict."""
+    """The verdict of one step."""
 
     step: str
     passed: bool
@@ -70,7 +70,7 @@ class VerdictStep(Struct, frozen=True):
 
 
 class Verdict(Struct, frozen=True):
-    """Whether an event concerns a subscription, at what priority, and why."""
+    """Whether an event matches a subscription, at what priority, and why."""
 
     subscription: str
     priority: int | None
@@ -78,12 +78,12 @@ class Verdict(Struct, frozen=True):
 
     @property
     def passed(self) -> bool:
-        """Whether every step passed."""
+        """True if every step passed."""
         return self.priority is not None
 
 
 def decide(event: Event, subscription: Subscription, world: WorldView) -> Verdict:
-    """Decide one pair, and say why, up to the first step that fails."""
+    """Decide one pair, with reasons, up to the first step that fails."""
     me = subscription.node
     steps: list[VerdictStep] = []
 
@@ -111,16 +111,16 @@ def decide(event: Event, subscription: Subscription, world: WorldView) -> Verdic
 
 
 def could_have(event: Event, me: str, world: WorldView) -> bool:
-    """Whether a node can have an event at all: its target and whom it tells of allow it."""
+    """True if the target of an event and the nodes it is about permit a node to receive it."""
     return (event.to is None or _to(event, me, world)[0]) and (
         not event.about or _about(event, me, world)[0]
     )
 
 
 def would_reach(event: Event, node: str, world: WorldView) -> bool:
-    """Whether an event that came in before is for a node, by where that is and what it sees now.
+    """True if an earlier event is for a node, by the node's position and visibility now.
 
-    A target that moves lies where it lay when the event came in.
+    A moving target is taken where it was when the event arrived.
     """
     if event.to is not None:
         here = world.position(node)
@@ -130,14 +130,14 @@ def would_reach(event: Event, node: str, world: WorldView) -> bool:
 
 
 def may_see_all(viewer: str, others: Iterable[str], world: WorldView) -> bool:
-    """Whether a node may see who and where others are."""
+    """True if a node may see identity and position of all the others."""
     return all(world.may_see(viewer, each) & SEE_WHERE_NAMED == SEE_WHERE_NAMED for each in others)
 
 
 def best_priority(
     levels: tuple[Filter, ...], scope: "EventScope", memo: "Memo | None" = None
 ) -> int | None:
-    """The number of the first level that fires; 1 if there are none at all."""
+    """Return the number of the first level that holds, None if none does; 1 without levels."""
     if not levels:
         return 1
     memo = Memo() if memo is None else memo
@@ -148,16 +148,16 @@ def best_priority(
 
 
 class Memo:
-    """Answers about one event: a predicate on nothing but the event is evaluated once.
+    """Cached answers for one event: a predicate on the event alone is evaluated once.
 
-    However many filters, of however many subscribers, contain it.
+    The cache is shared by all filters of all subscribers.
     """
 
     def __init__(self) -> None:
         self._answers: dict[Node, bool | None] = {}
 
     def answer(self, where: Filter, scope: "EventScope") -> bool | None:
-        """Whether a filter holds."""
+        """Return whether a filter holds, None if unknown."""
         return self._answer(where.root, scope, where.two_valued)
 
     def _answer(self, node: Node, scope: "EventScope", two_valued: bool) -> bool | None:
@@ -179,7 +179,7 @@ class Memo:
 
 
 def asks_only_the_event(node: Node) -> bool:
-    """Whether a predicate means the same to every subscriber."""
+    """True if a predicate gives the same answer for every subscriber."""
     return not any(
         (isinstance(part, Operation) and part.op in PERSONAL)
         or (isinstance(part, Property) and part.name.partition(".")[0] in WHO)
@@ -192,17 +192,17 @@ WHO = ("me", "publisher", "event", "node")
 
 
 def area_for(area: Area, caller: str, world: WorldView) -> FixedArea | Anchored | None:
-    """What an area means for a caller now, as far as the caller may know it."""
+    """Resolve an area for a caller now, limited to what the caller may see."""
     return area_at(area, anchor_for(area, caller, world), world)
 
 
 def area_at(area: Area, anchor: Position | None, world: WorldView) -> FixedArea | Anchored | None:
-    """What an area means if the node with which it moves is somewhere."""
+    """Resolve an area with its anchor node at a position."""
     return resolve(area, caller=anchor, position_of=lambda _: anchor, places=world.places)
 
 
 def anchor_for(area: Area, caller: str, world: WorldView) -> Position | None:
-    """Where the node is with which an area moves, as far as the caller may know it."""
+    """The position of the node that an area moves with, None if the caller may not see it."""
     if not isinstance(area, Around) or area.anchor in (ME, caller):
         return world.position(caller)
     if world.may_see(caller, area.anchor) & SEE_WHERE_NAMED != SEE_WHERE_NAMED:
@@ -211,9 +211,9 @@ def anchor_for(area: Area, caller: str, world: WorldView) -> Position | None:
 
 
 class EventScope:
-    """What a filter can ask about an event on behalf of a subscriber.
+    """What a filter can read about an event on behalf of a subscriber.
 
-    It may count events on the subjects that are `countable`, None: on all.
+    It can count events on subjects that `countable` permits; None permits all.
     """
 
     def __init__(
@@ -230,11 +230,11 @@ class EventScope:
         if sees is None:
             sees = world.may_see(me, event.publisher) if event.publisher else SEE_ALL
         self.mask = sees
-        """What may be seen of the publisher."""
+        """The visibility mask of the publisher."""
         self.countable = countable
 
     def value(self, name: str) -> Value:
-        """What a property's dotted path leads to."""
+        """The value of a property given by its dotted path."""
         head, _, rest = name.partition(".")
         if head == "event":
             return self._event_value(rest)
@@ -245,19 +245,19 @@ class EventScope:
         return self._attribute(name)
 
     def position(self, who: str) -> LatLon | None:
-        """Where someone is, if I may know."""
+        """The position of a node or the event, None if unknown or hidden."""
         if who == "event":
             return _pair(self.event_position())
         node = self._node(who, SEE_POSITION)
         return None if node is None else _pair(self.world.position(node))
 
     def previous_position(self, who: str) -> LatLon | None:
-        """Where someone was before, if I may know."""
+        """The previous position of a node, None if unknown or hidden."""
         node = None if who == "event" else self._node(who, SEE_POSITION)
         return None if node is None else _pair(self.world.previous_position(node))
 
     def event_position(self) -> Position | None:
-        """Where the event is: hidden with its publisher unless the event itself says it."""
+        """The position of the event; if taken from its publisher, hidden as the publisher's is."""
         if not self.event.at_given and not self.mask & SEE_POSITION:
             return None
         return self.event.position
@@ -265,7 +265,7 @@ class EventScope:
     def count(
         self, subject: str, where: Filter | None, metres: float | None, around: str = "me"
     ) -> int | None:
-        """How many recent events match, within a distance of someone or anywhere."""
+        """The number of recent events that match, within a distance of a node or anywhere."""
         area: Circle | None = None
         if metres is not None:
             at = self.position(around)
@@ -283,7 +283,7 @@ class EventScope:
         )
 
     def friend(self, who: str) -> bool | None:
-        """Whether someone's context lists me."""
+        """Whether the context of a node lists the subscriber as a friend; None if unknown."""
         node = self._node(who, SEE_ATTRIBUTES)
         friends = None if node is None else self.world.attributes(node).get("friends")
         return self.me in friends if isinstance(friends, list | tuple) else None

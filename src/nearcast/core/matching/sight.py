@@ -1,8 +1,8 @@
-"""Sight: what one node may see of another, and who is whose friend.
+"""Sight: what one node may see of another, and friend lists.
 
-Nodes are in groups, and a table says what a group may see of a group; pairs of nodes may be
-excepted. Position, identity and attributes are hidden separately. Where a policy governs, it says
-which group a node is in, and what friends see of each other; exceptions that were set go before.
+Nodes are in groups, and a table gives what each group may see of each other; pairs of nodes may be
+excepted. Position, identity and attributes are hidden separately. Under a policy, the policy sets a
+node's group and what friends see of each other; explicit exceptions take precedence.
 """
 
 from collections.abc import Iterable, Mapping
@@ -22,20 +22,20 @@ from nearcast.core.model.visibility import SEE_ALL
 
 GROUPS = 256
 EXCEPTION = 128
-"""Set in every exception's byte, so that seeing nothing is not the same as having none."""
+"""Set in the byte of every exception, to tell a mask of 0 from no exception."""
 
 
 class SightPolicy(Protocol):
-    """Rules by which nodes see each other."""
+    """Rules for visibility between nodes."""
 
     @property
     def restricts(self) -> bool:
-        """Whether anything may be hidden at all."""
+        """True if anything may be hidden at all."""
         ...
 
     @property
     def asks_friends(self) -> bool:
-        """Whether friends see other things of each other than the table says."""
+        """True if friends may see more or less of each other than the table permits."""
         ...
 
     def group(self, node: str) -> int:
@@ -43,20 +43,20 @@ class SightPolicy(Protocol):
         ...
 
     def granted(self, node: str) -> Mapping[str, Value]:
-        """What a node has in its context by rule."""
+        """The attributes that rules grant to a node."""
         ...
 
     def mask(self, viewer: str, other: str, friends: bool) -> int:
-        """What one node may see of another, who lists it as a friend or does not."""
+        """The visibility mask of a node for a viewer, whom it lists as a friend or not."""
         ...
 
     def conceals(self, node: str, at: Position | None) -> bool:
-        """Whether a node's position is hidden from some because of where it is, or was."""
+        """True if a node's position is hidden from some nodes because of where it is, or was."""
         ...
 
 
 class Sight:
-    """Who may see what of whom."""
+    """Visibility between nodes."""
 
     def __init__(self, nodes: Nodes) -> None:
         self._nodes = nodes
@@ -64,14 +64,14 @@ class Sight:
         self.exceptions = NodePairs()
         self.friends = NodePairs()
         self.restricted = False
-        """Whether anything may be hidden at all."""
+        """True if anything may be hidden at all."""
         self._friends_of: dict[int, list[int]] = {}
         self._listed_by: dict[int, set[int]] = {}
         self._set: dict[tuple[int, int], int] = {}
         self._policy: SightPolicy | None = None
 
     def govern(self, policy: SightPolicy | None) -> None:
-        """Let a policy decide what everyone may see, in place of the last; None: everything."""
+        """Replace the policy that decides visibility; None: everything is visible."""
         self._policy = policy
         self.groups[DEFAULT_GROUP:, DEFAULT_GROUP:] = SEE_ALL if policy is None else 0
         self._nodes.introduce(None if policy is None else _by(policy))
@@ -80,7 +80,7 @@ class Sight:
             self._judge((friend, other) for friend in friends)
 
     def reclass(self, node: str) -> None:
-        """A node may be in another group by the policy."""
+        """Update the group of a node from the policy."""
         row = self._nodes.find(node)
         if row == NONE or self._policy is None:
             return
@@ -90,39 +90,39 @@ class Sight:
             self._judge((row, other) for other in self._listed_by.get(row, ()))
 
     def granted(self, node: str) -> Mapping[str, Value]:
-        """What a node has in its context by the policy."""
+        """The attributes that the policy grants to a node."""
         return {} if self._policy is None else self._policy.granted(node)
 
     def conceals(self, node: str, at: Position | None) -> bool:
-        """Whether a node's position is hidden from some because of where it is, or was."""
+        """True if a node's position is hidden from some nodes because of where it is, or was."""
         return self._policy is not None and self._policy.conceals(node, at)
 
     def names(self) -> list[str]:
-        """Everyone who is in a group."""
+        """The names of all nodes with a row."""
         return self._nodes.names()
 
     def group_of(self, node: str) -> int | None:
-        """The group of a node, if it is in one."""
+        """The group of a node, None if it has no row."""
         row = self._nodes.find(node)
         return None if row == NONE else int(self._nodes.arrays.group[row])
 
     def members(self, group: int) -> int:
-        """How many nodes are in a group."""
+        """The number of nodes in a group."""
         return int((self._nodes.arrays.group == group).sum())
 
     def groups_in_use(self) -> set[int]:
-        """The groups that somebody is in."""
+        """The groups that have members."""
         return set(np.unique(self._nodes.arrays.group).tolist())
 
     def set_group(self, node: str, group: int) -> None:
-        """Put a node into a group, 1 to 255; everyone is in group 1 at first."""
+        """Put a node into a group, 1 to 255; the default is group 1."""
         if not DEFAULT_GROUP <= group < GROUPS:
             raise ModelError(f"visibility groups are 1 to {GROUPS - 1}, not {group}")
         row = self._nodes.find(node)
         before = DEFAULT_GROUP if row == NONE else int(self._nodes.arrays.group[row])
         if before == group:
             return
-        # A node in a group of its own is remembered for it.
+        # A node outside the default group keeps its row for that.
         if before == DEFAULT_GROUP:
             row = self._nodes.acquire(node)
         self._nodes.arrays.group[row] = group
@@ -130,12 +130,12 @@ class Sight:
             self._nodes.release(row)
 
     def set_groups(self, viewers: int, others: int, mask: int) -> None:
-        """What nodes of one group may see of nodes of another."""
+        """Set what nodes of one group may see of nodes of another."""
         self.groups[viewers, others] = mask
         self.restricted = True
 
     def set_exception(self, viewer: str, other: str, mask: int | None) -> None:
-        """What one node may see of another, whatever their groups; None: as their groups say."""
+        """Set what one node may see of another, whatever their groups; None: as by their groups."""
         if mask is None:
             first, second = self._nodes.find(viewer), self._nodes.find(other)
             if self._set.pop((first, second), None) is not None:
@@ -145,12 +145,12 @@ class Sight:
         self._set[first, second] = mask
         self.restricted = True
         self._judge(((first, second),))
-        # The exception holds on to both rows itself.
+        # The exception holds both rows itself.
         self._nodes.release(first)
         self._nodes.release(second)
 
     def may_see(self, viewer: str, other: str) -> int:
-        """What one node may see of another."""
+        """The visibility mask of a node for a viewer."""
         if viewer == other:
             return SEE_ALL
         first, second = self._nodes.find(viewer), self._nodes.find(other)
@@ -164,7 +164,7 @@ class Sight:
         return int(self.groups[viewers, others])
 
     def befriend(self, row: int, friends: Value) -> None:
-        """A node's context lists these friends now, or has no list."""
+        """Set the friend list of a node's context, or None."""
         before = self._friends_of.pop(row, None)
         now: list[int] | None = None
         if isinstance(friends, list | tuple):
@@ -189,7 +189,7 @@ class Sight:
             self._nodes.release(friend)
 
     def _judge(self, pairs: Iterable[tuple[int, int]]) -> None:
-        """Except these pairs of viewer and other if they were set or the policy does so."""
+        """Set or clear the exceptions of pairs, from explicit masks and the policy for friends."""
         for first, second in pairs:
             mask = self._set.get((first, second))
             if mask is None:
@@ -206,7 +206,7 @@ class Sight:
                 self._nodes.release(second)
 
     def _among_friends(self, first: int, second: int) -> int | None:
-        """What the policy lets a node see of one who lists it, if that is not what anyone sees."""
+        """The policy's mask for a listed friend, None if it equals that of their groups."""
         policy = self._policy
         if policy is None or not policy.asks_friends or first not in self.friends.seconds(second):
             return None
@@ -216,7 +216,7 @@ class Sight:
 
 
 def _by(policy: SightPolicy) -> Newcomer:
-    # Not a lambda: a matcher may be written down and read back.
+    # Not a lambda: a matcher may be pickled.
     return partial(_introduced, policy)
 
 

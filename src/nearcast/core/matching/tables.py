@@ -1,7 +1,7 @@
-"""The matcher's memory: nodes, subscriptions, rules and keys as columns that kernels read.
+"""The matcher's tables: nodes, subscriptions, rules and keys as columns for kernels.
 
-Each table is a NamedTuple of arrays. Kernels never allocate; `with_rows` gives a table more
-rows, and a row that is given back is chained into its table's free list by the owner.
+Each table is a NamedTuple of arrays. Kernels never allocate; `resized` gives an array more rows,
+and the owner chains a freed row into its table's free list.
 """
 
 from typing import NamedTuple, TypeVar
@@ -20,10 +20,10 @@ NONE = -1
 
 
 class NodeTable(NamedTuple):
-    """One row a node, and one for the centre of each fixed area."""
+    """One row per node, and one for the centre of each fixed area."""
 
-    at: F64  # (rows, 4): latitude and longitude now, and at the fix before; NaN: nobody knows
-    heads: I32  # (rows, 2): OWN, first subscription; ANCHORED, first entry that lies round it
+    at: F64  # (rows, 4): latitude and longitude now, and at the previous fix; NaN: unknown
+    heads: I32  # (rows, 2): OWN, first subscription; ANCHORED, first entry anchored to it
     group: U8  # visibility class
     known: F64  # (context paths, rows): numbers, booleans and string numbers
     kinds: U8  # (context paths, rows)
@@ -40,11 +40,11 @@ SUBSCRIPTION_COLUMNS = 7
 
 
 class SubscriptionTable(NamedTuple):
-    """One row a subscription.
+    """One row per subscription.
 
-    NODE owns it; its area lies round ANCHOR (NONE: no area); its entries in the index begin
-    with ENTRY and are chained through `next_entry`. A free row has RULE NONE and is chained
-    through NEXT_OWN.
+    NODE owns it; its area is anchored to ANCHOR (NONE: no area); its entries in the index begin
+    with ENTRY and are chained through `next_entry`. A free row has RULE NONE and is chained through
+    NEXT_OWN.
     """
 
     rows: I32
@@ -55,7 +55,7 @@ class SubscriptionTable(NamedTuple):
 class RuleTable(NamedTuple):
     """Programs of filters; equal filters are one rule."""
 
-    start: I32  # where its code begins; of a free row, the next free one
+    start: I32  # where its code begins; for a free row, the next free one
     length: U8  # instructions of the filter itself
     levels: U8  # how many prioritised filters follow it
     flags: U8
@@ -64,7 +64,7 @@ class RuleTable(NamedTuple):
     users: I32
     code: I32  # instructions, two integers each
     slots: I32  # hash table over the code
-    state: I64  # see `rules`
+    state: I64  # see `shared_programs`
 
 
 class AtomTable(NamedTuple):
@@ -74,13 +74,13 @@ class AtomTable(NamedTuple):
     constant: F64
     points: F64  # (rows, 2): fixed points named in filters, lat and lon
     users: I32  # rules that use it
-    needs: U8  # per context path: what one must be allowed to see
+    needs: U8  # per context path: the visibility bits it requires
 
 
 class KeyTable(NamedTuple):
-    """Under which (pattern, attribute, value) entries are filed."""
+    """The keys (pattern, attribute, value) under which entries are indexed."""
 
-    parts: I32  # (rows, 9): see `filing`
+    parts: I32  # (rows, 9): see `keys`
     value: F64
     classes: I32  # (rows, classes): entries per class of keys that have a grid
     slots: I32  # hash table
@@ -88,7 +88,7 @@ class KeyTable(NamedTuple):
 
 
 class PatternTable(NamedTuple):
-    """Which attributes serve as keys under a subject pattern."""
+    """The attributes that serve as keys under a subject pattern."""
 
     keyless: I32  # the key of entries without a value
     slots: I32  # (rows, KEY_SLOTS): attributes in use as keys, NONE beyond
@@ -104,7 +104,7 @@ class PairTable(NamedTuple):
 
 
 class EventArrays(NamedTuple):
-    """A batch as kernels take it."""
+    """A batch as columns for kernels."""
 
     subject: I32
     publisher: I32
@@ -119,7 +119,7 @@ class EventArrays(NamedTuple):
     string_of: I32  # of a string in the batch
     first_pattern: I32  # (subjects + 1)
     patterns: I32
-    target: I32  # 0: none, 1: circle, 2: shape, 3: nobody
+    target: I32  # 0: none, 1: circle, 2: shape, 3: contains no node
     target_at: F64  # (events, 3): anchor latitude, longitude; reach
     target_shape: I32
     target_code: F64
@@ -129,7 +129,7 @@ Scalar = TypeVar("Scalar", bound=np.generic)
 
 
 def resized(array: npt.NDArray[Scalar], rows: int, axis: int = 0) -> npt.NDArray[Scalar]:
-    """A copy with more rows, which are zero; the array itself if it is that long already."""
+    """Return a copy with more rows, which are zero; the array itself if it has that size."""
     if array.shape[axis] == rows:
         return array
     shape = list(array.shape)
@@ -140,10 +140,10 @@ def resized(array: npt.NDArray[Scalar], rows: int, axis: int = 0) -> npt.NDArray
 
 
 def enough(have: int, wanted: int) -> int:
-    """A size that is at least wanted and grows geometrically."""
+    """Return a size that is at least `wanted` and grows geometrically."""
     return have if wanted <= have else max(wanted, have + have // 4 + 64)
 
 
 def nbytes(table: tuple[object, ...]) -> int:
-    """How much memory the arrays of a table take."""
+    """Return the bytes of a table's arrays."""
     return sum(array.nbytes for array in table if isinstance(array, np.ndarray))

@@ -1,4 +1,4 @@
-"""Workspace: memory that kernels scribble on and write their findings to, kept between batches."""
+"""Workspace: scratch and output memory of kernels, kept between batches."""
 
 import numpy as np
 
@@ -11,7 +11,7 @@ PAIRS_AN_EVENT = 32
 
 
 class Workspace:
-    """Scratch arrays behind one handle; larger ones whenever a kernel asks for them."""
+    """Scratch arrays behind one handle, enlarged when a kernel needs more."""
 
     def __init__(self) -> None:
         self._kinds = np.zeros(16, np.uint8)
@@ -26,7 +26,7 @@ class Workspace:
         self._bind()
 
     def fit(self, events: int, slots: int, patterns: int) -> None:
-        """Have room for so many events, attributes and patterns."""
+        """Make room for these numbers of events, attributes and patterns."""
         if slots > len(self._kinds):
             self._kinds = np.zeros(2 * slots, np.uint8)
             self._values = np.zeros(2 * slots)
@@ -39,7 +39,7 @@ class Workspace:
             self._bind()
 
     def grow(self) -> None:
-        """Have twice the room for what a kernel found too much of."""
+        """Double the arrays that a kernel ran out of."""
         self._ranges = np.zeros((2 * len(self._ranges), 2), np.int32)
         self._probes = np.zeros((2 * len(self._probes), 3), np.int64)
         self._survivors = np.zeros(2 * len(self._survivors), np.int32)

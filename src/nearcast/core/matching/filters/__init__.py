@@ -1,1 +1,1 @@
-"""Filters as programs that kernels run, each kept once."""
+"""Filters compiled to programs for kernels, each stored once."""

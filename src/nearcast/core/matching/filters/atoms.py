@@ -1,8 +1,8 @@
-"""Atoms and programs: how a filter decides on one (event, subscriber).
+"""Atoms and programs: evaluation of a filter for one (event, subscriber).
 
-A program is a list of instructions (atom, wanted verdict, where to go if it holds, where if
-not). Negation lives in the wanted verdict, so unknown is never mistaken for false: an
-instruction asks for TRUE or for FALSE, and unknown is neither.
+A program is a list of instructions (atom, wanted verdict, jump if it holds, jump if not). Negation
+is part of the wanted verdict, so unknown is never mistaken for false: an instruction asks for TRUE
+or for FALSE, and unknown is neither.
 """
 
 import math
@@ -29,28 +29,30 @@ from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_POSITION
 
 EQUAL, LESS, AT_MOST, IS_NULL, IS_TRUE = 0, 1, 2, 3, 4
 DISTANCE_EQUAL, DISTANCE_LESS, DISTANCE_AT_MOST, APPROACHING, FRIEND, SLOW = 5, 6, 7, 8, 9, 10
-"""SLOW: only the reference evaluator can tell. It passes here, and the pair is checked again."""
+"""SLOW: only the reference evaluator can decide. It passes here, and the pair is rechecked."""
 
 EVENT, PUBLISHER, ME = 0, 1, 2
-"""Whose attribute an operand is: operand = slot * 4 + whose. In distances a plain number names
-the place: ME, PUBLISHER, EVENT, or POINT + row."""
+"""Owner of an operand's attribute: operand = slot * 4 + owner. In distances a plain number is the
+place: ME, PUBLISHER, EVENT, or POINT + row.
+"""
 POINT = 3
 
 WANT_FALSE, WANT_TRUE, WANT_NOT_TRUE, WANT_NOT_FALSE = 0, 1, 2, 3
 HAS_LIST = 0x7FFFFFFF
-"""Paired with a node in the table of friends when its context has a list of them at all."""
+"""Paired with a node in the friends table if its context has a friend list."""
 ACCEPT, REJECT = 255, 254
 UNKNOWN = -1
 
 INLINE = 6
-"""So many instructions fit beside an entry of the index, one integer each: the atom, the wanted
-verdict (2 bits), where to go if it holds (3 bits) and if not (3 bits)."""
+"""Instructions that fit beside an entry of the index, one integer each: the atom, the wanted
+verdict (2 bits), the jump if it holds (3 bits) and if not (3 bits).
+"""
 INLINE_ACCEPT, INLINE_REJECT = 7, 6
 
 
 @melted
 def compare(op: int, kind: int, value: float, wanted_kind: int, wanted: float) -> int:
-    """1, 0 or UNKNOWN: a value against a constant."""
+    """Compare a value with a constant: 1, 0 or UNKNOWN."""
     if op == IS_NULL:
         return 1 if kind == MISSING else 0
     if op == IS_TRUE:
@@ -70,7 +72,7 @@ def compare(op: int, kind: int, value: float, wanted_kind: int, wanted: float) -
 
 @melted
 def satisfies(verdict: int, wanted: int) -> bool:
-    """Whether a verdict is the one that an instruction wants."""
+    """Return whether a verdict is the one that an instruction wants."""
     if wanted <= WANT_TRUE:
         return verdict == wanted
     return verdict != WANT_NOT_FALSE - wanted
@@ -88,7 +90,7 @@ def where_is(
     mask: int,
     borrowed: int,
 ) -> tuple[float, float]:
-    """Where a place named in a filter is, as far as the subscriber may know; NaN if unknown."""
+    """Return the position of a place named in a filter; NaN if unknown or hidden."""
     if place >= POINT:
         return atoms.points[place - POINT, 0], atoms.points[place - POINT, 1]
     if place == ME:
@@ -117,7 +119,7 @@ def evaluate_atom(
     mask: int,
     borrowed: int,
 ) -> int:
-    """1, 0 or UNKNOWN: any atom but SLOW."""
+    """Evaluate any atom but SLOW: 1, 0 or UNKNOWN."""
     op = atoms.parts[atom, 0]
     left = atoms.parts[atom, 1]
     if op <= IS_TRUE:
@@ -151,7 +153,7 @@ def evaluate_atom(
         return UNKNOWN
     distance = distance_m(lat1, lon1, lat2, lon2)
     if op == APPROACHING:
-        # Who has one fix only stands still; where neither has two, nobody knows.
+        # A node with one fix counts as standing still; if neither has two, the result is unknown.
         known = False
         if left == PUBLISHER and not math.isnan(nodes.at[publisher, LAT_BEFORE]):
             lat1, lon1 = nodes.at[publisher, LAT_BEFORE], nodes.at[publisher, LON_BEFORE]
@@ -189,7 +191,7 @@ def run(
     mask: int,
     borrowed: int,
 ) -> bool:
-    """Whether a program accepts; SLOW atoms count as holding."""
+    """Return whether a program accepts; SLOW atoms count as holding."""
     i = 0
     while i < length:
         word = code[2 * (start + i)]
@@ -207,7 +209,7 @@ def run(
 
 @compiled
 def lookup(table: PairTable, first: int, second: int) -> int:
-    """The byte of an ordered pair, 0 if it is not there."""
+    """Return the byte of an ordered pair, 0 if absent."""
     if table.used[0] == 0:
         return 0
     pair = (first << 32) | second
@@ -222,7 +224,7 @@ def lookup(table: PairTable, first: int, second: int) -> int:
 
 @compiled
 def pair_home(pair: int, mask: int) -> int:
-    """Where in a table of mask + 1 places a pair would like to lie."""
+    """Return the first slot of a pair in a table of mask + 1 slots."""
     h = np.uint64(pair) * np.uint64(0x9E3779B97F4A7C15)
     h ^= h >> np.uint64(32)
     return int(np.int64(h & np.uint64(mask)))

@@ -1,4 +1,4 @@
-"""Interning: equal values share one small number for as long as somebody uses them."""
+"""Interning: equal values share one small number while they have users."""
 
 from collections.abc import Hashable, ItemsView, Sequence, ValuesView
 from typing import Generic, TypeVar
@@ -10,7 +10,7 @@ Value = TypeVar("Value", bound=Hashable)
 
 
 class InternTable(Generic[Value]):
-    """Numbers for values, counted by their users and given out again when nobody is left."""
+    """Numbers for values, with use counts; the number of an unused value is reused."""
 
     def __init__(self) -> None:
         self._numbers: dict[Value, int] = {}
@@ -23,11 +23,11 @@ class InternTable(Generic[Value]):
 
     @property
     def capacity(self) -> int:
-        """One more than the largest number given out so far."""
+        """One more than the largest number allocated so far."""
         return len(self._values)
 
     def acquire(self, value: Value) -> int:
-        """The number of a value, with one more user."""
+        """The number of a value, with its use count incremented."""
         number = self._numbers.get(value)
         if number is not None:
             self._users[number] += 1
@@ -44,16 +44,16 @@ class InternTable(Generic[Value]):
         return number
 
     def acquire_again(self, number: int) -> int:
-        """One more user for a number in use."""
+        """Increment the use count of a number in use."""
         self._users[number] += 1
         return number
 
     def get(self, value: Value) -> int | None:
-        """The number of a value that is in use."""
+        """The number of a value, None if it is not in use."""
         return self._numbers.get(value)
 
     def numbers_of(self, values: Sequence[Value]) -> npt.NDArray[np.int32]:
-        """The number of each value, -1 where nobody uses it."""
+        """The number of each value, -1 where it is not in use."""
         get = self._numbers.get
         return np.array([get(value, -1) for value in values], np.int32)
 
@@ -66,13 +66,13 @@ class InternTable(Generic[Value]):
         return self._numbers.values()
 
     def value(self, number: int) -> Value:
-        """The value behind a number in use."""
+        """The value of a number in use."""
         value = self._values[number]
         assert value is not None
         return value
 
     def release(self, number: int) -> bool:
-        """One user less; True if it was the last, and the number is free."""
+        """Decrement the use count; True if the number was freed."""
         self._users[number] -= 1
         if self._users[number]:
             return False

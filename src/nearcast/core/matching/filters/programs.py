@@ -1,9 +1,8 @@
-"""Programs: a filter as instructions that kernels run.
+"""Programs: a filter compiled to instructions for kernels.
 
-NOT is pushed down to the predicates, where it becomes the verdict that is wanted of them; AND
-and OR become jumps. A predicate that kernels do not know is SLOW: it counts as holding, so a
-program finds too much rather than too little, and the pair is decided again by the reference
-evaluator.
+NOT is pushed down to the predicates, where it becomes their wanted verdict; AND and OR become
+jumps. A predicate that kernels do not support is SLOW: it counts as holding, so a program finds too
+much rather than too little, and the reference evaluator rechecks the pair.
 """
 
 from msgspec import Struct
@@ -47,9 +46,9 @@ from nearcast.core.model.event_batch import BOOLEAN, MISSING, NUMBER, STRING
 
 MOST_INSTRUCTIONS = 250
 MOST_KEYS = 8
-"""A subscription is filed under each value of `IN (...)` if there are no more than these."""
+"""A subscription is indexed under each value of `IN (...)` if there are no more than these."""
 
-# Operator, and whether it is the wanted verdict or its opposite.
+# Operator, and whether it means the wanted verdict or its opposite.
 COMPARISONS = {
     "=": (EQUAL, True),
     "<>": (EQUAL, False),
@@ -72,9 +71,9 @@ ACCEPT_INLINE = (
 )
 
 Leaf = tuple[int, int]
-"""An atom and the verdict wanted of it."""
+"""An atom and its wanted verdict."""
 Instruction = tuple[int, int, int]
-"""atom * 4 + wanted verdict, where to go if it holds, where if not."""
+"""atom * 4 + wanted verdict, jump if it holds, jump if not."""
 
 
 class Branch(Struct, frozen=True, gc=False):
@@ -88,21 +87,22 @@ Tree = Leaf | Branch | bool
 
 
 class Program(Struct, gc=False):
-    """A filter ready to run."""
+    """A compiled filter."""
 
     words: tuple[int, ...]
-    """Its code: two integers an instruction, see `atoms`."""
+    """Its code: two integers per instruction, see `atoms`."""
     partial: bool
-    """It has SLOW atoms."""
+    """True if it has SLOW atoms."""
     shared: bool
-    """It decides the same for every subscriber."""
+    """True if its result is the same for every subscriber."""
     parts: tuple[Tree, ...]
     """Conditions that must all hold."""
 
     def best_key(self, vocabulary: Vocabulary) -> tuple[Tree | None, tuple[EqualityKey, ...]]:
-        """The condition to file entries under, and the values that satisfy it.
+        """The condition to index entries under, and the values that satisfy it.
 
-        It is the one on the attribute with the most different values, and the fewest of them.
+        Chosen by the number of distinct values of its attribute, divided by its own number of
+        values.
         """
         best: Tree | None = None
         best_values: tuple[EqualityKey, ...] = ()
@@ -121,7 +121,7 @@ class Program(Struct, gc=False):
         return best, best_values
 
     def inline(self, found_under: Tree | None) -> tuple[int, ...] | None:
-        """What is left to decide beside an entry, padded; None if it does not fit there."""
+        """The remaining code beside an entry, padded; None if it does not fit there."""
         words: list[int] = []
         for part in self.parts:
             if part is not found_under and part is not True:
@@ -152,7 +152,7 @@ class Program(Struct, gc=False):
 
 
 def _alternatives(branch: Branch, vocabulary: Vocabulary) -> tuple[EqualityKey, ...]:
-    """The values of one attribute, if a branch is true for just those."""
+    """The values of one attribute, if a branch is true for exactly those; else empty."""
     values: list[EqualityKey] = []
     if branch.all or len(branch.parts) > MOST_KEYS:
         return ()
@@ -168,7 +168,7 @@ def _alternatives(branch: Branch, vocabulary: Vocabulary) -> tuple[EqualityKey, 
 
 
 def program(where: Filter | None, vocabulary: Vocabulary) -> Program:
-    """Compile a filter; None, no filter, accepts everything."""
+    """Compile a filter; None accepts everything."""
     if where is None:
         return NO_FILTER
     plain = _plain(where, vocabulary)
@@ -186,7 +186,7 @@ def program(where: Filter | None, vocabulary: Vocabulary) -> Program:
 
 
 def _plain(where: Filter, vocabulary: Vocabulary) -> Program | None:
-    """The commonest kind of filter, attributes compared and joined by AND, the short way."""
+    """Compile the commonest kind of filter, comparisons joined by AND; None for other kinds."""
     root = where.root
     if type(root) is not Operation or where.two_valued:
         return None
@@ -197,7 +197,7 @@ def _plain(where: Filter, vocabulary: Vocabulary) -> Program | None:
         if type(part) is not Operation or len(part.args) != 2:
             return None
         left, right = part.args
-        # TRUE would be found under 1.
+        # Excluded because True and 1 are equal as dict keys.
         if type(left) is not Property or right is True or right is False:
             return None
         leaf = known.get((part.op, left.name, right))
@@ -388,7 +388,7 @@ def _joined(parts: tuple[Tree, ...], every: bool) -> Tree:
 
 
 def _linear(tree: Tree) -> tuple[Instruction, ...]:
-    """Lay a tree out as instructions that jump forward only."""
+    """Flatten a tree to instructions that jump forward only."""
     if isinstance(tree, bool):
         end = ACCEPT if tree else REJECT
         return ((ALWAYS * 4 + WANT_TRUE, end, end),)

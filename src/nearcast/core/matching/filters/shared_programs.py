@@ -1,4 +1,4 @@
-"""Rules: programs of equal filters, kept once and counted by the subscriptions that share them."""
+"""Rules: programs of equal filters, stored once and counted by the subscriptions that use them."""
 
 import numpy as np
 
@@ -9,7 +9,7 @@ FREE_RULE, RULES_MADE, RULES_USED, CODE_TOP, CODE_WASTED = 0, 1, 2, 3, 4
 
 
 def new_rules() -> RuleTable:
-    """An empty table."""
+    """Return an empty table."""
     state = np.zeros(5, np.int64)
     state[FREE_RULE] = NONE
     return RuleTable(
@@ -27,7 +27,7 @@ def new_rules() -> RuleTable:
 
 
 def with_room(rules: RuleTable, more: int, words: int) -> RuleTable:
-    """The same table with room for so many more rules and words of code."""
+    """Return the table with room for `more` rules and `words` words of code."""
     size = enough(len(rules.users), int(rules.state[RULES_MADE]) + more)
     if size != len(rules.users):
         stamp = np.full(size, NONE, np.int64)
@@ -58,7 +58,7 @@ def with_room(rules: RuleTable, more: int, words: int) -> RuleTable:
 def acquire_rules(
     code: I32, first: I32, length: I32, levels: I32, flags: I32, rules: RuleTable, atoms: AtomTable
 ) -> I32:
-    """The rule of each program, made if it is new, with one more user each.
+    """Return the rule of each program, created if new, with its use count incremented.
 
     Program i is `code[first[i]]` to `code[first[i + 1] - 1]`. There must be room for all.
     """
@@ -105,7 +105,7 @@ def acquire_rules(
 
 @compiled
 def release_rules(gone: I32, rules: RuleTable, atoms: AtomTable, freed: I32) -> int:
-    """One user less for each rule; how many became free, written to `freed`."""
+    """Decrement the use count of each rule; write freed rules to `freed`, return their number."""
     n = 0
     mask = len(rules.slots) - 1
     for i in range(len(gone)):
@@ -137,14 +137,14 @@ def release_rules(gone: I32, rules: RuleTable, atoms: AtomTable, freed: I32) -> 
 
 
 def give_back(rules: RuleTable, freed: I32) -> None:
-    """Let freed rules be used again, once the caller has looked at their code."""
+    """Make freed rules reusable, after the caller has read their code."""
     for rule in freed:
         rules.start[rule] = rules.state[FREE_RULE]
         rules.state[FREE_RULE] = rule
 
 
 def atoms_of(rules: RuleTable, rule: int) -> set[int]:
-    """The atoms that a rule speaks of."""
+    """Return the atoms that a rule uses."""
     start, words = 2 * int(rules.start[rule]), _words(rules, rule)
     code = rules.code[start : start + words].reshape(-1, 2)
     found: set[int] = set()

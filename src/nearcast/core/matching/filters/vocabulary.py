@@ -1,8 +1,8 @@
-"""Vocabulary: the attributes, strings, points and predicates that filters in force speak of.
+"""Vocabulary: the attributes, strings, points and predicates used by filters in force.
 
-Equal predicates are one atom, whoever wrote them. What no filter speaks of has no number, and
-an event's attribute of that name is never looked at. A filter may name more than kernels keep
-columns for: what is beyond the bounds here is SLOW, decided by the reference evaluator.
+Equal predicates of all filters are one atom. A name that no filter uses has no number, and an
+event's attribute of that name is never read. A filter may use more names than kernels have columns
+for: predicates beyond the limits here are SLOW, decided by the reference evaluator.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_IDENTITY
 MOST_SLOTS = 4096
 MOST_PATHS = 64
 IDENTITY = "node"
-"""The member of a context that is the node's own name."""
+"""The context member that is the node's own name."""
 
 Place = int | tuple[float, float]
 AtomKey = (
@@ -35,27 +35,27 @@ AtomKey = (
     | tuple[int, Node, bool]  # SLOW, the predicate, two-valued
 )
 EqualityKey = tuple[int, int, float]
-"""Slot, kind and value of an attribute that must be equal: what entries can be indexed by."""
+"""Slot, kind and value of an attribute that must be equal: a key for indexing entries."""
 
 ALWAYS = 0
-"""The atom that holds for everything."""
+"""The atom that always holds."""
 
 
 class Vocabulary:
-    """Numbers for all that filters speak of; atoms are counted by the rules that use them."""
+    """Numbers for everything filters use; atoms are counted by the rules that use them."""
 
     def __init__(self) -> None:
         self.slots: InternTable[str] = InternTable()
         self.paths: InternTable[str] = InternTable()
         self.strings: InternTable[str] = InternTable()
         self.equality_keys: list[EqualityKey | None] = []
-        """Per atom: what entries can be indexed by if it must hold."""
+        """Per atom: the key for indexing entries if it must hold."""
         self.values_of: list[int] = []
-        """Per slot: with how many different values filters compare it."""
+        """Per slot: the number of distinct values that filters compare it with."""
         self.new_paths: list[int] = []
-        """Context paths that filters did not speak of before, for the owner to look up."""
+        """Context paths that are newly used, for the owner to fill."""
         self.gone_paths: list[int] = []
-        """Context paths that filters no longer speak of, for the owner to forget."""
+        """Context paths that are no longer used, for the owner to clear."""
         self.arrays = AtomTable(
             parts=np.zeros((64, 4), np.int32),
             constant=np.zeros(64, np.float64),
@@ -68,7 +68,7 @@ class Vocabulary:
         self._keys: list[AtomKey | None] = []
         self._free: list[int] = []
         self.leaves: dict[tuple[str, str, Node], tuple[int, int]] = {}
-        """Plain comparisons as they are written: the atom, and the verdict wanted of it."""
+        """Plain comparisons as written: the atom, and its wanted verdict."""
         assert self.atom((SLOW, True, False)) == ALWAYS
         self.arrays.users[ALWAYS] = 1
 
@@ -76,12 +76,12 @@ class Vocabulary:
         return len(self._numbers)
 
     def atom(self, key: AtomKey) -> int | None:
-        """The number of a predicate; None if it is one too many for kernels: ask for it SLOW."""
+        """The number of a predicate; None if beyond the limits of kernels: use a SLOW one."""
         number = self._numbers.get(key)
         return self._new_atom(key) if number is None else number
 
     def release(self, number: int) -> None:
-        """Forget an atom that no rule uses any more, and what only it spoke of."""
+        """Remove an atom that no rule uses any more, and the names only it used."""
         key = self._keys[number]
         assert key is not None
         assert self.arrays.users[number] == 0

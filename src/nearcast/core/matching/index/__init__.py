@@ -1,1 +1,1 @@
-"""Where subscriptions, nodes and live events lie, so that few are looked at."""
+"""The index of subscriptions, nodes and live events, so that few are checked."""

@@ -1,8 +1,8 @@
-"""Where areas lie: every area as something round a node, found by how far it reaches.
+"""Area anchors: every area as a shape around a node, with its reach.
 
-A circle round a node moves with it. A fixed area lies round a row of its own, at its centre.
-A named place is what it is now; `place:here/KIND` depends on where its owner is, and both are
-looked up again when that changes.
+A circle around a node moves with it. A fixed area is anchored to a row of its own, at its centre. A
+named place is resolved when used; `place:here/KIND` depends on its owner's position; both are
+resolved again when that changes.
 """
 
 import math
@@ -34,11 +34,11 @@ if TYPE_CHECKING:
 
 
 class AreaPlacement(Struct, frozen=True, gc=False):
-    """An area as rows of tables: round which node, how large, how far it reaches."""
+    """An area as table values: its anchor row, its size and its reach."""
 
     anchor: int
     area: float = 0.0
-    """The radius of a circle, or -1 - where the code of another shape begins."""
+    """The radius of a circle, or -1 - the start of another shape's code."""
     reach_m: float = math.inf
     named: PlaceArea | PlaceHere | None = None
 
@@ -47,7 +47,7 @@ EVERYWHERE = AreaPlacement(NONE)
 
 
 class Anchors:
-    """The areas of subscriptions, and what they hold on to."""
+    """The areas of subscriptions, with the rows and shapes they use."""
 
     def __init__(self, index: "SubscriptionIndex", places: Places) -> None:
         self._index = index
@@ -57,7 +57,7 @@ class Anchors:
         self._here: dict[int, set[int]] = {}
 
     def place(self, area: Area | None, owner: int) -> AreaPlacement:
-        """Take what an area needs, for a subscription of the owner."""
+        """Acquire what an area of a subscription of the owner needs."""
         if area is None:
             return EVERYWHERE
         if isinstance(area, Around):
@@ -74,14 +74,14 @@ class Anchors:
         return self._lie_fixed(area, None)
 
     def note(self, row: int, owner: int, placement: AreaPlacement) -> None:
-        """Remember a subscription whose area is a name."""
+        """Record a subscription whose area is a named place."""
         if placement.named is not None:
             self._named[row] = placement.named
             if isinstance(placement.named, PlaceHere):
                 self._here.setdefault(owner, set()).add(row)
 
     def release(self, row: int) -> None:
-        """Give back what a subscription's area held on to."""
+        """Release what a subscription's area used."""
         named = self._named.pop(row, None)
         if isinstance(named, PlaceHere):
             owner = int(self._index.table.rows[row, NODE])
@@ -91,11 +91,11 @@ class Anchors:
         self._let_go(row)
 
     def refresh_places(self) -> None:
-        """Look up every named place again."""
+        """Resolve every named place again."""
         self._refresh(list(self._named))
 
     def refresh_here(self, nodes: Iterable[int]) -> None:
-        """Look up `place:here/...` again for nodes that have moved."""
+        """Resolve `place:here/...` again for nodes that have moved."""
         if self._here:
             self._refresh([row for node in nodes for row in self._here.get(node, ())])
 
@@ -121,7 +121,7 @@ class Anchors:
             except PlaceError:
                 geometry = None
         if geometry is None:
-            # A row that is nowhere: the area holds nobody until the place exists.
+            # A row without position: the area contains no node until the place exists.
             nowhere = self._index.nodes.acquire_point(math.nan, math.nan)
             return AreaPlacement(nowhere, 0.0, 0.0, area)
         return self._lie_fixed(geometry, area)

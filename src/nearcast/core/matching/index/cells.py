@@ -1,10 +1,9 @@
-"""Cells: growable lists of points, found by (key, class, code), that points move between.
+"""Cells: growable lists of items, found by (key, class, code), between which items move.
 
-The one index under the matcher: subscriptions lie in it by the reach of their areas, nodes by
-where they are, live events by their position and by their target. A cell is a contiguous block
-of a pool, so a scan reads memory in order; an item can be moved or taken out in constant time.
-Nothing here allocates: a kernel that runs out of room says so before it changes anything, and
-`grown` gives it more.
+The one index under the matcher: subscriptions are in it by the reach of their areas, nodes by
+position, live events by position and by target. A cell is a contiguous block of a pool, so a scan
+reads memory in order; an item is moved or removed in constant time. Nothing here allocates: a
+kernel that runs out of room reports that before it changes anything, and `grown` provides more.
 """
 
 from typing import NamedTuple
@@ -19,30 +18,30 @@ EMPTY = -1
 
 TOP, FREE_CELL, CELLS_USED, CELLS_MADE, IN_USE, FREE_BLOCKS = 0, 1, 2, 3, 4, 8
 SIZES = 56
-"""Blocks hold 1, 2, 3, 4, 6, 8, 12, ... places; each size has its list of free ones in `meta`."""
+"""Blocks hold 1, 2, 3, 4, 6, 8, 12, ... places; `meta` has a free list per size."""
 
 # Columns of a cell's row. Its code is split into row and column of the grid.
 KEY, CLASS, ROW, COLUMN, START, LENGTH, SIZE, NEXT, PREVIOUS = 0, 1, 2, 3, 4, 5, 6, 7, 8
 CELL_COLUMNS = 9
 
-# Columns of `lies`; the chain is the owner's to use.
+# Columns of `lies`; the chain is for use by the owner.
 CELL, PLACE, IN_CLASS, CHAIN_NEXT, CHAIN_PREVIOUS = 0, 1, 2, 3, 4
 
 
 class CellArrays(NamedTuple):
-    """The memory of one index, as kernels take it."""
+    """The arrays of one index, as passed to kernels."""
 
     meta: I64
     table: I64  # hash table, (slots, 2): a 64-bit tag, and the cell it belongs to or EMPTY
     cells: I32  # free ones are chained in START
     geo: F32  # per place in the pool: x, y, z, reach; or nothing
-    items: I32  # per place in the pool: who lies there
-    bodies: I32  # per place in the pool: what a scan needs to decide, in columns of the owner's
-    lies: I32  # per item: its CELL, EMPTY if it lies nowhere, its PLACE and class
+    items: I32  # per place in the pool: the item there
+    bodies: I32  # per place in the pool: data a scan needs to decide, in the owner's columns
+    lies: I32  # per item: its CELL, EMPTY if it is in none, its PLACE and class
 
 
 def new_cells(geo_columns: int, body_columns: int, chained: bool = False) -> CellArrays:
-    """An empty index whose places carry so many coordinates and integers each."""
+    """Return an empty index whose places have these numbers of coordinates and integers."""
     meta = np.zeros(FREE_BLOCKS + SIZES, np.int64)
     meta[FREE_CELL] = EMPTY
     meta[FREE_BLOCKS:] = EMPTY
@@ -60,7 +59,7 @@ def new_cells(geo_columns: int, body_columns: int, chained: bool = False) -> Cel
 
 
 def grown(arrays: CellArrays) -> CellArrays:
-    """The same index with more room wherever it may have run out."""
+    """Return the index with more room wherever it may have run out."""
     made, top = int(arrays.meta[CELLS_MADE]), int(arrays.meta[TOP])
     cells = arrays.cells
     if made + 1 >= len(cells) and arrays.meta[FREE_CELL] == EMPTY:
@@ -84,12 +83,12 @@ def grown(arrays: CellArrays) -> CellArrays:
 
 
 def is_loose(arrays: CellArrays) -> bool:
-    """Whether more than half of the pool lies idle in gaps that nothing fits."""
+    """Return whether more than half of the pool is unused gaps."""
     return bool(arrays.meta[TOP] > 2 * arrays.meta[IN_USE] + 4096)
 
 
 def packed(arrays: CellArrays) -> CellArrays:
-    """The same index without gaps, in memory no larger than it needs."""
+    """Return the index without gaps, in memory no larger than needed."""
     used = arrays.cells[: arrays.meta[CELLS_MADE]]
     alive = np.flatnonzero(used[:, KEY] != EMPTY)
     places = int(_places_needed(arrays, alive))
@@ -106,7 +105,7 @@ def packed(arrays: CellArrays) -> CellArrays:
 
 
 def with_items(arrays: CellArrays, count: int) -> CellArrays:
-    """The same index, able to hold items numbered below `count`."""
+    """Return the index with room for items numbered below `count`."""
     have = len(arrays.lies)
     if count <= have:
         return arrays
@@ -119,7 +118,7 @@ def with_items(arrays: CellArrays, count: int) -> CellArrays:
 
 @compiled
 def places_in(size: int) -> int:
-    """How many places a block of a size has."""
+    """Return the number of places in a block of a size."""
     if size == 0:
         return 1
     return (2 + ((size - 1) & 1)) << ((size - 1) >> 1)
@@ -127,7 +126,7 @@ def places_in(size: int) -> int:
 
 @compiled
 def size_for(length: int) -> int:
-    """The smallest size of block that has room for so many."""
+    """Return the smallest block size with room for `length` items."""
     size = 0
     while places_in(size) < length:
         size += 1
@@ -136,7 +135,7 @@ def size_for(length: int) -> int:
 
 @compiled
 def tag_of(key: int, c: int, code: int) -> int:
-    """A 64-bit hash of a cell's name."""
+    """Return a 64-bit hash of a cell's name."""
     h = np.uint64(code) * np.uint64(0x9E3779B97F4A7C15)
     h ^= h >> np.uint64(29)
     h += np.uint64(key * 64 + c) * np.uint64(0xBF58476D1CE4E5B9)
@@ -148,7 +147,7 @@ def tag_of(key: int, c: int, code: int) -> int:
 
 @melted
 def find_tagged(a: CellArrays, tag: int, key: int, c: int, code: int) -> int:
-    """The cell of that name, whose tag is known, or EMPTY."""
+    """Return the cell of that name, whose tag is known, or EMPTY."""
     mask = len(a.table) - 1
     i = tag & mask
     while True:
@@ -162,13 +161,13 @@ def find_tagged(a: CellArrays, tag: int, key: int, c: int, code: int) -> int:
 
 @compiled
 def find(a: CellArrays, key: int, c: int, code: int) -> int:
-    """The cell of that name, or EMPTY."""
+    """Return the cell of that name, or EMPTY."""
     return find_tagged(a, tag_of(key, c, code), key, c, code)
 
 
 @melted
 def is_called(a: CellArrays, cell: int, key: int, c: int, code: int) -> bool:
-    """Whether a cell has that name."""
+    """Return whether a cell has that name."""
     return (
         a.cells[cell, KEY] == key
         and a.cells[cell, CLASS] == c
@@ -179,7 +178,7 @@ def is_called(a: CellArrays, cell: int, key: int, c: int, code: int) -> bool:
 
 @compiled
 def reserve(a: CellArrays, key: int, c: int, code: int) -> int:
-    """The cell of that name, made if need be, with room for one more; EMPTY: grow first."""
+    """Return the cell of that name, created if absent, with room for one more; EMPTY: grow."""
     cell = find(a, key, c, code)
     if cell == EMPTY:
         return _make(a, key, c, code)
@@ -190,7 +189,7 @@ def reserve(a: CellArrays, key: int, c: int, code: int) -> int:
 
 @compiled
 def append(a: CellArrays, cell: int, item: int) -> int:
-    """Put an item into a reserved cell; the place where it lies, for the caller to fill."""
+    """Add an item to a reserved cell; return its place, for the caller to fill."""
     place = a.cells[cell, START] + a.cells[cell, LENGTH]
     a.cells[cell, LENGTH] += 1
     a.items[place] = item
@@ -203,7 +202,7 @@ def append(a: CellArrays, cell: int, item: int) -> int:
 
 @compiled
 def take_out(a: CellArrays, item: int) -> bool:
-    """Remove an item from the cell where it lies; True if the cell was left empty, and is gone."""
+    """Remove an item from its cell; True if the cell became empty and was dropped."""
     cell = a.lies[item, CELL]
     place = a.lies[item, PLACE]
     a.cells[cell, LENGTH] -= 1
@@ -264,7 +263,7 @@ def _drop(a: CellArrays, cell: int) -> None:
     hole = tag & mask
     while a.table[hole, 1] != cell:
         hole = (hole + 1) & mask
-    # Close the gap (linear probing without tombstones): pull back whatever may fill it.
+    # Close the gap (linear probing without tombstones): move back entries that may fill it.
     i = hole
     while True:
         i = (i + 1) & mask
@@ -302,7 +301,7 @@ def _enlarge(a: CellArrays, cell: int) -> bool:
 
 @compiled
 def _pack(a: CellArrays, alive: I64, geo: F32, items: I32, bodies: I32) -> None:
-    """Copy cells one after the other into other arrays."""
+    """Copy cells one after another into other arrays."""
     top = 0
     for cell in alive:
         start = a.cells[cell, START]

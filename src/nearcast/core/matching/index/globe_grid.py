@@ -1,9 +1,9 @@
 """The globe in cells: rows of equal latitude, each cut into columns of about equal width.
 
-There is one grid per *class*. Class c serves everything that reaches at most
-`64 * 2**c` metres, with cells twice that wide, so whatever lies within reach of a point is
-found in about two rows of two columns. Columns wrap at the antimeridian, and rows near a pole
-have few columns, so neither is a special case.
+There is one grid per *class*. Class c serves everything that reaches at most `64 * 2**c` metres,
+with cells twice that wide, so everything within reach of a point is found in about two rows of two
+columns. Columns wrap at the antimeridian, and rows near a pole have few columns, so neither is a
+special case.
 """
 
 from functools import cache
@@ -16,7 +16,7 @@ from nearcast.core.compiled import compiled
 CLASSES = 18
 SMALLEST_REACH_M = 64.0
 WIDE = CLASSES
-"""The class of what reaches farther than any grid: one cell for the whole globe."""
+"""The class of areas that reach farther than any grid: one cell for the whole globe."""
 
 _METRES_PER_DEGREE_MIN = 110_570.0
 _SMALLEST_RADIUS_M = 6_335_000.0
@@ -39,7 +39,7 @@ def columns_per_row() -> npt.NDArray[np.int32]:
 
 @compiled
 def class_of(reach_m: float) -> int:
-    """The smallest class that serves a reach, or WIDE."""
+    """Return the smallest class that serves a reach, or WIDE."""
     reach = SMALLEST_REACH_M
     for c in range(CLASSES):
         if reach_m <= reach:
@@ -50,7 +50,7 @@ def class_of(reach_m: float) -> int:
 
 @compiled
 def row_of(c: int, lat: float) -> int:
-    """The row of a class that holds a latitude."""
+    """Return the row of a class that contains a latitude."""
     rows = ROWS[c]
     row = int((lat + 90.0) / 180.0 * rows)
     return int(min(max(row, 0), rows - 1))
@@ -58,7 +58,7 @@ def row_of(c: int, lat: float) -> int:
 
 @compiled
 def code_of(columns: npt.NDArray[np.int32], c: int, lat: float, lon: float) -> int:
-    """The cell of a class that holds a position, as one integer."""
+    """Return the cell of a class that contains a position, as one integer."""
     if c >= CLASSES:
         return 0
     row = row_of(c, lat)
@@ -69,7 +69,7 @@ def code_of(columns: npt.NDArray[np.int32], c: int, lat: float, lon: float) -> i
 
 @compiled
 def half_widths(lat: float, reach_m: float) -> tuple[float, float]:
-    """Degrees of latitude and longitude that hold everything within reach of a latitude."""
+    """Return degrees of latitude and longitude that contain everything within reach."""
     angle = reach_m * _SLACK / _SMALLEST_RADIUS_M
     d_lat = reach_m * _SLACK / _METRES_PER_DEGREE_MIN + 1e-9
     if angle >= 1.5 or abs(lat) + d_lat >= 90.0:
@@ -82,15 +82,15 @@ def half_widths(lat: float, reach_m: float) -> tuple[float, float]:
 
 @compiled
 def row_span(c: int, lat: float, d_lat: float) -> tuple[int, int]:
-    """First and last row of a class within a latitude's half-width."""
+    """Return first and last row of a class within a latitude's half-width."""
     return row_of(c, lat - d_lat), row_of(c, lat + d_lat)
 
 
 @compiled
 def column_span(n: int, lon: float, d_lon: float) -> tuple[int, int]:
-    """First column and number of columns, out of n, within a longitude's half-width.
+    """Return first column and number of columns, out of n, within a longitude's half-width.
 
-    The first may lie outside 0..n-1: take columns modulo n.
+    The first may be outside 0..n-1: take columns modulo n.
     """
     if d_lon >= 180.0:
         return 0, n
@@ -110,7 +110,7 @@ def cells_within(
     codes: npt.NDArray[np.int64],
     most: int,
 ) -> int:
-    """Write the codes of the cells within reach of a position; how many, -1 if over `most`."""
+    """Write the codes of cells within reach of a position; return how many, -1 if over `most`."""
     d_lat, d_lon = half_widths(lat, reach_m)
     first_row, last_row = row_span(c, lat, d_lat)
     n = 0

@@ -1,4 +1,4 @@
-"""Keys: under which (subject pattern, attribute, value) entries are filed, as a hash table."""
+"""Keys: the (subject pattern, attribute, value) of index entries, as a hash table."""
 
 import numpy as np
 
@@ -7,10 +7,11 @@ from nearcast.core.matching.index.cells import EMPTY
 from nearcast.core.matching.tables import NONE, KeyTable, PatternTable
 
 KEY_SLOTS = 8
-"""So many attributes can serve as keys under one subject pattern."""
+"""The number of attributes that can serve as keys under one subject pattern."""
 KEY_PATTERN, SLOT, KIND, ENTRIES, FLAT_CELL, GRID, FINEST, CELLS, FIRST_CELL = range(9)
-"""Columns of a key: FINEST is the smallest class its grid uses, FIRST_CELL begins the chain of
-that grid's cells, GRID is its row in `classes` and NONE while it is flat."""
+"""Columns of a key: FINEST is the smallest class its grid uses, FIRST_CELL begins the chain of that
+grid's cells, GRID is its row in `classes` and NONE while it is flat.
+"""
 KEY_COLUMNS = 9
 FREE_KEY, KEYS_MADE, KEYS_USED, FREE_GRID, GRIDS_MADE = 0, 1, 2, 3, 4
 COARSEST = 12
@@ -19,8 +20,8 @@ COARSEST = 12
 
 @compiled
 def key_home(pattern: int, slot: int, kind: int, value: float, mask: int) -> int:
-    """Where in a table of mask + 1 places a key would like to lie."""
-    # Beyond 1e9 keys only share a place to begin at; which is which is compared exactly.
+    """Return the first slot of a key in a table of mask + 1 slots."""
+    # Beyond 1e9 keys merely share their first slot; they are compared exactly.
     scaled = int(value * 1048576.0) if abs(value) < 1e9 else 0
     h = np.uint64(scaled) * np.uint64(0x9E3779B97F4A7C15)
     h ^= np.uint64(pattern * 4099 + slot * 5 + kind) * np.uint64(0xBF58476D1CE4E5B9)
@@ -32,7 +33,7 @@ def key_home(pattern: int, slot: int, kind: int, value: float, mask: int) -> int
 
 @melted
 def find_key(keys: KeyTable, pattern: int, slot: int, kind: int, value: float) -> int:
-    """The key of that name, or NONE."""
+    """Return the key of that name, or NONE."""
     mask = len(keys.slots) - 1
     i = key_home(pattern, slot, kind, value, mask)
     while keys.slots[i] != NONE:
@@ -52,7 +53,7 @@ def find_key(keys: KeyTable, pattern: int, slot: int, kind: int, value: float) -
 def make_key(
     keys: KeyTable, patterns: PatternTable, pattern: int, slot: int, kind: int, value: float
 ) -> int:
-    """A new key of that name; NONE: no room."""
+    """Create a key of that name; NONE: no room."""
     if 2 * (keys.state[KEYS_USED] + 1) > len(keys.slots):
         return NONE
     key = keys.state[FREE_KEY]
@@ -86,7 +87,7 @@ def make_key(
 
 @compiled
 def drop_key(keys: KeyTable, patterns: PatternTable, key: int) -> None:
-    """Forget a key that has no entries."""
+    """Drop a key that has no entries."""
     mask = len(keys.slots) - 1
     hole = _home_of(keys, key, mask)
     while keys.slots[hole] != key:

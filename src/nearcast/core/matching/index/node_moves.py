@@ -1,7 +1,7 @@
-"""Moving: nodes, and all that lies round them, from cell to cell.
+"""Moving nodes, and the entries anchored to them, from cell to cell.
 
-Most moves stay within their cell, and cost a few writes; the rest is one entry out of a cell
-and into another. No subscription is touched.
+Most moves stay within their cell and cost a few writes; the others take one entry out of a cell and
+into another. No subscription row is touched.
 """
 
 import math
@@ -33,7 +33,7 @@ from nearcast.core.matching.tables import (
 from nearcast.core.model.geometry.geodesy import ecef
 
 AHEAD = 12
-"""So many moves ahead memory is asked for."""
+"""The prefetch distance, in moves."""
 
 
 @compiled
@@ -46,12 +46,12 @@ def move_nodes(
     body: I32,
     memory: Memory,
 ) -> int:
-    """Move nodes first.. and all that lies round them; how far it came. NaN: gone from the map."""
+    """Move nodes from `first` and entries anchored to them; return how far. NaN: no position."""
     a, points, keys, columns = memory.cells, memory.points, memory.keys, memory.columns
     nodes, subscriptions = memory.nodes, memory.subscriptions
     count = len(rows)
     for i in range(first, count):
-        # A move waits for memory most of the time: ask for what later ones will need.
+        # A move mostly waits for memory: prefetch what later ones will need.
         if i + 2 * AHEAD < count:
             prefetch(nodes.at, rows[i + 2 * AHEAD])
             prefetch(nodes.heads, rows[i + 2 * AHEAD])
@@ -84,7 +84,7 @@ def move_nodes(
         same_class, same = -1, False
         while entry != NONE:
             c = a.lies[entry, IN_CLASS]
-            # Most moves stay in their cell; that is seen without looking at the cell.
+            # Most moves stay in their cell, which is detected without reading the cell.
             if c != FLAT:
                 if c != same_class:
                     same_class = c

@@ -1,6 +1,6 @@
-"""Subject patterns: which of them a subject fits (MQTT's `+` and `#`).
+"""Subject patterns: those that match a subject (MQTT's `+` and `#`).
 
-Equal patterns are one, counted by their users. A subject's answer is remembered until the set
+Equal patterns are stored once, with a use count. The result for a subject is cached until the set
 of patterns changes.
 """
 
@@ -18,7 +18,7 @@ LONGEST_SUBJECT = 512
 
 
 class Patterns:
-    """A counted set of subject patterns, numbered, as a tree of levels."""
+    """A set of subject patterns with use counts, numbered, as a tree of levels."""
 
     def __init__(self) -> None:
         self._numbers: InternTable[str] = InternTable()
@@ -31,11 +31,11 @@ class Patterns:
 
     @property
     def capacity(self) -> int:
-        """One more than the largest number in use."""
+        """One more than the largest number allocated so far."""
         return self._numbers.capacity
 
     def acquire(self, pattern: str) -> int:
-        """The number of a pattern, with one more user."""
+        """The number of a pattern, with its use count incremented."""
         number = self._numbers.get(pattern)
         if number is not None:
             return self._numbers.acquire_again(number)
@@ -48,7 +48,7 @@ class Patterns:
         return number
 
     def release(self, number: int) -> None:
-        """One user less; a pattern without users is forgotten."""
+        """Decrement the use count; a pattern without users is removed."""
         pattern = self._numbers.value(number)
         if not self._numbers.release(number):
             return
@@ -64,7 +64,7 @@ class Patterns:
             del parent.below[name]
 
     def matching(self, subject: str) -> tuple[int, ...]:
-        """The numbers of all patterns that a subject fits."""
+        """The numbers of all patterns that match a subject."""
         found = self._remembered.get(subject)
         if found is None:
             found = tuple(self._search(subject))
@@ -75,7 +75,7 @@ class Patterns:
         return found
 
     def matching_all(self, subjects: Sequence[str]) -> tuple[I32, I32]:
-        """The numbers of all patterns that each subject fits: where they begin, and they."""
+        """For each subject the numbers of matching patterns: start offsets, and all numbers."""
         key = tuple(subjects)
         found = self._remembered_all.get(key)
         if found is None:

@@ -1,10 +1,10 @@
-"""Filing: where subscriptions lie in the index, and how they follow their nodes.
+"""Placement: the cells of subscriptions in the index, and how they follow their nodes.
 
-An entry is filed under the most selective thing that must hold for it: its subject pattern and,
-where its filter demands one, the value of an attribute. A key with few entries keeps them in
-one flat cell, which is scanned faster than any grid is probed; beyond FLAT_LIMIT they are spread
-over the globe's cells, coarsely at first and more finely the more there are. Kernels return the
-number of things done; when that is less than asked for, the caller makes room and goes on.
+An entry is indexed under the most selective condition it requires: its subject pattern and, where
+its filter demands one, the value of an attribute. A key with few entries keeps them in one flat
+cell, which is scanned faster than any grid is probed; beyond FLAT_LIMIT they are spread over the
+globe's cells, coarsely at first and more finely the more there are. Kernels return the number of
+items done; if that is less than requested, the caller makes room and continues.
 """
 
 import math
@@ -73,12 +73,12 @@ from nearcast.core.model.geometry.geodesy import ecef
 
 FLAT_LIMIT = 512
 CROWD = 32
-"""A grid with more entries a cell than this is made finer."""
+"""A grid with more entries per cell than this is made finer."""
 
 ANYWHERE = WIDE + 1
 """The class of entries without an area."""
 LOST = WIDE + 2
-"""The class of entries whose area lies round a node that is nowhere: never probed."""
+"""The class of entries whose anchor node has no position: never probed."""
 FLAT = WIDE + 3
 ALL_CLASSES = WIDE + 4
 
@@ -86,7 +86,7 @@ FAR = np.float32(3e30)
 """A coordinate that is within reach of nothing."""
 
 SUBSCRIPTION = 0
-"""The column of an entry's body that says whose it is."""
+"""The column of an entry's body with its subscription."""
 
 
 @compiled
@@ -104,9 +104,9 @@ def file_entries(
     subscriptions: SubscriptionTable,
     columns: I32,
 ) -> int:
-    """File entries first.. under their keys; how far it came.
+    """Add entries from `first` under their keys; return how far it came.
 
-    `entry_keys` is slot, kind and value of each one's key; `body` has one row to spare.
+    `entry_keys` has slot, kind and value of each key; `body` has one spare row.
     """
     for i in range(first, len(subscription)):
         s = subscription[i]
@@ -157,7 +157,7 @@ def unfile_subscriptions(
     nodes: NodeTable,
     subscriptions: SubscriptionTable,
 ) -> int:
-    """Take subscriptions out of the index and off their nodes; how many entries became free."""
+    """Remove subscriptions from the index and from their nodes; return the entries freed."""
     n = 0
     for i in range(len(gone)):
         s = gone[i]
@@ -189,7 +189,7 @@ def unfile_subscriptions(
 
 @compiled
 def chain_subscriptions(rows: I32, nodes: NodeTable, subscriptions: SubscriptionTable) -> None:
-    """Hang new subscriptions on the node they belong to."""
+    """Add new subscriptions to the chain of their node."""
     for i in range(len(rows)):
         s = rows[i]
         node = subscriptions.rows[s, NODE]
@@ -224,7 +224,7 @@ def refile(
         return True
     if reserve(a, key, c, code) == EMPTY:
         return False
-    # Making room may have moved its block: the place is read only now.
+    # Reserving may have moved its block: the place is read only now.
     place = a.lies[entry, PLACE]
     spare = len(body) - 1
     for i in range(a.bodies.shape[1]):
@@ -237,7 +237,7 @@ def refile(
 def _belongs(
     keys: KeyTable, nodes: NodeTable, columns: I32, key: int, anchor: int, reach_m: float
 ) -> tuple[int, int]:
-    """The class and code of the cell in which an entry belongs."""
+    """Return the class and code of the cell in which an entry belongs."""
     if keys.parts[key, GRID] == NONE:
         return FLAT, 0
     if anchor == NONE:
@@ -327,10 +327,10 @@ def keep_order(
     key: int,
     body: I32,
 ) -> bool:
-    """Spread a key that has outgrown its flat cell, or make its grid finer; False: no room.
+    """Spread a key that has outgrown its flat cell, or refine its grid; False: no room.
 
-    Interrupted half-way it leaves entries in the flat cell or in coarser cells, where they are
-    found all the same; the next entry takes it up again.
+    If interrupted, entries stay in the flat cell or in coarser cells, where they are still found;
+    the next entry continues it.
     """
     if keys.parts[key, GRID] == NONE:
         grid = keys.state[FREE_GRID]
@@ -366,7 +366,7 @@ def keep_order(
 
 @compiled
 def is_crowded(keys: KeyTable, key: int) -> bool:
-    """Whether a key's grid should be finer."""
+    """Return whether a key's grid should be finer."""
     grid = keys.parts[key, GRID]
     if grid == NONE or keys.parts[key, FINEST] == 0:
         return False
@@ -387,7 +387,7 @@ def _empty_cell(
     key: int,
     body: I32,
 ) -> bool:
-    """Put everything in a cell where it belongs now, last first; False: no room."""
+    """Move all entries of a cell to where they belong now, last first; False: no room."""
     for k in range(a.cells[cell, LENGTH] - 1, -1, -1):
         place = a.cells[cell, START] + k
         entry = a.items[place]

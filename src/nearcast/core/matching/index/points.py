@@ -1,6 +1,6 @@
-"""Points: nodes and live events by where they are, in grids of three sizes.
+"""Points: nodes and live events by position, in grids of three sizes.
 
-A question about any radius finds a grid in which it needs to look into few cells.
+For a query of any radius there is a grid in which few cells are searched.
 """
 
 import math
@@ -22,9 +22,9 @@ MAX_POINT_CELLS = 64
 def point_cells(
     columns: I32, lat: float, lon: float, reach_m: float, codes: I64
 ) -> tuple[int, int]:
-    """Write the codes of the cells within reach of a position: their level and how many.
+    """Write the codes of the cells within reach of a position; return level and number.
 
-    The finest level that needs at most MAX_POINT_CELLS is taken; (0, -1) if there is none.
+    Uses the finest level that needs at most MAX_POINT_CELLS; (0, -1) if there is none.
     """
     for level in range(POINT_LEVELS):
         count = cells_within(
@@ -45,7 +45,7 @@ def place_point(
     lat: float,
     lon: float,
 ) -> bool:
-    """Put a point into the grid of every level, or out of them if it is nowhere (NaN)."""
+    """Move a point in the grid of every level, or remove it (NaN); False: no room."""
     for level in range(POINT_LEVELS):
         item = row * POINT_LEVELS + level
         if math.isnan(lat):
@@ -61,7 +61,7 @@ def place_point(
             return False
         if points.lies[item, CELL] != EMPTY:
             take_out(points, item)
-            # After an interruption it may have been alone in the very cell it goes to.
+            # After an interruption it may have been alone in the very cell it moves to.
             target = reserve(points, level, 0, code)
         append(points, target, item)
     return True

@@ -1,4 +1,4 @@
-"""Codes of shapes that are not circles round a node, kept once each while an area uses them."""
+"""Codes of shapes that are not circles around a node, stored once while an area uses them."""
 
 import numpy as np
 
@@ -21,7 +21,7 @@ class ShapePool:
         return len(self._shapes)
 
     def acquire(self, code: F64) -> int:
-        """Where in `code` a shape begins, with one more user."""
+        """The start of a shape in `code`, with its use count incremented."""
         known = len(self._shapes)
         number = self._shapes.acquire(code.tobytes())
         if len(self._shapes) == known:
@@ -40,7 +40,7 @@ class ShapePool:
         return begin
 
     def release(self, begin: int) -> None:
-        """One user less for the shape that begins there; its place is used again when free."""
+        """Decrement the use count of the shape that starts there; its space is reused when free."""
         number = self._number_at[begin]
         length = len(self._shapes.value(number)) // 8
         if self._shapes.release(number):

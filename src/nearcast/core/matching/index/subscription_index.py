@@ -1,7 +1,7 @@
-"""The index of subscriptions: adds, removes and moves them, and owns the matcher's memory.
+"""The index of subscriptions: adds, removes and moves them, and owns the matcher's tables.
 
-Everything is done in batches: compile the filters, number what
-they speak of, then let kernels file the entries, with more room whenever they ask for it.
+Everything is done in batches: compile the filters, number the names they use, then let kernels add
+the entries, with more room whenever they need it.
 """
 
 from collections.abc import Callable, Sequence
@@ -82,12 +82,12 @@ from nearcast.core.model.subject_permissions import SubjectPermissions
 
 CHUNK = 1_024
 TIDIED_EVERY = 256
-"""After so many moves it is seen whether memory lies idle."""
+"""The number of moves after which unused memory is checked for."""
 Filters = tuple[Filter | None, tuple[Filter, ...]]
 
 
 class SubscriptionIndex:
-    """All subscriptions, filed where events find them."""
+    """All subscriptions, indexed for matching."""
 
     def __init__(self, places: Places) -> None:
         self.vocabulary = Vocabulary()
@@ -109,17 +109,17 @@ class SubscriptionIndex:
             next_entry=np.full(16, NONE, np.int32),
         )
         self.filters: dict[int, Filters] = {}
-        """Of rules that kernels cannot decide alone."""
+        """Filters of rules that kernels cannot decide alone."""
         self.counting = 0
-        """How many of them ask for recent events."""
+        """The number of these rules that count recent events."""
         self.countable: dict[int, SubjectPermissions] = {}
-        """What subscriptions may count that may not count everything, by number."""
+        """Permissions of subscriptions that may not count every subject, by number."""
         self.anchors = Anchors(self, places)
         self._free_row = NONE
         self._rows_made = 0
         self._count = 0
         self._fileable: set[tuple[int, int]] = set()
-        """Slots known to serve as keys under a pattern; forgotten when anything is removed."""
+        """Slots known to serve as keys under a pattern; cleared when anything is removed."""
         self._free_entries: list[int] = []
         self._entries_made = 0
         self._spare = np.zeros((1, BODY_COLUMNS), np.int32)
@@ -130,7 +130,7 @@ class SubscriptionIndex:
 
     @property
     def nbytes(self) -> int:
-        """Bytes of memory in the arrays."""
+        """Bytes of the arrays."""
         tables = (
             self.rules, self.cells, self.points, self.keys, self.pattern_table, self.table,
             self.nodes.arrays, self.vocabulary.arrays,
@@ -138,7 +138,7 @@ class SubscriptionIndex:
         return sum(nbytes(table) for table in tables) + self.anchors.shapes.code.nbytes
 
     def add(self, subscriptions: Sequence[Subscription]) -> I32:
-        """File subscriptions; their numbers."""
+        """Add subscriptions; return their numbers."""
         if len(subscriptions) > CHUNK:
             parts = range(0, len(subscriptions), CHUNK)
             return np.concatenate([self.add(subscriptions[i : i + CHUNK]) for i in parts])
@@ -179,7 +179,7 @@ class SubscriptionIndex:
         return rows
 
     def remove(self, numbers: I32) -> None:
-        """Take subscriptions out and give back all that only they used."""
+        """Remove subscriptions and release everything that only they used."""
         gone = np.ascontiguousarray(numbers, np.int32)
         self._fileable.clear()
         freed = np.empty(MOST_KEYS * len(gone), np.int32)
@@ -202,7 +202,7 @@ class SubscriptionIndex:
         self._tidy()
 
     def refile(self, row: int, placement: AreaPlacement) -> None:
-        """Let a subscription's area lie elsewhere."""
+        """Move a subscription's area."""
         entry_keys: list[EqualityKey] = []
         bodies: list[I32] = []
         entry = int(self.table.rows[row, ENTRY])
@@ -233,7 +233,7 @@ class SubscriptionIndex:
         )
 
     def move(self, rows: I32, lat: F64, lon: F64, memory: Callable[[], Memory]) -> None:
-        """Move nodes, and the areas round them with them; NaN takes them off the map.
+        """Move nodes, and the areas anchored to them; NaN removes the position.
 
         `memory` returns the handle on all tables as they are now.
         """
@@ -252,7 +252,7 @@ class SubscriptionIndex:
             self._tidy()
 
     def reach_m(self, number: int) -> float:
-        """How far from its anchor a subscription's area reaches."""
+        """The reach of a subscription's area from its anchor."""
         place = self.cells.lies[self.table.rows[number, ENTRY], PLACE]
         return float(self.cells.geo[place, 3])
 
@@ -401,7 +401,7 @@ class SubscriptionIndex:
             self._grow()
 
     def _tidy(self) -> None:
-        """Give memory back once most of it lies idle."""
+        """Compact the pools if most of their memory is unused."""
         if is_loose(self.cells):
             self.cells = packed(self.cells)
         if is_loose(self.points):
@@ -413,17 +413,17 @@ class SubscriptionIndex:
 
 
 class _NewRows:
-    """Subscriptions on their way into the tables, as columns laid end to end."""
+    """Subscriptions being added, as concatenated columns."""
 
     __slots__ = ("areas", "entries", "inline", "named", "partial", "rows", "words")
 
     def __init__(self) -> None:
         self.words: list[int] = []
         self.rows: list[int] = []
-        """Seven each: node, anchor, pattern, flags, instructions, levels, where its code ends."""
+        """Seven each: node, anchor, pattern, flags, instructions, levels, end of its code."""
         self.areas: list[float] = []
         self.entries: list[float] = []
-        """Five each: which subscription, reach, slot, kind and value of the key."""
+        """Five each: index of the subscription, reach, slot, kind and value of the key."""
         self.inline: list[int] = []
         self.partial: list[int] = []
         self.named: list[tuple[int, AreaPlacement]] = []
@@ -435,7 +435,7 @@ KEYLESS: tuple[EqualityKey, ...] = ((NONE, 0, 0.0),)
 
 
 def _counts(where: Filter | None, levels: tuple[Filter, ...]) -> bool:
-    """Whether any of the filters asks for recent events."""
+    """Return whether any of the filters counts recent events."""
     return any(each is not None and each.counted_subjects for each in (where, *levels))
 
 
