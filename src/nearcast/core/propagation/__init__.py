@@ -1,1 +1,1 @@
-"""What waits for recipients: in which order it goes, and what is dropped instead."""
+"""Queues of recipients: the order of messages, and which are dropped."""

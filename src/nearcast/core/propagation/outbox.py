@@ -1,8 +1,8 @@
-"""The messages that wait for one recipient: ordered, bounded, and released as its link allows.
+"""The queue of messages for one recipient: ordered, bounded, and released as its link allows.
 
-The host says how many acknowledged messages its link takes now and, if the recipient is paced, how
-many bytes; `take` returns what goes. When the outbox is full the newcomer is dropped. Messages that
-expire are removed when their turn comes.
+The host passes how many acknowledged messages its link takes now and, if the recipient is paced,
+how many bytes; `take` returns the messages to send. When the outbox is full, the new message is
+dropped. Expired messages are removed when they reach the front.
 """
 
 from collections.abc import Callable, Sequence
@@ -10,46 +10,46 @@ from typing import Generic, Protocol, TypeVar
 
 
 class Message(Protocol):
-    """What an outbox has to know of a message."""
+    """What an outbox needs to know about a message."""
 
     @property
     def size(self) -> int:
-        """About how much memory it takes, in bytes."""
+        """Its approximate memory, in bytes."""
 
     @property
     def qos(self) -> int:
-        """0: sent and forgotten; else it is in flight until it is acknowledged."""
+        """0: sent without acknowledgement; else it is in flight until acknowledged."""
 
     @property
     def expires_at(self) -> float | None:
-        """When it need no longer be sent."""
+        """The time after which it need not be sent."""
 
     @property
     def live_key(self) -> str | None:
-        """The live event that it is a copy of, if a withdrawal removes the copy."""
+        """The key of the live event it is a copy of, if a withdrawal removes the copy."""
 
     @property
     def was_sent(self) -> bool:
-        """The recipient may have it already: it must go out again, before all that is new."""
+        """The recipient may have it already: it must be sent again, before all new messages."""
 
 
 class Bounds(Protocol):
-    """How much may wait for one recipient."""
+    """Limits of a recipient's queue."""
 
     @property
     def queued(self) -> int:
-        """How many messages."""
+        """The maximum number of messages."""
 
     @property
     def queued_bytes(self) -> int:
-        """Their size."""
+        """The maximum total size of messages."""
 
 
 M = TypeVar("M", bound=Message)
 
 
 class Outbox(Generic[M]):
-    """What waits for one recipient."""
+    """The queue of one recipient."""
 
     __slots__ = ("_waiting", "unconfirmed", "waiting_bytes")
 
@@ -57,13 +57,13 @@ class Outbox(Generic[M]):
         self._waiting: list[M] = []
         self.waiting_bytes = 0
         self.unconfirmed = 0
-        """How many of QoS 0 wait."""
+        """The number of queued messages of QoS 0."""
 
     def __len__(self) -> int:
         return len(self._waiting)
 
     def put(self, message: M, bounds: Bounds) -> bool:
-        """Add a message at the end; False if there is no room for it."""
+        """Append a message; False if there is no room for it."""
         waiting, waiting_bytes = self._waiting, self.waiting_bytes + message.size
         if len(waiting) >= bounds.queued or waiting_bytes > bounds.queued_bytes:
             return False
@@ -74,20 +74,20 @@ class Outbox(Generic[M]):
         return True
 
     def restore(self, message: M) -> None:
-        """Add a message at the end that was accepted before a restart."""
+        """Append a message that was accepted before a restart."""
         self._waiting.append(message)
         self._count((message,), 1)
 
     def put_back(self, messages: Sequence[M]) -> None:
-        """Put messages that must be sent again before all others, in this order."""
+        """Put messages that must be sent again at the front, in this order."""
         self._waiting[:0] = messages
         self._count(messages, 1)
 
     def ready(self, room: int, allowance: int | None = None) -> int:
-        """How many of the first messages may go now.
+        """The number of messages at the front that may be sent now.
 
-        `room` is how many acknowledged ones may. A paced recipient has an `allowance` in bytes; the
-        message that exceeds it still goes.
+        `room` is the number of acknowledged messages that may be sent. A paced recipient has an
+        `allowance` in bytes; the message that exceeds it is still sent.
         """
         waiting = self._waiting
         for count, message in enumerate(waiting):
@@ -102,7 +102,7 @@ class Outbox(Generic[M]):
         return len(waiting)
 
     def take(self, now: float, room: int, allowance: int | None = None) -> tuple[list[M], list[M]]:
-        """Remove and return what may go now, and what of it has expired instead."""
+        """Remove the messages that may be sent now; return those to send, and the expired ones."""
         waiting = self._waiting
         count = len(waiting)
         if allowance is not None or room < count - self.unconfirmed:
@@ -125,13 +125,13 @@ class Outbox(Generic[M]):
         return taken, expired
 
     def drop(self, unwanted: Callable[[M], bool]) -> list[M]:
-        """Remove and return the messages that are unwanted."""
+        """Remove and return the messages for which `unwanted` is true."""
         return self._remove([each for each in self._waiting if unwanted(each)])
 
     def withdraw(self, live_key: str, ready: int) -> list[M]:
-        """Remove and return copies of a live event, except among the first that are `ready`.
+        """Remove and return queued copies of a live event, except among the first `ready`.
 
-        Neither those that the recipient may have already: it will need the withdrawal too.
+        Copies that the recipient may have already stay too: it will also need the withdrawal.
         """
         return self._remove(
             [
@@ -142,18 +142,18 @@ class Outbox(Generic[M]):
         )
 
     def has_room(self, bounds: Bounds) -> bool:
-        """Whether no more waits than half of what may."""
+        """True if the queue is at most half full."""
         return (
             2 * len(self._waiting) <= bounds.queued
             and 2 * self.waiting_bytes <= bounds.queued_bytes
         )
 
     def statistics(self) -> dict[str, int]:
-        """How much waits."""
+        """Length and size of the queue."""
         return {"waiting": len(self._waiting), "waiting_bytes": self.waiting_bytes}
 
     def validate_state(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         waiting = self._waiting
         assert self.waiting_bytes == sum(each.size for each in waiting)
         assert self.unconfirmed == sum(not each.qos for each in waiting)
