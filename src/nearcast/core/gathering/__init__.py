@@ -1,4 +1,4 @@
-"""Gathering: what waits until there is enough of it, and the aggregates it becomes (seed E)."""
+"""Gathering: events held until a threshold is reached, and their aggregates (seed E)."""
 
 from nearcast.core.gathering.cells import Cell as Cell
 from nearcast.core.gathering.cells import cell_of as cell_of

@@ -1,9 +1,9 @@
-"""A group: the parts that wait together until a threshold is reached (seed E).
+"""A group: the parts held together until a threshold is reached (seed E).
 
-What a group releases follows from its parts in the order in which they came, and from nothing
-else: not from when it is stored, loaded, or asked whether anything is due. That is what lets a
-stream, a history and a broker agree. Old parts are let go by the newest part's time; a part that
-came before is recognised by its key, and one too old for that is too old to be gathered.
+The output of a group depends on its parts in their order of arrival, and on nothing else: not on
+when it is stored, loaded, or checked for expiry. That is what makes a stream, a history and a
+broker agree. Old parts are dropped by the newest part's time; a repeated part is recognised by its
+key, and one too old for that is too old to be gathered.
 """
 
 import math
@@ -22,9 +22,9 @@ STATE_VERSION = 1
 
 
 class Group:
-    """What waits in one group of one rule.
+    """The parts held in one group of one rule.
 
-    `middle` is where the group is, if that is known, and `alarm` when its host looks at it again,
+    `middle` is the position of the group, if known, and `alarm` the time of its host's next check,
     in the host's own units; both are stored with it.
     """
 
@@ -34,19 +34,19 @@ class Group:
         self.middle: Position | None = None
         self.alarm: int | None = None
         self._parts: dict[int, Part] = {}
-        """What waits, by the hash of its key, in the order in which it came."""
+        """Held parts, by the hash of their key, in order of arrival."""
         self._people: dict[str, int] = {}
         self._oldest = math.inf
         self._latest = -math.inf
         self._newest = -math.inf
-        """The newest time of all parts that ever came, also of those that are gone."""
+        """The newest time of all parts that ever arrived, including dropped ones."""
         self._gone: dict[int, float] = {}
-        """What was released and might come again, with its time."""
+        """Released parts that might arrive again, with their times."""
 
     def add(self, part: Part, threshold: Threshold) -> Aggregate | None:
-        """Let a part wait; the aggregate if that is enough.
+        """Add a part; return the aggregate if the threshold is reached.
 
-        What is due (see `expire`) must have gone out before, at the part's own time of ingest.
+        The caller must have called `expire` before, at the part's own time of ingest.
         """
         newest = max(self._newest, part.time)
         horizon = newest - threshold.within_s
@@ -64,26 +64,26 @@ class Group:
         return self._release(threshold) if self._is_reached(threshold) else None
 
     def expire(self, now: float, threshold: Threshold) -> Aggregate | None:
-        """Return what has waited as long as it may, at a time of ingest."""
+        """Return the aggregate of parts that were held for the longest allowed time, if due."""
         due = self.due(threshold)
         return self._release(threshold) if due is not None and now >= due else None
 
     def due(self, threshold: Threshold) -> float | None:
-        """Return when what waits must go out, by the time of ingest."""
+        """Return the time of ingest at which the held parts must be released, None if never."""
         if threshold.wait_s is None or threshold.hides_people or not self._parts:
             return None
         return next(iter(self._parts.values())).ingested + threshold.wait_s
 
     def stale_after(self, threshold: Threshold) -> float:
-        """Return the time after which any part that comes finds the group as good as new."""
+        """Return the time after which a new part finds the group equivalent to a new one."""
         return self._newest + threshold.within_s
 
     def statistics(self) -> dict[str, int]:
-        """Return how much waits and is remembered."""
+        """Return the numbers of held parts, of people and of remembered keys."""
         return {"parts": len(self._parts), "people": len(self._people), "gone": len(self._gone)}
 
     def encoded(self) -> bytes:
-        """Return all of it in the form in which it is stored."""
+        """Return its stored form."""
         return msgspec.msgpack.encode(
             GroupState(
                 STATE_VERSION,
@@ -98,7 +98,7 @@ class Group:
 
     @classmethod
     def decoded(cls, pattern: str, name: str, stored: bytes) -> "Group":
-        """Return the group that was stored."""
+        """Return the group of a stored form."""
         state = _decoded(stored)
         group = cls(pattern, name)
         group.middle = state.middle
@@ -151,7 +151,7 @@ class Group:
             self._latest = max(times, default=-math.inf)
 
     def _forget(self, horizon: float, most: int) -> None:
-        """Forget what went out first, where it is too old or too much."""
+        """Drop the keys released first, where they are too old or too many."""
         while self._gone:
             first = next(iter(self._gone))
             if len(self._gone) <= most and self._gone[first] >= horizon:
@@ -159,7 +159,7 @@ class Group:
             del self._gone[first]
 
     def _most_spared(self) -> int:
-        """Return the part whose loss loses no person, if there is one: the first that came."""
+        """Return the first part whose publisher has another one, else the first part."""
         for key, part in self._parts.items():
             if self._people[part.publisher] > 1:
                 return key
@@ -167,7 +167,7 @@ class Group:
 
 
 class GroupState(Struct, array_like=True, gc=False):
-    """What is stored of a group. Later releases add fields at the end, with defaults."""
+    """The stored form of a group. Later releases add fields at the end, with defaults."""
 
     version: int
     parts: list[Part]

@@ -1,7 +1,7 @@
-"""Grouping: to which group of a rule an event belongs, and what is said of the group as a whole.
+"""Grouping: the group of an event under a rule, and the position of the group.
 
-A group is named by what its parts have in common: a subject, a place or a cell. Where that is a
-place or a cell, its middle stands for the positions of its parts.
+A group is named by what its parts share: a subject, a place or a cell. For a place or a cell, its
+centre represents the positions of its parts.
 """
 
 from msgspec import Struct
@@ -13,18 +13,18 @@ from nearcast.core.model.geometry.position import Position
 
 SUBJECT, PLACE, CELL = "subject", "place", "cell"
 NOWHERE = "aggregates"
-"""The subject of aggregates of a rule that fits every subject, and does not gather by them."""
+"""The subject of aggregates of a rule that matches every subject and does not group by subject."""
 
 
 class GroupKey(Struct, frozen=True, gc=False):
-    """A group of a rule: its name, and its middle where it has one."""
+    """A group of a rule: its name, and its centre if it has one."""
 
     name: str
     middle: Position | None = None
 
 
 class PlaceMiddles:
-    """The middle of each place, worked out once."""
+    """A point inside each place, cached."""
 
     def __init__(self, places: Places) -> None:
         self.places = places
@@ -41,7 +41,7 @@ class PlaceMiddles:
 def group_of(
     rule: GatheringRule, subject: str, lat: float | None, lon: float | None, known: PlaceMiddles
 ) -> GroupKey | None:
-    """Return the group of an event; none if the rule asks where it is, and that is unknown."""
+    """Return the group of an event; None if the rule needs a position or place it lacks."""
     per = rule.per
     if per.kind == SUBJECT:
         return GroupKey(f"{SUBJECT}:{subject}")
@@ -61,7 +61,7 @@ def group_of(
 
 
 def subject_of(pattern: str, group: str) -> str:
-    """Return the subject of a group's aggregates: its own, or what all the pattern's begin with."""
+    """Return the subject of a group's aggregates: its own, or the pattern's literal prefix."""
     kind, _, name = group.partition(":")
     if kind == SUBJECT:
         return name

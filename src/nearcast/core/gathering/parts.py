@@ -1,4 +1,4 @@
-"""Parts and aggregates: what waits, and what goes out."""
+"""Parts and aggregates: held events, and the released result."""
 
 import hashlib
 
@@ -9,7 +9,7 @@ from nearcast.core.model.payload import attributes_of
 
 
 class Part(Struct, frozen=True, array_like=True, gc=False):
-    """An event that waits, or what is needed of it."""
+    """A held event, reduced to the needed fields."""
 
     id: str
     publisher: str
@@ -18,11 +18,11 @@ class Part(Struct, frozen=True, array_like=True, gc=False):
     lat: float | None = None
     lon: float | None = None
     payload: bytes = b""
-    """Its attributes as JSON, read only when the aggregate goes out."""
+    """Its attributes as JSON, parsed only when the aggregate is made."""
 
     @property
     def key(self) -> str:
-        """What no two events have in common."""
+        """A key unique to the event."""
         return f"{self.publisher}\0{self.id}"
 
     def attributes(self) -> dict[str, Value]:
@@ -31,12 +31,12 @@ class Part(Struct, frozen=True, array_like=True, gc=False):
 
 
 class Aggregate(Struct, frozen=True):
-    """What went out together."""
+    """The result of parts released together."""
 
     id: str
     """The same for the same parts of the same group, so that a repeat is recognised."""
     time: float
-    """The time of its newest part; to the minute where people are hidden."""
+    """The time of its newest part; to the minute if people are hidden."""
     count: int
     people: int
     payload: bytes
@@ -45,5 +45,5 @@ class Aggregate(Struct, frozen=True):
 
 
 def short_hash(key: str) -> int:
-    """Return 64 bits that stand for the key of a part."""
+    """Return a 64-bit hash of a part's key."""
     return int.from_bytes(hashlib.blake2b(key.encode(), digest_size=8).digest(), "little")

@@ -1,8 +1,8 @@
 """Rules of gathering as an operator writes them, such as `people 10 per place pub`.
 
-A threshold comes first, then clauses in any order: `per subject`, `per place [KIND]` or
-`per cell METRES` says what belongs together, `within SECONDS`, `at most N` and `wait SECONDS`
-bound what waits. A rule that cannot be meant is refused with what would be right.
+A threshold comes first, then clauses in any order: `per subject`, `per place [KIND]` or `per cell
+METRES` sets the grouping, `within SECONDS`, `at most N` and `wait SECONDS` bound the held parts. A
+contradictory rule is refused with a suggestion.
 """
 
 import re
@@ -27,16 +27,16 @@ _FORM = "such as 'volume 5', 'time 300 per cell 500' or 'people 10 per place pub
 
 
 class Per(Struct, frozen=True):
-    """What belongs together."""
+    """The grouping of events."""
 
     kind: Literal["subject", "place", "cell"] = "subject"
     place_kind: str | None = None
-    """Only places of this kind; the smallest of any kind if none is given."""
+    """Only places of this kind; None: the smallest place of any kind."""
     size_m: float = 0.0
 
 
 class GatheringRule(Struct, frozen=True):
-    """Which events are gathered, by what, and until when."""
+    """The events that are gathered, their grouping and their threshold."""
 
     pattern: str
     threshold: Threshold
@@ -57,7 +57,7 @@ def parse_rules(
 
 
 def parse_rule(pattern: str, text: object) -> GatheringRule:
-    """Return the rule that a text says, or raise `ModelError` with what would be right."""
+    """Return the rule of a text, or raise `ModelError` with a suggestion."""
     check_pattern(pattern)
     if not isinstance(text, str) or not text.strip():
         raise ModelError(f"a rule is text {_FORM}, not {shown(text)}")
@@ -141,7 +141,7 @@ def _threshold(
 
 
 class _Words:
-    """The words of a rule, taken one by one."""
+    """The words of a rule, read one by one."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -155,7 +155,7 @@ class _Words:
         return ModelError(f"{shown(self._text)}: {problem}")
 
     def one_of(self, words: tuple[W, ...], what: str) -> W:
-        """Take a word that must be one of these."""
+        """Read a word that must be one of these."""
         word = self._next()
         for known in words:
             if word == known:
@@ -165,7 +165,7 @@ class _Words:
         raise self.error(f"{what} {choice}, not {got}{did_you_mean(word or '', words)}")
 
     def amount(self, what: str, unit: str, whole: bool = False, most: float = LONGEST_S) -> float:
-        """Take a number above 0."""
+        """Read a number above 0."""
         word = self._next()
         if word is None:
             raise self.error(f"{what} {unit}")
@@ -180,7 +180,7 @@ class _Words:
         return value
 
     def name(self) -> str | None:
-        """Take a name if one stands here; one that is a word of ours must be quoted."""
+        """Read a name if there is one; a name that is a keyword must be quoted."""
         if not self.more() or self._found[self._at][2] in CLAUSES:
             return None
         name = self._next()

@@ -1,12 +1,12 @@
-"""Summaries: what an aggregate says of its parts, and what it must not say.
+"""Summaries: the content of an aggregate, and what it must not reveal.
 
-JSON in the form that all aggregates have: `people`, `first`, `last`, `count`, `attributes`,
-`events`. An attribute that is equal in all parts stays as it is; numbers that differ become
-their mean, least and most; other values a list of the different ones. With a `people` threshold
-nothing tells of fewer people than that: people are a number, times are whole minutes, only
-attributes that everybody has are left, numbers are the mean of people's own means, and there
-are no events. The position is the middle of the place or cell; without one, it is the mean of
-the people's own means, if enough people have a position.
+JSON in the form of all aggregates: `people`, `first`, `last`, `count`, `attributes`, `events`. An
+attribute that is equal in all parts stays as it is; numbers that differ become their mean, minimum
+and maximum; other values a list of the distinct ones. With a `people` threshold nothing describes
+fewer people than that: people are a number, times are whole minutes, only attributes that everybody
+has are included, numbers are the mean of people's own means, and there are no events. The position
+is the centre of the place or cell; without one, it is the mean of the people's own means, if enough
+people have a position.
 """
 
 import hashlib
@@ -24,9 +24,9 @@ from nearcast.core.model.context import Value
 from nearcast.core.model.geometry.position import Position
 
 LARGEST_EVENTS_BYTES = 256 * 1024
-"""Events that take more than this are left out of an aggregate; `count` still says how many."""
+"""Events larger than this are left out of an aggregate; `count` still includes them."""
 MOST_VALUES = 16
-"""An attribute with more different values than this is left out."""
+"""An attribute with more distinct values than this is left out."""
 _MINUTE_S = 60.0
 
 
@@ -74,9 +74,9 @@ def aggregate(
 
 
 def aggregate_id(pattern: str, group: str, parts: Iterable[Part]) -> str:
-    """Return what stands for these parts of this group, in whatever order they came."""
+    """Return an id of these parts of this group, independent of their order."""
     names = [pattern, group, *sorted(part.key for part in parts)]
-    # As JSON, so that no two lists of names are written alike.
+    # As JSON, so that different lists of names are never written alike.
     return hashlib.sha256(msgspec.json.encode(names)).hexdigest()[:32]
 
 
@@ -86,7 +86,7 @@ def _place(group: str) -> dict[str, object]:
 
 
 def _together(all_attributes: Sequence[Mapping[str, Value]]) -> tuple[dict[str, object], set[str]]:
-    """Return what parts say together, and the names of what all say alike."""
+    """Return the combined attributes of parts, and the names of those equal in all parts."""
     attributes: dict[str, object] = {}
     agreed = set()
     for name in dict.fromkeys(name for each in all_attributes for name in each):
@@ -109,7 +109,7 @@ def _together(all_attributes: Sequence[Mapping[str, Value]]) -> tuple[dict[str, 
 def _of_everybody(
     parts: Sequence[Part], all_attributes: Sequence[Mapping[str, Value]]
 ) -> dict[str, object]:
-    """Return what is true of all people together, and tells nothing of one of them."""
+    """Return attributes of all people together that reveal nothing about one of them."""
     attributes: dict[str, object] = {}
     for name in all_attributes[0]:
         if not all(name in each for each in all_attributes):
@@ -123,7 +123,7 @@ def _of_everybody(
 
 
 def _per_person(parts: Sequence[Part], numbers: Sequence[float]) -> list[float]:
-    """Return each person's own mean, so that nobody counts more by saying it more often."""
+    """Return each person's own mean, so that frequent publishing adds no weight."""
     by_person: dict[str, list[float]] = {}
     for part, value in zip(parts, numbers, strict=True):
         by_person.setdefault(part.publisher, []).append(value)
@@ -150,7 +150,7 @@ def _located(parts: Sequence[Part]) -> list[Position]:
 
 
 def _mean_position(found: Sequence[Position]) -> Position | None:
-    """Return the middle of positions on a sphere, also across the antimeridian."""
+    """Return the mean of positions on a sphere, also across the antimeridian."""
     if not found:
         return None
     if len({(at.lat, at.lon) for at in found}) == 1:
@@ -170,7 +170,7 @@ def _mean_position(found: Sequence[Position]) -> Position | None:
 def _events(
     parts: Sequence[Part], all_attributes: Sequence[Mapping[str, Value]], agreed: set[str]
 ) -> list[dict[str, object]]:
-    """Return the parts, each with what is not said of all."""
+    """Return the parts, each without the attributes that are equal in all."""
     events = []
     for part, attributes in zip(parts, all_attributes, strict=True):
         event: dict[str, object] = {
@@ -186,7 +186,7 @@ def _events(
 
 
 def _mean(values: Sequence[float]) -> float:
-    # Divided first: the sum of large numbers may be more than a double holds.
+    # Divided first: the sum of large numbers may overflow a double.
     return math.fsum(value / len(values) for value in values)
 
 
