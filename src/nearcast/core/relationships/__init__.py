@@ -1,4 +1,4 @@
-"""What holds between moving nodes: tracks, who is near whom, and the traffic they make up."""
+"""Relationships between moving nodes: tracks, proximity, and traffic."""
 
 from nearcast.core.relationships.meetings import Meetings as Meetings
 from nearcast.core.relationships.meetings import MeetingSettings as MeetingSettings

@@ -1,7 +1,8 @@
-"""Which cells a fix is sent to, so that whoever is near it is known in one of them.
+"""The cells that a fix is sent to, so that every nearby pair is known in one of them.
 
-A cell decides about fixes in it and up to `within_m` around it. A fix therefore goes to every
-cell within that distance of its place, and of the place before, which those cells must forget.
+A cell decides about fixes in it and up to `within_m` around it. A fix is therefore sent to every
+cell within that distance of its position, and of the previous position, which those cells must
+drop.
 """
 
 import math
@@ -40,7 +41,7 @@ def cells_of(c: int, lat: F64, lon: F64) -> I64:
 
 
 def centre_of(c: int, cell: int) -> tuple[float, float]:
-    """Return the latitude and longitude of the middle of a cell."""
+    """Return latitude and longitude of a cell's centre."""
     if c >= WIDE:
         return 0.0, 0.0
     row, column = cell >> 32, cell & 0xFFFFFFFF
@@ -51,9 +52,9 @@ def centre_of(c: int, cell: int) -> tuple[float, float]:
 def sent(
     c: int, within_m: float, lat: F64, lon: F64, previous_lat: F64, previous_lon: F64
 ) -> tuple[I64, I64]:
-    """Return which fix goes to which cell, as indices of fixes and codes of cells.
+    """Return which fix is sent to which cell, as indices of fixes and codes of cells.
 
-    NaN stands for no place; a fix without one goes to the cells of the place before alone.
+    NaN means no position; a fix without one is sent only to the cells of the previous one.
     """
     columns = columns_per_row()
     room = 4 * len(lat) + 2 * MOST_CELLS
@@ -75,7 +76,7 @@ def _cells_of(columns: I32, c: int, lat: F64, lon: F64) -> I64:
 
 @compiled
 def reached(columns: I32, c: int, lat: float, lon: float, within_m: float, codes: I64) -> int:
-    """Write the codes of the cells within a distance of a position; how many."""
+    """Write the codes of the cells within a distance of a position; return their number."""
     if c >= WIDE:
         codes[0] = 0
         return 1

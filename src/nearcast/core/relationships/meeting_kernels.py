@@ -1,9 +1,9 @@
-"""The hot loops of meetings: one fix of a cell after the other against all who are there.
+"""Kernels of meetings: each fix of a cell against all nodes present there.
 
-Every decision about a pair depends on the fixes of these two alone, so that cells which both know
-a pair agree about it whatever others do; only fixes out of order ask that all cells let go of old
-ones at the same time. Each transition is told by one of them: near by the
-home of the fix that brought it, apart by the home of the fix that was left or that grew too old.
+Every decision about a pair depends on the fixes of these two alone, so that cells which both know a
+pair agree about it whatever other nodes do; only fixes out of order require that all cells drop old
+fixes at the same time. Each transition is reported by one cell: near by the home cell of the fix
+that caused it, apart by the home cell of the fix that was left or that became too old.
 """
 
 import math
@@ -19,7 +19,7 @@ APART = 0
 NEAR = 1
 CLOSER = 2
 HALVINGS = 6
-"""How often a distance may halve before the halves no longer count: 100 m to 1.6 m."""
+"""The number of halvings of the distance that are reported: 100 m to 1.6 m."""
 
 TIME = 0
 LAT = 1
@@ -38,7 +38,7 @@ VALUE_COLUMNS = 4
 
 @compiled
 def ring(distance: float, within_m: float) -> int:
-    """How often the distance that counts as near can be halved and still holds this one."""
+    """Return how often `within_m` can be halved and still contain this distance."""
     count = 0
     limit = within_m / 2.0
     while count < HALVINGS and distance <= limit:
@@ -61,7 +61,7 @@ def put_transition(
     lat: float,
     lon: float,
 ) -> int:
-    """Write one transition, the names in their order; how many there are."""
+    """Write one transition, the nodes in order of name; return the number of transitions."""
     who[n, 0] = state
     who[n, 1] = a if rank[a] < rank[b] else b
     who[n, 2] = b if rank[a] < rank[b] else a
@@ -90,7 +90,7 @@ def advance(
     who: I64,
     values: F64,
 ) -> tuple[int, int]:
-    """Take fixes from `start` on, until there is no room to tell; the next, and how many told."""
+    """Apply fixes from `start` until the output is full; return the next, and the transitions."""
     n = 0
     codes = np.empty(MOST_CELLS, np.int64)
     everyone = len(present)
@@ -133,7 +133,7 @@ def advance(
                         theirs[TIME] == before[TIME] and rank[other] < rank[mover]
                     ):
                         older = other
-                    # The same cell as in `expire`: others may have let it go before.
+                    # The same cell as in `expire`: other cells may have dropped it before.
                     if home[older]:
                         n = put_transition(
                             who, values, n, APART, mover, other, rank, end,
@@ -178,7 +178,7 @@ def advance(
 
 @compiled
 def near(a: F64, b: F64, within_m: float, fresh_s: float) -> bool:
-    """Decide whether two fixes were ever near each other: close, and not too far apart in time."""
+    """Return whether two fixes count as near: close, and not too far apart in time."""
     if max(a[TIME], b[TIME]) > min(a[TIME], b[TIME]) + fresh_s:
         return False
     return within(a[LAT], a[LON], a[X], a[Y], a[Z], b[LAT], b[LON], b[X], b[Y], b[Z], within_m)
@@ -197,7 +197,7 @@ def expire(
     who: I64,
     values: F64,
 ) -> tuple[int, int]:
-    """Let fixes go that grew too old, from `start` on; the next, and how many told."""
+    """Drop fixes that are too old, from `start`; return the next, and transitions written."""
     n = 0
     everyone = len(present)
     for i in range(start, len(oldest_first)):
@@ -220,7 +220,7 @@ def expire(
 
 @compiled
 def place(columns: I32, c: int, cell: int, fixes: F64, state: F64, home: B8) -> None:
-    """Write what follows from fixes: their points in space, and whether the cell is their home."""
+    """Compute from fixes their points in space, and whether the cell is their home."""
     for i in range(len(fixes)):
         state[i, : LON + 1] = fixes[i]
         state[i, X], state[i, Y], state[i, Z] = ecef(fixes[i, LAT], fixes[i, LON])

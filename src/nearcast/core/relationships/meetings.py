@@ -1,11 +1,11 @@
-"""Meetings: who comes near whom and parts again, one cell of the globe at a time (seed A).
+"""Meetings: pairs of nodes that come near and part again, one cell at a time (seed A).
 
 No state is kept per pair. A cell keeps the last fix of every node in it or within the distance
-around it, and each fix comes with the one before: whether a pair was near, and whether it is now,
+around it, and each fix comes with the previous one: whether a pair was near, and whether it is now,
 follows from those. Every fix is sent to the cells that `meeting_cells` names; of the cells that
-know a pair exactly one tells each transition, so that the transitions of all cells together are
-those of the whole globe, each once. They alternate per pair and their times never run back,
-even where fixes of different nodes arrive out of order; in order, they are exact.
+know a pair exactly one reports each transition, so that the transitions of all cells together are
+those of the whole globe, each once. They alternate per pair and their times never decrease, even
+where fixes of different nodes arrive out of order; in order, they are exact.
 """
 
 from collections.abc import Iterator, Sequence
@@ -25,31 +25,31 @@ _ROOM = 4096
 
 
 class MeetingSettings(Struct, frozen=True):
-    """What near means, and how large the cells are that decide about it."""
+    """The definition of near, and the size of cells."""
 
     within_m: float = 100.0
     fresh_s: float = 120.0
-    """How old a node's last fix may be before nothing is near it any more."""
+    """The age of a node's last fix beyond which nothing is near it any more."""
     cell_m: float = 256.0
-    """Cells are about as wide, or wider if the distance asks for it.
+    """The approximate width of cells; wider if the distance requires it.
 
-    A city's crowd is in many of these, and so can be shared out; in cells of 1 km it was not. A
-    fix goes to some three cells, not 1.5.
+    A city's crowd is spread over many of these, and so can be partitioned; with cells of 1 km it
+    was not. A fix is sent to some three cells, not 1.5.
     """
 
     @property
     def grid(self) -> int:
-        """The class of the globe's grid that serves."""
+        """The class of the globe's grid to use."""
         return grid_class(self.within_m, self.cell_m)
 
 
 class Transitions(Struct, frozen=True):
-    """Changes of pairs, as columns; `a` comes before `b` by name."""
+    """Changes of pairs, as columns; `a` precedes `b` by name."""
 
     a: list[str]
     b: list[str]
     state: list[str]
-    """near, apart, or closer: within another half of the distance than before."""
+    """near, apart, or closer: the distance has halved further since."""
     time: F64
     distance_m: F64
     lat: F64
@@ -59,7 +59,7 @@ class Transitions(Struct, frozen=True):
         return len(self.a)
 
     def rows(self) -> Iterator[tuple[str, str, str, float, float, float, float]]:
-        """Yield them one by one: a, b, state, time, distance, latitude, longitude."""
+        """Yield rows: a, b, state, time, distance, latitude, longitude."""
         numbers = (self.time, self.distance_m, self.lat, self.lon)
         return zip(
             self.a, self.b, self.state, *(column.tolist() for column in numbers), strict=True
@@ -67,13 +67,13 @@ class Transitions(Struct, frozen=True):
 
 
 class Fixes(Struct, frozen=True):
-    """Fixes of nodes in the order of their times, as columns; NaN where there is no place."""
+    """Fixes of nodes in order of time, as columns; NaN where there is no position."""
 
     nodes: Sequence[str]
     fixes: F64
     """Time, latitude and longitude of each."""
     previous: F64
-    """The same of the fix before; all NaN if there was none."""
+    """The same of the previous fix; all NaN if there was none."""
 
 
 class _MeetingsState(Struct, array_like=True):
@@ -97,7 +97,7 @@ class Meetings:
         return len(self._names)
 
     def advance(self, arrived: Fixes) -> Transitions:
-        """Take fixes, in their order, and return what changed."""
+        """Apply fixes in order, and return the transitions."""
         slot_of = {name: slot for slot, name in enumerate(self._names)}
         slots = np.array([slot_of.setdefault(n, len(slot_of)) for n in arrived.nodes], np.int64)
         names = list(slot_of)
@@ -120,7 +120,7 @@ class Meetings:
         return _transitions(names, parts)
 
     def expire(self, now: float) -> Transitions:
-        """Let go of the fixes that are too old at a time before which no fix will come."""
+        """Drop fixes that are too old at a watermark, before which no fix will arrive."""
         times = self._state[:, kernels.TIME]
         rank = _ranks(self._names)
         order = np.lexsort((rank, times))
@@ -142,19 +142,19 @@ class Meetings:
         return found
 
     def next_expiry(self) -> float | None:
-        """Return when the oldest fix grows too old."""
+        """Return the time at which the oldest fix expires."""
         if not self._names:
             return None
         return float(self._state[:, kernels.TIME].min()) + self._settings.fresh_s
 
     def to_bytes(self) -> bytes:
-        """Return the state as it is kept: names, and 24 bytes for each fix."""
+        """Return the stored form: names, and 24 bytes per fix."""
         fixes = np.ascontiguousarray(self._state[:, : kernels.LON + 1])
         return msgspec.msgpack.encode(_MeetingsState(FORM, self._names, fixes.tobytes()))
 
     @classmethod
     def from_bytes(cls, settings: MeetingSettings, cell: int, data: bytes) -> "Meetings":
-        """Return the state that was kept; refuse one that a later release wrote."""
+        """Return the state of a stored form; refuse one that a later release wrote."""
         kept = msgspec.msgpack.decode(data, type=_MeetingsState)
         check_form(kept.form, FORM, "cell of meetings")
         meetings = cls(settings, cell)

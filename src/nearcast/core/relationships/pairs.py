@@ -1,7 +1,7 @@
-"""The pair predicate: when two nodes are near each other, and which pairs anybody asked for.
+"""The pair predicate: when two nodes are near each other, and which pairs are declared.
 
-Two nodes are near at a time if both have a last fix that is not older than `fresh_s` then, and
-the fixes lie within `within_m`. Seed A's relationships between named members are made of pairs.
+Two nodes are near at a time if both have a last fix that is not older than `fresh_s` then, and the
+fixes are within `within_m`. Seed A's relationships between named members consist of pairs.
 """
 
 from collections.abc import Mapping
@@ -11,7 +11,7 @@ from nearcast.core.relationships.tracks import Fix
 
 
 def is_near(a: Fix, b: Fix, time: float, within_m: float, fresh_s: float) -> bool:
-    """Decide whether two nodes whose last fixes these are, are near each other at a time."""
+    """Return whether two nodes with these last fixes are near each other at a time."""
     if time > min(a.time, b.time) + fresh_s:
         return False
     here, there = (a.lat, a.lon), (b.lat, b.lon)

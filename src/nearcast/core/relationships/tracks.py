@@ -1,9 +1,9 @@
-"""Tracks: a node's fixes one after the other, each with the one before and whether to believe it.
+"""Tracks: a node's successive fixes, each with the previous one and whether it is plausible.
 
-A fix that would have needed an impossible speed is marked as a jump, and the node stays where it
-was believed to be. It is believed at the new place once the next fix agrees with it; a single
-wild fix therefore does no harm, and a node that really moved 500 km is lost for one fix only.
-Fixes older than the last believed one came late and change nothing.
+A fix that implies an impossible speed is marked as a jump, and the node stays at its last accepted
+position. The new position is accepted once the next fix agrees with it; a single wild fix therefore
+does no harm, and a node that really moved 500 km is lost for one fix only. Fixes older than the
+last accepted one came late and change nothing.
 """
 
 import math
@@ -22,16 +22,16 @@ NO_PLACE = "no such place"
 
 
 class TrackSettings(Struct, frozen=True):
-    """What is believed of a node's fixes."""
+    """Limits for accepting a node's fixes."""
 
     fastest_mps: float = 70.0
-    """Nothing that is followed moves faster."""
+    """The highest plausible speed."""
     forget_s: float = 3600.0
-    """After this silence a node is as new."""
+    """The silence after which a node's track starts anew."""
 
 
 class Fix(Struct, frozen=True, array_like=True, gc=False):
-    """Where a node was, and when."""
+    """A position with its time."""
 
     time: float
     lat: float
@@ -39,20 +39,20 @@ class Fix(Struct, frozen=True, array_like=True, gc=False):
 
 
 class TrackStep(Struct, frozen=True, gc=False):
-    """What a fix means after those before it."""
+    """The result of a fix, given the previous ones."""
 
     previous: Fix | None = None
-    """Where the node was believed to be until now."""
+    """The last accepted fix before it."""
     speed_mps: float | None = None
-    """How fast it moved since the fix that this one agrees with."""
+    """The speed since the fix that this one agrees with."""
     suspect: str | None = None
-    """Why it is not believed: then the node stays where it was."""
+    """Why it is not accepted; the node then stays where it was."""
     left: Fix | None = None
-    """Where others may still believe it to be: the previous fix, however long ago."""
+    """The position that others may still hold: the previous fix, however old."""
 
 
 class Track(Struct, array_like=True):
-    """Where a node is believed to be, and where a jump says it is."""
+    """The last accepted fix of a node, and an unconfirmed jump."""
 
     form: int = FORM
     believed: Fix | None = None
@@ -61,7 +61,7 @@ class Track(Struct, array_like=True):
     def follow(
         self, time: float, lat: float | None, lon: float | None, settings: TrackSettings
     ) -> TrackStep:
-        """Take the node's next fix; without a place the node no longer says where it is."""
+        """Apply the node's next fix; without a position the track ends."""
         believed = left = self.believed
         if believed is not None and time < believed.time:
             return TrackStep(believed, suspect=LATE)
@@ -70,7 +70,7 @@ class Track(Struct, array_like=True):
         if lat is None or lon is None:
             self.believed = self.doubted = None
             return TrackStep(believed, left=left)
-        # Written so that NaN is no place either.
+        # Written so that NaN is invalid too.
         if not (abs(lat) <= 90.0 and abs(lon) <= 180.0):
             return TrackStep(believed, suspect=NO_PLACE)
         fix = Fix(time, lat, lon)
@@ -86,19 +86,19 @@ class Track(Struct, array_like=True):
         return TrackStep(believed, speed, left=left)
 
     def to_bytes(self) -> bytes:
-        """Return the track as it is kept."""
+        """Return the stored form."""
         return msgspec.msgpack.encode(self)
 
     @staticmethod
     def from_bytes(data: bytes) -> "Track":
-        """Return the track that was kept; refuse one that a later release wrote."""
+        """Return the track of a stored form; refuse one that a later release wrote."""
         track = msgspec.msgpack.decode(data, type=Track)
         check_form(track.form, FORM, "track")
         return track
 
 
 def check_form(form: int, known: int, what: str) -> None:
-    """Refuse state that a later release wrote."""
+    """Refuse state written by a later release."""
     if form > known:
         raise ModelError(
             f"the state of a {what} has form {form}, and this release knows up to {known}: "
@@ -107,9 +107,9 @@ def check_form(form: int, known: int, what: str) -> None:
 
 
 def implied_mps(before: Fix, after: Fix) -> float:
-    """Return the speed between two fixes, as if at least a second lay between them.
+    """Return the speed between two fixes, taken to be at least a second apart.
 
-    Clocks tick in seconds and receivers err by metres, so that two fixes of one moment are no jump.
+    Clocks tick in seconds and receivers err by metres, so that two fixes at one time are no jump.
     """
     length = distance_m(before.lat, before.lon, after.lat, after.lon)
     return length / max(abs(after.time - before.time), 1.0)

@@ -1,7 +1,7 @@
-"""Traffic: how fast nodes pass through a cell, window by window, and the hazards there (seed E).
+"""Traffic: speeds of nodes passing through a cell, per window, and hazards there (seed E).
 
 Speeds are counted in steps of a decimetre per second, so that the state of a window is bounded,
-a sum is the same in whatever order it is made, and quantiles are exact for what was counted.
+sums do not depend on order, and quantiles are exact for what was counted.
 """
 
 import math
@@ -16,16 +16,16 @@ STEPS_PER_MPS = 10
 
 
 class TrafficSettings(Struct, frozen=True):
-    """Where and over what time traffic is counted."""
+    """Cell size, window and hazards of the traffic count."""
 
     cell_m: float = 200.0
     window_s: float = 300.0
     hazards: str = "hazard/#"
-    """The pattern of the subjects whose events are hazards."""
+    """The subject pattern of hazard events."""
 
 
 class TrafficWindow(Struct, frozen=True):
-    """What passed through a cell in one window; speeds are None where none is known."""
+    """The traffic of a cell in one window; speeds are None where none is known."""
 
     start: float
     fixes: int
@@ -49,7 +49,7 @@ class _TrafficState(Struct, array_like=True):
 
 
 class CellTraffic:
-    """The windows of one cell that are not over."""
+    """The open windows of one cell."""
 
     def __init__(self, settings: TrafficSettings) -> None:
         self._window_s = settings.window_s
@@ -68,25 +68,25 @@ class CellTraffic:
             window.speeds[step] = window.speeds.get(step, 0) + 1
 
     def warn(self, time: float, event: str) -> None:
-        """Count a hazard, once for each event."""
+        """Count a hazard, once per event."""
         self._at(time).hazards.add(event)
 
     def close(self, now: float) -> list[TrafficWindow]:
-        """Return the windows that are over at a time before which nothing will come."""
+        """Close and return the windows that end by a watermark, before which nothing arrives."""
         over = [n for n in sorted(self._windows) if (n + 1) * self._window_s <= now]
         return [self._window_of(n, self._windows.pop(n)) for n in over]
 
     def next_close(self) -> float | None:
-        """Return when the first window is over."""
+        """Return the time at which the first window ends."""
         return (min(self._windows) + 1) * self._window_s if self._windows else None
 
     def to_bytes(self) -> bytes:
-        """Return the state as it is kept."""
+        """Return the stored form."""
         return msgspec.msgpack.encode(_TrafficState(FORM, self._windows))
 
     @classmethod
     def from_bytes(cls, settings: TrafficSettings, data: bytes) -> "CellTraffic":
-        """Return the state that was kept; refuse one that a later release wrote."""
+        """Return the state of a stored form; refuse one that a later release wrote."""
         kept = msgspec.msgpack.decode(data, type=_TrafficState)
         check_form(kept.form, FORM, "cell of traffic")
         traffic = cls(settings)
@@ -111,7 +111,7 @@ class CellTraffic:
 
 
 def speed_step(speed_mps: float) -> int:
-    """Return a speed in the steps in which speeds are counted."""
+    """Return a speed in counting steps."""
     return int(speed_mps * STEPS_PER_MPS + 0.5)
 
 
