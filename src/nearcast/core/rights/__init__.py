@@ -1,4 +1,4 @@
-"""Rights: who may see whose position, identity and attributes, by rules that an operator sets."""
+"""Rights: visibility of positions, identities and attributes, by rules that an operator sets."""
 
 from nearcast.core.model.sight_rule import ANYONE as ANYONE
 from nearcast.core.model.sight_rule import SEE_NAMES as SEE_NAMES

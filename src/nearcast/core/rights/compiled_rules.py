@@ -1,7 +1,7 @@
-"""A law: rules prepared for deciding, as numbered sets of nodes.
+"""Compiled rules: visibility rules as numbered sets of nodes.
 
-The class of a node says which of the sets it is in and what values it has of attributes that may
-have to be equal. What one class may see of another is what the first rule says that fits both.
+The class of a node consists of the sets it is in and its values of attributes that rules compare.
+What one class may see of another is given by the first rule that matches both.
 """
 
 from collections.abc import Mapping
@@ -22,19 +22,19 @@ from nearcast.core.model.visibility import SEE_ALL, SEE_POSITION
 from nearcast.core.rights.rule_checks import carrying_rights, granted_to, heads
 
 NodeClass: TypeAlias = tuple[int, tuple[object, ...]]
-"""Bits for the sets that a node is in, and its values of attributes that may have to be equal."""
+"""Bits for the sets that a node is in, and its values of attributes that rules compare."""
 
 NO_MATTER = -1
 EVERYWHERE = Box(-90.0, -180.0, 90.0, 180.0)
 NOWHERE = Box(90.0, 0.0, 90.0, 0.0)
-"""The pole, where nobody is."""
+"""The pole, where no node is."""
 
 
 class CompiledRules:
-    """The sets of nodes that rules speak of, and what the rules say of them."""
+    """The sets of nodes that rules refer to, and the masks for them."""
 
     def __init__(self, rules: RulesSet, places: Places, strictly: bool = True) -> None:
-        """Prepare rules; strictly, of all places that they name there must be one, and only one."""
+        """Compile rules; strictly, each place they name must exist exactly once."""
         self._rules = rules
         self._protected = carrying_rights(rules)
         sets: dict[NodeCondition, int] = {}
@@ -58,7 +58,7 @@ class CompiledRules:
         self.look_up(places, strictly)
         for number, each in enumerate(self._sets):
             if each.inside is not None and number not in self._areas:
-                # Nobody knows any more where it was: what is hidden there is hidden everywhere.
+                # Its area is no longer known: what is hidden there is hidden everywhere.
                 self._areas[number] = encode(EVERYWHERE if number in hiding else NOWHERE)
         self._concealing = {
             line.other
@@ -71,7 +71,7 @@ class CompiledRules:
         self.names_places = any(isinstance(each.inside, PlaceArea) for each in sets)
 
     def look_up(self, places: Places, strictly: bool = False) -> None:
-        """Look areas up; a place that is gone stays where it last was."""
+        """Resolve areas; a removed place keeps its last area."""
         find = places.find if strictly else places.find_first
         for number, each in enumerate(self._sets):
             area = each.inside
@@ -85,7 +85,7 @@ class CompiledRules:
                 self._areas[number] = encode(area)  # type: ignore[arg-type]  # fixed, see Who
 
     def asks(self, before: NodeState, after: NodeState) -> bool:
-        """Whether a rule depends on what is different."""
+        """Return whether a rule depends on the difference between two states."""
         if self._areas and before.position != after.position:
             return True
         old, new = before.attributes, after.attributes
@@ -109,7 +109,7 @@ class CompiledRules:
         return bits, tuple(_comparable(_followed(context, name)) for name in self._values)
 
     def mask(self, viewer: NodeClass, other: NodeClass, friends: bool) -> int:
-        """What one class may see of another; `friends`: the other lists the viewer."""
+        """The visibility mask of a class for a viewer's; `friends`: the other lists the viewer."""
         for line in self._lines:
             if (
                 (line.viewer == NO_MATTER or viewer[0] >> line.viewer & 1)
@@ -121,7 +121,7 @@ class CompiledRules:
         return self._rules.default
 
     def conceals(self, node: str, at: Position | None) -> bool:
-        """Whether some rule hides a node's position because of where it is."""
+        """Return whether some rule hides a node's position because of where it is."""
         if not self._concealing or at is None:
             return False
         return any(
@@ -145,7 +145,7 @@ class CompiledRules:
 
 
 class _Line(Struct, frozen=True):
-    """A rule in numbers: the sets and the value that it is about, and what may be seen."""
+    """A rule in numbers: its sets, the compared value, and the mask."""
 
     viewer: int
     other: int
@@ -164,7 +164,7 @@ def _followed(context: Mapping[str, object], path: str) -> object:
 
 
 def _comparable(value: object) -> object:
-    """A value that is equal to others as filters compare: None if it compares with nothing."""
+    """Return a value that compares as in filters; None if it equals nothing."""
     if isinstance(value, bool | str):
         return type(value).__name__, value
     return float(value) if isinstance(value, int | float) else None

@@ -1,10 +1,10 @@
-"""Rights: rules turned into what the matcher's kernels look up, and kept true as nodes change.
+"""Rights: visibility rules as tables for the matcher's kernels, updated as nodes change.
 
-A node's class says which sets of nodes that rules speak of it is in; nodes of one class are in
-one visibility group, and a table says what a group may see of a group. Only a node's own class is
-found again when it moves or changes, and only if some rule asks for what changed. Friendship is
-between two, so it makes exceptions for pairs, of nodes that list friends alone. Where there are
-more classes than groups, a node of yet another class sees nobody and is seen by nobody.
+A node's class is given by the sets of nodes, named in rules, that it is in; nodes of one class are
+in one visibility group, and a table gives what a group may see of another. When a node moves or
+changes, only its own class is recomputed, and only if some rule depends on the change. Friendship
+is between two nodes, so it makes exceptions for pairs, only of nodes that list friends. If there
+are more classes than groups, a node of a further class sees no other node and is seen by none.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -21,12 +21,12 @@ from nearcast.core.rights.compiled_rules import CompiledRules, NodeClass
 from nearcast.core.rights.rule_checks import carrying_rights, check_rules, granted_to
 
 CLOSED = GROUPS - 1
-"""The group of nodes whose class no group is left for."""
+"""The group of nodes whose class has no group left."""
 MOST_CLASSES = CLOSED - DEFAULT_GROUP
 
 
 class Rights:
-    """The rules in force, and what each node may see by them."""
+    """The rules in force, and the visibility they give each node."""
 
     def __init__(self, matcher: Matcher, state_of: Callable[[str], NodeState]) -> None:
         self._matcher = matcher
@@ -34,21 +34,21 @@ class Rights:
         self._state_of = state_of
         self.rules = RulesSet()
         self.protected = carrying_rights(self.rules)
-        """Attributes that only rules set."""
+        """Attributes that only rules can set."""
         self._compiled = CompiledRules(self.rules, matcher.places)
         self._groups: dict[NodeClass, int] = {}
         self._classes: dict[int, NodeClass] = {}
         self._found: dict[str, NodeClass] = {}
-        """Classes just found, while rules are put in force."""
+        """Classes just computed, while rules are replaced."""
         self._was: dict[str, list[NodeClass]] = {}
-        """The classes that nodes have left in the present step."""
+        """The classes that nodes have left in the current step."""
 
-    # What rules say
+    # Rules
 
     def put(self, rules: RulesSet, known: Iterable[NodeState], strictly: bool = True) -> None:
-        """Put other rules in force; raise `ModelError`, and nothing changes, if they cannot be.
+        """Replace the rules; raise `ModelError`, changing nothing, if they are invalid.
 
-        Strictly, all places that they name must be there.
+        Strictly, all places that they name must exist.
         """
         check_rules(rules)
         compiled = CompiledRules(rules, self._matcher.places, strictly)
@@ -73,7 +73,7 @@ class Rights:
                 self._matcher.update(state.node, self.own(state.attributes))
 
     def check_patch(self, patch: Mapping[str, object]) -> None:
-        """Raise `ModelError` if a patch of a context sets what only rules set."""
+        """Raise `ModelError` if a patch sets an attribute that only rules can set."""
         for name in sorted(self.protected & patch.keys()):
             raise ModelError(f"{name} carries rights: only rules set it")
 
@@ -84,13 +84,13 @@ class Rights:
         return {name: attributes[name] for name in attributes if name not in self.protected}
 
     def context(self, node: str) -> dict[str, object]:
-        """A node's context as filters and rules see it: its own, and what is granted to it."""
+        """A node's context as filters and rules see it: its own and the granted attributes."""
         return {**self.own(self._state_of(node).attributes), **self.granted(node)}
 
     def may_witness(self, viewer: str, node: str) -> bool:
-        """Whether a viewer may know of a node's moves in the present step, from where and to where.
+        """Return whether a viewer may know a node's moves in the current step, with both ends.
 
-        A node that only now comes into sight has no past for the viewer.
+        A node that has just become visible has no past for the viewer.
         """
         needs = SEE_POSITION | SEE_IDENTITY
         if self._sight.may_see(viewer, node) & needs != needs:
@@ -102,18 +102,18 @@ class Rights:
             self._compiled.mask(mine, was, False) & needs == needs for was in self._was[node]
         )
 
-    # What happens
+    # Changes
 
     def begin(self) -> None:
-        """A step begins."""
+        """Begin a step."""
         self._was.clear()
 
     def changed(self, before: NodeState, after: NodeState) -> bool:
-        """A node is in another state now; whether it sees or is seen otherwise than before."""
+        """Apply a changed node state; return whether visibility of or for the node changed."""
         compiled = self._compiled
         if not compiled.governs or not compiled.asks(before, after):
             return False
-        # A node of which nothing was known may have got its group just now.
+        # A node without previous state may have got its group just now.
         known = before.attributes or before.position is not None
         old = self._class_of(before) if known else compiled.class_of(before)
         if old == compiled.class_of(after):
@@ -123,7 +123,7 @@ class Rights:
         return True
 
     def places_changed(self, known: Iterable[NodeState]) -> list[str]:
-        """Places are others now; the nodes that see or are seen otherwise than before."""
+        """Apply changed places; return the nodes whose visibility changed."""
         compiled = self._compiled
         if not compiled.names_places:
             return []
@@ -138,29 +138,29 @@ class Rights:
         return changed
 
     def refresh(self) -> None:
-        """Everyone may be in another state now."""
+        """Recompute the groups of all nodes."""
         if self._compiled.governs:
-            # The table begins anew too: whoever is in a group that stayed would see nobody.
+            # The table is rebuilt too: members of a group that remained would see no other node.
             self._groups, self._classes = {}, {}
             self._sight.govern(self)
 
     def conceals_now(self, node: str) -> bool:
-        """Whether a node's position is hidden from some because of where it is now.
+        """Return whether a node's position is hidden from some nodes because of where it is now.
 
-        What stays after it has gone elsewhere must not tell where it was.
+        An event that stays after the node has left must not reveal where it was.
         """
         return self.conceals(node, self._state_of(node).position)
 
-    # What the matcher asks
+    # Interface of the matcher
 
     @property
     def restricts(self) -> bool:
-        """Whether anything may be hidden at all."""
+        """True if anything may be hidden at all."""
         return self._compiled.restricts
 
     @property
     def asks_friends(self) -> bool:
-        """Whether a rule is about friends."""
+        """True if a rule is about friends."""
         return self._compiled.asks_friends
 
     def group(self, node: str) -> int:
@@ -184,26 +184,26 @@ class Rights:
         return group
 
     def granted(self, node: str) -> Mapping[str, Value]:
-        """What is granted to a node."""
+        """The attributes granted to a node."""
         return granted_to(node, self.rules)  # type: ignore[return-value]  # checked when put
 
     def conceals(self, node: str, at: Position | None) -> bool:
-        """Whether a node's position is hidden from some because of where it is, or was."""
+        """True if a node's position is hidden from some nodes because of where it is, or was."""
         return self._compiled.conceals(node, at)
 
     def mask(self, viewer: str, other: str, friends: bool) -> int:
-        """What the rules let one node see of another."""
+        """The visibility mask that rules give a viewer of another node."""
         first, second = (self._class_of(self._state_of(name)) for name in (viewer, other))
         return self._compiled.mask(first, second, friends)
 
     def _class_of(self, state: NodeState) -> NodeClass:
-        """The class by which a node is in its group; for one that is in none, that of its state."""
+        """The class of a node's group; for a node without a group, that of its state."""
         group = self._sight.group_of(state.node)
         known = None if group is None else self._classes.get(group)
         return known or self._compiled.class_of(state)
 
     def statistics(self) -> dict[str, int]:
-        """How much there is of everything."""
+        """Numbers of rules, classes, and nodes without a group."""
         return {
             "rules": len(self.rules.rules),
             "classes": len(self._groups),

@@ -1,4 +1,4 @@
-"""What rules say besides who sees whom: what is granted, what nodes cannot set, what is refused."""
+"""Grants of rules, attributes that nodes cannot set, and validation of rules."""
 
 from collections.abc import Iterator
 
@@ -12,11 +12,11 @@ from nearcast.core.model.inputs import RulesSet
 from nearcast.core.model.sight_rule import check_mask, fits
 
 NOT_GRANTED = ("position", "friends", "node")
-"""Of a node's own making, or its name: no rule can set these."""
+"""A node's own data or its name: no rule can set these."""
 
 
 def check_rules(rules: RulesSet) -> None:
-    """Raise `ModelError` if rules could never fit, or grant what no rule can set."""
+    """Raise `ModelError` if rules could never match, or grant what no rule can set."""
     check_mask(rules.default)
     check_grants(rules)
     for rule in rules.rules:
@@ -50,7 +50,7 @@ def check_grants(rules: RulesSet) -> None:
 
 
 def granted_to(node: str, rules: RulesSet) -> dict[str, object]:
-    """Return what is granted to a node: of each attribute, what the first pattern says."""
+    """Return the attributes granted to a node; for each, the first matching pattern applies."""
     found: dict[str, object] = {}
     for pattern, granted in rules.grants.items():
         if fits(pattern, node):
@@ -61,8 +61,8 @@ def granted_to(node: str, rules: RulesSet) -> dict[str, object]:
 def carrying_rights(rules: RulesSet) -> frozenset[str]:
     """Return the attributes that nodes cannot set themselves.
 
-    These are the ones named as such, those that are granted, and all that a viewer must have to
-    see more: whoever could set these could see what they like.
+    These are the ones named as such, those that are granted, and all that a viewer must have to see
+    more: a node that could set these could see what it likes.
     """
     names = {*rules.protected, *(name for granted in rules.grants.values() for name in granted)}
     for rule in rules.rules:
@@ -73,7 +73,7 @@ def carrying_rights(rules: RulesSet) -> frozenset[str]:
 
 
 def heads(where: Filter | None) -> Iterator[str]:
-    """Return the attributes of a context that a filter looks at."""
+    """Return the context attributes that a filter reads."""
     for part, _ in () if where is None else walk(where.root):
         if isinstance(part, Property):
             yield part.name
