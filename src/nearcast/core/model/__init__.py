@@ -1,6 +1,7 @@
 """The nouns of Nearcast: positions, areas, places, contexts, events and subscriptions.
 
-What needs numba, numpy or shapely is imported from its own module: a client does without them.
+Anything that needs numba, numpy or shapely is imported from its own module: a client works without
+them.
 """
 
 from nearcast.core.model.context import Context as Context

@@ -1,8 +1,8 @@
-"""Contexts: what is known of a node, in seed E's form of people, a time span and attributes.
+"""Contexts: the known state of a node, in seed E's form of people, a time span and attributes.
 
-Contexts aggregate into a context of the same form, in any grouping with the same result. A
-node's own context changes by merge patches (RFC 7396) and by its positions, of which the last
-two are kept: that is what *approaching* needs (seed D). Times are seconds since 1970, UTC.
+Contexts aggregate into a context of the same form, in any grouping with the same result. A node's
+own context changes by merge patches (RFC 7396) and by its positions, of which the last two are
+kept: *approaching* needs them (seed D). Times are seconds since 1970, UTC.
 """
 
 import math
@@ -18,7 +18,7 @@ from nearcast.core.model.geometry.position import Position, number, position_fro
 
 LARGEST_ATTRIBUTES_BYTES = 64 * 1024
 FEW_ATTRIBUTES, SHORT_ATTRIBUTES = 64, 4 * 1024
-"""So many, with so many characters, are never too large, however they are written."""
+"""Attributes within both limits (number, and characters in total) are never too large as JSON."""
 DEEPEST_ATTRIBUTES = 32
 
 Value = bool | int | float | str | list["Value"] | dict[str, "Value"] | None
@@ -26,7 +26,7 @@ Attributes = Mapping[str, Value]
 
 
 class Context(Struct, frozen=True):
-    """What is known of one node, or of several together."""
+    """The known state of one node, or of several together."""
 
     people: frozenset[str]
     start: float
@@ -39,7 +39,7 @@ class Context(Struct, frozen=True):
 
 
 class NodeState(Struct, frozen=True):
-    """What is known of a node now: its last two fixes and its attributes."""
+    """The current state of a node: its last two fixes and its attributes."""
 
     node: str
     position: Position | None = None
@@ -50,7 +50,7 @@ class NodeState(Struct, frozen=True):
     changed_at: float | None = None
 
     def context(self, now: float) -> Context:
-        """Return the node's context: itself, since its last change until now."""
+        """Return the node's context: from its last change until now."""
         since = now if self.changed_at is None else min(self.changed_at, now)
         return Context(frozenset((self.node,)), since, now, self.attributes)
 
@@ -63,11 +63,11 @@ def moved(state: NodeState, position: Position, at: float) -> NodeState:
 
 
 def patched(state: NodeState, patch: Mapping[str, object], at: float) -> NodeState:
-    """Return the state after a merge patch, whose `position` is a fix, or null to forget both.
+    """Return the state after a merge patch; its `position` is a fix, or null to clear both fixes.
 
-    Nothing changes if any of it is refused.
+    Raises `ModelError`, changing nothing, if any part is invalid.
     """
-    # The patch is checked before it is merged: its depth is what bounds the merging.
+    # The patch is checked before it is merged: its depth bounds the recursion.
     wanted = check_attributes({name: patch[name] for name in patch if name != "position"})
     attributes = check_attributes(merge_patch(state.attributes, wanted))
     if "position" not in patch:
@@ -108,11 +108,11 @@ def check_attributes(value: object) -> dict[str, Value]:
 
 
 def aggregate(contexts: Iterable[Context]) -> Context:
-    """Return the context of several together.
+    """Return the combined context of several.
 
-    People are united and the span covers all spans. An attribute that is equal in all stays as
-    it is; any other becomes the list of its distinct values, in the order of their appearance,
-    where a list counts as the values in it.
+    People are united and the span covers all spans. An attribute that is equal in all stays as it
+    is; any other becomes the list of its distinct values, in order of appearance, where a list
+    counts as its items.
     """
     parts = list(contexts)
     if not parts:
@@ -138,7 +138,7 @@ def _together(name: str, parts: list[Context]) -> Value:
 
 
 def _identity(value: Value) -> Hashable:
-    """Return what equal JSON values share: 1 and 1.0 are equal, 1 and true are not."""
+    """Return a key shared by equal JSON values: 1 and 1.0 are equal, 1 and true are not."""
     if isinstance(value, bool):
         return ("bool", value)
     if isinstance(value, list):
@@ -149,9 +149,9 @@ def _identity(value: Value) -> Hashable:
 
 
 def _is_plain(value: object) -> TypeGuard[dict[str, Value]]:
-    """Whether these are few short attributes of the usual kinds, which nothing is wrong with.
+    """Return True for few short attributes of the usual kinds, which are always valid.
 
-    The same is found by looking closely, but later.
+    A shortcut: the full check gives the same result more slowly.
     """
     if type(value) is not dict or len(value) > FEW_ATTRIBUTES:
         return False
@@ -193,7 +193,7 @@ def _checked(value: object, path: str, depth: int) -> Value:
     if isinstance(value, int) and abs(value) < 1 << 63:
         return value
     if isinstance(value, int | float):
-        # Numbers compare as doubles everywhere, so larger integers are kept as such.
+        # Numbers compare as doubles everywhere, so larger integers are stored as doubles.
         return number(value, path)
     if isinstance(value, list | tuple):
         return [_checked(item, path, depth + 1) for item in value]

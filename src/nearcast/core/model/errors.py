@@ -1,4 +1,4 @@
-"""Errors of the model: what a user gave that cannot be meant, and what would be right."""
+"""Errors of the model: invalid user input, with a suggestion where possible."""
 
 from collections.abc import Iterable
 from difflib import get_close_matches
@@ -12,7 +12,7 @@ class ModelError(NearcastError, ValueError):
 
 
 class MisreadError(ModelError):
-    """A text that cannot be read; `position` is where, in characters from its start."""
+    """A text that cannot be parsed; `position` is the offset in characters."""
 
     def __init__(self, message: str, text: str, position: int) -> None:
         super().__init__(message, text, position)
@@ -25,7 +25,7 @@ class MisreadError(ModelError):
 
 
 class PlaceError(ModelError):
-    """A place that is unknown, or a name that more than one place has."""
+    """A place that is unknown, or a name shared by several places."""
 
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:

@@ -1,9 +1,9 @@
-"""Events, subscriptions, announcements and deliveries: the nouns that pass through the six steps.
+"""Events, subscriptions, announcements and deliveries: the values that pass through the six steps.
 
-Plain values, validated where they come in. An event's target area and an announcement's area say
-who may receive (seed D's proximities); a subscription says who wants to (subject, filter, area of
-the publisher), how much (seed C's relevance) and how soon (seed E's aggregability). Times are
-seconds since 1970, UTC.
+Plain values, validated at input. An event's target area and an announcement's area define who may
+receive (seed D's proximities); a subscription defines who wants to (subject, filter, area of the
+publisher), how much (seed C's relevance) and how soon (seed E's aggregability). Times are seconds
+since 1970, UTC.
 """
 
 from typing import TYPE_CHECKING
@@ -20,7 +20,7 @@ if TYPE_CHECKING:
 
 
 class Event(Struct, frozen=True):
-    """Something that a node published."""
+    """An event published by a node."""
 
     id: str
     subject: str
@@ -32,26 +32,26 @@ class Event(Struct, frozen=True):
     at_given: bool = False
     to: Area | None = None
     valid_s: float | None = None
-    # The key that a later version of the same thing replaces (`nc-object`).
+    # The key under which a later version replaces it (`nc-object`).
     object: str | None = None
     retain: bool = False
     priority: int | None = None
     deadline_s: float | None = None
     payload: bytes = b""
     qos: int = 0
-    # The session that published it, where a node has several; else it is the node's own.
+    # The session that published it, if its node has several; empty: the node's own.
     session: str = ""
     # The publisher's clock was ahead: the time is that of ingest.
     clock_off: bool = False
-    # Nodes that it tells of, by name and place: only who may see all of them gets it.
+    # Nodes it reveals, by name and position: delivered only to nodes that may see all of them.
     about: tuple[str, ...] = ()
-    # Where the node was at ingest with which its target moves.
+    # The position at ingest of the node that its target moves with.
     target_at: Position | None = None
-    # The other properties of its message, encoded as in a PUBLISH of MQTT 5.
+    # The other properties of its message, encoded as in an MQTT 5 PUBLISH.
     headers: bytes = b""
-    # When copies that still wait are of no use any more.
+    # The time after which queued copies are dropped.
     expires_at: float | None = None
-    # The topic of its message, where that is spelt otherwise than the subject.
+    # The topic of its message, if spelt differently from the subject.
     topic: str = ""
 
     @property
@@ -61,12 +61,12 @@ class Event(Struct, frozen=True):
 
     @property
     def stays(self) -> bool:
-        """Whether it is there for those who come later, or ends what is."""
+        """True if it is kept as a live event, or ends one."""
         return self.retain or self.valid_s is not None or self.object is not None
 
 
 class Subscription(Struct, frozen=True, gc=False):
-    """What a node wants to receive."""
+    """A node's request for events."""
 
     id: str
     node: str
@@ -80,13 +80,13 @@ class Subscription(Struct, frozen=True, gc=False):
     detail: object | None = None
     qos: int = 0
     no_local: bool = False
-    # The session that it belongs to, where a node has several; else it is the node's own.
+    # The session that it belongs to, if its node has several; empty: the node's own.
     session: str = ""
-    # Of those that share a group and a subject pattern, one gets each event.
+    # Among subscriptions with the same group and subject pattern, one gets each event.
     group: str | None = None
-    # What is delivered tells of its event: who published it, where, when.
+    # Deliveries include metadata of the event: publisher, position, time.
     meta: bool = False
-    # The subjects whose events its filter may count; None: all of them.
+    # The subjects that its filter may count; None: all of them.
     countable: SubjectPermissions | None = None
 
     @property
@@ -96,12 +96,12 @@ class Subscription(Struct, frozen=True, gc=False):
 
     @property
     def key(self) -> str:
-        """What identifies it within its session."""
+        """Its id within its session."""
         return self.id.partition("\0")[2]
 
     @property
     def plain(self) -> bool:
-        """Whether an event's subject alone decides that it fits."""
+        """True if an event's subject alone decides whether it matches."""
         return (
             self.where is None
             and self.from_ is None
@@ -120,7 +120,7 @@ class Announcement(Struct, frozen=True):
     node: str
     subject: str
     to: Area
-    # The session that it ends with, where a node has several.
+    # The session that it ends with, if its node has several.
     session: str = ""
 
     @property
@@ -130,10 +130,10 @@ class Announcement(Struct, frozen=True):
 
 
 class Delivery(Struct, frozen=True):
-    """An event on its way to a session: one copy, however many of its subscriptions it fits.
+    """One copy of an event for a session, however many of its subscriptions match.
 
-    Priorities go from 1, the most urgent, upwards; it is the best of all that fit. What comes
-    by a shared subscription is a copy of its own.
+    Priorities count from 1, the most urgent; a copy has the best of all that match. A shared
+    subscription makes a copy of its own.
     """
 
     event: Event
@@ -141,10 +141,10 @@ class Delivery(Struct, frozen=True):
     subscriptions: tuple[str, ...]
     priority: int = 1
     session: str = ""
-    # It was there before: the session came to match it by subscribing, moving or the like.
+    # The event was live before: the session matched it by subscribing, moving or the like.
     replayed: bool = False
 
     @property
     def owner(self) -> str:
-        """The session that it goes to."""
+        """The session that it is for."""
         return self.session or self.node

@@ -1,8 +1,8 @@
 """A batch of events as columns: the unit of work of every step.
 
-All that arrived in one tick of a broker, in one Spark task or in one step of the simulator. A
-batch knows nothing of subscriptions: names and strings are numbered within it, so the same
-batch can be matched anywhere.
+All events that arrived in one tick of a broker, in one Spark task or in one step of the simulator.
+A batch is independent of subscriptions: names and strings are numbered within it, so the same batch
+can be matched anywhere.
 """
 
 import math
@@ -21,7 +21,7 @@ from nearcast.core.model.geometry.position import Position
 MISSING, NUMBER, BOOLEAN, STRING, OTHER = 0, 1, 2, 3, 4
 """Kinds of value: MISSING is also JSON null, OTHER is a list or an object."""
 MANY = 64
-"""So many events are worth going through them name by name."""
+"""The number of events from which columns are built name by name."""
 
 
 class EventBatch:
@@ -54,12 +54,12 @@ class EventBatch:
         about: Mapping[int, tuple[str, ...]] | None = None,
         events: Sequence[Event] | None = None,
     ) -> None:
-        """Take columns as they are.
+        """Take columns without copying.
 
-        `subject` and `publisher` number into `subjects` and `publishers` (-1: nobody). `lat` is
+        `subject` and `publisher` are indexes into `subjects` and `publishers` (-1: none). `lat` is
         NaN where an event has no position, `borrowed` 1 where it was taken from the publisher's
-        context. Event i has the attributes `first[i]` to `first[i + 1] - 1`: a name, a kind, and
-        a value that is a number, 0 or 1, or the number of a string.
+        context. Event i has the attributes `first[i]` to `first[i + 1] - 1`: a name, a kind, and a
+        value that is a number, 0 or 1, or the number of a string.
         """
         self.subjects, self.subject = subjects, subject
         self.publishers, self.publisher = publishers, publisher
@@ -131,7 +131,7 @@ class EventBatch:
         )
 
     def event(self, i: int) -> Event:
-        """One of the events, rebuilt from the columns if need be."""
+        """One of the events, rebuilt from the columns if necessary."""
         if self._events is not None:
             return self._events[i]
         attributes: dict[str, Value] = {}
@@ -160,7 +160,7 @@ class EventBatch:
         return self.strings[int(value)] if kind == STRING else None
 
 
-# Columns of one event that many have in common; nobody writes into columns.
+# Shared columns for batches of one event; columns are never written to.
 _COUNTED = np.arange(64, dtype=np.int32)
 _UP_TO = [np.array([0, count], np.int32) for count in range(len(_COUNTED))]
 _FIRST = np.zeros(1, np.int32)
@@ -170,7 +170,7 @@ _IS_OWN, _IS_BORROWED = np.zeros(1, np.uint8), np.ones(1, np.uint8)
 
 
 class AttributeColumns(TypedDict):
-    """The attributes of events, as a batch has them."""
+    """The attribute columns of a batch."""
 
     names: list[str]
     strings: list[str]
@@ -194,7 +194,7 @@ def carried(attributes: Sequence[Attributes]) -> AttributeColumns:
 def event_by_event(
     attributes: Sequence[Attributes], known: Sequence[str] = (), spelt: Sequence[str] = ()
 ) -> AttributeColumns:
-    """The same; names and strings that are numbered already are `known` and `spelt`."""
+    """Return the attributes as columns; `known` names and `spelt` strings keep their numbers."""
     names = {name: number for number, name in enumerate(known)}
     strings = {string: number for number, string in enumerate(spelt)}
     first, name_of, kinds = [0], [], []
@@ -225,7 +225,7 @@ def event_by_event(
 
 
 def _of_one_event(attributes: Attributes) -> AttributeColumns:
-    """The same of one event, sooner."""
+    """Return the attributes of one event as columns, faster."""
     items = flat(attributes)
     count = len(items)
     if count != len(attributes) or count >= len(_COUNTED):
@@ -247,9 +247,9 @@ def _of_one_event(attributes: Attributes) -> AttributeColumns:
 
 
 def _name_by_name(attributes: Sequence[Attributes], names: list[str]) -> AttributeColumns | None:
-    """The same for events that have mostly the same names, sooner; None if some are nested.
+    """Return the columns of events with mostly the same names, faster; None if some are nested.
 
-    What an event does not have is MISSING.
+    An attribute that an event lacks is MISSING.
     """
     count, width = len(attributes), len(names)
     strings: dict[str, int] = {}
@@ -283,7 +283,7 @@ def _name_by_name(attributes: Sequence[Attributes], names: list[str]) -> Attribu
 
 
 def _numbers(values: Sequence[float]) -> npt.NDArray[np.float64]:
-    """Numbers as kernels compare them: a whole number beyond all doubles is infinite."""
+    """Return numbers as kernels compare them: an integer beyond all doubles is infinite."""
     try:
         return np.array(values, np.float64)
     except OverflowError:
@@ -303,7 +303,7 @@ _FLAT: frozenset[type] = frozenset((str, float, int, bool, type(None)))
 
 
 def flat(attributes: Attributes) -> list[tuple[str, Value]]:
-    """Attributes by their path; a member whose name is the whole path comes last, and so wins."""
+    """Return attributes by path; a member named by the whole path comes last and overrides."""
     for value in attributes.values():
         if type(value) not in _FLAT and isinstance(value, Mapping):
             break
@@ -325,7 +325,7 @@ def flat(attributes: Attributes) -> list[tuple[str, Value]]:
 
 
 def coded(value: Value, strings: dict[str, int]) -> tuple[int, float]:
-    """The kind of a value and its number; a string is numbered in `strings`."""
+    """Return the kind of a value and its number; a string is numbered in `strings`."""
     if type(value) is float:
         return NUMBER, value
     if isinstance(value, str):

@@ -1,7 +1,7 @@
-"""Events as columns of a host's own: an `Event` of each is made only where somebody asks for it.
+"""Events as columns of a host's own format: an `Event` is made only on access.
 
-For records of plain events, which say all of themselves in their columns: they do not stay, and
-have no target and no session of their own.
+For records of plain events, which their columns describe completely: they do not stay, and have no
+target and no session of their own.
 """
 
 from abc import ABC, abstractmethod
@@ -16,12 +16,12 @@ from nearcast.core.model.event_batch import EventBatch
 
 
 class EventColumns(Sequence[Event], ABC):
-    """Plain events, each at the time at which it was made."""
+    """Plain events, each with its time."""
 
     @property
     @abstractmethod
     def times(self) -> npt.NDArray[np.float64]:
-        """When each was made."""
+        """The time of each event."""
 
     @property
     @abstractmethod
@@ -30,8 +30,8 @@ class EventColumns(Sequence[Event], ABC):
 
     @abstractmethod
     def part(self, start: int, end: int) -> Self:
-        """Some of them that follow each other."""
+        """A contiguous range of the events."""
 
     @abstractmethod
     def batch(self, attributes: bool = True) -> EventBatch:
-        """The same as matchers take them; without attributes nobody looks into payloads."""
+        """The events as a batch; without attributes, payloads are not parsed."""

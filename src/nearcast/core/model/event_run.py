@@ -1,6 +1,6 @@
-"""A run of events: what one session published on one subject at once, as columns.
+"""A run of events: published by one session on one subject at once, as columns.
 
-Its events differ in id and payload only. An `Event` of each is made where somebody asks for one.
+Its events differ in id and payload only. An `Event` is made only on access.
 """
 
 from collections.abc import Iterator, Sequence
@@ -14,7 +14,7 @@ _NONE: Attributes = {}
 
 
 class EventRun(Sequence[Event]):
-    """Events that do not stay, and have no target and no attributes but those of the payload."""
+    """Events that do not stay, without target, with attributes only in the payload."""
 
     __slots__ = (
         "expires_at", "headers", "ids", "payloads", "position", "publisher", "qos", "session",
@@ -69,7 +69,7 @@ class EventRun(Sequence[Event]):
         return map(self._event, self.ids, self.payloads)
 
     def _event(self, name: str, payload: bytes) -> Event:
-        # In their order: names would take longer than all else.
+        # Positional: keyword arguments would take longer than everything else.
         return Event(
             name, self.subject, self.publisher, self.time, _NONE, self.position, False, None,
             None, None, False, None, None, payload, self.qos, self.session, False, (), None,

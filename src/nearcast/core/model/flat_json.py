@@ -1,8 +1,8 @@
-"""Flat JSON objects read as columns, many payloads at once and without a value for each member.
+"""Flat JSON objects parsed to columns, many payloads at once and without a value per member.
 
-Most payloads are an object of a few numbers, words and flags. A kernel reads these; whatever else
-a payload may be (nested, escaped, beyond ASCII, with more digits than a double has, a name twice,
-not JSON at all) it leaves to `attributes_of`, so that each payload says the same either way.
+Most payloads are an object of a few numbers, strings and flags. A kernel reads these; any other
+payload (nested, escaped, beyond ASCII, with more digits than a double has, a duplicate name, not
+JSON at all) is left to `attributes_of`, so that the result is the same either way.
 """
 
 from collections.abc import Iterable
@@ -30,20 +30,21 @@ F64 = npt.NDArray[np.float64]
 MOST_MEMBERS = 64
 """Objects with more members are not read here: each name is compared with those before it."""
 MOST_STEPS = 32
-"""So many words in the way of one are chance no more: who sends such words gains nothing."""
+"""The limit of hash probes: longer chains are not chance, and must not pay off for an attacker."""
 SHORTEST_WORD = 3
-"""Bytes of a name or a string with its quotes and what must come before it: `{""` or `:""`."""
+"""Bytes of a name or string with its quotes and what must precede it: `{""` or `:""`."""
 MOST_BYTES = 1 << 24
-"""Payloads that are more together are read one by one: the tables would be larger than they."""
+"""Payloads with more bytes in total are read one by one: the tables would be larger than they are.
+"""
 LARGEST_EXACT = 1 << 53
 HARD = -1
 POWERS = np.array([10.0**n for n in range(23)])
-"""Those powers of ten that are doubles: with them a quotient or product is rounded once."""
+"""The powers of ten that are exact doubles: with them a quotient or product is rounded once."""
 
 
 def carried_by(data: U8, ends: I32) -> AttributeColumns:
-    """Return what payloads say; payload i is `data[ends[i]]` to `data[ends[i + 1] - 1]`."""
-    # The kernel is compiled once, for arrays that can be written to.
+    """Return attributes of payloads; payload i is `data[ends[i]]` to `data[ends[i + 1] - 1]`."""
+    # The kernel is compiled once, for writable arrays.
     data, ends = np.require(data, requirements="W"), np.require(ends, requirements="W")
     count = len(ends) - 1
     lengths = np.diff(ends)
@@ -94,7 +95,7 @@ def _text(data: U8, start: int, end: int) -> bytes:
 def _joined(
     flat: AttributeColumns, left: npt.NDArray[np.int64], others: AttributeColumns
 ) -> AttributeColumns:
-    """What all payloads say: those that were left have nothing in `flat`."""
+    """Merge the columns of all payloads: those in `left` have no members in `flat`."""
     counts = np.diff(flat["first"])
     counts[left] = np.diff(others["first"])
     first: I32 = np.concatenate(([0], np.cumsum(counts))).astype(np.int32)
@@ -123,10 +124,10 @@ def read_flat(
     kinds: U8,
     values: F64,
 ) -> tuple[int, int]:
-    """Read payloads into columns: how many names there are, and how many strings.
+    """Parse payloads into columns; return the numbers of names and of strings.
 
-    `words` gets where each name and each string is, `tables` is all 0 before. Payloads that are
-    not plain are marked `hard` and have no members.
+    `words` receives the span of each name and string, `tables` must be all 0. Payloads that are not
+    plain are marked `hard` and have no members.
     """
     name_table, string_table = tables[0], tables[1]
     name_words, string_words = words[0], words[1]
@@ -180,7 +181,7 @@ def read_flat(
                 break
             name_of[place], kinds[place], values[place] = name, kind, value
             place += 1
-            # What follows it.
+            # The separator after it.
             i = _past_space(data, i, end)
             follows = data[i] if i < end else 0
             if follows == ord(","):
@@ -207,7 +208,7 @@ def _past_space(data: U8, i: int, end: int) -> int:
 
 @compiled
 def _past(data: U8, i: int, end: int, word: bytes) -> int:
-    """Behind a word that must be there."""
+    """Return the offset after a word that must be here, else HARD."""
     if end - i < len(word):
         return HARD
     for k in range(len(word)):
@@ -218,7 +219,7 @@ def _past(data: U8, i: int, end: int, word: bytes) -> int:
 
 @compiled
 def _word(data: U8, i: int, end: int, table: I32, words: I32, known: int) -> tuple[int, int]:
-    """The number of the word of plain characters whose quote is here, and where it is over."""
+    """Return the number of the plain quoted word at `i`, and the offset after it."""
     if i >= end or data[i] != ord('"'):
         return HARD, HARD
     start = i + 1
@@ -235,7 +236,7 @@ def _word(data: U8, i: int, end: int, table: I32, words: I32, known: int) -> tup
 
 @compiled
 def _numbered(data: U8, start: int, end: int, table: I32, words: I32, known: int) -> int:
-    """The number of a word: that of an equal one before it, or the next."""
+    """Return the number of a word: that of an equal earlier one, or the next."""
     code = np.uint64(0xCBF29CE484222325)
     for i in range(start, end):
         code = (code ^ np.uint64(data[i])) * np.uint64(0x100000001B3)
@@ -260,7 +261,7 @@ def _numbered(data: U8, start: int, end: int, table: I32, words: I32, known: int
 
 @compiled
 def _number(data: U8, i: int, end: int) -> tuple[float, int]:
-    """The number that is here and where it ends, if no digit of it is lost in a double."""
+    """Return the number at `i` and its end, if a double holds all its digits; else HARD."""
     negative = i < end and data[i] == ord("-")
     if negative:
         i += 1

@@ -1,9 +1,9 @@
-"""What an input says of itself, once, so that the rest follows.
+"""Forms of inputs: the declaration from which recording, recovery and erasure follow.
 
-`@InputForm(…)` beside the fields of an input is enough for it to be written as a row of the log
-and read back, to be kept and recovered if it stands, and to be erased with the person it concerns.
-The fields named there are in columns of the row; all others are JSON in `data` under their names,
-those with a default only if they differ from it.
+`@InputForm(…)` beside the fields of an input is enough for it to be written as a row of the log and
+read back, to be kept and recovered if it is a standing input, and to be erased with the person it
+concerns. The fields named there are columns of the row; all others are JSON in `data` under their
+names, those with a default only if they differ from it.
 """
 
 from collections.abc import Iterator
@@ -21,41 +21,42 @@ class InputForm(Struct, frozen=True, kw_only=True, eq=False):
     """How an input is recorded; `a.b` names a field of a field. Used as a decorator."""
 
     declared: type[Struct] = Struct
-    """The class that is decorated; its tag is the kind of its rows."""
+    """The decorated class; its tag is the kind of its rows."""
     node: str | None = None
-    """The field that says whose it is: when that person is erased, so is the row."""
+    """The field with the owner: the row is erased with that person."""
     subject: str | None = None
     position: str | None = None
     part: str | None = None
-    """A field that is a struct, whose fields are written in place of it."""
+    """A struct field whose fields are written in its place."""
     names: dict[str, str] = {}
-    """Fields that have another name in `data`."""
+    """Fields with a different name in `data`."""
     data: tuple[str, ...] = ()
-    """Fields with a default that are in `data` itself; others of them are in its `input`."""
+    """Fields with a default that are in `data` itself; others with one are in its `input`."""
     complete: bool = False
-    """All fields are in `data` itself, also those that are as their defaults."""
+    """True if all fields are in `data` itself, also those equal to their defaults."""
     also: dict[str, str] = {}
-    """What is in `data` beside them, and tells nothing."""
+    """Constant members of `data`, without information."""
 
     space: str | None = None
-    """It stands: it is kept in this space under its key, or `ends` what is kept there."""
+    """For a standing input: the space in which it is kept under its key, or which it `ends`."""
     key: tuple[str, ...] = ()
     ends: bool = False
     ends_without: str | None = None
-    """It ends what is kept if this field is None."""
+    """It ends the kept input if this field is None."""
 
     renamed: tuple[str, ...] | None = None
-    """If others named an erased person in it, it stays with another name in place of theirs,
-    unless they are named in one of these members of `data`. None: it is erased."""
+    """If another person's row names an erased person, it is kept with the name replaced, unless the
+    name is in one of these members of `data`. None: the row is erased.
+    """
     member_names: bool = False
-    """Members of the objects in `data` may be called as nodes are."""
+    """True if member names of objects in `data` may equal node names."""
     own_subject: bool = False
-    """The subject is the words of who said it, whomever it names."""
+    """True if the subject was chosen by the owner, whatever node it names."""
     sessions: str | None = None
-    """The field that lists sessions; of an erased person's it is left without them."""
+    """The field with a list of sessions, from which those of an erased person are removed."""
 
     def __call__(self, declared: T) -> T:
-        """Declare that inputs of a class have this form."""
+        """Register this form for a class of inputs."""
         form = replace(self, declared=declared)
         assert form.kind not in _FORMS, f"two inputs are of kind {form.kind!r}"
         _FORMS[form.kind] = form
@@ -67,11 +68,11 @@ class InputForm(Struct, frozen=True, kw_only=True, eq=False):
         return str(self.declared.__struct_config__.tag)
 
     def key_of(self, value: Struct) -> str:
-        """Return under what an input that stands is kept; the kind if there can be only one."""
+        """Return the key of a standing input; the kind if there can be only one."""
         return "\0".join(attrgetter(name)(value) for name in self.key) or self.kind
 
     def is_end(self, value: Struct) -> bool:
-        """Whether an input ends what is kept under its key."""
+        """Return whether an input ends the one kept under its key."""
         return self.ends or (
             self.ends_without is not None and getattr(value, self.ends_without) is None
         )

@@ -1,8 +1,7 @@
-"""Inputs: everything that can happen to the core, in the order in which it is applied.
+"""Inputs: everything that can happen to the core, in the order of application.
 
-These are what the event log records, and what decides is only what came before in it. Each is
-a plain value with a kind; how it is written down, kept and erased follows from its fields and from
-its `InputForm`.
+The event log records them, and decisions depend only on earlier inputs. Each is a plain value with
+a kind; how it is recorded, kept and erased follows from its fields and its `InputForm`.
 """
 
 from typing import TYPE_CHECKING
@@ -23,14 +22,14 @@ if TYPE_CHECKING:
 
 @InputForm(part="event")
 class Published(Struct, frozen=True, tag_field="kind", tag="event"):
-    """A node raised an event; without `at_given` its position is the publisher's own."""
+    """A node published an event; without `at_given` its position is the publisher's own."""
 
     event: Event
 
 
 @InputForm(node="node", position="position")
 class Moved(Struct, frozen=True, tag_field="kind", tag="position"):
-    """A node is somewhere else; None: it no longer says where."""
+    """A node reported its position; None: it has none any more."""
 
     node: str
     position: Position | None
@@ -49,11 +48,11 @@ class ContextPatched(Struct, frozen=True, tag_field="kind", tag="context"):
     names={"from_": "from"}, renamed=("id",),
 )  # fmt: skip
 class Subscribed(Struct, frozen=True, tag_field="kind", tag="subscription"):
-    """A node wants something; instead of what it wanted under the same id.
+    """A node subscribed; replaces its subscription with the same id.
 
-    With `replay` it gets retained events that match even if it has seen them before; without,
-    it gets none of them now. With `more` others follow that it wants along with this one: what is
-    live comes after the last of them, by all that it fits.
+    With `replay` it gets matching retained events even if it has seen them; without, it gets none
+    of them now. With `more`, further subscriptions of the same request follow: live events are
+    delivered after the last of them, once for all that match.
     """
 
     subscription: Subscription
@@ -63,7 +62,7 @@ class Subscribed(Struct, frozen=True, tag_field="kind", tag="subscription"):
 
 @InputForm()
 class Unsubscribed(Struct, frozen=True, tag_field="kind", tag="unsubscription"):
-    """A node no longer wants something."""
+    """A subscription ended."""
 
     id: str
 
@@ -83,7 +82,7 @@ class Announced(Struct, frozen=True, tag_field="kind", tag="announcement"):
     node="node", subject="subject", space="announcements", key=("node", "subject"), ends=True
 )
 class Unannounced(Struct, frozen=True, tag_field="kind", tag="unannouncement"):
-    """The end of a standing target."""
+    """The end of an announcement."""
 
     node: str
     subject: str
@@ -94,10 +93,10 @@ class Unannounced(Struct, frozen=True, tag_field="kind", tag="unannouncement"):
     space="places", key=("place_kind", "name"), ends_without="geometry",
 )  # fmt: skip
 class PlaceDefined(Struct, frozen=True, tag_field="kind", tag="place"):
-    """A place has a name, or another geometry than before; None: it has none any more.
+    """A place was defined or redefined; None: it was removed.
 
-    Of places that have a name in common it means the one with the lowest `order`; 0: one that is
-    new comes after all others.
+    Among places with the same name, the one with the lowest `order` is meant; 0: a new place comes
+    after all others.
     """
 
     place_kind: str
@@ -109,7 +108,7 @@ class PlaceDefined(Struct, frozen=True, tag_field="kind", tag="place"):
 
 @InputForm(node="viewer")
 class SightSet(Struct, frozen=True, tag_field="kind", tag="rule"):
-    """What one node may see of another; None: as everyone."""
+    """A visibility exception for one pair of nodes; None: removed."""
 
     viewer: str
     other: str
@@ -118,10 +117,10 @@ class SightSet(Struct, frozen=True, tag_field="kind", tag="rule"):
 
 @InputForm(complete=True, space="rights", renamed=(), member_names=True)
 class RulesSet(Struct, frozen=True, tag_field="kind", tag="rules"):
-    """Who may see what of whom, instead of the rules before; the first that fits decides.
+    """The visibility rules, replacing earlier ones; the first that matches decides.
 
     `grants` are attributes that nodes have by rule, by patterns of their ids. These, `protected`
-    ones and those that rules ask of viewers cannot be set by nodes, unless they are `settable`.
+    ones and those that rules require of viewers cannot be set by nodes, unless they are `settable`.
     """
 
     rules: tuple[SightRule, ...] = ()
@@ -133,7 +132,7 @@ class RulesSet(Struct, frozen=True, tag_field="kind", tag="rules"):
 
 @InputForm(node="node")
 class Presence(Struct, frozen=True, tag_field="kind", tag="presence"):
-    """A session has a connection, or has lost it; the session stays."""
+    """A session has a connection, or lost it; the session itself continues."""
 
     node: str
     here: bool
@@ -142,9 +141,9 @@ class Presence(Struct, frozen=True, tag_field="kind", tag="presence"):
 
 @InputForm(node="node")
 class Undelivered(Struct, frozen=True, tag_field="kind", tag="undelivered"):
-    """A session did not get live events that were for it: too much waited for it.
+    """Live events did not reach a session because its queue was full.
 
-    By their keys, and the ids of the versions.
+    Given by their keys, and the ids of the versions.
     """
 
     node: str
@@ -154,7 +153,7 @@ class Undelivered(Struct, frozen=True, tag_field="kind", tag="undelivered"):
 
 @InputForm(node="node")
 class QueueDrained(Struct, frozen=True, tag_field="kind", tag="drained"):
-    """There is room again for what a session did not get."""
+    """The queue of a session has room again for what it missed."""
 
     node: str
     session: str = ""
@@ -162,7 +161,7 @@ class QueueDrained(Struct, frozen=True, tag_field="kind", tag="drained"):
 
 @InputForm(node="node")
 class Left(Struct, frozen=True, tag_field="kind", tag="session"):
-    """A session has ended, and its subscriptions and announcements with it."""
+    """A session ended, with its subscriptions and announcements."""
 
     node: str
     session: str = ""
@@ -170,14 +169,14 @@ class Left(Struct, frozen=True, tag_field="kind", tag="session"):
 
 @InputForm(node="node")
 class Forgot(Struct, frozen=True, tag_field="kind", tag="forgotten"):
-    """All that is known of a node is to be forgotten, and what it announced and keeps alive."""
+    """A node is to be erased, with its announcements and live events."""
 
     node: str
 
 
 @InputForm(node="node", space="areas", key=("name",), renamed=("name",))
 class AreaWatched(Struct, frozen=True, tag_field="kind", tag="area"):
-    """A node wants to know who comes into an area and who goes out of it.
+    """A node watches an area for entries and exits.
 
     `where` is about the nodes: bare names are attributes of their contexts.
     """
@@ -190,30 +189,31 @@ class AreaWatched(Struct, frozen=True, tag_field="kind", tag="area"):
 
 @InputForm(space="areas", key=("name",), ends=True)
 class AreaUnwatched(Struct, frozen=True, tag_field="kind", tag="unwatched"):
-    """Nobody wants to know that any more."""
+    """An area is no longer watched."""
 
     name: str
 
 
 @InputForm(complete=True, also={"kind": "restart"}, sessions="sessions")
 class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
-    """A broker began anew, with these sessions, all of them away; the others are gone.
+    """A broker restarted with these sessions, all without connection; other sessions ended.
 
-    What was not kept is gone too: whose turn it is, what sessions were to get. It also says what
-    an operator chose, as far as decisions depend on it.
+    State that was not kept is lost: turns of shared groups, queued messages. It also records the
+    settings on which decisions depend.
     """
 
     sessions: tuple[str, ...] = ()
     position_ttl_s: float = 600.0
     recent_s: float = 300.0
     elsewhere: tuple[tuple[str, bool], ...] = ()
-    """Patterns of subjects, and whether events on them are left to the pipeline."""
+    """Subject patterns, each with whether its events are left to the pipeline."""
     deliveries: bool = False
-    """From here on it is recorded to whom events go."""
+    """From here on the recipients of events are recorded."""
     keeps_recent: bool = False
-    """Recent events were read back from the log, and count; earlier releases forgot them."""
+    """True if recent events were read back from the log and count; earlier releases dropped them.
+    """
     shared_objects: tuple[str, ...] = ()
-    """Patterns of subjects whose objects have one key whoever publishes."""
+    """Subject patterns whose objects have one key for all publishers."""
 
 
 Input = (

@@ -1,8 +1,7 @@
-"""Payloads: what the bytes of a message say as attributes.
+"""Payloads: the attributes in the bytes of a message.
 
-A JSON object's members are attributes, other JSON is the attribute `value`; what is not JSON, or
-too large or too deeply nested to look into, has none. Whatever a payload is, it is no reason to
-refuse its message.
+The members of a JSON object are attributes, other JSON is the attribute `value`; a payload that is
+not JSON, too large or too deeply nested has none. No payload is a reason to refuse its message.
 """
 
 import msgspec
@@ -13,21 +12,21 @@ LARGEST_JSON_PAYLOAD = 64 * 1024
 
 
 def attributes_of(payload: bytes) -> dict[str, Value]:
-    """Return the attributes that a payload says."""
+    """Return the attributes of a payload."""
     if not payload or len(payload) > LARGEST_JSON_PAYLOAD:
         return {}
     try:
         value: Value = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
         return {}
-    # Nothing is nested deeper than there are brackets.
+    # The nesting depth cannot exceed the number of brackets.
     if payload.count(b"[") + payload.count(b"{") >= DEEPEST_ATTRIBUTES and _is_deep(value):
         return {}
     return value if isinstance(value, dict) else {"value": value}
 
 
 def _is_deep(value: Value) -> bool:
-    """Whether a value is nested too deeply to be looked into, as the value of an attribute is."""
+    """Return whether a value exceeds the allowed nesting depth, as the value of an attribute."""
     level: list[Value] = [value] if isinstance(value, dict) else [{"value": value}]
     for _ in range(DEEPEST_ATTRIBUTES):
         inside: list[Value] = []

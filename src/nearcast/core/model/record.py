@@ -1,4 +1,4 @@
-"""Records: what the log says of an input that was applied."""
+"""Records of applied inputs in the log."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from nearcast.core.model.inputs import Input
 
 
 class Record(Struct, frozen=True):
-    """One line of the log: an input that was applied, and when."""
+    """One record of the log: an applied input, with its time."""
 
     seq: int
     ingested: float

@@ -1,7 +1,7 @@
-"""Sight rules as values: whom they are about, and what may be seen.
+"""Visibility rules as values: the nodes they are about, and the mask.
 
-A rule names viewers and others by their ids, by their contexts and by where they are; the first
-rule that fits a pair decides. A condition that is unknown does not fit.
+A rule names viewers and others by their ids, by their contexts and by their positions; the first
+rule that matches a pair decides. A condition that is unknown does not match.
 """
 
 from collections.abc import Iterable
@@ -25,12 +25,12 @@ SEE_NAMES = {
 
 
 class NodeCondition(Struct, frozen=True):
-    """Nodes by id, by context and by where they are: all that is given must hold."""
+    """A set of nodes by id, by context and by position: all given conditions must hold."""
 
     nodes: tuple[str, ...] = ()
-    """Ids, any of them, with `*` for any text; none: whatever its id."""
+    """Patterns of ids, with `*` for any text; empty: any id."""
     where: "Filter | None" = None
-    """Bare names are attributes of the node's own context, and of what is granted to it."""
+    """Bare names are attributes of the node's own context and granted ones."""
     inside: Area | None = None
 
     def __post_init__(self) -> None:
@@ -41,7 +41,7 @@ class NodeCondition(Struct, frozen=True):
             )
 
     def is_named(self, node: str) -> bool:
-        """Whether an id is one of these."""
+        """Return whether an id matches one of the patterns."""
         return not self.nodes or any(fits(pattern, node) for pattern in self.nodes)
 
 
@@ -49,7 +49,7 @@ ANYONE = NodeCondition()
 
 
 class SightRule(Struct, frozen=True):
-    """What some may see of others."""
+    """What viewers may see of other nodes."""
 
     viewer: NodeCondition = ANYONE
     other: NodeCondition = ANYONE
@@ -66,7 +66,7 @@ class SightRule(Struct, frozen=True):
 
 
 def mask_of(names: Iterable[str]) -> int:
-    """Return the mask of what is named: position, identity, attributes."""
+    """Return the mask of the names: position, identity, attributes."""
     mask = 0
     for name in names:
         if name not in SEE_NAMES:
@@ -79,13 +79,13 @@ def mask_of(names: Iterable[str]) -> int:
 
 
 def check_mask(mask: int) -> None:
-    """Raise `ModelError` if a mask has bits that mean nothing."""
+    """Raise `ModelError` if a mask has undefined bits."""
     if not 0 <= mask <= SEE_ALL:
         raise ModelError(f"what may be seen is a mask of {SEE_NAMES}, not {mask}")
 
 
 def fits(pattern: str, node: str) -> bool:
-    """Whether an id fits a pattern; looks at no character twice, however many stars there are."""
+    """Return whether an id matches a pattern, in one pass, however many stars there are."""
     first, *rest = pattern.split("*")
     if not rest:
         return node == first

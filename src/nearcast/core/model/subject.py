@@ -1,4 +1,4 @@
-"""Subjects: what events are about, as MQTT topic names, and the patterns that select them.
+"""Subjects of events, as MQTT topic names, and the patterns that select them.
 
 Levels are separated by `/`; in a pattern `+` stands for one level and a last `#` for the level
 above it and everything below. Wildcards at the start never match subjects that begin with `$`.
@@ -42,7 +42,7 @@ def check_pattern(pattern: str) -> str:
 
 
 def subject_matches(pattern: str, subject: str) -> bool:
-    """Decide whether a checked pattern selects a checked subject."""
+    """Return whether a checked pattern matches a checked subject."""
     if subject.startswith("$") and pattern[:1] in ("+", "#"):
         return False
     wanted, levels = pattern.split("/"), subject.split("/")
@@ -51,21 +51,21 @@ def subject_matches(pattern: str, subject: str) -> bool:
             return True
         if at >= len(levels) or level not in ("+", levels[at]):
             return False
-        # `a/#` selects `a` too: only a # may be left when the subject ends.
+        # `a/#` matches `a` too: only a # may be left when the subject ends.
         if at == len(levels) - 1 and wanted[at + 1 :] == ["#"]:
             return True
     return len(wanted) == len(levels)
 
 
 class SubjectRules:
-    """Patterns with answers: the first that fits a subject decides; False if none does."""
+    """Patterns with answers: the first that matches a subject decides; False if none does."""
 
     def __init__(self, rules: Sequence[tuple[str, bool]]) -> None:
         self._rules = tuple(rules)
         self._known: dict[str, bool] = {}
 
     def fits(self, subject: str) -> bool:
-        """The answer for a subject; remembered, as few subjects carry most events."""
+        """The answer for a subject; cached, because few subjects carry most events."""
         if not self._rules:
             return False
         answer = self._known.get(subject)

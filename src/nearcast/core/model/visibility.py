@@ -1,7 +1,7 @@
-"""What one node may see of another: position, identity, attributes, as bits of a mask."""
+"""Visibility of a node: position, identity, attributes, as bits of a mask."""
 
 SEE_POSITION, SEE_IDENTITY, SEE_ATTRIBUTES = 1, 2, 4
 SEE_ALL = SEE_POSITION | SEE_IDENTITY | SEE_ATTRIBUTES
 SEE_NOTHING = 0
 SEE_WHERE_NAMED = SEE_POSITION | SEE_IDENTITY
-"""What it takes to ask for the position of a node by its name."""
+"""Required to ask for the position of a node by its name."""
