@@ -1,1 +1,1 @@
-"""Where: positions, areas and places, and what is inside them."""
+"""Positions, areas and places, and containment tests."""

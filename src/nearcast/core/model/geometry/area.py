@@ -59,7 +59,7 @@ class Box(Struct, frozen=True, gc=False):
 
 
 class Polygon(Struct, frozen=True, gc=False):
-    """What lies inside the first ring and in none of its holes, the others; edges are inside."""
+    """The inside of the first ring without its holes, the other rings; edges are inside."""
 
     rings: tuple[Ring, ...]
 
@@ -68,7 +68,7 @@ class Polygon(Struct, frozen=True, gc=False):
 
 
 class MultiPolygon(Struct, frozen=True, gc=False):
-    """What lies inside any of the polygons."""
+    """The union of the polygons."""
 
     polygons: tuple[Polygon, ...]
 
@@ -78,7 +78,7 @@ class MultiPolygon(Struct, frozen=True, gc=False):
 
 
 class MovingCircle(Struct, frozen=True, gc=False):
-    """A circle that moves with its anchor; its centre lies `east_m`, `north_m` off the anchor."""
+    """A circle that moves with its anchor; its centre is `east_m`, `north_m` off the anchor."""
 
     radius_m: float
     east_m: float = 0.0
@@ -117,7 +117,7 @@ class Around(Struct, frozen=True, gc=False):
 
 
 class PlaceArea(Struct, frozen=True, gc=False):
-    """A named place, of a kind when the name alone does not say which."""
+    """A named place, with a kind where the name alone is ambiguous."""
 
     name: str
     kind: str | None = None
@@ -131,7 +131,7 @@ class PlaceArea(Struct, frozen=True, gc=False):
 
 
 class PlaceHere(Struct, frozen=True, gc=False):
-    """The smallest place of a kind that holds the caller."""
+    """The smallest place of a kind that contains the caller."""
 
     kind: str
 
@@ -147,9 +147,9 @@ Area = FixedArea | Around | PlaceArea | PlaceHere
 def circle(
     center: Position | Sequence[float] | str, radius_m: float, *, offset: Sequence[float] = (0, 0)
 ) -> Circle | Around:
-    """Return a circle round a position, a (lat, lon) pair, "me" or the id of a node.
+    """Return a circle around a position, a (lat, lon) pair, "me" or the id of a node.
 
-    `offset` is how far east and north of a node the centre lies, in metres.
+    `offset` is the distance of the centre east and north of a node, in metres.
     """
     if isinstance(center, str):
         return Around(center, MovingCircle(radius_m, *offset_m(offset)))
@@ -175,7 +175,7 @@ def polygon(exterior: Sequence[Sequence[float]], *holes: Sequence[Sequence[float
 
 
 def place(name: str, kind: str | None = None) -> PlaceArea | PlaceHere:
-    """Return a named place; `place("here", "city")` is the city that holds the caller."""
+    """Return a named place; `place("here", "city")` is the city that contains the caller."""
     if name == HERE:
         return PlaceHere(kind or "")
     return PlaceArea(name, kind)

@@ -1,9 +1,9 @@
-"""What an area means now: places and nodes looked up, so that it can be decided.
+"""Resolution of areas: places and nodes looked up, so that containment can be decided.
 
-Pure: where the nodes are and which places exist is passed in. An area that cannot mean anything
-now (a node without a position, no such place here) holds nobody and resolves to None; it comes
-to life with the next position or place. Only a name that means nothing when the area is defined
-is an error: `check` raises it.
+Pure: positions of nodes and existing places are passed in. An area that cannot be resolved now (a
+node without a position, no such place here) contains no position and resolves to None; it is
+resolved with the next position or place. Only an unknown name when the area is defined is an error:
+`check` raises it.
 """
 
 from collections.abc import Callable
@@ -27,7 +27,7 @@ from nearcast.core.model.geometry.shapes import encode, shape_holds
 
 
 class Anchored(Struct, frozen=True):
-    """A moving shape where its anchor is now."""
+    """A moving shape at the current position of its anchor."""
 
     anchor: Position
     shape: MovingShape
@@ -46,7 +46,7 @@ def resolve(
     position_of: Callable[[str], Position | None],
     places: Places,
 ) -> FixedArea | Anchored | None:
-    """Return what the area is for the caller now, or None if it holds nobody."""
+    """Return the area for the caller now, or None if it contains no position."""
     if isinstance(area, Around):
         anchor = caller if area.anchor == ME else position_of(area.anchor)
         return None if anchor is None else Anchored(anchor, area.shape)
@@ -62,7 +62,7 @@ def resolve(
 
 
 def holds(area: FixedArea | Anchored | None, position: Position) -> bool:
-    """Decide whether a resolved area holds a position."""
+    """Return whether a resolved area contains a position."""
     if area is None:
         return False
     lat, lon = float(position.lat), float(position.lon)

@@ -1,9 +1,9 @@
-"""Bounds: a circle that surely holds all an area holds, for indexes that look no closer.
+"""Bounds: a circle guaranteed to contain an area, for coarse indexes.
 
-Promise: every position a shape holds is within the reach, boundaries and rounding included, and
+Promise: every position inside a shape is within the reach, boundaries and rounding included, and
 for ordinary shapes the circle is within some percent of the smallest. The farthest point of a
-region lies on its boundary unless the region holds the centre's antipode; the boundary is
-sampled, and what lies between two samples is bounded by the gap between them.
+region is on its boundary unless the region contains the centre's antipode; the boundary is sampled,
+and points between two samples are bounded by the gap between them.
 """
 
 import math
@@ -30,7 +30,7 @@ from nearcast.core.model.geometry.shapes import encode, shape_holds
 
 # No degree of latitude, nor of longitude times the cosine, is longer than this.
 LONGEST_DEGREE_M = 111_700.0
-# From here on the antipode's neighbourhood, where distances have their peak, may be inside.
+# From here on the antipode's neighbourhood, where distances peak, may be inside.
 _NEAR_ANTIPODE_M = 19_800_000.0
 _SAMPLES = 256
 _CENTRING_STEPS = 24
@@ -39,9 +39,9 @@ Column = npt.NDArray[np.float64]
 
 
 def bounding_circle(area: FixedArea | MovingShape | Around) -> tuple[float, float, float]:
-    """Return (lat, lon, reach_m): everything the area holds is within reach of that centre.
+    """Return (lat, lon, reach_m): the whole area is within reach of that centre.
 
-    A moving shape's reach is round its anchor, and its lat and lon are 0.
+    A moving shape's reach is around its anchor, and its lat and lon are 0.
     """
     shape = area.shape if isinstance(area, Around) else area
     if isinstance(shape, Circle):
@@ -73,7 +73,7 @@ def _with_margin(reach_m: float) -> float:
 
 
 def _outlines(shape: FixedArea) -> list[list[tuple[float, float]]]:
-    """Return the boundary as lines of (lon, lat) whose longitudes run on past 180."""
+    """Return the boundary as lines of (lon, lat) whose longitudes continue past 180."""
     if isinstance(shape, Box):
         west = shape.west
         width = shape.east - west if shape.east >= west else shape.east - west + 360.0
@@ -120,8 +120,8 @@ def _spans_m(starts: Column, steps: Column) -> Column:
 def _centre(lats: Column, lons: Column) -> tuple[float, float]:
     """Return a position near the middle.
 
-    It starts from the box round all points in space and goes towards the farthest of them in
-    ever smaller steps, which comes close to the centre of the smallest ball round them.
+    It starts from the centre of the points' bounding box in space and moves towards the farthest of
+    them in ever smaller steps, which converges to the centre of their smallest ball.
     """
     phi, lam = np.radians(lats), np.radians(lons)
     points = np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)])
@@ -138,7 +138,7 @@ def _centre(lats: Column, lons: Column) -> tuple[float, float]:
 def _farthest_m(lat: float, lon: float, lats: Column, lons: Column, gaps_m: Column) -> float:
     farthest = 0.0
     for i in range(len(lats)):
-        # What lies between two samples is at most half their gap from one of them.
+        # A point between two samples is at most half their gap from one of them.
         beyond = distance_m(lat, lon, lats[i], lons[i]) + gaps_m[i] / 2.0
         farthest = max(farthest, beyond)
     return farthest

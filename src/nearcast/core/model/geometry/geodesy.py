@@ -1,11 +1,10 @@
-"""Geodesy: how far apart two positions are on the WGS84 ellipsoid, and whether one is within reach.
+"""Geodesy: distances between positions on the WGS84 ellipsoid, and whether one is within reach.
 
 Positions become points in space (`ecef`), the chord between two points becomes a distance, and
 `within` is the only place where a circle decides. The areas of seed D (proximities) and the
 distances of seeds A, B and C rest on it. Promise: a relative error below 1e-5 against exact
 geodesics anywhere on the globe (an absolute one of some nanometres for points that all but
-coincide), the same answer in both directions, and bit-equal decisions from Python and from
-kernels.
+coincide), the same answer in both directions, and bit-equal decisions from Python and from kernels.
 """
 
 import math
@@ -66,7 +65,7 @@ def within(
     z2: float,
     radius_m: float,
 ) -> bool:
-    """Decide whether two positions, given with their points in space, are within `radius_m`."""
+    """Return whether two positions, given with their points in space, are within `radius_m`."""
     if radius_m <= SHORT_M:
         if radius_m < 0.0:
             return False
@@ -90,7 +89,7 @@ def distance_m(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
     if squared <= SHORT_CHORD_M * SHORT_CHORD_M:
         half_sine = math.sqrt(squared) / (2.0 * MEAN_RADIUS_M)
         return min(2.0 * MEAN_RADIUS_M * math.asin(half_sine), SHORT_M)
-    # The two formulas meet within some parts in a million; what the chord calls long stays long.
+    # The two formulas agree within some parts in a million; what the chord calls long stays long.
     if lat1 < lat2 or (lat1 == lat2 and lon1 <= lon2):
         return max(_long_distance_m(lat1, lon1, lat2, lon2), SHORT_M)
     return max(_long_distance_m(lat2, lon2, lat1, lon1), SHORT_M)
@@ -98,10 +97,10 @@ def distance_m(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
 
 @compiled
 def local_metres(lat0: float, lon0: float, lat: float, lon: float) -> tuple[float, float]:
-    """Return where a position lies from an anchor, in metres east and north of it.
+    """Return the offset of a position from an anchor, in metres east and north.
 
-    The length is the distance, the direction that of the straight line between them seen from
-    above the anchor. At the antipode every direction is right, and north is taken.
+    The length is the distance, the direction that of the straight line between them seen from above
+    the anchor. At the antipode every direction is right, and north is taken.
     """
     x0, y0, z0 = ecef(lat0, lon0)
     x, y, z = ecef(lat, lon)
@@ -217,7 +216,7 @@ def _antipodal_m(phi1: float, phi2: float, lam: float) -> float:
 
 @compiled
 def _detour_m(phi1: float, phi2: float, lam: float, azimuth: float) -> float:
-    """Return the way from the first point over the point 90 degrees along `azimuth`."""
+    """Return the length of the path via the point 90 degrees along `azimuth` from the first."""
     middle_phi = math.asin(math.cos(phi1) * math.cos(azimuth))
     middle_lam = math.atan2(math.sin(azimuth), -math.sin(phi1) * math.cos(azimuth))
     return _vincenty_m(phi1, middle_phi, middle_lam) + _vincenty_m(

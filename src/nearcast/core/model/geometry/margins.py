@@ -1,6 +1,6 @@
-"""Margins: whether a position is farther from an area than so many metres.
+"""Margins: whether a position is farther from an area than a number of metres.
 
-Plain geometry on the ground round the position: for margins of some metres, not of kilometres.
+Plane geometry on the ground around the position: for margins of some metres, not of kilometres.
 """
 
 from collections.abc import Iterable, Sequence
@@ -24,7 +24,7 @@ LatLon = tuple[float, float]
 
 
 def is_beyond(area: FixedArea | Anchored, position: Position, margin_m: float) -> bool:
-    """Decide whether nothing of a resolved area lies within a margin of a position."""
+    """Return whether no part of a resolved area is within a margin of a position."""
     lat, lon = float(position.lat), float(position.lon)
     if isinstance(area, Circle):
         far_m = distance_m(float(area.center.lat), float(area.center.lon), lat, lon)
@@ -53,7 +53,7 @@ def is_beyond(area: FixedArea | Anchored, position: Position, margin_m: float) -
 
 
 def _nearest_in(box: Box, lat: float, lon: float) -> LatLon:
-    """The latitude and longitude in a box that is nearest to a position."""
+    """Return the latitude and longitude in a box that are nearest to a position."""
     wide = (box.east - box.west) % 360.0
     if box.east - box.west == 360.0:
         wide = 360.0
@@ -65,7 +65,7 @@ def _nearest_in(box: Box, lat: float, lon: float) -> LatLon:
 
 
 def _seen_from(ring: Ring, lat: float, lon: float) -> list[LatLon]:
-    """The points of a ring in metres east and north of a position, true near to it.
+    """Return the points of a ring in metres east and north of a position, accurate near it.
 
     Edges are straight in degrees, and so they are here.
     """
@@ -80,7 +80,7 @@ def _seen_from(ring: Ring, lat: float, lon: float) -> list[LatLon]:
 
 
 def _from_origin_m(start: LatLon, end: LatLon) -> float:
-    """How far a straight edge is from where one stands."""
+    """Return the distance of a straight edge from the origin."""
     dx, dy = end[0] - start[0], end[1] - start[1]
     squared = dx * dx + dy * dy
     along = 0.0 if squared == 0.0 else -(start[0] * dx + start[1] * dy) / squared

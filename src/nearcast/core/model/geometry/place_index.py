@@ -1,9 +1,9 @@
-"""Which places may hold a position: their bounding circles, compared all at once.
+"""The places that may contain a position: their bounding circles, compared all at once.
 
-A place is kept as the point in space of its bounding circle's centre and the circle's reach. A
+A place is stored as the point in space of its bounding circle's centre and the circle's reach. A
 chord is never longer than the distance over ground, so a place whose centre is farther than its
-reach in a straight line cannot hold the position; what remains is decided by its shape. Some
-thousand places take some microseconds.
+reach in a straight line cannot contain the position; the remaining places are decided by their
+shapes. Some thousand places take some microseconds.
 """
 
 import numpy as np
@@ -13,7 +13,7 @@ from nearcast.core.model.geometry.geodesy import ecef
 
 
 class PlaceIndex:
-    """Slots of bounding circles; a freed slot is used again."""
+    """Slots of bounding circles; a freed slot is reused."""
 
     def __init__(self) -> None:
         self._points: npt.NDArray[np.float64] = np.zeros((3, 16))
@@ -21,7 +21,7 @@ class PlaceIndex:
         self._free = list(range(15, -1, -1))
 
     def add(self, lat: float, lon: float, reach_m: float) -> int:
-        """Keep a circle and return its slot."""
+        """Add a circle and return its slot."""
         if not self._free:
             size = len(self._reach_squared)
             self._points = np.concatenate([self._points, np.zeros((3, size))], axis=1)
@@ -33,12 +33,12 @@ class PlaceIndex:
         return slot
 
     def remove(self, slot: int) -> None:
-        """Forget the circle of a slot."""
+        """Remove the circle of a slot."""
         self._reach_squared[slot] = -1.0
         self._free.append(slot)
 
     def near(self, lat: float, lon: float) -> list[int]:
-        """Return the slots whose circles may hold a position."""
+        """Return the slots whose circles may contain a position."""
         x, y, z = ecef(lat, lon)
         dx, dy, dz = self._points[0] - x, self._points[1] - y, self._points[2] - z
         slots: list[int] = np.flatnonzero(

@@ -1,7 +1,7 @@
 """Loading places: from GeoJSON features and from columns of WKB, row by row.
 
-A row that cannot be a place is reported with its reason and the others are kept. Columns and
-properties have the names the caller says they have; heights are dropped.
+A row that is no valid place is reported with its reason and the others are kept. The caller gives
+the names of columns and properties; heights are dropped.
 """
 
 from collections.abc import Iterable, Mapping
@@ -25,7 +25,7 @@ _GEOMETRY_COLUMNS = ("geometry", "geometry_wkb", "geom", "wkb")
 
 
 class Reject(Struct, frozen=True):
-    """A row that was not loaded, counted from 0, and why."""
+    """A row that was not loaded, counted from 0, with the reason."""
 
     row: int
     name: str
@@ -33,7 +33,7 @@ class Reject(Struct, frozen=True):
 
 
 class Loaded(Struct, frozen=True):
-    """What loading came to."""
+    """The result of loading."""
 
     count: int
     rejects: tuple[Reject, ...]
@@ -94,9 +94,9 @@ def load_table(
     geometry: str | None = None,
     default_kind: str | None = None,
 ) -> Loaded:
-    """Load a table with a row for each place and its shape as WKB.
+    """Load a table with one row per place and its shape as WKB.
 
-    Without `geometry` the column is the first of geometry, geometry_wkb, geom, wkb there is.
+    Without `geometry` the column is the first existing one of geometry, geometry_wkb, geom, wkb.
     """
     columns = list(table.column_names)
     shape = geometry or next((word for word in _GEOMETRY_COLUMNS if word in columns), None)

@@ -1,11 +1,11 @@
 """Places: named areas of a kind, such as the cities and neighbourhoods that events are about.
 
-A registry that answers which place a name means and which places hold a position, smallest
-first. A place is (kind, name, parent); a name that several places have is made clear by its kind
-(`city/Dublin`) or by a place above it after a comma (`Dublin, Ireland`, `city/Dublin, Ireland`),
-and otherwise means the one that was there first: a new place takes nothing from those who use an
-older one. Names are compared exactly. The version grows with every change, so that answers can
-be kept.
+A registry that resolves names to places and returns the places that contain a position, smallest
+first. A place is (kind, name, parent); a name shared by several places is made unambiguous by its
+kind (`city/Dublin`) or by a place above it after a comma (`Dublin, Ireland`, `city/Dublin,
+Ireland`), and otherwise means the one defined first: a new place does not change the meaning for
+users of an older one. Names are compared exactly. The version grows with every change, so that
+results can be cached.
 """
 
 import math
@@ -45,16 +45,16 @@ class Place(Struct, frozen=True):
     parent: str | None
     area_m2: float
     order: int = 0
-    """A name that several places have means the one of the lowest."""
+    """A name shared by several places means the one with the lowest order."""
 
     @property
     def key(self) -> tuple[str, str, str | None]:
-        """What no two places have in common."""
+        """The unique key of a place."""
         return self.kind, self.name, self.parent
 
     @property
     def label(self) -> str:
-        """What names this place and, as far as its parent tells, no other."""
+        """The name of this place, unique as far as its parent makes it so."""
         above = "" if self.parent is None else f", {self.parent}"
         return f"{self.kind}/{self.name}{above}"
 
@@ -109,7 +109,7 @@ class Places:
         return place
 
     def remove(self, kind: str, name: str, parent: str | None = None) -> bool:
-        """Forget a place and say whether there was one; several of that name raise `PlaceError`."""
+        """Remove a place; return whether it existed. Several of that name raise `PlaceError`."""
         named = self._named(name, kind)
         found = [place for place in named if parent is None or place.parent == parent]
         exact = [place for place in found if place.parent == parent]
@@ -129,11 +129,11 @@ class Places:
         return found[0]
 
     def find_first(self, name: str, kind: str | None = None) -> Place:
-        """Return the place a name means, of several the first; none raises `PlaceError`."""
+        """Return the place of a name, the first of several; `PlaceError` if there is none."""
         return self._meant(name, kind)[0]
 
     def _meant(self, name: str, kind: str | None) -> list[Place]:
-        """Return the places that a name may mean, in their order; none raises `PlaceError`."""
+        """Return the places that a name may mean, in order; `PlaceError` if there is none."""
         found = self._named(name, kind)
         if not found and ", " in name:
             head, _, above = name.rpartition(", ")
@@ -149,11 +149,11 @@ class Places:
         raise PlaceError(f"no place is called {shown(asked)}{hint}")
 
     def here(self, kind: str, position: Position) -> Place | None:
-        """Return the smallest place of a kind that holds a position."""
+        """Return the smallest place of a kind that contains a position."""
         return next((place for place in self.containing(position) if place.kind == kind), None)
 
     def containing(self, position: Position) -> tuple[Place, ...]:
-        """Return the places that hold a position, the smallest first, ties by name and kind."""
+        """Return the places that contain a position, smallest first, ties by name and kind."""
         lat, lon = float(position.lat), float(position.lon)
         x, y, z = ecef(lat, lon)
         held: list[Place] = []
@@ -164,10 +164,10 @@ class Places:
         return tuple(sorted(held, key=_size))
 
     def parent(self, place: Place) -> Place | None:
-        """Return the place above: by the parent's name where given, else the one that holds it.
+        """Return the place above: by the parent's name if given, else the one that contains it.
 
-        Of several places with the parent's name, it is the smallest that holds this one. A place
-        that holds another is larger than it and holds a point of it.
+        Among several places with the parent's name, it is the smallest that contains this one. A
+        place that contains another is larger than it and contains a point of it.
         """
         around = [
             other
@@ -187,7 +187,7 @@ class Places:
         chain: list[Place] = []
         seen = {place.key}
         above = self.parent(place)
-        # Parents given by name may run in a circle.
+        # Parents given by name may form a cycle.
         while above is not None and above.key not in seen:
             seen.add(above.key)
             chain.append(above)
@@ -195,7 +195,7 @@ class Places:
         return tuple(chain)
 
     def statistics(self) -> dict[str, int]:
-        """Return how many places there are of each kind."""
+        """Return the number of places of each kind."""
         counts: dict[str, int] = {}
         for place in self:
             counts[place.kind] = counts.get(place.kind, 0) + 1
@@ -226,7 +226,7 @@ class Places:
 
 
 def area_m2(geometry: FixedArea) -> float:
-    """Return how much ground an area covers, on a sphere: enough to say which is smaller."""
+    """Return the ground area, on a sphere: accurate enough to compare sizes."""
     if isinstance(geometry, Circle):
         angle = min(geometry.radius_m / MEAN_RADIUS_M, math.pi)
         return 2.0 * math.pi * MEAN_RADIUS_M**2 * (1.0 - math.cos(angle))
@@ -242,7 +242,7 @@ def area_m2(geometry: FixedArea) -> float:
 
 
 def inner_point(geometry: FixedArea) -> Position:
-    """Return a position inside an area (for a ring round a pole, on its edge)."""
+    """Return a position inside an area (for a ring around a pole, on its edge)."""
     if isinstance(geometry, Circle):
         return geometry.center
     if isinstance(geometry, Box):

@@ -1,8 +1,8 @@
-"""Positions: where a node or an event is, in degrees of WGS84.
+"""Positions of nodes and events, in degrees of WGS84.
 
-Everything that comes from outside passes `position`, `parse_position` or `position_from_json`,
-which refuse what cannot be a place on Earth and say what would be right; a coordinate that a
-rounding error put beyond its limit is the limit. A `Position` that exists is trusted inside.
+All external input passes `position`, `parse_position` or `position_from_json`, which refuse invalid
+positions with a suggestion; a coordinate that a rounding error put beyond its limit is set to the
+limit. A `Position` that exists is trusted inside.
 """
 
 import math
@@ -23,24 +23,24 @@ class Position(Struct, frozen=True):
 
     def distance_m(self, other: "Position") -> float:
         """Return the distance to another position in metres."""
-        # Not at the top: whoever only sends positions need not load a compiler.
+        # Not at the top: a client that only sends positions need not load a compiler.
         from nearcast.core.model.geometry.geodesy import distance_m
 
         return distance_m(float(self.lat), float(self.lon), float(other.lat), float(other.lon))
 
 
 def checked(at: Position) -> Position:
-    """Return a position that somebody made, or raise `ModelError` with what is wrong with it."""
+    """Return a position built by a caller, checked, or raise `ModelError` with the reason."""
     return at if is_usual(at) else position(at.lat, at.lon)
 
 
 def is_usual(at: Position) -> bool:
-    """Whether a position that somebody made has plain numbers in their ranges."""
+    """Return whether a position built by a caller has plain floats within their ranges."""
     return _is_usual(at.lat, at.lon)
 
 
 def position(lat: object, lon: object) -> Position:
-    """Return the position, or raise `ModelError` with what is wrong with it."""
+    """Return the position, or raise `ModelError` with the reason."""
     latitude = clamped(number(lat, "latitude"), LARGEST_LATITUDE)
     longitude = clamped(number(lon, "longitude"), LARGEST_LONGITUDE)
     if abs(latitude) > LARGEST_LATITUDE:
@@ -62,7 +62,7 @@ def parse_position(text: str) -> Position:
     before, _, after = text.partition(",")
     try:
         latitude, longitude = float(before), float(after)
-        # Python also reads 1_000 and digits of other scripts, which no other client would.
+        # Python also accepts 1_000 and digits of other scripts, which no other client would.
         if _is_usual(latitude, longitude) and text.isascii() and "_" not in text:
             return Position(latitude, longitude)
     except ValueError:
@@ -79,9 +79,9 @@ def parse_position(text: str) -> Position:
 
 
 def usual_position(text: bytes) -> Position | None:
-    """Return the position that `LAT,LON` names as most write it; None: see `parse_position`."""
+    """Return the position of `LAT,LON` in its common form; None: use `parse_position`."""
     try:
-        # Numbers as JSON has them are read the same everywhere, and by far the fastest.
+        # JSON numbers are parsed the same everywhere, and by far the fastest.
         latitude, longitude = _read_pair(b"[%b]" % text)
     except msgspec.MsgspecError:
         return None
@@ -92,7 +92,7 @@ _read_pair = msgspec.json.Decoder(tuple[float, float]).decode
 
 
 def _is_usual(lat: object, lon: object) -> bool:
-    """Whether these are plain numbers in their ranges: no NaN is."""
+    """Return whether these are plain floats within their ranges, which excludes NaN."""
     if type(lat) is not float or type(lon) is not float:
         return False
     return -90.0 <= lat <= 90.0 and -180.0 <= lon <= 180.0
@@ -113,7 +113,7 @@ def position_from_json(value: object) -> Position:
 
 
 def number(value: object, what: str) -> float:
-    """Return a finite float, or say what about `what` is not one."""
+    """Return a finite float, or raise `ModelError` that names `what`."""
     if type(value) is float and math.isfinite(value):
         return value
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -128,7 +128,7 @@ def number(value: object, what: str) -> float:
 
 
 def parse_number(text: str, what: str) -> float:
-    """Return the finite float that `text` is, in plain decimal or exponent form."""
+    """Return the finite float of a text in plain decimal or exponent form."""
     stripped = text.strip()
     try:
         if "_" in stripped or not stripped.isascii():
@@ -140,11 +140,11 @@ def parse_number(text: str, what: str) -> float:
 
 
 def plain(value: float) -> str:
-    """Return a number as people write it: no `.0` at its end, and nothing lost."""
+    """Return a number without a trailing `.0`, and without loss."""
     return repr(float(value)).removesuffix(".0")
 
 
 def shown(value: object) -> str:
-    """Return a value as an error message shows it, cut short."""
+    """Return a value as shown in error messages, truncated."""
     text = repr(value)
     return text if len(text) <= 60 else f"{text[:57]}..."

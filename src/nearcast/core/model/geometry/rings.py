@@ -1,8 +1,8 @@
 """Rings: the closed lines that bound polygons, on the cylinder of longitude and latitude.
 
-Checks what makes a ring decidable (two finite numbers a point, closed, no edge that goes
-half-way round, something enclosed), and says which pole a ring winds round and how much ground
-it encloses. Rings that move with a node are in metres east and north of it.
+Checks what makes a ring decidable (two finite numbers per point, closed, no edge that spans half a
+turn, a non-empty inside), and computes which pole a ring winds around and how much ground it
+encloses. Rings that move with a node are in metres east and north of it.
 """
 
 import math
@@ -13,10 +13,10 @@ from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.ellipsoid import HALF_EARTH_M, MEAN_RADIUS_M
 from nearcast.core.model.geometry.position import number, plain, position, shown
 
-# What a client may give; places that an operator loads may be larger.
+# The limit for clients; places that an operator loads may be larger.
 LARGEST_VERTEX_COUNT = 10_000
 
-# An edge this close to half-way round has no shorter way that rounding could not turn over.
+# For an edge this close to half a turn, rounding could change which way is shorter.
 _HALF_TURN = 180.0 - 1e-9
 
 Ring = tuple[tuple[float, float], ...]
@@ -47,7 +47,7 @@ def checked_moving_rings(rings: Iterable[Iterable[Sequence[float]]]) -> tuple[Ri
 
 
 def offset_m(value: object) -> tuple[float, float]:
-    """Return metres (east, north) of an anchor."""
+    """Return an offset in metres (east, north) from an anchor."""
     if not isinstance(value, Sequence) or isinstance(value, str | bytes) or len(value) != 2:
         raise ModelError(f"an offset is two numbers, metres east and north, not {shown(value)}")
     east, north = number(value[0], "offset east"), number(value[1], "offset north")
@@ -59,7 +59,7 @@ def offset_m(value: object) -> tuple[float, float]:
 
 
 def longitude_step(west: float, east: float) -> float:
-    """Return the degrees from one meridian to another the shorter way round, east positive."""
+    """Return the degrees from one meridian to another the shorter way, east positive."""
     step = east - west
     if step > 180.0:
         return step - 360.0
@@ -69,9 +69,9 @@ def longitude_step(west: float, east: float) -> float:
 
 
 def held_pole(ring: Ring) -> int:
-    """Return which pole a ring of (lon, lat) winds round: 1 the north, -1 the south, 0 none.
+    """Return which pole a ring of (lon, lat) winds around: 1 the north, -1 the south, 0 none.
 
-    It is the pole on the side of the ring's mean latitude, however the ring is wound.
+    It is the pole on the side of the ring's mean latitude, whatever its orientation.
     """
     turn = weighted = 0.0
     for (lon, lat), (next_lon, next_lat) in pairwise(ring):
@@ -84,7 +84,7 @@ def held_pole(ring: Ring) -> int:
 
 
 def enclosed_m2(ring: Ring) -> float:
-    """Return how much ground a ring of (lon, lat) encloses, on a sphere of the mean radius."""
+    """Return the ground area inside a ring of (lon, lat), on a sphere of the mean radius."""
     under = turn = 0.0
     for (lon, lat), (next_lon, next_lat) in pairwise(ring):
         step = math.radians(longitude_step(lon, next_lon))
@@ -144,7 +144,7 @@ def _check_closed(ring: Sequence[tuple[float, float]], what: str) -> None:
             f"{what} has {len(ring)} points; a ring needs at least 4, the last equal to the first"
         )
     (first_x, first_y), (last_x, last_y) = ring[0], ring[-1]
-    # The antimeridian has two names.
+    # 180 and -180 are the same meridian.
     same_meridian = first_x == last_x or (abs(first_x) == 180.0 and first_x == -last_x)
     if not same_meridian or first_y != last_y:
         raise ModelError(

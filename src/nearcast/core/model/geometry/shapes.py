@@ -50,7 +50,7 @@ EDGE_M = 1e-6
 
 
 def encode(area: FixedArea | MovingShape | Around) -> Code:
-    """Return the code of a shape; of `Around`, that of the shape that moves."""
+    """Return the code of a shape; for `Around`, that of its moving shape."""
     shape = area.shape if isinstance(area, Around) else area
     if isinstance(shape, Circle):
         lat, lon = shape.center.lat, shape.center.lon
@@ -80,9 +80,9 @@ def shape_holds(
     anchor_lat: float,
     anchor_lon: float,
 ) -> bool:
-    """Decide whether the shape encoded from `code[start]` on holds a position.
+    """Return whether the shape encoded from `code[start]` contains a position.
 
-    `x, y, z` are the position's `ecef`; only moving shapes look at the anchor.
+    `x, y, z` are the position's `ecef`; only moving shapes use the anchor.
     """
     kind = int(code[start])
     if kind == CIRCLE:
@@ -163,7 +163,7 @@ def _ring_side(code: Code, at: int, points: int, lat: float, lon: float) -> int:
         lat1 = code[at + 2 * i + 1]
         off1 = _degrees_east(lon, lon1)
         if at_pole:
-            # The pole has every longitude, so a vertex there is it.
+            # The pole has every longitude, so a vertex there is the pole.
             if abs(lat - lat1) <= EDGE_DEGREES:
                 return -1
         else:
@@ -198,7 +198,7 @@ def _degrees_east(lon: float, other: float) -> float:
 
 @compiled
 def _on_edge(x0: float, y0: float, dx: float, dy: float, tolerance: float) -> bool:
-    """Decide whether the origin is on the edge that goes from (x0, y0) by (dx, dy)."""
+    """Return whether the origin is on the edge that goes from (x0, y0) by (dx, dy)."""
     if min(x0, x0 + dx) > tolerance or max(x0, x0 + dx) < -tolerance:
         return False
     if min(y0, y0 + dy) > tolerance or max(y0, y0 + dy) < -tolerance:

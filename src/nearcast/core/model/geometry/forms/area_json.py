@@ -165,7 +165,7 @@ def _moving_shape(word: str, value: object) -> MovingShape:
 
 
 class _Budget:
-    """How many points an area may still have; a flood is refused before it is copied."""
+    """The number of points an area may still have; excess is refused before it is copied."""
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
@@ -182,7 +182,7 @@ def _polygon(coordinates: object, budget: _Budget) -> Polygon:
 
 
 def _rings(value: object, budget: _Budget) -> tuple[Ring, ...]:
-    """Return the lists of a polygon as they are; the area checks each point."""
+    """Return the lists of a polygon unchecked; the area checks each point."""
     rings: list[Ring] = []
     for ring in _items(value, "a polygon's coordinates", "a list of rings"):
         line = _items(ring, "a ring", "a list of points")

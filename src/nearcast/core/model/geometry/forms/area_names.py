@@ -1,6 +1,6 @@
-"""Names in areas: node ids and places, percent-encoded so that commas and slashes can be meant.
+"""Names in areas: node ids and places, percent-encoded so that they can contain commas and slashes.
 
-`NAME`, `KIND/NAME` and `here/KIND` are what may follow `place:`; spaces may stay as they are.
+`NAME`, `KIND/NAME` and `here/KIND` may follow `place:`; spaces may stay unescaped.
 """
 
 import re
@@ -14,7 +14,7 @@ _BAD_ESCAPE = re.compile(r"%(?![0-9A-Fa-f]{2})")
 
 
 def parse_place(text: str) -> PlaceArea | PlaceHere:
-    """Return what NAME, KIND/NAME or here/KIND names."""
+    """Return the place of NAME, KIND/NAME or here/KIND."""
     first, slash, rest = text.partition("/")
     if not slash:
         if first == HERE:
@@ -37,7 +37,7 @@ def place_text(place: PlaceArea | PlaceHere) -> str:
 
 
 def unescaped(text: str) -> str:
-    """Return percent-encoded text decoded, or raise `ModelError` where it is not."""
+    """Return percent-encoded text decoded, or raise `ModelError` if it is malformed."""
     stripped = text.strip()
     if _BAD_ESCAPE.search(stripped):
         raise ModelError(f"{shown(text)} has a % that escapes nothing; write %25 for a %")
@@ -48,7 +48,7 @@ def unescaped(text: str) -> str:
 
 
 def escaped(text: str) -> str:
-    """Return text with all that could end a field percent-encoded."""
+    """Return text with all characters percent-encoded that could end a field."""
     # Text is stripped before it is read, so spaces at the ends need an escape.
     if text != text.strip():
         return quote(text, safe="")

@@ -59,7 +59,7 @@ def parse_area(source: str | bytes | Mapping[str, object]) -> Area:
 
 
 def _read(text: str, fields: "_Fields") -> Area:
-    """Read what is none of the forms with a colon."""
+    """Parse text that is none of the forms with a colon."""
     fields.at = 0
     shape = re.match(r"[A-Za-z]*", text)
     keyword = shape.group() if shape else ""
@@ -116,7 +116,7 @@ def _checked_text(source: object) -> str:
 
 
 class _Fields:
-    """What stands after the colon, between commas, and where that is which is being read."""
+    """The fields after the colon, between commas, and the offset of the one being read."""
 
     def __init__(self, text: str, start: int) -> None:
         self.rest = text[start:]
@@ -128,14 +128,14 @@ class _Fields:
         return len(self.all)
 
     def take(self, number: int) -> str:
-        """One of them, which is read now."""
+        """Return a field, and set the offset to it."""
         before = sum(len(field) + 1 for field in self.all[:number])
         field = self.all[number]
         self.at = self._start + before + len(field) - len(field.lstrip())
         return field.strip()
 
     def number(self, number: int, what: str) -> float:
-        """One of them as a number."""
+        """Return a field as a number."""
         return parse_number(self.take(number), what)
 
 

@@ -1,6 +1,6 @@
-"""Well-known text: POLYGON and MULTIPOLYGON, in any case, read in one pass over the text.
+"""Well-known text: POLYGON and MULTIPOLYGON, in any case, parsed in one pass.
 
-Every error in the text says where it was found and what was expected there.
+Every error in the text gives its offset and what was expected there.
 """
 
 import re
@@ -38,7 +38,7 @@ def parse_wkt(text: str) -> Polygon | MultiPolygon:
 
 
 class _WktReader:
-    """Holds the token that comes next; a method for each level of brackets."""
+    """Holds the next token; one method per level of brackets."""
 
     def __init__(self, text: str) -> None:
         self._text = text
@@ -48,7 +48,7 @@ class _WktReader:
         self.take()
 
     def take(self) -> str:
-        """Return the token that was next and step past it."""
+        """Return the next token and advance past it."""
         taken = self.token
         found = _TOKEN.match(self._text, self._end)
         assert found is not None
