@@ -1,6 +1,6 @@
-"""The data pipeline on Spark: what all brokers recorded, as tables and as events for people.
+"""The data pipeline on Spark: the logs of all brokers as tables and as published events.
 
-The names for programs of one's own, listed in `__init__.pyi`, are loaded when they are first used.
+The public names, listed in `__init__.pyi`, are imported on first use.
 """
 
 from importlib import import_module

@@ -1,10 +1,10 @@
-"""Why a pipeline does not run or does not go on."""
+"""Errors that keep a pipeline from starting or continuing."""
 
 from nearcast.errors import NearcastError
 
 
 class PipelineError(NearcastError):
-    """The pipeline cannot start or go on: Spark, its state, its tables or another process."""
+    """The pipeline cannot start or continue: Spark, its state, its tables or another process."""
 
 
 class PipelineInputError(PipelineError, ValueError):
@@ -12,8 +12,8 @@ class PipelineInputError(PipelineError, ValueError):
 
 
 class JavaError(PipelineError):
-    """There is no Java that Spark can run on; the message says what to install."""
+    """No Java was found that Spark can run on; the message names what to install."""
 
 
 class LinkError(PipelineError):
-    """A broker that could not be reached in time, or that refuses what it was given."""
+    """A broker could not be reached in time, or refused a request."""

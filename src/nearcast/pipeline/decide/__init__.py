@@ -1,1 +1,1 @@
-"""Who gets which event, decided in Spark by the broker's own engine."""
+"""Recipients of events, decided in Spark by the broker's own engine."""

@@ -1,9 +1,9 @@
-"""The form of decided rows: what they are, and their columns."""
+"""The schema of decided rows: their kinds and columns."""
 
 import pyarrow as pa
 
 DELIVERY, CONTEXT, UNUSABLE, SUSPECT = "delivery", "context", "unusable", "suspect"
-"""What a decided row is."""
+"""The kinds of decided rows."""
 PROPERTIES = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
 IDS = pa.list_(pa.field("element", pa.string(), nullable=False))
 RECIPIENT = pa.struct(
@@ -15,7 +15,7 @@ RECIPIENT = pa.struct(
     ]
 )
 RECIPIENTS = pa.list_(pa.field("element", RECIPIENT, nullable=False))
-"""Nothing in them is ever null: Spark would look for it in each of them, more than once."""
+"""Fields are not nullable: otherwise Spark checks each value for null, more than once."""
 ARROW_SCHEMA = pa.schema(
     [
         ("broker", pa.string()), ("kind", pa.string()), ("id", pa.string()),
@@ -31,13 +31,13 @@ ARROW_SCHEMA = pa.schema(
         ("previous_lon", pa.float64()), ("previous_time", pa.float64()), ("reason", pa.string()),
     ]
 )  # fmt: skip
-"""Columns of `decided`: those of the sink, and beside them what contexts and refusals need."""
+"""Columns of `decided`: those of the sink, and those for contexts, unusable rows and suspects."""
 
 Columns = dict[str, object]
 
 
 def decided_batch(broker: str, count: int, columns: Columns) -> pa.RecordBatch:
-    """Return so many rows of a broker with these columns; the others are null."""
+    """Return `count` rows of a broker with these columns; the other columns are null."""
     columns["broker"] = pa.repeat(broker, count)
     return pa.RecordBatch.from_arrays(
         [_column(columns.get(field.name), field.type, count) for field in ARROW_SCHEMA],

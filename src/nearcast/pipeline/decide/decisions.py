@@ -1,9 +1,9 @@
-"""Decisions in Spark: who gets which event, by the same engine that brokers have.
+"""Decisions in Spark: the recipients of each event, by the same engine that brokers run.
 
-Each task takes some rows of one broker's log, in their order. Its player begins where the rows
-do: it is the one that this process has from the batch before, or comes from a snapshot, and
-applies what lies between. What it decides follows from the log alone, so a batch that is done
-again, by whichever process, gives the same rows.
+Each task takes a range of rows of one broker's log, in order. Its player must have applied all rows
+before that range: it is the cached player of this process or is loaded from a snapshot, and applies
+the rows in between. Decisions follow from the log alone, so a batch that is retried, by any
+process, gives the same rows.
 """
 
 import gc
@@ -41,19 +41,19 @@ if TYPE_CHECKING:
 
 SNAPSHOT_ROWS = 200_000
 SNAPSHOT_ROWS_EACH = 5
-"""After so many rows a player is kept, or so many for each thing that it knows if these are more.
+"""A snapshot is saved after this many rows, or this many per known object if that is more.
 
-To write one down costs about as much as to apply a row.
+Writing one object to a snapshot costs about as much as applying one row.
 """
 
 _players: dict[tuple[str, str], tuple[Player, int]] = {}
-"""The players of this process, and when each was kept last; by data directory and broker."""
+"""Players of this process and the seq of their last snapshot, by data directory and broker."""
 
 
 def decided(log: "DataFrame", data: str) -> "DataFrame":
-    """Return what comes of rows of the log: deliveries, contexts, and what could not be applied.
+    """Return the decided rows of a log: deliveries, contexts, unusable rows and suspects.
 
-    `data` is the data directory with the whole log, which every executor must see.
+    `data` is the data directory with the whole log, which every executor must be able to read.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -61,7 +61,7 @@ def decided(log: "DataFrame", data: str) -> "DataFrame":
 
 
 def decide_batches(data: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Decide on rows, which are in the order of their seqs for each broker."""
+    """Decide on rows, which are ordered by seq for each broker."""
     for broker, own in groupby(_by_broker(batches), itemgetter(0)):
         yield from _decide(data, broker, (batch for _, batch in own))
 
@@ -78,14 +78,14 @@ def _by_broker(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Reco
 
 
 def snapshot_directory(data: str, broker: str) -> Path:
-    """Where players of a broker are kept."""
+    """The directory of a broker's snapshots."""
     return Path(data) / "checkpoints" / "snapshots" / broker_directory(Path(), broker).name
 
 
 def _decide(data: str, broker: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
     first = next(batches)
     player, kept = _player(data, broker, first["seq"][0].as_py() - 1)
-    # Until all is well the process has no player: a task that is cut off leaves it half-way.
+    # The cache has no player meanwhile: an interrupted task leaves it partly advanced.
     _players.pop((data, broker), None)
     for parts in player.decide_columns(chain((first,), batches)):
         yield from decided_batches(broker, *parts)
@@ -96,10 +96,10 @@ def _decide(data: str, broker: str, batches: Iterator[pa.RecordBatch]) -> Iterat
 
 
 def _player(data: str, broker: str, seq: int) -> tuple[Player, int]:
-    """A player that has applied all rows up to one, and when it was kept last.
+    """A player that has applied all rows up to `seq`, and the seq of its last snapshot.
 
-    That of this process if it is not too far on, or so far behind that reading a snapshot is
-    less work than the rows that it missed.
+    The cached player is used unless it is ahead of `seq`, or so far behind that loading a snapshot
+    is less work than applying the missing rows.
     """
     player, kept = _players.get((data, broker), (None, 0))
     if player is not None and player.seq > seq:
@@ -124,19 +124,19 @@ def _player(data: str, broker: str, seq: int) -> tuple[Player, int]:
 
 
 def _many_rows(player: Player) -> int:
-    """So many rows are about as much work as a snapshot of a player."""
+    """The number of rows that cost about as much as a snapshot of a player."""
     return max(SNAPSHOT_ROWS, SNAPSHOT_ROWS_EACH * player.size)
 
 
 def _settle_memory() -> None:
-    """Have no garbage looked for among all that a player knows, and seldom elsewhere."""
+    """Exclude the player's objects from garbage collection, and collect seldom."""
     gc.collect()
     gc.freeze()
     gc.set_threshold(50_000, 20, 50)
 
 
 def decided_batches(broker: str, *parts: Played) -> Iterator[pa.RecordBatch]:
-    """Yield what came of some rows, in parts, a batch for each kind."""
+    """Yield the decided rows of some parts, one batch for each kind."""
     sent: list[pa.RecordBatch] = []
     rest = Played()
     for part in parts:

@@ -1,4 +1,4 @@
-"""Decided rows of deliveries: a row for each event, with all who get it."""
+"""Decided rows of deliveries: one row for each event, with all its recipients."""
 
 import numpy as np
 import pyarrow as pa
@@ -72,7 +72,7 @@ def _event_columns(events: list[Event], played: PlayedDeliveries) -> Columns:
 
 
 def _plain_columns(events: PlainEvents, places: I32, played: PlayedDeliveries) -> Columns:
-    """The same for events that are columns already."""
+    """The event columns of plain events, taken from their rows."""
     count = len(places)
     taken = events.rows.select(_TAKEN).take(pa.array(places))
     subjects, subject = different_words(taken["subject"])
@@ -110,7 +110,7 @@ _TAKEN = [
 def _recipients(
     deliveries: Deliveries, names: tuple[Texts, Texts] | None, copies: I64, firsts: I64
 ) -> pa.Array:
-    """Lists of recipients, one for each event."""
+    """The list of recipients of each event."""
     rows = deliveries.rows
     if names is None:
         everyone = deliveries.recipients
@@ -140,7 +140,7 @@ def _strings(texts: Texts) -> pa.Array:
 
 
 def _properties(pairs: pa.Array) -> pa.Array:
-    """User properties; none are null."""
+    """User properties; empty lists become null."""
     if pairs.null_count < len(pairs):
         none = pa.scalar(None, pairs.type)
         pairs = pc.if_else(pc.equal(pc.list_value_length(pairs), 0), none, pairs)

@@ -1,7 +1,7 @@
-"""Plain events: rows of the log whose columns say all of an event, taken as columns.
+"""Plain events: rows of the log whose columns hold the whole event, processed as columns.
 
-Most rows are of this kind. They go through the engine together, without a value for each, and
-the columns of what is decided are their own columns.
+Most rows are plain. The engine takes them together, without an object for each, and the columns of
+the decided rows are taken from them.
 """
 
 from collections.abc import Callable, Iterable, Iterator
@@ -27,13 +27,13 @@ from nearcast.store.rows.rows import SCHEMA
 from nearcast.wire.mqtt import MESSAGE_EXPIRY_MARK
 
 LEAST = 64
-"""So many that follow each other are worth going through them as columns."""
+"""The shortest run of consecutive plain events that is worth processing as columns."""
 _NEEDED = ("event_id", "subject", "publisher", "time")
 _PLAIN_DATA = column(list(PLAIN_DATA), pa.string())
 
 
 def are_plain(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
-    """Return which rows are plain events."""
+    """Return a flag for each row: True for plain events."""
     flags = pc.and_(pc.equal(rows["kind"], "event"), pc.equal(rows["schema"], SCHEMA))
     flags = pc.and_(flags, pc.is_in(rows["data"], _PLAIN_DATA))
     for name in _NEEDED:
@@ -48,7 +48,7 @@ def are_plain(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
 
 
 def stretches(rows: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:
-    """Yield rows in their order: whether some are plain events, many enough, and these rows."""
+    """Yield the rows in order, as runs: True with at least `LEAST` plain events, or False."""
     plain = are_plain(rows)
     edges = [0, *(np.flatnonzero(plain[1:] != plain[:-1]) + 1).tolist(), len(plain)]
     mixed = 0
@@ -63,9 +63,9 @@ def stretches(rows: pa.RecordBatch) -> Iterator[tuple[bool, pa.RecordBatch]]:
 
 
 def windows(batches: Iterable[pa.RecordBatch], most: Callable[[], int]) -> Iterator[pa.RecordBatch]:
-    """Yield the same rows, so many at once whatever came together; a restart begins anew.
+    """Yield the same rows in windows of a given size; a restart row begins a new window.
 
-    `most` says how many are to come next.
+    `most` returns the size of the next window.
     """
     waiting: list[pa.RecordBatch] = []
     room = most()
@@ -100,7 +100,7 @@ class PlainEvents(EventColumns):
         self.rows = rows
 
     def __getstate__(self) -> bytes:
-        # Of a slice only what is in it, not all that it was cut from.
+        # Only the rows of the slice, not those of the whole batch it was cut from.
         written = pa.BufferOutputStream()
         with pa.ipc.new_stream(written, self.rows.schema) as stream:
             stream.write_batch(self.rows)
@@ -131,37 +131,37 @@ class PlainEvents(EventColumns):
 
     @property
     def are_many(self) -> bool:
-        """Whether there are enough to be taken as columns."""
+        """True if there are enough events to process them as columns."""
         return len(self) >= LEAST
 
     @property
     def seqs(self) -> list[int]:
-        """The row of each."""
+        """The seq of each event."""
         found: list[int] = self.rows["seq"].to_pylist()
         return found
 
     def seq(self, index: int) -> int:
-        """The row of one of them."""
+        """The seq of one event."""
         return int(self.rows["seq"][index].as_py())
 
     @property
     def times(self) -> F64:
-        """When each was ingested."""
+        """The ingest time of each event."""
         return _numbers(self.rows["ingested"])
 
     @property
     def sizes(self) -> I64:
-        """Bytes of each payload."""
+        """The payload size of each event, in bytes."""
         lengths = pc.fill_null(pc.binary_length(self.rows["payload"]), 0)
         found: I64 = lengths.to_numpy().astype(np.int64)
         return found
 
     def part(self, start: int, end: int) -> Self:
-        """Some of them that follow each other."""
+        """The events from `start` to before `end`."""
         return type(self)(self.rows.slice(start, end - start))
 
     def batch(self, attributes: bool = True) -> EventBatch:
-        """The same as matchers take them; without attributes nobody looks into payloads."""
+        """The events as matchers take them; without `attributes` payloads are not parsed."""
         rows = self.rows
         subjects, subject = different_words(rows["subject"])
         publishers, publisher = different_words(rows["publisher"])
@@ -184,7 +184,7 @@ class PlainEvents(EventColumns):
 
 
 def _texts(values: pa.Array) -> tuple[npt.NDArray[np.uint8], I32]:
-    """The bytes of a column, and where each value begins and the last ends; none is empty."""
+    """The bytes of a column and the offsets of its values; nulls become empty values."""
     if values.null_count:
         values = pc.fill_null(values, b"")
     _, offsets, data = values.buffers()
@@ -193,14 +193,14 @@ def _texts(values: pa.Array) -> tuple[npt.NDArray[np.uint8], I32]:
 
 
 def different_words(values: pa.Array) -> tuple[list[str], I32]:
-    """The different words of a column, and which each is."""
+    """The distinct strings of a column, and for each value the index of its string."""
     encoded = values.dictionary_encode()
-    # A copy: kernels would be compiled once more for arrays that cannot be written to.
+    # A copy: kernels would be compiled again for read-only arrays.
     return encoded.dictionary.to_pylist(), encoded.indices.to_numpy().copy()
 
 
 def _numbers(values: pa.Array) -> F64:
-    """Numbers of a column, NaN where there is none."""
+    """The numbers of a column; nulls become NaN."""
     found: F64 = values.to_numpy(zero_copy_only=False)
     return found.copy()
 

@@ -1,8 +1,8 @@
-"""Playing a broker's log again: the same engine, the same inputs, so the same decisions.
+"""Replay of a broker's log: the same engine and the same inputs, so the same decisions.
 
 A decision depends only on the inputs before it in its broker's log. A player has applied all of
-them up to some seq; from there it either decides on the rows that follow, or just applies them
-to come to where it is needed.
+them up to some seq. From there it either decides on the following rows, or only applies them to
+advance to the seq where it is needed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -25,27 +25,27 @@ from nearcast.store import Row, rows_of
 
 BELIEVED = TrackSettings()
 FIRST_AT_ONCE, MOST_AT_ONCE = 2_048, 8_192
-"""Rows that are one batch for the engine: at first, and if few get each event."""
+"""Rows in one batch for the engine: at first, and at most, if events have few recipients."""
 MOST_COPIES = 400_000
-"""Copies of events that are to be in memory together; how many come of rows shows only then."""
+"""Target for the copies of events in memory together; known only after a batch is decided."""
 
 
 class PlayedDeliveries(Struct, frozen=True):
-    """Events and who gets them."""
+    """Events and their recipients."""
 
     deliveries: Deliveries
     seqs: Sequence[int | None]
-    """Of each event its own row; None if it was there before these rows."""
+    """The seq of each event's row; None if the event is older than these rows."""
     elsewhere: SubjectRules
     """The subjects whose events the broker leaves to the pipeline to decide."""
     recorded: bool
-    """The broker recorded to whom events went."""
+    """True if the broker recorded its deliveries."""
     names: tuple[Texts, Texts] | None = None
-    """Of deliveries that are only columns: sessions of copies, subscriptions of rows."""
+    """For deliveries held as columns: the sessions of copies, and the subscriptions of rows."""
 
 
 class ContextChange(Struct, frozen=True):
-    """How what is known of a node changed; None: it was forgotten."""
+    """The new state of a node; None if it was forgotten."""
 
     seq: int
     time: float
@@ -54,7 +54,7 @@ class ContextChange(Struct, frozen=True):
 
 
 class Played(Struct):
-    """What came of some rows."""
+    """The results of some rows."""
 
     sent: list[PlayedDeliveries] = []
     contexts: list[ContextChange] = []
@@ -69,23 +69,23 @@ class Player:
     def __init__(self, broker: str) -> None:
         self.broker = broker
         self.seq = 0
-        """The last row that was applied."""
+        """The seq of the last applied row."""
         self.engine = Engine()
         self._elsewhere = SubjectRules(())
         self._recorded = False
 
     @property
     def size(self) -> int:
-        """How many things it knows."""
+        """The number of subscriptions and nodes."""
         return len(self.engine.subscriptions) + len(self.engine.nodes)
 
     def apply(self, rows: Iterable[Row]) -> None:
-        """Apply rows without asking who gets what, except where that matters later."""
+        """Apply rows without computing recipients, except where later decisions depend on them."""
         for batch in _batches(rows):
             self._run(Inputs(batch, EventSeqs(), quietly=True), quietly=True)
 
     def apply_columns(self, batches: Iterable[pa.RecordBatch]) -> None:
-        """The same for rows that are columns."""
+        """Apply rows that are columns."""
         for window in windows(batches, lambda: MOST_AT_ONCE):
             for plain, rows in stretches(window):
                 if plain:
@@ -93,13 +93,13 @@ class Player:
                 self.apply(rows_of(rows))
 
     def decide(self, rows: Iterable[Row]) -> Iterator[Played]:
-        """Apply rows, and yield what comes of them."""
+        """Apply rows, and yield the results."""
         for batch in _batches(rows):
             yield self._decide(batch, EventSeqs())
 
     def decide_columns(self, batches: Iterable[pa.RecordBatch]) -> Iterator[list[Played]]:
-        """The same for rows that are columns."""
-        # For each call anew: a batch that is done again gives the same rows.
+        """Apply rows that are columns, and yield the results of each window."""
+        # A new one for each call, so that a retried batch gives the same rows.
         pace = _Pace()
         for window in windows(batches, lambda: pace.rows):
             seqs, parts = EventSeqs(), list[Played]()
@@ -118,12 +118,12 @@ class Player:
     def _decide_plain(
         self, events: PlainEvents, seqs: EventSeqs, parts: list[Played]
     ) -> PlainEvents:
-        """Decide on events as columns, into `parts`; those that are to be decided one by one."""
+        """Decide on events as columns, appending to `parts`; return the events left over."""
         while len(events) and (found := self.engine.play_columns(events)) is not None:
             many, ended, deliveries = found
             played = self._played(ended, noticed_at(events, seqs))
             done, events = self._split(events, many)
-            # Now: what has these numbers may change with the next input.
+            # Names are looked up now: with the next input these numbers may be reassigned.
             names = self.engine.names_in(deliveries)
             played.sent.append(
                 PlayedDeliveries(deliveries, done.seqs, self._elsewhere, self._recorded, names)
@@ -134,7 +134,7 @@ class Player:
         return events
 
     def _apply_plain(self, events: PlainEvents) -> PlainEvents:
-        """Apply events as columns; those that are to be applied one by one."""
+        """Apply events as columns; return those that must be applied one by one."""
         while len(events) and (found := self.engine.play_columns(events, quietly=True)) is not None:
             done, events = self._split(events, found[0])
             if not done.are_many:
@@ -142,7 +142,7 @@ class Player:
         return events
 
     def _split(self, events: PlainEvents, many: int) -> tuple[PlainEvents, PlainEvents]:
-        """Those that were applied, and the others."""
+        """Split into applied events and the rest, and advance `seq`."""
         self.seq = events.seq(many - 1)
         return events.part(0, many), events.part(many, len(events))
 
@@ -169,19 +169,19 @@ class Player:
 
 
 class _Pace:
-    """How many rows are decided at once."""
+    """The number of rows to decide at once."""
 
     def __init__(self) -> None:
         self.rows = FIRST_AT_ONCE
 
     def learn(self, rows: int, copies: int) -> None:
-        """So many copies came of some rows; of the next there are not many more than before."""
+        """Adapt to the number of copies that some rows made; grow at most fourfold."""
         fits = MOST_COPIES * rows // max(copies, 1)
         self.rows = max(LEAST, min(MOST_AT_ONCE, fits, 4 * self.rows))
 
 
 def _copies(part: Played) -> int:
-    """How many get what is decided."""
+    """The number of copies in a part."""
     return sum(len(each.deliveries) for each in part.sent)
 
 
@@ -207,7 +207,7 @@ def _refused(outcome: Outcome, inputs: Inputs) -> Iterator[Unusable]:
 
 
 def _batches(rows: Iterable[Row]) -> Iterator[list[Row]]:
-    """Yield rows in batches for the engine; a restart begins one of its own."""
+    """Yield rows in batches for the engine; a restart row begins a new batch."""
     batch: list[Row] = []
     for row in rows:
         if batch and (len(batch) >= MOST_AT_ONCE or row.kind == "restart"):

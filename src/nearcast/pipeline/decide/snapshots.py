@@ -1,9 +1,9 @@
-"""Snapshots: a player as it was after some row, so that nobody plays the whole log to get there.
+"""Snapshots of players, so that a task need not replay the whole log.
 
-A snapshot is one file: arrays lie in it as they lie in memory and are mapped, not read; each
-process has its own copy of just the pages that it changes. It is a cache and nothing more: what
-it holds follows from the log up to its seq, so any of them gives the same decisions, and one
-from another release is passed over. The files are trusted as the broker's own directory is.
+A snapshot is one file. Arrays are stored in their memory layout and are mapped, not read; each
+process copies only the pages that it changes. It is only a cache: its content follows from the log
+up to its seq, so every snapshot gives the same decisions, and one of another release is ignored.
+The files are trusted like the broker's own directory.
 """
 
 import gc
@@ -28,26 +28,26 @@ from nearcast.store.durable_files import put_in_place
 from nearcast.store.file_access import make_directory
 
 KEPT = 3
-"""So many of a broker's snapshots are kept, the newest ones."""
+"""The number of snapshots kept for each broker, the newest ones."""
 ALIGNED = 64
 MAGIC = b"nearcast snapshot\n"
 _NAME = re.compile(r"(\d{15})\.snapshot")
 
 
 class Head(Struct, frozen=True):
-    """What a snapshot says of itself, and where the parts of it lie."""
+    """The header of a snapshot: its release and seq, and the positions of its parts."""
 
     release: str
     seq: int
     value: int
-    """Bytes of all that is no array."""
+    """Size in bytes of the pickled data without arrays."""
     arrays: list[tuple[int, int]]
-    """Where each array lies, and how long it is."""
+    """Offset and size of each array."""
 
 
 @cache
 def release() -> str:
-    """What must be the same for a snapshot to be of use: the code that is to use it."""
+    """A digest of the code that reads snapshots; a snapshot is used only if it is the same."""
     package = files("nearcast")
     digest = hashlib.sha256()
     for room in ("pipeline/decide", "pipeline/source", "core"):
@@ -57,7 +57,7 @@ def release() -> str:
 
 
 def _sources(package: Traversable) -> Iterator[bytes]:
-    """Yield what a package's modules say, also where it lies in an archive."""
+    """Yield the sources of a package's modules, also from a zip archive."""
     for item in sorted(package.iterdir(), key=lambda each: each.name):
         if item.is_dir():
             yield from _sources(item)
@@ -66,7 +66,7 @@ def _sources(package: Traversable) -> Iterator[bytes]:
 
 
 def save(directory: Path, player: Player) -> Path:
-    """Write a snapshot of a player, and remove those that are too old; its path."""
+    """Write a snapshot of a player, remove outdated ones, and return its path."""
     make_directory(directory)
     path = directory / f"{player.seq:015d}.snapshot"
     if not path.exists():
@@ -83,13 +83,13 @@ def save(directory: Path, player: Player) -> Path:
 
 
 def load(directory: Path, most: int) -> Player | None:
-    """The newest player that has applied no row after `most`; None if there is none."""
+    """Load the newest player that has applied no row after `most`; None if there is none."""
     for seq, path in reversed(list(_found(directory))):
         if seq <= most:
             try:
                 player = _read(path)
             except (OSError, ValueError, msgspec.MsgspecError, EOFError, pickle.PickleError):
-                # Removed meanwhile, or not whole: an older one will do.
+                # Removed meanwhile, or incomplete: try an older one.
                 continue
             if player is not None:
                 return player
@@ -97,7 +97,7 @@ def load(directory: Path, most: int) -> Player | None:
 
 
 def newest(directory: Path, most: int) -> int | None:
-    """The seq of the newest snapshot that has no row after `most`, by its name."""
+    """The seq of the newest snapshot up to `most`, by file name."""
     return max((seq for seq, _ in _found(directory) if seq <= most), default=None)
 
 
@@ -106,7 +106,7 @@ def _write(file: BinaryIO, player: Player) -> None:
     with _no_garbage():
         value = pickle.dumps(player, protocol=5, buffer_callback=buffers.append)
     views = [buffer.raw() for buffer in buffers]
-    # Where the arrays lie depends on how long the head is, which depends on where they lie.
+    # The offsets of arrays depend on the length of the header, which contains these offsets.
     room = 1 << 12
     while True:
         head = Head(release(), player.seq, len(value), _laid_out(room + len(value), views))
@@ -151,7 +151,7 @@ def _read(path: Path) -> Player | None:
 
 @contextmanager
 def _no_garbage() -> Iterator[None]:
-    """Have no garbage looked for while millions of objects are made, none of which is any."""
+    """Pause garbage collection while millions of objects are made, none of which is garbage."""
     collects = gc.isenabled()
     gc.disable()
     try:
@@ -162,7 +162,7 @@ def _no_garbage() -> Iterator[None]:
 
 
 def _found(directory: Path) -> Iterator[tuple[int, Path]]:
-    """Yield the snapshots of a directory, the oldest first."""
+    """Yield the snapshots of a directory, oldest first."""
     if not directory.exists():
         return
     for path in sorted(directory.iterdir()):

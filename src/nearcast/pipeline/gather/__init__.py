@@ -1,1 +1,1 @@
-"""What waits until there is enough of it."""
+"""Gathering: events are held until a threshold releases them together."""

@@ -1,11 +1,11 @@
-"""The table `aggregates`: what went out together when a threshold was reached (seed E).
+"""The table `aggregates`: events released together when a threshold was reached (seed E).
 
-The same groups of the core gather a stream (`transformWithState`) and a history (in one pass
-over sorted rows), and both say the same of the same rows of a broker. Time passes by what the
-brokers took in: the watermark follows `ingested`, so no publisher's clock can move it, and what
-may not wait longer goes out soon after, not when the last late event could have come. Which
-events are late is decided row by row, before any state; how old a part may get, by the group.
-State is bounded by `at most`, and goes when nothing that is not late could find it.
+The same groups of the core gather a stream (`transformWithState`) and a history (in one pass over
+sorted rows), and both give the same result for the same rows of a broker. Time advances by ingest:
+the watermark follows `ingested`, so no publisher's clock can move it, and events whose waiting time
+is over are released soon after, not when the last late event could have come. Which events are late
+is decided row by row, before any state; the age limit of a part is the group's. State is bounded by
+`at most`, and is removed when only late events could still reach it.
 """
 
 import math
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 PATIENCE_S = 5.0
-"""How far brokers may be behind each other before a timer no longer waits for them."""
+"""How far brokers may be behind each other before timers no longer wait for them."""
 AGGREGATES = (
     "rule string, group string, id string, subject string, time double, count long, people long, "
     "payload string, lat double, lon double"
@@ -51,14 +51,14 @@ def aggregates(
     lateness_s: float = LATENESS_S,
     patience_s: float = PATIENCE_S,
 ) -> "DataFrame":
-    """Return what goes out together, as the columns of `AGGREGATES`, of a log or a stream of it."""
+    """Return the aggregates of a log or a stream of it, with the columns of `AGGREGATES`."""
     if log.isStreaming:
         return _of_stream(log, rules, places, lateness_s, patience_s)
     return _of_history(log, rules, places, lateness_s, patience_s)
 
 
 def named_in(payload: str) -> "Column":
-    """Return the nodes that aggregates name; null where they only count them."""
+    """Return the nodes named in aggregates; null where aggregates only count them."""
     return F.from_json(payload, "people array<string>")["people"]
 
 
@@ -72,7 +72,7 @@ def _of_stream(
     timed = log.withColumn("taken_in", F.timestamp_seconds("ingested")).withWatermark(
         "taken_in", f"{math.ceil(patience_s * 1000)} milliseconds"
     )
-    # All rows move time on, also those that no rule takes.
+    # All rows advance time, also those that no rule takes.
     parts = grouped(judged(timed, lateness_s), rules, places, after=F.col("taken_in"))
     return parts.groupBy("rule", "group").transformWithState(
         statefulProcessor=Gathering(rules, lateness_s),
@@ -83,14 +83,14 @@ def _of_stream(
 
 
 class Gathering(StatefulProcessor):
-    """One group for each (rule, group), kept between batches as bytes."""
+    """One group for each (rule, group), stored between batches as bytes."""
 
     def __init__(self, rules: Sequence[GatheringRule], lateness_s: float = LATENESS_S) -> None:
         self._rules = {rule.pattern: rule for rule in rules}
         self._lateness_s = lateness_s
 
     def init(self, handle: StatefulProcessorHandle) -> None:
-        """Learn where state and timers are."""
+        """Keep the handle, and open the state."""
         self._handle = handle
         self._stored = handle.getValueState("group", "state binary")
 
@@ -100,11 +100,11 @@ class Gathering(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: TimerValues,  # noqa: N803
     ) -> Iterator[Row]:
-        """Add what came to its group, in the order in which brokers took it in."""
+        """Add events to their group, in the order of ingest."""
         rule = self._rules[key[0]]
         stored = self._load(key)
         group = Group(*key) if stored is None else stored
-        # A broker that is far behind must not bring back what is gone.
+        # A broker that is far behind must not bring back a group that was removed.
         earliest = timerValues.getCurrentWatermarkInMs() / 1000.0 - self._lateness_s
         for row in sorted(rows, key=_order):
             yield from _rows(rule, group, _gathered(rule, group, row.packet, earliest))
@@ -116,7 +116,7 @@ class Gathering(StatefulProcessor):
         timerValues: TimerValues,  # noqa: N803
         expiredTimerInfo: ExpiredTimerInfo,  # noqa: N803
     ) -> Iterator[Row]:
-        """Let out what has waited long enough, and forget a group that nothing can reach."""
+        """Release events that have waited long enough, and remove an unreachable group."""
         group, rule = self._load(key), self._rules.get(key[0])
         if group is None:
             return
@@ -139,14 +139,14 @@ class Gathering(StatefulProcessor):
         return None if stored is None else Group.decoded(key[0], key[1], bytes(stored[0]))
 
     def _keep(self, group: Group, rule: GatheringRule) -> None:
-        """Store a group, with a timer for when it must be looked at next.
+        """Store a group, with a timer for its next deadline.
 
-        A timer that turns out too early costs less than one that is moved with every part.
+        A timer that fires too early costs less than moving the timer with every part.
         """
         due = group.due(rule.threshold)
         gone_at = self._gone_at(group, rule)
         if math.isinf(gone_at):
-            return  # Nothing has come yet that was not too late.
+            return  # So far all events were too late.
         wanted = math.floor((gone_at if due is None else min(due, gone_at)) * 1000.0) + 1
         if group.alarm is None or wanted < group.alarm:
             self._handle.registerTimer(wanted)
@@ -166,7 +166,7 @@ def _of_history(
 ) -> "DataFrame":
     parts = grouped(judged(log, lateness_s), rules, places)
     end = log.agg(F.max("ingested").alias("end"))
-    # Sorted last: Spark takes an order away that is below a join.
+    # Sorted last: Spark drops an order that is below a join.
     ordered = (
         parts.crossJoin(F.broadcast(end))
         .repartition("rule", "group")
@@ -195,7 +195,7 @@ def _of_history(
 
 
 def _gathered(rule: GatheringRule, group: Group, packet: bytes, earliest: float) -> list[Aggregate]:
-    """Add a part to its group; what that and the passing of time let out."""
+    """Add a part to its group; return what this and the time elapsed release."""
     found = unpack(packet)
     group.middle = found.middle
     if found.part.time < earliest:

@@ -1,8 +1,8 @@
-"""Spots: which events a rule of gathering takes, and to which group each belongs.
+"""Selection of the events that a gathering rule takes, and the group of each.
 
-Subjects are chosen by Spark's own expressions, so that only what a rule takes reaches Python.
-There the core finds places and cells, and packs what is needed of an event into one value: the
-state behind it handles two names and a packet, whatever events look like.
+Subjects are selected by Spark's own expressions, so that only events that a rule takes reach
+Python. There the core finds places and cells, and packs the needed fields of an event into one
+value: the stateful operator handles two names and a packet, whatever the event's fields are.
 """
 
 import pickle
@@ -26,7 +26,7 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 LARGEST_PAYLOAD_BYTES = 4096
-"""Attributes that take more than this do not wait: only the event's name, time and place do."""
+"""Larger attributes are not held: only the event's id, publisher, time and position are."""
 GROUPED = pa.schema(
     [
         ("rule", pa.string()),
@@ -39,11 +39,11 @@ GROUPED = pa.schema(
 )
 GROUPED_DDL = "rule string, group string, ingested double, broker string, seq long, packet binary"
 NamedPlace = tuple[str, str, FixedArea] | tuple[str, str, FixedArea, str | None]
-"""A kind, a name, a geometry, and the name of the place above it if there is one."""
+"""Kind, name and geometry of a place, and the name of its parent place if it has one."""
 
 
 class Packet(Struct, frozen=True, array_like=True, gc=False):
-    """A part on its way to its group, and the middle of that group where it has one."""
+    """A part for its group, and the centre of that group if it has one."""
 
     part: Part
     middle: Position | None
@@ -59,11 +59,11 @@ def grouped(
     places: Iterable[NamedPlace] = (),
     after: "Column | None" = None,
 ) -> "DataFrame":
-    """Return the events that rules take, once for each, with their groups.
+    """Return the events that rules take, one row for each rule, with their groups.
 
-    `log` has the columns that `judged` adds. Late events are left out, and so are the pipeline's
-    own, and one without a position where a rule asks for it. Where `after` is given nothing is
-    left out before that column is there, however Spark arranges its plan.
+    `log` has the columns that `judged` adds. Late events and the pipeline's own events are left
+    out, and events without a position where a rule needs one. With `after`, no row is filtered
+    before that column is computed, however Spark arranges its plan.
     """
     usable = (
         (F.col("kind") == "event")
@@ -90,7 +90,7 @@ Grouping = Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]
 
 
 def _grouping(rules: tuple[GatheringRule, ...], places: Iterable[NamedPlace]) -> Grouping:
-    # Bytes, so that a worker knows the places it has seen before and does not build them again.
+    # Bytes, so that a worker can cache the places and does not build them again.
     defined = pickle.dumps(tuple(places))
 
     def group(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
@@ -130,7 +130,10 @@ def _group_batch(
 
 
 def _payload(payload: bytes | None, data: str) -> bytes:
-    """Return what an event says as JSON: its payload, unless the row knows better."""
+    """Return an event's attributes as JSON: those of the row if it has any, else the payload.
+
+    Larger ones than `LARGEST_PAYLOAD_BYTES` are dropped.
+    """
     found = payload or b""
     if '"attributes"' in data:
         own = msgspec.json.decode(data, type=dict[str, msgspec.Raw]).get("attributes")
@@ -139,14 +142,14 @@ def _payload(payload: bytes | None, data: str) -> bytes:
 
 
 def _selects(pattern: str) -> "Column":
-    """Return the condition under which a pattern selects a subject."""
+    """Return the condition that a pattern selects the subject."""
     if not any(wildcard in pattern for wildcard in "+#"):
         return F.col("subject") == pattern
     return F.col("subject").rlike(java_regex(pattern))
 
 
 def java_regex(pattern: str) -> str:
-    """Return a regular expression of Java's for the subjects that a pattern selects."""
+    """Return a Java regular expression for the subjects that a pattern selects."""
     found = []
     for at, level in enumerate(pattern.split("/")):
         separator = "/" if at else ""

@@ -1,1 +1,1 @@
-"""Sessions of Spark, and what runs in them."""
+"""Spark sessions, and the jobs that run in them."""

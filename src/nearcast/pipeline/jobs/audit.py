@@ -1,7 +1,7 @@
-"""The audit: what each broker should have delivered by its own log, beside what it says it did.
+"""The audit: compares the deliveries that follow from each broker's log with those it recorded.
 
-Both sides are one row for each copy of an event: the broker, the event, the session that got it,
-by which subscriptions, at what priority. What one side has and the other lacks is a difference.
+Both sides have one row for each copy of an event: broker, event, session, subscriptions and
+priority. A copy that only one side has is a difference.
 """
 
 from collections.abc import Iterable, Iterator
@@ -19,8 +19,11 @@ if TYPE_CHECKING:
     from pyspark.sql import Column, DataFrame
 
 MISSING, EXTRA, PRIORITY, WAITING = "missing", "extra", "priority", "waiting"
-"""What a difference is: a copy that was not delivered, one that was and should not have been, one
-at another priority, and one that the pipeline has decided on and its broker has yet to send."""
+"""The kinds of differences.
+
+A copy that was not delivered, one that was delivered and should not have been, one at another
+priority, and one that the pipeline has decided on and its broker has yet to send.
+"""
 WAITING_S = 60.0
 MOST_SHOWN = 1_000
 COPY = ("broker", "publisher", "event_id", "session", "subscriptions", "replayed")
@@ -31,7 +34,7 @@ _RECORDED_SCHEMA = (
 
 
 class Difference(Struct, frozen=True):
-    """A copy that is not the same on both sides."""
+    """A copy that differs between the two sides."""
 
     what: str
     broker: str
@@ -40,33 +43,33 @@ class Difference(Struct, frozen=True):
     session: str
     subscriptions: tuple[str, ...]
     decided: int | None
-    """The priority by the log."""
+    """The priority that follows from the log."""
     recorded: int | None
     """The priority that its broker recorded."""
 
 
 class Audit(Struct, frozen=True):
-    """What an audit found."""
+    """The result of an audit."""
 
     copies: int
-    """Copies that were compared."""
+    """The number of copies compared."""
     counts: dict[str, int]
-    """Differences by what they are."""
+    """The number of differences of each kind."""
     differences: list[Difference]
-    """The first of them."""
+    """The first differences, at most `MOST_SHOWN`."""
     unrecorded: int
-    """Copies that were decided while their broker recorded no deliveries: not compared."""
+    """Copies decided while their broker recorded no deliveries; they are not compared."""
     unusable: int
-    """Stretches of the log that could not be applied: after one, differences may be its fault."""
+    """Ranges of the log that could not be applied; they may cause later differences."""
 
     @property
     def passed(self) -> bool:
-        """Whether both sides agree on everything that was compared."""
+        """True if both sides agree on all compared copies, except those that wait to be sent."""
         return not any(count for what, count in self.counts.items() if what != WAITING)
 
 
 def audit(log: "DataFrame", data: str) -> Audit:
-    """Compare what each broker should have delivered with what it recorded."""
+    """Compare the deliveries that follow from the log with those that brokers recorded."""
     found = decided(log, data).persist()
     try:
         by_log = found.where((F.col("kind") == DELIVERY) & F.col("recorded"))
@@ -76,7 +79,7 @@ def audit(log: "DataFrame", data: str) -> Audit:
             "waiting", F.col("elsewhere") & (F.col("time") > last - WAITING_S)
         )
         skipped = found.where((F.col("kind") == DELIVERY) & ~F.col("recorded"))
-        # What a replay published later may be recorded without having been expected then.
+        # Deliveries that a later replay published may be recorded although none was expected.
         late = _copies(skipped.withColumnRenamed("id", "event_id")).select(*COPY)
         recorded_copies = _copies(recorded(log)).join(late, list(COPY), "left_anti")
         compared = _compared(expected, recorded_copies).persist()
@@ -102,7 +105,7 @@ def audit(log: "DataFrame", data: str) -> Audit:
 
 
 def recorded(log: "DataFrame") -> "DataFrame":
-    """Return what brokers recorded of their deliveries."""
+    """Return the deliveries that brokers recorded."""
     rows = log.where(F.col("kind") == RECORDED)
     return rows.mapInArrow(_recorded, _RECORDED_SCHEMA)
 
@@ -126,7 +129,7 @@ def _recorded(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
 
 
 def _copies(deliveries: "DataFrame") -> "DataFrame":
-    """Return one row a copy, numbered where copies are alike."""
+    """Return one row for each copy."""
     each = deliveries.withColumn("each", F.explode("recipients"))
     flat = each.select(
         "*",
@@ -139,7 +142,7 @@ def _copies(deliveries: "DataFrame") -> "DataFrame":
 
 
 def _compared(expected: "DataFrame", recorded_copies: "DataFrame") -> "DataFrame":
-    """Return every copy of either side, and whether the other has it."""
+    """Return every copy of either side, with the kind of difference or "same"."""
     ours = expected.groupBy(*COPY).agg(
         F.array_sort(F.collect_list("priority")).alias("decided_at"),
         F.max("waiting").alias("waiting"),

@@ -1,4 +1,4 @@
-"""Finding the Java that Spark runs on, or saying in one sentence what to install."""
+"""Finding the Java that Spark runs on; the error names what to install."""
 
 import os
 import re
@@ -29,17 +29,17 @@ _VERSION = re.compile(r'version "(?:1\.)?(\d+)')
 
 
 class Java(Struct, frozen=True):
-    """A Java that is installed: its home, and its version."""
+    """An installed Java: its home, and its version."""
 
     home: Path
     version: int
 
 
 def find_java() -> Java:
-    """Return the first Java that is new enough: of JAVA_HOME, of the path, of the usual places.
+    """Return the first Java that is new enough: from JAVA_HOME, the path or the usual places.
 
-    Raises `JavaError` if there is none. A JAVA_HOME that is set and of no use is an error too:
-    whoever set it means that Java and no other.
+    Raises `JavaError` if there is none. A JAVA_HOME that is set but unusable is an error too: it is
+    an explicit choice, which another Java must not replace.
     """
     wanted = os.environ.get("JAVA_HOME")
     if wanted:
@@ -67,7 +67,7 @@ def find_java() -> Java:
 
 
 def version_of(home: Path) -> int | None:
-    """Return the version of the Java in a directory, None if none answers there."""
+    """Return the version of the Java in a directory; None if it does not run."""
     try:
         ran = subprocess.run(
             [home / "bin" / "java", "-version"],
@@ -87,5 +87,5 @@ def _homes() -> Iterator[Path]:
     if on_path is not None:
         yield Path(on_path).resolve().parent.parent
     for pattern in USUAL_PLACES:
-        # From the lowest version on, as far as names tell: those are what Spark is tested with.
+        # The lowest version first, as far as names show: Spark is tested with those.
         yield from sorted(Path("/").glob(pattern.removeprefix("/")))

@@ -1,7 +1,7 @@
-"""The job behind `nearcast pipeline run`: the queries run until they are told to stop.
+"""The job behind `nearcast pipeline run`: runs the queries until it is stopped.
 
-A query that fails is started again where it was, after a pause that grows; one that cannot make
-any headway ends the job, so that whoever watches over it starts everything anew.
+A query that fails is restarted from its checkpoint, after a pause that grows. A query that makes no
+progress ends the job, so that its supervisor restarts everything.
 """
 
 import contextlib
@@ -40,25 +40,25 @@ if TYPE_CHECKING:
 log = logging.getLogger("nearcast.pipeline")
 
 FORM = 1
-"""The form of checkpoints and of what is in them."""
+"""The format version of checkpoints and their content."""
 LOOK_S = 1.0
 LONGEST_PAUSE_S = 30.0
 MOST_FAILURES = 10
-"""So often in a row a query may fail without getting anywhere."""
+"""Consecutive failures allowed without progress."""
 COMPACT_S = 600.0
 COMPACT_FROM = 200
-"""Tables with so many epochs are compacted."""
+"""Tables with at least this many epochs are compacted."""
 
 
 class Began(Struct):
-    """What the checkpoints of a data directory were begun with."""
+    """The settings that the checkpoints of a data directory were created with."""
 
     form: int
     shuffle_partitions: int
 
 
 class _Failing(Struct):
-    """How a query has failed so far."""
+    """The failures of a query so far."""
 
     times: int = 0
     in_a_row: int = 0
@@ -66,13 +66,13 @@ class _Failing(Struct):
     again_at: float = 0.0
     problem: str = ""
     since: float | None = None
-    """When the first of these in a row was."""
+    """The time of the first of these consecutive failures."""
 
 
 def run(
     settings: PipelineSettings, spark_settings: SparkSettings, stopped: threading.Event
 ) -> None:
-    """Run until `stopped` is set; raises `PipelineError` and what a session may raise."""
+    """Run until `stopped` is set; raises `PipelineError` and the errors of `session`."""
     data = Path(settings.data)
     with alone(data):
         parts = check_checkpoints(data, spark_settings)
@@ -91,7 +91,7 @@ def run(
 
 @contextlib.contextmanager
 def alone(data: Path) -> Iterator[None]:
-    """Be the only pipeline of a data directory; raises `PipelineError` if there is another."""
+    """Lock a data directory; raises `PipelineError` if another pipeline holds the lock."""
     directory = data / "checkpoints"
     make_directory(directory)
     with (directory / "lock").open("a") as file:
@@ -106,9 +106,9 @@ def alone(data: Path) -> Iterator[None]:
 
 
 def check_checkpoints(data: Path, settings: SparkSettings) -> int:
-    """Return the number of parts that state is in, or raise `PipelineError` if it cannot be used.
+    """Return the number of partitions of the state; raises `PipelineError` if it is unusable.
 
-    Without a number that is asked for it stays what it was when the checkpoints were begun.
+    Unless a number is requested, it is the one that the checkpoints were created with.
     """
     path = data / "checkpoints" / "began.json"
     now = Began(FORM, settings.parts)
@@ -132,7 +132,7 @@ def check_checkpoints(data: Path, settings: SparkSettings) -> int:
 
 
 class _PipelineRun:
-    """The queries and how they are doing."""
+    """The running queries and their failures."""
 
     def __init__(self, pipeline: Pipeline, data: Path) -> None:
         self._pipeline = pipeline
@@ -162,7 +162,7 @@ class _PipelineRun:
         try:
             self._pipeline.start_query(name)
         except Exception as error:
-            # Whatever Spark says: it may be better later, and if not the job ends.
+            # Any error of Spark: it may be temporary, and if not, the job ends.
             self._failed(name, str(error))
 
     def _look_after(self, name: str) -> None:
@@ -199,7 +199,7 @@ class _PipelineRun:
         write_status(self._data, Status(time.time(), os.getpid(), found, ended, stage))
 
     def _end(self, broker: str) -> int:
-        """The last row that a broker's log has in a segment."""
+        """The last row of a broker's log that is in a segment."""
         try:
             reader = self._logs.get(broker)
             if reader is None:
@@ -230,7 +230,7 @@ class _PipelineRun:
         )
 
     def _tidy(self) -> None:
-        """Compact the tables now and then."""
+        """Compact the tables from time to time."""
         if time.monotonic() < self._compact_at:
             return
         self._compact_at = time.monotonic() + COMPACT_S

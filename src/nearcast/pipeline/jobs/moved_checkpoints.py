@@ -1,8 +1,8 @@
-"""Checkpoints that were moved: a data directory may be renamed, or restored at another place.
+"""Checkpoints that were moved: a data directory may be renamed, or restored elsewhere.
 
-All that Spark keeps of a query is found from where the checkpoint is, but for one thing: beside
-the state of an operator it notes the whole paths of the files that describe its columns. Before
-a query goes on they are made to say where those files lie now.
+Spark finds all files of a query relative to its checkpoint, with one exception: beside the state of
+an operator it stores absolute paths of the files that describe its columns. They are updated before
+a query resumes.
 """
 
 from pathlib import Path
@@ -12,17 +12,17 @@ import msgspec
 from nearcast.store.durable_files import write_whole
 
 _PARTS = 3
-"""Of such a path these stay the same: `_stateSchema`, the store and the file."""
+"""The last parts of such a path, which do not change: `_stateSchema`, the store, the file."""
 
 
 def settle(checkpoint: Path) -> int:
-    """Let a checkpoint's own notes name files where they lie now; how many notes were wrong."""
+    """Update the paths in a checkpoint's metadata; return how many files were wrong."""
     notes = checkpoint.glob("state/*/_metadata/v2/*")
     return sum(_settled(note) for note in notes if note.name.isdecimal())
 
 
 def _settled(note: Path) -> bool:
-    """Correct one note, which is a version and a line of JSON; whether it was wrong."""
+    """Update one metadata file, a version and a line of JSON; return True if it was wrong."""
     operator = note.parents[2].resolve()
     version, _, text = note.read_text().partition("\n")
     value = msgspec.json.decode(text, type=dict[str, object])
@@ -35,13 +35,13 @@ def _settled(note: Path) -> bool:
         store["stateSchemaFilePaths"] = now
     if wrong:
         value["stateStoreInfo"] = stores
-        # Its checksum first: without one Spark takes a file as it is.
+        # The checksum is removed first: without one Spark does not verify the file.
         note.with_name(f".{note.name}.crc").unlink(missing_ok=True)
         write_whole(note, f"{version}\n{msgspec.json.encode(value).decode()}".encode())
     return wrong
 
 
 def _now(named: str, operator: Path) -> str:
-    """Return where a file lies, if it is one beside the state of this operator."""
+    """Return the current path of a file, if it is one beside the state of this operator."""
     here = operator.joinpath(*named.split("/")[-_PARTS:])
     return f"file:{here}" if named.startswith("file:") and here.exists() else named

@@ -1,9 +1,9 @@
-"""The pipeline as it runs: three streaming queries that follow the logs of all brokers.
+"""The running pipeline: three streaming queries that follow the logs of all brokers.
 
-`tables` decides on every row as the brokers do and hands over what they leave to the pipeline;
-`gather` holds events until a threshold releases them together; `movement` tells of encounters
-and traffic. Each resumes where it stopped. An epoch first reaches the brokers, exactly once,
-then the tables, instead of what an attempt before it wrote.
+`tables` decides on every row as the brokers do, and publishes deliveries that brokers leave to the
+pipeline; `gather` holds events until a threshold releases them together; `movement` finds
+encounters and traffic. Each resumes from its checkpoint. An epoch first reaches the brokers,
+exactly once, then the tables, where it replaces what an earlier attempt wrote.
 """
 
 from collections.abc import Callable, Iterable
@@ -42,32 +42,35 @@ if TYPE_CHECKING:
 TABLES = "tables"
 QUERIES = (TABLES, GATHER, MOVEMENT)
 HANDED = {TABLES: "deliveries", GATHER: "aggregates", MOVEMENT: "movement"}
-"""What brokers know the queries by."""
+"""The names of the queries at brokers."""
 KNOWN_EPOCHS = 256
-"""In so many epochs before its own an event is looked for, to recognise a repeat."""
+"""The number of earlier epochs that are searched for repeats of an event."""
 
 GATHER_IDLE_S, MOVEMENT_IDLE_S = 1.0, 30.0
-"""So long a query makes no batch of rows that are not for it. In a batch its timers run too: those
-of what is gathered should not be late; those of movement end what is over anyway."""
+"""How long a query makes no batch of rows that it does not need.
+
+Timers run only in batches: those of `gather` should not be late; those of `movement` only close
+what has already ended.
+"""
 
 
 class PipelineSettings(Struct, frozen=True, kw_only=True):
-    """What the pipeline is to do, beside where Spark runs."""
+    """The settings of the pipeline, except those of Spark."""
 
     data: str
     rules: tuple[GatheringRule, ...] = ()
-    """What is gathered; nothing, if there is none."""
+    """The gathering rules; without any, nothing is gathered."""
     movement: MovementSettings | None = MovementSettings()
-    """What is made of movement; None: nothing."""
+    """The settings of movement; None disables it."""
     lateness_s: float = LATENESS_S
     max_rows: int = 100_000
-    """Rows of a batch."""
+    """The most rows in a batch."""
     tables_s: float = 0.5
     gather_s: float = 0.0
     movement_s: float = 5.0
-    """How often each query begins a batch, at most."""
+    """The shortest interval between batches of each query."""
     wait_s: float = 30.0
-    """How long a broker that is away is waited for, before an epoch is tried anew."""
+    """How long to wait for an unreachable broker before the epoch is retried."""
 
 
 class Pipeline:
@@ -81,17 +84,17 @@ class Pipeline:
 
     @property
     def names(self) -> list[str]:
-        """The queries that have something to do."""
+        """The enabled queries."""
         return query_names(self.settings)
 
     def start_query(self, name: str) -> None:
-        """Start one query, where it stopped."""
+        """Start one query from its checkpoint."""
         use(self._spark, name)
         settle(self.checkpoint(name))
         stream, write = self._query(name)
-        # Time passes by what brokers take in: a batch without rows would only delay the next.
+        # Time advances by ingest: a batch without rows would only delay the next.
         self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
-        # An epoch is one job, and not one for each part of its plan that could then be changed.
+        # An epoch is one job, not one for each stage of a plan that could be adapted.
         self._spark.conf.set("spark.sql.adaptive.enabled", "false")
         interval_s: float = getattr(self.settings, f"{name}_s")
         self.queries[name] = (
@@ -103,18 +106,18 @@ class Pipeline:
         )
 
     def checkpoint(self, name: str) -> Path:
-        """Where a query keeps how far it came."""
+        """The checkpoint directory of a query."""
         return Path(self.settings.data) / "checkpoints" / name
 
     def stop(self) -> None:
-        """Stop all queries; what a batch did not finish is done again."""
+        """Stop all queries; an unfinished batch is done again."""
         for query in self.queries.values():
             query.stop()
 
     def _query(self, name: str) -> "tuple[DataFrame, Callable[[DataFrame, int], None]]":
         settings = self.settings
         if name == TABLES:
-            # Judged in the stream: its plan is made once, and not for every batch.
+            # Judged in the stream: its plan is made once, not for every batch.
             return judged(self._log().load(), settings.lateness_s), self._write_tables
         if name == GATHER:
             stream = self._log("event", "erased").option("idle_s", GATHER_IDLE_S).load()
@@ -122,7 +125,7 @@ class Pipeline:
             found = aggregates(stream, settings.rules, places, lateness_s=settings.lateness_s)
             return found, self._write_aggregates
         chosen = settings.movement or MovementSettings()
-        # What was erased is asked for since somebody waits until it is dealt with.
+        # Erased rows are included, since an erasure waits until this query has passed them.
         moved = self._log("position", "context", "forgotten", "event", "erased")
         moved = moved.option("subject", chosen.traffic.hazards).option("idle_s", MOVEMENT_IDLE_S)
         return movement(moved.load(), chosen), self._write_movement
@@ -138,7 +141,7 @@ class Pipeline:
         return reader
 
     def _places(self) -> list[NamedPlace]:
-        """The places that are defined now, if a rule asks for them."""
+        """The places defined now, if a rule uses places."""
         if not any(rule.per.kind == PLACE for rule in self.settings.rules):
             return []
         reader = self._spark.read.format("nearcast").option("path", self.settings.data)
@@ -191,7 +194,7 @@ class Pipeline:
         write(self.tables, Epoch(number, tables, outgoing, options), rows)
 
     def _new(self, found: "DataFrame", query: str) -> "DataFrame":
-        """Return what was not published before the state was built anew."""
+        """Return the rows that were not published before the state was rebuilt."""
         until = published_until(Path(self.settings.data)).get(query)
         return found if until is None else found.where(F.col("time") > until)
 
@@ -200,9 +203,9 @@ class Pipeline:
         return brokers(Path(self.settings.data))
 
     def _known(self, epoch: int) -> "DataFrame | None":
-        """Return the events before an epoch among which repeats are looked for.
+        """Return earlier events, among which repeats are searched for.
 
-        A broker knows its own repeats; they come where an event reaches two brokers.
+        A broker recognises its own repeats; others occur where an event reaches two brokers.
         """
         if len(self._brokers) < 2:
             return None
@@ -211,7 +214,7 @@ class Pipeline:
 
 
 def query_names(settings: PipelineSettings) -> list[str]:
-    """Return the queries that have something to do."""
+    """Return the names of the enabled queries."""
     idle = {GATHER: not settings.rules, MOVEMENT: settings.movement is None}
     return [name for name in QUERIES if not idle.get(name)]
 

@@ -1,7 +1,7 @@
-"""Replaying: the tables made anew from history, by the same functions that follow it.
+"""Replay: rebuilds the tables from history, by the same functions that follow the log.
 
-The new version counts only once all of it is there. It reaches as far as the running pipeline
-came, so that this one goes on from there; what is published again is up to the operator.
+The new version is used only when it is complete. It ends where the running pipeline has got to, so
+that the pipeline continues from there; publishing again is the operator's choice.
 """
 
 import json
@@ -32,7 +32,7 @@ if TYPE_CHECKING:
 
 
 class Range(Struct, frozen=True):
-    """Which part of history: by time of ingest, or all of it."""
+    """A range of history by ingest time; without limits, all of it."""
 
     since: float | None = None
     until: float | None = None
@@ -46,9 +46,9 @@ def replay(
     *,
     publish: bool = False,
 ) -> dict[str, int]:
-    """Make all tables anew from history; how many rows each has.
+    """Rebuild all tables from history; return the number of rows of each.
 
-    `step` is told what is being made, which of how many.
+    `step` is called with the name of each step, its index and the number of steps.
     """
     data = Path(settings.data)
     tables = Tables(data)
@@ -62,7 +62,7 @@ def replay(
         "events": lambda: events(judged),
         "rejects": lambda: rejects(judged, found),
     }
-    # What a stream still holds open it tells itself: its tables go on as they are.
+    # A running stream publishes what it still holds: its tables are kept as they are.
     streams = {query for query in STATEFUL if committed(data / "checkpoints" / query) is not None}
     if settings.rules and GATHER not in streams:
         made["aggregates"] = lambda: aggregates(
@@ -99,14 +99,15 @@ def _publish(
     kept: Collection[str],
     newest: float | None,
 ) -> None:
-    """Tell brokers what was found; `kept` are tables that streams have written.
+    """Publish the results to brokers; `kept` are tables that streams have written.
 
-    History ends everything that is open with its last row, the `newest`. A stream would wait.
+    History closes everything that is open at its last row, `newest`. A stream would wait, so later
+    rows are not published.
     """
     reader = spark.read.format("nearcast").option("path", settings.data)
     if span.since is not None:
         reader = reader.option("since", span.since)
-    # Also what was sent since: the range ends where events do.
+    # Also deliveries sent later: the range limits events, not their deliveries.
     sent = reader.option("kinds", DELIVERY).load()
     publish_once(unsent(to_send(found), sent), settings.data, "deliveries")
     tables = Tables(Path(settings.data))
@@ -119,7 +120,7 @@ def _publish(
 
 
 def history(spark: "SparkSession", settings: PipelineSettings, span: Range) -> "DataFrame":
-    """Return the log of a range, as far as the running pipeline came if it ever ran."""
+    """Return the log of a range, up to the offset of the running pipeline if it ever ran."""
     reader = spark.read.format("nearcast").option("path", settings.data)
     if span.since is not None:
         reader = reader.option("since", span.since)
@@ -136,9 +137,9 @@ def history(spark: "SparkSession", settings: PipelineSettings, span: Range) -> "
 
 
 def committed(checkpoint: Path) -> dict[str, int] | None:
-    """Return the offset that a query has committed: each broker's next seq; None if there is none.
+    """Return a query's committed offset: each broker's next seq; None if there is none.
 
-    Reads the files that Spark keeps in a checkpoint: `commits/N` is there once `offsets/N` is done.
+    Reads the files of a Spark checkpoint: `commits/N` exists once `offsets/N` is done.
     """
     done = [int(path.name) for path in _files(checkpoint / "commits")]
     if not done:

@@ -1,8 +1,8 @@
-"""The Spark session of the pipeline: a laptop by default, any cluster by its address.
+"""The Spark session of the pipeline: local by default, or any cluster by its address.
 
-A session knows the `nearcast` format, runs Python workers with this very interpreter, keeps
-state in RocksDB and time in UTC. On a cluster the package goes with it: executors need Python
-with the packages that Nearcast requires, but not Nearcast itself.
+A session has the `nearcast` format, runs Python workers with this interpreter, keeps state in
+RocksDB and uses UTC. On a cluster the package is sent along: executors need Python with the
+packages that Nearcast requires, but not Nearcast itself.
 """
 
 import atexit
@@ -33,46 +33,50 @@ LOOPBACK = "127.0.0.1"
 END_S = 30.0
 POOLS = Path(__file__).with_name("pools.xml")
 MOST_PARTS = 8
-"""A task for each part is most of what a small batch costs: more parts than cores only add to it,
-and of many cores not all are worth one."""
+"""The most partitions by default.
+
+A task for each partition is most of the cost of a small batch: more partitions than cores only add
+to it, and on many cores not all are worth one.
+"""
 STATE_STORE = "org.apache.spark.sql.execution.streaming.state.RocksDBStateStoreProvider"
 PLAIN_FILES = (
     "org.apache.spark.sql.execution.streaming.checkpointing.FileSystemBasedCheckpointFileManager"
 )
-"""Spark's own choice starts a `readlink` for every file of a checkpoint, twice."""
+"""Spark's default runs `readlink` for every file of a checkpoint, twice."""
 BRISK_JAVA = (
     "-XX:TieredStopAtLevel=1 -XX:ReservedCodeCacheSize=240m "
     "-Djdk.lang.Process.launchMechanism=VFORK"
 )
-"""Java compiles each method once: else it works on that more than on small batches for minutes."""
+"""Java compiles each method once; otherwise compiling outweighs small batches for minutes."""
 
 Started = TypeVar("Started")
 
 
 class SparkSettings(Struct, frozen=True, kw_only=True):
-    """Where Spark runs and how large it is."""
+    """Where Spark runs, and its resources."""
 
     master: str = "local[*]"
     name: str = "nearcast"
     shuffle_partitions: int = 0
-    """Into how many parts state is divided; 0: as many as there are cores, `MOST_PARTS` at most.
+    """The number of partitions of state; 0: the number of cores, at most `MOST_PARTS`.
 
-    A checkpoint keeps the number it was made with: another one needs the state built anew."""
+    A checkpoint keeps the number it was made with; to change it the state must be rebuilt.
+    """
     driver_memory: str = "2g"
     brisk: bool = False
-    """Here many small batches matter, or a short life, and not how fast one large job is."""
+    """Optimise for many small batches or a short run, not for the speed of one large job."""
     log_level: str = "ERROR"
     conf: dict[str, str] = {}
-    """Any settings of Spark's own; they come before those above."""
+    """Any other Spark settings; they override those above."""
 
     @property
     def is_local(self) -> bool:
-        """Whether everything runs in processes of this machine, with this very package."""
+        """True if everything runs in processes of this machine, with this package."""
         return self.master.startswith("local[") or self.master == "local"
 
     @property
     def parts(self) -> int:
-        """Into how many parts state is divided that begins now."""
+        """The number of partitions for new state."""
         if self.shuffle_partitions or not self.is_local:
             return self.shuffle_partitions or MOST_PARTS
         count = self.master.removeprefix("local").strip("[]").partition(",")[0] or "1"
@@ -81,10 +85,10 @@ class SparkSettings(Struct, frozen=True, kw_only=True):
 
 
 def session(settings: SparkSettings | None = None) -> "SparkSession":
-    """Return the Spark session, started if there is none.
+    """Return the Spark session; start it if there is none.
 
-    Raises `JavaError` where there is no Java for it and `PipelineError` if Spark does not start. A
-    start that fails is tried once more: on a busy machine the first processes may be too slow for
+    Raises `JavaError` if there is no suitable Java and `PipelineError` if Spark does not start. A
+    start that fails is retried once: on a busy machine the first processes may time out waiting for
     each other.
     """
     settings = SparkSettings() if settings is None else settings
@@ -95,7 +99,7 @@ def session(settings: SparkSettings | None = None) -> "SparkSession":
     try:
         spark = tried_twice(lambda: _started(settings), _clear_up)
     except Exception as error:
-        # Whatever Spark, Java or what lies between them says.
+        # Any error of Spark, Java or the gateway between them.
         why = str(error).partition("\n")[0]
         raise PipelineError(
             f"Spark does not start at {settings.master!r}: {why} (pipeline.master, --master and "
@@ -106,7 +110,7 @@ def session(settings: SparkSettings | None = None) -> "SparkSession":
 
 
 def tried_twice(start: Callable[[], Started], clear_up: Callable[[], None]) -> Started:
-    """Return what was started; clear up and start again if that fails once."""
+    """Return the result of `start`; if it fails, clear up and retry once."""
     try:
         return start()
     except Exception:
@@ -123,10 +127,10 @@ def worker_python(settings: SparkSettings) -> str:
 
 
 def use(spark: "SparkSession", pool: str = "default") -> None:
-    """Have this thread's calls belong to a session, and its jobs to a pool of the scheduler.
+    """Bind this thread's calls to a session, and its jobs to a scheduler pool.
 
-    Java looks for what is registered in the session of its own thread, which is another one
-    after Python has lost its connection to it and made a new one.
+    Java looks up registrations in the session of its own thread, which changes when Python loses
+    its connection and opens a new one.
     """
     sessions = spark._jvm.org.apache.spark.sql.classic.SparkSession  # type: ignore[union-attr]
     sessions.setActiveSession(spark._jsparkSession)
@@ -134,13 +138,13 @@ def use(spark: "SparkSession", pool: str = "default") -> None:
 
 
 def stop(spark: "SparkSession") -> None:
-    """End a session and the Java process behind it, so that another may be started."""
+    """End a session and its Java process, so that another session can be started."""
     spark.stop()
     _clear_up()
 
 
 def configuration(settings: SparkSettings) -> dict[str, str]:
-    """Return the settings of Spark that a session is started with."""
+    """Return the Spark settings of a session."""
     found = {
         "spark.sql.shuffle.partitions": str(settings.parts),
         "spark.sql.session.timeZone": "UTC",
@@ -175,7 +179,7 @@ def _started(settings: SparkSettings) -> "SparkSession":
     for name, value in configuration(settings).items():
         builder = builder.config(name, value)
     spark = builder.getOrCreate()
-    # The package first: what is registered takes with it only files that are known by then.
+    # The package first: a registration includes only the files added before it.
     if not settings.is_local:
         spark.sparkContext.addPyFile(str(packed()))
     spark.dataSource.register(NearcastDataSource)
@@ -183,7 +187,7 @@ def _started(settings: SparkSettings) -> "SparkSession":
 
 
 def _clear_up() -> None:
-    """End a Java process that is left, with what the driver remembers of it."""
+    """End a remaining Java process, and clear the driver's references to it."""
     from pyspark import SparkContext
 
     active = SparkContext._active_spark_context
@@ -205,9 +209,9 @@ def _clear_up() -> None:
 
 
 def packed() -> Path:
-    """Return a zip of the package as it is here, which lasts as long as this process.
+    """Return a zip of this package, which exists as long as this process.
 
-    Spark does not copy it: executors may ask for it at any time.
+    Spark does not copy it: executors may fetch it at any time.
     """
     directory = Path(tempfile.mkdtemp(prefix="nearcast-package-"))
     atexit.register(shutil.rmtree, directory, ignore_errors=True)

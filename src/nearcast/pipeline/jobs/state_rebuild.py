@@ -1,7 +1,7 @@
-"""Building state anew, from the log: for another number of partitions, or another release's form.
+"""Rebuilding state from the log, for another number of partitions or another format.
 
-The queries that keep state begin again with the first row. What they had published before then
-they do not publish again.
+Queries with state begin again at the first row. They do not publish again what they had published
+before the rebuild.
 """
 
 import shutil
@@ -13,14 +13,14 @@ from nearcast.pipeline.tables.tables import Tables
 
 GATHER, MOVEMENT = "gather", "movement"
 STATEFUL = {GATHER: {"aggregates": "time"}, MOVEMENT: {"encounters": "time", "traffic": "until"}}
-"""Queries that keep state, the tables that they write, and the times in them."""
+"""Queries with state, the tables they write, and the time column of each."""
 REBUILT = Path("checkpoints") / "rebuilt.json"
 
 
 def rebuild_state(data: Path) -> dict[str, float]:
-    """Let the next run build all state anew from the log; until when each query has published.
+    """Make the next run rebuild all state; return the time up to which each query has published.
 
-    What was published before is not published again.
+    Results up to that time are not published again.
     """
     tables = Tables(data)
     until: dict[str, float] = published_until(data)
@@ -40,6 +40,6 @@ def rebuild_state(data: Path) -> dict[str, float]:
 
 
 def published_until(data: Path) -> dict[str, float]:
-    """Return until when what a query found was published before its state was built anew."""
+    """Return the time up to which each query had published before its state was rebuilt."""
     path = data / REBUILT
     return msgspec.json.decode(path.read_bytes(), type=dict[str, float]) if path.exists() else {}

@@ -1,7 +1,7 @@
-"""How the pipeline is doing, as Spark itself says: rates, lag, batch times, size of state.
+"""The status of the pipeline, as reported by Spark: rates, lag, batch times, size of state.
 
-The running pipeline writes it to a file in the data directory, which `nearcast pipeline status`
-and the metrics of brokers read; nothing here needs Spark.
+The running pipeline writes it to a file in the data directory, which `nearcast pipeline status` and
+the metrics of brokers read; this module does not need Spark.
 """
 
 import os
@@ -17,13 +17,13 @@ from msgspec import Struct
 
 FILE = Path("checkpoints") / "status.json"
 STALE_S = 30.0
-"""A status that is older than this is of a pipeline that no longer runs."""
+"""An older status belongs to a pipeline that no longer runs."""
 
 LONGEST_PROBLEM = 500
 QueryState = Literal["running", "waiting", "failing"]
-"""Failing: it failed and got nowhere since, whether it is being tried again or waits for that."""
+"""Failing: it failed and made no progress since, whether it is running or waits for a retry."""
 Stage = Literal["java", "tables", "queries", "running"]
-"""What a pipeline that starts is at; then it runs."""
+"""The start-up stage of a pipeline, then "running"."""
 STAGES: Mapping[Stage, str] = {
     "java": "Java and Spark",
     "tables": "tables",
@@ -33,58 +33,58 @@ STAGES: Mapping[Stage, str] = {
 
 
 class QueryStatus(Struct, frozen=True):
-    """How one query is doing."""
+    """The status of one query."""
 
     name: str
     state: QueryState
     epoch: int = -1
-    """The last epoch that is done."""
+    """The last finished epoch."""
     rows_per_s: float = 0.0
-    """Rows that come in."""
+    """Input rows per second."""
     processed_per_s: float = 0.0
-    """Rows that it deals with while it is at it."""
+    """Rows processed per second of batch time."""
     batch_rows: int = 0
     batch_s: float = 0.0
     steps_s: dict[str, float] = {}
-    """What the time of the last batch was spent on."""
+    """The time of each step of the last batch."""
     lag: dict[str, int] = {}
-    """By broker, rows that are in its log and not yet dealt with."""
+    """Rows in each broker's log that are not processed yet."""
     state_rows: int = 0
     state_bytes: int = 0
     late_rows: int = 0
-    """Rows of the last batch that came too late for its state."""
+    """Rows of the last batch that were too late for the state."""
     failures: int = 0
     problem: str = ""
-    """Why it failed last, in one line."""
+    """The cause of the last failure, in one line."""
     failing_since: float | None = None
-    """When it first failed of the times that it got nowhere; null while it works."""
+    """The time of the first failure without progress since; null while it works."""
 
 
 class Status(Struct, frozen=True):
-    """How the pipeline is doing."""
+    """The status of the pipeline."""
 
     written: float
     pid: int
     queries: list[QueryStatus] = []
     ended: bool = False
-    """It stopped when it was told to."""
+    """True if it was stopped on request."""
     stage: Stage = "running"
 
     @property
     def is_stale(self) -> bool:
-        """Whether nobody keeps it up to date any more."""
+        """True if no process updates it any more."""
         return self.ended or time.time() - self.written > STALE_S
 
     @property
     def is_up(self) -> bool:
-        """Whether all its queries have been started and somebody looks after them."""
+        """True if all queries have been started and the status is up to date."""
         return self.stage == "running" and not self.is_stale
 
 
 def query_status(
     name: str, progress: Mapping[str, object] | None, ends: Mapping[str, int], **known: object
 ) -> QueryStatus:
-    """Return a query's status, of the last progress that Spark tells and the ends of the logs."""
+    """Return a query's status from Spark's last progress and the ends of the logs."""
     if progress is None:
         return msgspec.convert({"name": name, "lag": dict(ends)} | known, QueryStatus)
     reported = msgspec.convert(progress, _Progress)
@@ -116,10 +116,10 @@ _RAISED = re.compile(r"^(?:\w+\.)*(\w+(?:: .*)?)$")
 
 
 def cause_of(message: str) -> str:
-    """Return the one line of what Spark tells of a failure that says what is wrong.
+    """Return the line of a Spark failure message that names the cause.
 
-    That is what the innermost traceback ends with; where there is none, what Java names as the
-    last cause, or else the first line.
+    That is the exception of the innermost traceback; without a traceback, the last cause in the
+    Java stack trace, or else the first line.
     """
     lines = [line for line in message.splitlines() if line.strip()]
     starts = [at for at, line in enumerate(lines) if line.endswith(_TRACEBACK)]
@@ -141,7 +141,7 @@ class _Operator(Struct):
 
 
 class _Progress(Struct):
-    """What is read of Spark's own progress."""
+    """The fields read from Spark's progress."""
 
     batchId: int = -1  # noqa: N815
     numInputRows: int = 0  # noqa: N815
@@ -157,7 +157,7 @@ def _finite(value: float | None) -> float:
 
 
 def write_status(data: Path, status: Status) -> None:
-    """Write how the pipeline is doing, instead of how it was."""
+    """Replace the status file."""
     path = data / FILE
     path.parent.mkdir(parents=True, exist_ok=True)
     partial = path.with_name(f".{path.name}.{os.getpid()}")
@@ -166,7 +166,7 @@ def write_status(data: Path, status: Status) -> None:
 
 
 def read_status(data: Path) -> Status | None:
-    """Return what the pipeline wrote last; None if it never ran here."""
+    """Return the last written status; None if the pipeline never ran here."""
     try:
         return msgspec.json.decode((data / FILE).read_bytes(), type=Status)
     except (FileNotFoundError, msgspec.MsgspecError):
@@ -174,7 +174,7 @@ def read_status(data: Path) -> Status | None:
 
 
 def problems(status: Status) -> list[str]:
-    """Return what does not go well, a line for each query: since when, how often and why."""
+    """Return the problems, one line for each query: since when, how often and why."""
     found = []
     for query in status.queries:
         times = f"{query.failures} time{'s' * (query.failures != 1)}"
@@ -189,7 +189,7 @@ def problems(status: Status) -> list[str]:
 
 
 def figures(status: Status) -> dict[str, float]:
-    """Return the status as plain numbers by name, for metrics."""
+    """Return the status as numbers by name, for metrics."""
     found: dict[str, float] = {"up": float(status.is_up)}
     for query in status.queries:
         name = query.name

@@ -1,8 +1,7 @@
-"""What Spark's Python workers are forked from: everything that they need is already there.
+"""The process that Spark's Python workers are forked from, with their imports already done.
 
-Spark forks a worker for each task that runs beside others, and each would import for itself what
-all of them use; that is most of what a small batch costs at first. Run by Spark, in the place of
-its own `pyspark.daemon`.
+Spark forks a worker for each concurrent task, and each would import the same modules again; that is
+most of the cost of the first small batches. Spark runs this in place of its own `pyspark.daemon`.
 """
 
 import importlib
@@ -22,8 +21,8 @@ USED_BY_TASKS = (
 
 
 def main() -> None:
-    """Import what tasks use, and fork a worker for whoever asks."""
-    # Workers of another kind plan; they are few and need little.
+    """Import the modules that tasks use, and fork workers on request."""
+    # Other workers only plan; they are few and need little.
     if sys.argv[1:] in ([], ["pyspark.worker"]):
         for name in USED_BY_TASKS:
             importlib.import_module(name)

@@ -1,7 +1,7 @@
-"""The state of cells in a stream: who is in and around a cell, and the traffic through it.
+"""The state of cells in a stream: the nodes in and around a cell, and the traffic through it.
 
-After the rows of a batch every cell lets go of what the watermark has passed, whether it got rows
-or only a timer; all cells have the same watermark, so that those which know a pair agree.
+After the rows of a batch every cell expires what the watermark has passed, whether it got rows or
+only a timer; all cells have the same watermark, so that those sharing a pair agree.
 """
 
 import math
@@ -27,7 +27,7 @@ _ENCOUNTER = ("relationship", "a", "b", "state", "time", "distance_m", "lat", "l
 class CellInput(Struct, frozen=True, gc=False):
     """A fix or a hazard that counts in a cell.
 
-    It comes as one JSON text: Spark gives Python each value of a row by itself, which costs more.
+    It is passed as one JSON text: Spark converts each value of a row separately, which costs more.
     """
 
     node: str
@@ -47,7 +47,7 @@ _DECODER = msgspec.json.Decoder(list[CellInput])
 
 
 def sent_in(rows: Iterable[Row]) -> list[CellInput]:
-    """Return what rows hold, in the order of (time, broker, seq)."""
+    """Return the inputs in rows, ordered by (time, broker, seq)."""
     found = _DECODER.decode("[" + ",".join(row.packet for row in rows) + "]")
     return sorted(found, key=lambda each: (each.time, each.broker, each.seq))
 
@@ -60,7 +60,7 @@ def fixes_of(sent: Sequence[CellInput]) -> Fixes:
 
 
 class CellProcessor(StatefulProcessor):
-    """Decides in cells; a key is `encounters/CELL` or `traffic/CELL`, and what `placed` adds."""
+    """Decides in cells, by keys `encounters/CELL` or `traffic/CELL` with a suffix of `placed`."""
 
     def __init__(self, settings: MovementSettings) -> None:
         self._settings = settings
@@ -76,7 +76,7 @@ class CellProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: Any,  # noqa: ANN401, N803
     ) -> Iterator[Row]:
-        """Yield what the rows sent to a cell change."""
+        """Yield the results of the rows sent to a cell."""
         return self._step(key, sent_in(rows), watermark_ms(timerValues))
 
     def handleExpiredTimer(  # noqa: N802
@@ -85,7 +85,7 @@ class CellProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: ANN401, N803
         expiredTimerInfo: Any,  # noqa: ANN401, N803
     ) -> Iterator[Row]:
-        """Yield what time alone changes in a cell."""
+        """Yield the results of time passing in a cell."""
         return self._step(key, [], watermark_ms(timerValues))
 
     def _step(self, key: tuple[str], sent: list[CellInput], now_ms: int) -> Iterator[Row]:

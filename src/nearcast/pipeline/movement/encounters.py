@@ -1,8 +1,8 @@
-"""Encounters: when two moving nodes come near each other and part, and the episodes between.
+"""Encounters: transitions of two moving nodes to near and apart, and the episodes between.
 
-Each cell of the globe decides about the nodes in and around it, and tells every transition once
-(`core/relationships/meetings.py` says why); cells are shared out over all tasks. They are small,
-so that a crowd is in many of them and no task has all of it.
+Each cell of the globe decides about the nodes in and around it, and reports every transition once
+(`core/relationships/meetings.py` explains why); cells are distributed over all tasks. They are
+small, so that a crowd is spread over many cells and tasks.
 """
 
 import math
@@ -21,13 +21,13 @@ ENCOUNTER = (
     "relationship string, a string, b string, state string, time double, distance_m double, "
     "lat double, lon double"
 )
-"""A transition: the names of a pair in their order, and near, apart, or closer (by half)."""
+"""A transition: the names of a pair in order, and near, apart, or closer (by half)."""
 
 _PLACE = ("time", "lat", "lon")
 _BEFORE = ("previous_time", "previous_lat", "previous_lon")
 _ORDER = ("time", "broker", "seq")
 _AT_ONCE = 10_000
-"""So many fixes of a cell in history, then nodes that fell silent are let go."""
+"""In history, silent nodes of a cell are removed after each batch of this many fixes."""
 
 
 def encounters(tracks: DataFrame, settings: MovementSettings | None = None) -> DataFrame:
@@ -45,10 +45,10 @@ def encounters(tracks: DataFrame, settings: MovementSettings | None = None) -> D
 
 
 def episodes(transitions: DataFrame) -> DataFrame:
-    """Return from when to when pairs were near each other, and how close they were at least.
+    """Return the periods in which pairs were near each other, with their closest distance.
 
-    The n-th coming near of a pair ends with its n-th parting; an episode that is not over has no
-    `until`. Distances are known where they were told: at the start and at each halving.
+    The n-th `near` of a pair ends with its n-th `apart`; an episode that is not over has no
+    `until`. Distances are known only at transitions: at the start and at each halving.
     """
     pair = [F.col("relationship"), F.col("a"), F.col("b")]
     by_state = Window.partitionBy(*pair, "state").orderBy("time")
@@ -69,7 +69,7 @@ def episodes(transitions: DataFrame) -> DataFrame:
 
 
 def meeting(settings: MovementSettings) -> Callable[[tuple[pa.Scalar, ...], pa.Table], pa.Table]:
-    """Return the function that tells the transitions of one cell in all of history."""
+    """Return the function that computes the transitions of one cell in all of history."""
 
     def meet(key: tuple[pa.Scalar, ...], table: pa.Table) -> pa.Table:
         meetings = Meetings(settings.meetings, key[0].as_py())
@@ -90,7 +90,7 @@ def meeting(settings: MovementSettings) -> Callable[[tuple[pa.Scalar, ...], pa.T
 def named(
     transitions: Transitions, settings: MovementSettings
 ) -> Iterator[tuple[str | None, str, str, str, float, float, float, float]]:
-    """Yield transitions with the relationship that they belong to, one row for each."""
+    """Yield transitions with their relationships, one row for each."""
     if settings.declared is None:
         for row in transitions.rows():
             yield (None, *row)

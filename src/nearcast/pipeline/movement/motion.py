@@ -1,10 +1,10 @@
-"""Motion: every fix of a node with the fix before it, its speed, and whether it is believed.
+"""Motion: every fix of a node with the fix before it, its speed, and whether it is suspect.
 
 `tracks` serves history and streams alike: it follows each node through its fixes, with the pure
-`Track` of the core, and says in which cells a fix counts for encounters and for traffic. Hazards
-pass through it untouched, so that one stream carries all that movement needs. What is a fix: a
-row of kind position, or a context's patch with a position; a position that is taken back, or a
-node that is forgotten, is a fix without a place.
+`Track` of the core, and computes the cells in which a fix counts for encounters and for traffic.
+Hazards pass through unchanged, so that one stream carries all inputs of movement. A fix is a row of
+kind position, or a context's patch with a position; a position that is removed, or a node that is
+forgotten, is a fix without coordinates.
 """
 
 import math
@@ -43,7 +43,7 @@ _EPOCH = datetime(1970, 1, 1, tzinfo=UTC)
 
 
 def motion(log: DataFrame, settings: MovementSettings | None = None) -> DataFrame:
-    """Return the fixes of a log, each with the one before; suspect ones are there and marked."""
+    """Return the fixes of a log, each with the one before; suspect fixes are marked."""
     return tracks(log, settings).where("hazard IS NULL").select(*MOTION)
 
 
@@ -65,9 +65,10 @@ def tracks(log: DataFrame, settings: MovementSettings | None = None) -> DataFram
 
 
 def sightings(log: DataFrame, settings: MovementSettings) -> DataFrame:
-    """Return the rows of a log that tell of movement, in the columns of `Sightings`.
+    """Return the rows of a log about movement, with the columns of `Sightings`.
 
-    Dated ahead are: an event's time after it was taken in, and, in a stream, any time after now.
+    Left out are rows dated too far ahead: an event's time after its ingest, and, in a stream, any
+    time after now.
     """
     column = F.col
     is_patch = (column("kind") == "context") & column("data").contains('"position"')
@@ -102,7 +103,7 @@ def sightings(log: DataFrame, settings: MovementSettings) -> DataFrame:
 
 
 class Sightings(Struct, frozen=True):
-    """What was seen of one node, as columns, in the order of (time, broker, seq)."""
+    """The sightings of one node as columns, ordered by (time, broker, seq)."""
 
     broker: Sequence[str]
     seq: Sequence[int]
@@ -115,7 +116,7 @@ class Sightings(Struct, frozen=True):
 
     @staticmethod
     def of(columns: Mapping[str, Sequence[object]]) -> "Sightings":
-        """Return columns by name in their order."""
+        """Return the columns sorted by (time, broker, seq)."""
         keys = (columns["time"], columns["broker"], columns["seq"])
         order = sorted(range(len(columns["seq"])), key=list(zip(*keys, strict=True)).__getitem__)
         names = Sightings.__struct_fields__
@@ -125,7 +126,7 @@ class Sightings(Struct, frozen=True):
 def followed(
     node: str, seen: Sightings, track: Track, settings: MovementSettings
 ) -> dict[str, Sequence[object]]:
-    """Return what the sightings of a node mean after its track so far, which goes on with them."""
+    """Return the track rows of a node's sightings, and advance its track."""
     steps: list[TrackStep | None] = []
     places: list[tuple[float | None, float | None]] = []
     each = zip(seen.time, seen.lat, seen.lon, seen.patch, seen.hazard, strict=True)
@@ -144,7 +145,7 @@ def followed(
 
 
 def _place_in(patch: str) -> tuple[float | None, float | None] | None:
-    """Return the place in a context's patch, None if it does not speak of it."""
+    """Return the place in a context's patch; None if the patch has no position."""
     fields = msgspec.json.decode(patch, type=dict[str, dict[str, object]]).get("patch", {})
     if "position" not in fields:
         return None
@@ -164,13 +165,13 @@ def _rows(
     places: Sequence[tuple[float | None, float | None]],
     settings: MovementSettings,
 ) -> dict[str, Sequence[object]]:
-    """Return what is in the table, without what is no fix at all."""
+    """Return the columns of the table, without rows that are no fixes."""
     kept = [i for i, step in enumerate(steps) if step is not None]
     known = [step for step in steps if step is not None]
     before = [step.previous for step in known]
     suspect = [step.suspect for step in known]
     hazard = [seen.hazard[i] for i in kept]
-    # A number of numpy's own, also where a patch gave none.
+    # A numpy float even where a patch has no coordinates.
     lat = np.array([NOWHERE if places[i][0] is None else places[i][0] for i in kept], np.float64)
     lon = np.array([NOWHERE if places[i][1] is None else places[i][1] for i in kept], np.float64)
     counts = np.array([reason is None for reason in suspect], np.bool_)
@@ -209,7 +210,7 @@ def _cells(
     counts: "np.ndarray[tuple[int], np.dtype[np.bool_]]",
     settings: MovementSettings,
 ) -> list[list[int]]:
-    """Return the cells of meetings in which each fix counts; none for those not asked for."""
+    """Return the encounter cells in which each fix counts; none for undeclared nodes."""
     cells: list[list[int]] = [[] for _ in range(len(lat))]
     if settings.declared is not None and node not in DeclaredPairs(settings.declared):
         return cells

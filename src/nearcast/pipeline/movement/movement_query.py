@@ -1,8 +1,8 @@
 """Movement in one streaming query: motion, then encounters and traffic by cells.
 
-The tracks of nodes go to cells, keyed by what is decided there and where; one processor keeps
-the state of both kinds. What comes out is tagged by its table, so that one query writes the
-tables and publishes `encounters/...` and `traffic/...`.
+The tracks of nodes are sent to cells, keyed by table and cell; one processor keeps the state of
+both kinds. Output rows are tagged by their table, so that one query writes the tables and publishes
+`encounters/...` and `traffic/...`.
 """
 
 from collections.abc import Sequence
@@ -19,19 +19,21 @@ from nearcast.pipeline.movement.traffic import TRAFFIC, traffic
 DECIDED = f"table string, encounter struct<{ENCOUNTER}>, traffic struct<{TRAFFIC}>"
 TABLES = ("encounters", "traffic")
 GOLDEN = 0.618
-"""From row to row the turns go on by this share of all tasks: a square of neighbours, wherever
-it lies, then has about as many cells for each."""
+"""From row to row the assigned task advances by this share of all tasks.
+
+Any square of neighbouring cells then has about as many cells for each task.
+"""
 MOST_TRIES = 31
-"""So many numbers are tried for the end of a key; without one that fits, chance decides."""
+"""The number of suffixes tried for a key; if none fits, the hash decides."""
 
 
 def movement(log: DataFrame, settings: MovementSettings | None = None) -> DataFrame:
-    """Return what a log tells of encounters and traffic, as rows for tables and for brokers.
+    """Return the encounters and traffic of a log, as rows for tables and for brokers.
 
-    Columns: `table`, `key` (unique and the same when decided again), `subject`, `time`, `lat`,
-    `lon`, `payload` (JSON), `about` (the nodes that it names), and `encounter` or `traffic`, the
-    row of the table itself. Nodes that come closer than before are in the table, and are not to
-    be published: their subject is null.
+    Columns: `table`, `key` (unique, and the same when decided again), `subject`, `time`, `lat`,
+    `lon`, `payload` (JSON), `about` (the nodes named in it), and `encounter` or `traffic`, the row
+    of the table itself. Transitions to `closer` are in the table, and are not published: their
+    subject is null.
     """
     settings = settings or MovementSettings()
     followed = tracks(log, settings)
@@ -45,7 +47,7 @@ def movement(log: DataFrame, settings: MovementSettings | None = None) -> DataFr
 
 
 def decided(tracked: DataFrame, settings: MovementSettings, tables: Sequence[str]) -> DataFrame:
-    """Return what the cells of a stream decide, each row tagged by its table."""
+    """Return the decisions of a stream's cells, each row tagged by its table."""
     return (
         placed(tracked, tables)
         .select("place", F.to_json(F.struct(*CellInput.__struct_fields__)).alias("packet"), "at")
@@ -55,12 +57,12 @@ def decided(tracked: DataFrame, settings: MovementSettings, tables: Sequence[str
 
 
 def placed(tracked: DataFrame, tables: Sequence[str]) -> DataFrame:
-    """Return tracks with the `place` that each goes to: a key of `CellProcessor`.
+    """Return tracks with a column `place`: the key of `CellProcessor`.
 
-    Spark shares keys out by their hashes. Left to chance, the cells of a crowd would meet in a
-    few tasks; so a key ends with a number that leads it to the task whose turn it is, where
-    neighbours have turns that differ. The same cell has the same key as long as state is in as
-    many parts.
+    Spark assigns keys to tasks by their hashes. By chance the cells of a crowd would share a few
+    tasks; therefore a key has a numeric suffix that leads it to an assigned task, where
+    neighbouring cells have different tasks. A cell keeps its key as long as the number of
+    partitions is the same.
     """
     requests = {
         "encounters": F.transform("cells", lambda cell: _cell_request("encounters", cell)),
@@ -87,7 +89,7 @@ def placed(tracked: DataFrame, tables: Sequence[str]) -> DataFrame:
 
 
 def publishable(table: str, rows: DataFrame) -> DataFrame:
-    """Return rows of the table `encounters` or `traffic` as `movement` gives them."""
+    """Return rows of the table `encounters` or `traffic` in the form of `movement`."""
     form = ENCOUNTER if table == "encounters" else TRAFFIC
     return _with_events(
         _tagged(table, rows.select(*(field.split()[0] for field in form.split(", "))))
@@ -95,7 +97,7 @@ def publishable(table: str, rows: DataFrame) -> DataFrame:
 
 
 def _cell_request(table: str, cell: Column) -> Column:
-    """Return what is decided in a cell."""
+    """Return a table and a cell as a struct."""
     return F.struct(F.lit(table).alias("table"), cell.alias("cell"))
 
 
@@ -135,17 +137,17 @@ def _with_events(found: DataFrame) -> DataFrame:
 
 
 def _with_instants(row: Column, *names: str) -> Column:
-    """Return a struct with these seconds since 1970 as RFC 3339, as clients get all times."""
+    """Return a struct with these times (seconds since 1970) as RFC 3339, as clients get them."""
     for name in names:
         moment = F.timestamp_micros(F.round(row[name] * 1e6).cast("long"))
-        # The offset is written: Z where the session's time zone is UTC, as in ours.
+        # The offset is included: Z where the session's time zone is UTC, as in ours.
         row = row.withField(name, F.date_format(moment, "yyyy-MM-dd'T'HH:mm:ss.SSSXXX"))
     return row
 
 
 def _level(name: Column) -> Column:
     """Return a name as one level of a subject, percent-encoded as in `$node/NAME`."""
-    # What Java does for forms, and `urllib.parse.quote` otherwise.
+    # Converts Java's form encoding to that of `urllib.parse.quote`.
     escaped = F.url_encode(name)
     for form, wanted in (("+", "%20"), ("*", "%2A"), ("%7E", "~")):
         escaped = F.replace(escaped, F.lit(form), F.lit(wanted))

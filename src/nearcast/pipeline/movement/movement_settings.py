@@ -1,4 +1,4 @@
-"""What the pipeline makes of movement: what it believes, what near means, how long it waits."""
+"""Settings of movement: which fixes are plausible, what near means, and lateness."""
 
 from msgspec import Struct
 
@@ -7,7 +7,7 @@ from nearcast.pipeline.errors import PipelineInputError
 
 
 class MovementSettings(Struct, frozen=True, kw_only=True):
-    """The settings of motion, encounters and traffic; a checkpoint keeps to those it began with."""
+    """The settings of motion, encounters and traffic; a checkpoint must keep its initial ones."""
 
     tracks: TrackSettings = TrackSettings()
     meetings: MeetingSettings = MeetingSettings()
@@ -15,9 +15,9 @@ class MovementSettings(Struct, frozen=True, kw_only=True):
     declared: dict[str, tuple[str, ...]] | None = None
     """Relationships by name with their members; None: all pairs."""
     lateness_s: float = 900.0
-    """How much later than others a row may come and still count; tables of rows have it anyway."""
+    """How late a row may come and still count here; other tables contain it anyway."""
     ahead_s: float = 300.0
-    """How far a row may be dated ahead of the clock before it is left out of a stream."""
+    """How far ahead of the clock a row may be dated before a stream leaves it out."""
 
     def __post_init__(self) -> None:
         silent_s = self.lateness_s + self.meetings.fresh_s

@@ -1,7 +1,7 @@
-"""Suspect positions: those that a node cannot have come to from where it said it was before.
+"""Suspect positions: those that a node cannot have reached from its previous position.
 
-They stay where they are, for a broker decides by what it is told; but they are marked, so that
-whoever wonders at a delivery finds why.
+They are kept, since a broker decides by the positions it is given; but they are marked, so that an
+unexpected delivery can be explained.
 """
 
 from msgspec import Struct
@@ -12,7 +12,7 @@ from nearcast.core.relationships.tracks import Fix, implied_mps
 
 
 class Suspect(Struct, frozen=True):
-    """A position that is hardly true, and why."""
+    """An implausible position, and the reason."""
 
     seq: int
     time: float
@@ -21,9 +21,9 @@ class Suspect(Struct, frozen=True):
 
 
 def doubt(state: NodeState, before: NodeState | None, settings: TrackSettings) -> str | None:
-    """Return why a node's new position is hardly true; None if it may be, or is none.
+    """Return why a node's new position is implausible; None if it is plausible or missing.
 
-    A node that says nothing for long may be anywhere.
+    A node that was silent for long may be anywhere.
     """
     at, last = state.position, state.previous
     if at is None or last is None or state.position_at is None or state.previous_at is None:

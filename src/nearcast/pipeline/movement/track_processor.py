@@ -1,4 +1,4 @@
-"""The state of motion in a stream: one small track for each node, until it is silent for long."""
+"""The state of motion in a stream: a small track for each node, removed after long silence."""
 
 import math
 from collections.abc import Iterator
@@ -29,7 +29,7 @@ class TrackProcessor(StatefulProcessor):
         rows: Iterator[Row],
         timerValues: Any,  # noqa: ANN401, N803
     ) -> Iterator[Row]:
-        """Yield what new sightings of a node mean."""
+        """Yield the track rows of new sightings of a node."""
         kept = self._tracks.get()
         track = Track() if kept is None else Track.from_bytes(bytes(kept[0]))
         columns = followed(key[0], Sightings.of(columns_of(rows)), track, self._settings)
@@ -43,16 +43,16 @@ class TrackProcessor(StatefulProcessor):
         timerValues: Any,  # noqa: ANN401, N803
         expiredTimerInfo: Any,  # noqa: ANN401, N803
     ) -> Iterator[Row]:
-        """Forget a node that was silent for long, or look again when it may be."""
+        """Remove a node that was silent for long, or set the timer again."""
         kept = self._tracks.get()
         if kept is not None:
             self._keep(Track.from_bytes(bytes(kept[0])), None, watermark_ms(timerValues))
         return iter(())
 
     def _keep(self, track: Track, timer: int | None, now_ms: int) -> None:
-        """Keep a track while it may matter; its one timer fires when it may be forgotten.
+        """Keep a track while it may matter; its one timer fires when it may be removed.
 
-        A timer is left as it is when fixes come: it fires early, and then looks again.
+        The timer is not moved when fixes come: it fires early and is then set again.
         """
         last = max((fix.time for fix in (track.believed, track.doubted) if fix), default=None)
         due = None if last is None else after_ms(last + self._settings.tracks.forget_s)
@@ -79,5 +79,5 @@ def after_ms(time: float) -> int:
 
 
 def watermark_ms(timer_values: Any) -> int:  # noqa: ANN401
-    """Return the watermark, before which nothing will come."""
+    """Return the watermark; earlier rows are no longer accepted."""
     return int(timer_values.getCurrentWatermarkInMs())

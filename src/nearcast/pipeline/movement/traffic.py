@@ -1,7 +1,7 @@
 """Traffic: speeds and hazards per road cell and window (seed E's application).
 
-History is counted by Spark itself, a stream by the pure `CellTraffic` of the core, which closes
-a window once nothing that belongs to it will come; both give the same numbers.
+History is aggregated by Spark itself, a stream by the pure `CellTraffic` of the core, which closes
+a window once no more rows can belong to it; both give the same numbers.
 """
 
 from collections.abc import Callable, Iterator
@@ -20,7 +20,7 @@ TRAFFIC = (
     "cell string, lat double, lon double, start double, until double, fixes long, nodes long, "
     "mean_mps double, median_mps double, p10_mps double, hazards long"
 )
-"""What passed through a cell, whose middle is at `lat, lon`, from `start` until `until`."""
+"""The traffic through a cell, with its centre `lat, lon`, from `start` until `until`."""
 
 
 def traffic(tracks: DataFrame, settings: MovementSettings | None = None) -> DataFrame:
@@ -55,7 +55,7 @@ def traffic(tracks: DataFrame, settings: MovementSettings | None = None) -> Data
 
 
 def _quantile(percent: int) -> Column:
-    """Return the smallest of the speeds that at least this share of all does not exceed."""
+    """Return the nearest-rank percentile of the speeds."""
     known = F.size("steps")
     wanted = F.floor((known * percent + 99) / 100).cast("int")
     return F.when(known > 0, F.element_at("steps", wanted) / STEPS_PER_MPS)
@@ -64,7 +64,7 @@ def _quantile(percent: int) -> Column:
 def placing(
     settings: TrafficSettings,
 ) -> Callable[[Iterator[pa.RecordBatch]], Iterator[pa.RecordBatch]]:
-    """Return the function that gives traffic the names and the middles of its cells."""
+    """Return the function that adds the names and centres of cells to traffic rows."""
 
     def place(batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
         for batch in batches:
@@ -86,17 +86,17 @@ def placing(
 
 
 def road_grid(settings: TrafficSettings) -> int:
-    """Return the class of the globe's grid whose cells are road cells."""
+    """Return the grid class of road cells."""
     return grid_class(0.0, settings.cell_m)
 
 
 def road_centre(settings: TrafficSettings, road: int) -> tuple[float, float]:
-    """Return the middle of a road cell."""
+    """Return the centre of a road cell."""
     return centre_of(road_grid(settings), road)
 
 
 def cell_name(settings: TrafficSettings, road: int) -> str:
-    """Return the name of a road cell: class of grid, row and column."""
+    """Return the name of a road cell: grid class, row and column."""
     return f"{road_grid(settings)}-{road >> 32}-{road & 0xFFFFFFFF}"
 
 

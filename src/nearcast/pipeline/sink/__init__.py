@@ -1,1 +1,1 @@
-"""What is for brokers reaches them, exactly once."""
+"""Publishing rows to brokers, exactly once."""

@@ -1,8 +1,8 @@
-"""Where brokers are: what their directories say of them, and how to come in.
+"""Addresses and credentials of brokers.
 
-A broker that runs says in its directory where it listens, and keeps a token there; whoever can
-read both may hand it rows. For one that is elsewhere there is its address, and a superuser's name
-and password.
+A running broker writes its address to its directory, and keeps a token there; a process that can
+read both may hand rows over. A broker elsewhere needs its URL, and the name and password of a
+superuser.
 """
 
 import socket
@@ -21,10 +21,10 @@ ANY_HOST = frozenset(("0.0.0.0", "::", ""))
 
 
 class BrokerAddress(Struct, frozen=True):
-    """Which broker, and how to find and enter it.
+    """A broker, and how to find and authenticate to it.
 
-    Without a `url` its directory says where it is and what opens it, and by which certificate
-    it is known; `ca_file` says whom to trust instead.
+    Without a `url` its directory has the address, the token and the certificate; `ca_file` names
+    other authorities to trust.
     """
 
     data: str
@@ -36,7 +36,7 @@ class BrokerAddress(Struct, frozen=True):
 
 
 class BrokerAccess(Struct, frozen=True):
-    """Where a broker listens now, and who asks to be let in."""
+    """The current address of a broker, and the credentials for it."""
 
     host: str
     port: int
@@ -44,23 +44,23 @@ class BrokerAccess(Struct, frozen=True):
     user: str
     password: bytes
     certificate: str = ""
-    """The one certificate that shows that it is this broker; otherwise authorities vouch for it."""
+    """The certificate that identifies this broker; if empty, authorities are trusted."""
 
 
 class _AddressFile(Struct, frozen=True):
-    """What a broker's directory says of its address."""
+    """The address file in a broker's directory."""
 
     host: str
     port: int
     scheme: str = "mqtt"
     machine: str = ""
     everywhere: bool = False
-    """It listens on every address of its machine; `host` is one for the machine itself."""
+    """True if it listens on all addresses of its machine; `host` is for local use."""
     certificate: str = ""
 
 
 def entrance_of(place: BrokerAddress) -> BrokerAccess:
-    """Return where a broker listens now; raises `OSError` while nothing says so."""
+    """Return the current address of a broker; raises `OSError` while none is known."""
     if place.url:
         address = parse_address(place.url)
         if address.websocket:
@@ -80,7 +80,7 @@ def entrance_of(place: BrokerAddress) -> BrokerAccess:
 
 
 def _host(announced: _AddressFile) -> str:
-    """How to reach a broker from this machine."""
+    """The host name to reach a broker from this machine."""
     everywhere = announced.everywhere or announced.host in ANY_HOST
     if everywhere and announced.machine not in ("", socket.gethostname()):
         return announced.machine
@@ -88,10 +88,11 @@ def _host(announced: _AddressFile) -> str:
 
 
 def trusting(entrance: BrokerAccess, ca_file: str = "") -> ssl.SSLContext:
-    """Return how to speak TLS at an entrance: whom to believe that this is the broker.
+    """Return the TLS context for a broker.
 
-    The authorities in a file, or the broker's own certificate if its directory says it: who wrote
-    that may write all that the pipeline reads, so that no name needs to be in it.
+    It trusts the authorities in a file, or the broker's own certificate from its directory. The
+    writer of that directory can write everything that the pipeline reads, so the host name is not
+    checked.
     """
     if ca_file or not entrance.certificate:
         return ssl.create_default_context(cafile=ca_file or None)

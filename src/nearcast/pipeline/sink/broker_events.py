@@ -1,7 +1,7 @@
-"""What the pipeline tells: rows of its tables as events for brokers, in the form of the sink.
+"""Rows of the pipeline's tables as events for brokers, with the columns of the sink.
 
-A stream and a replay tell the same of the same rows, under the same ids and subjects, so that a
-broker recognises what it was told before.
+A stream and a replay give the same events for the same rows, with the same ids and subjects, so
+that a broker recognises repeats.
 """
 
 from collections.abc import Sequence
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 QOS = 2
-"""What the pipeline tells comes exactly once to whoever asks for that."""
+"""Subscribers that ask for QoS 2 get the pipeline's events exactly once."""
 
 
 def aggregate_events(found: "DataFrame") -> "DataFrame":
@@ -24,13 +24,13 @@ def aggregate_events(found: "DataFrame") -> "DataFrame":
 
 
 def movement_events(found: "DataFrame") -> "DataFrame":
-    """Return what `movement` gave as events, but for what is not to be published."""
+    """Return the rows of `movement` as events, without those that are not published."""
     named = found.where(F.col("subject").isNotNull())
     return _events(named.withColumn("id", F.col("key")))
 
 
 def for_all(rows: "DataFrame", brokers: Sequence[str]) -> "DataFrame":
-    """Return rows for every broker: each has subscribers of its own."""
+    """Return the rows once for every broker, since each has subscribers of its own."""
     return rows.withColumn("broker", F.explode(F.array(*map(F.lit, brokers))))
 
 

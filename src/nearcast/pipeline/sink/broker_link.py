@@ -1,9 +1,9 @@
-"""A link to a broker from a Spark task or driver: blocking, and as stubborn as it is asked to be.
+"""A blocking connection to a broker from a Spark task or driver, with retries.
 
-What is sent is on the broker's disk when `flush` returns. A connection that is lost is made again,
-by what the broker's directory says of its address then, and what was not acknowledged is sent
-again: staging and releasing the same twice is the same as once. One link serves a process and a
-broker, over any number of tasks.
+Sent messages are on the broker's disk when `flush` returns. A lost connection is made again, with
+the address that the broker's directory has then, and unacknowledged messages are sent again:
+staging and releasing are idempotent. A link is used by one task at a time, and kept open in its
+process for later ones.
 """
 
 import contextlib
@@ -37,13 +37,13 @@ from nearcast.wire.mqtt import NO_PROPERTIES, ReasonCode
 READ_BYTES = 1 << 16
 ANSWER_WITHIN_S = 10.0
 HEAD_BYTES = 1_024
-"""What a packet has beside its payload, at most."""
+"""The most bytes of a packet besides its payload."""
 LARGEST_PACKET = 1 << 20
 UNSENT_BYTES = 4 << 20
-"""So much is on its way at once."""
+"""The most payload bytes in flight."""
 AGAIN = Backoff(0.05, 2.0)
 BUSY = frozenset((ReasonCode.QUOTA_EXCEEDED, ReasonCode.SERVER_BUSY))
-"""Refusals that pass."""
+"""Temporary refusals."""
 REASONS_TO_WAIT = frozenset(
     (
         ReasonCode.SERVER_BUSY, ReasonCode.SERVER_UNAVAILABLE, ReasonCode.SERVER_SHUTTING_DOWN,
@@ -58,14 +58,14 @@ class BrokerLink:
     def __init__(self, place: BrokerAddress, wait_s: float = 30.0) -> None:
         self.place = place
         self.wait_s = wait_s
-        """How long a broker may be away, or too busy, before that is an error."""
+        """How long a broker may be unreachable or busy before `LinkError` is raised."""
         self.connections = 0
         self._protocol: ClientProtocol | None = None
         self._socket: socket.socket | None = None
         self._waiting: dict[int, tuple[str, bytes]] = {}
-        """What was sent and not acknowledged, by its token."""
+        """Unacknowledged messages by token."""
         self._busy: list[tuple[str, bytes]] = []
-        """What the broker had no room for."""
+        """Messages that the broker refused as busy; `flush` sends them again."""
         self._bytes = 0
         self._deadline = 0.0
         self._largest_packet = LARGEST_PACKET
@@ -73,13 +73,13 @@ class BrokerLink:
 
     @property
     def largest_payload(self) -> int:
-        """The most bytes that a message may have here; connects if need be."""
+        """The largest payload that the broker accepts; connects if necessary."""
         self._begin()
         self._until_connected()
         return self._largest_packet - HEAD_BYTES
 
     def send(self, topic: str, payload: bytes) -> None:
-        """Send a message of QoS 1; it may be on its way still when this returns."""
+        """Send a message with QoS 1; it may still be in flight when this returns."""
         if not self._waiting and not self._busy:
             self._begin()
         self._until_connected()
@@ -88,11 +88,11 @@ class BrokerLink:
             self._turn()
 
     def flush(self) -> None:
-        """Return when everything that was sent is kept by the broker; raises `LinkError`."""
+        """Return when the broker has stored all sent messages; raises `LinkError`."""
         tries = 0
         while self._waiting or self._busy:
             if not self._waiting:
-                # There was no room: ask again, less and less often.
+                # The broker was busy: retry with growing pauses.
                 self._rest(tries, "the broker has no room for more rows")
                 tries += 1
                 self._until_connected()
@@ -103,7 +103,7 @@ class BrokerLink:
             self._turn()
 
     def close(self) -> None:
-        """Hang up."""
+        """Disconnect, and drop unacknowledged messages."""
         self._waiting.clear()
         self._busy.clear()
         self._bytes = 0
@@ -129,10 +129,10 @@ class BrokerLink:
         self._bytes += len(payload)
         self._write()
 
-    # One turn: write what there is, read what comes
+    # One turn: write pending data, read answers
 
     def _turn(self) -> None:
-        """Wait a little for answers, and take them."""
+        """Wait a little for answers, and handle them."""
         if self._socket is None:
             self._until_connected()
             return
@@ -173,7 +173,7 @@ class BrokerLink:
                             f"broker {self.place.broker} refused: {text or reason.name}"
                         )
                     else:
-                        # It lives: whoever waits, waits for the next answer.
+                        # The broker is alive: the timeout starts again for the next answer.
                         self._begin()
                 case ConnectRefused(reason, text) if reason not in REASONS_TO_WAIT:
                     self.close()
@@ -203,7 +203,7 @@ class BrokerLink:
                 tries += 1
 
     def _connect(self) -> str:
-        """Connect once; why it did not work, or nothing."""
+        """Connect once; return the reason of a failure, or an empty string."""
         self._lose()
         try:
             entrance = entrance_of(self.place)
@@ -244,7 +244,7 @@ class BrokerLink:
                 self._protocol.disconnected_transport(time.monotonic())
 
     def _rest(self, tries: int, why: str) -> None:
-        """Wait before another try, or raise `LinkError` where there was time enough."""
+        """Wait before a retry; raises `LinkError` after the deadline."""
         left = self._left()
         if left <= 0.0:
             self.close()
@@ -276,9 +276,9 @@ _lock = threading.Lock()
 
 @contextlib.contextmanager
 def borrowed(place: BrokerAddress, wait_s: float) -> Iterator[BrokerLink]:
-    """Yield a link of this process to a broker; nobody else has it meanwhile.
+    """Yield a link of this process to a broker, for exclusive use.
 
-    It stays open for the next, unless something went wrong.
+    It stays open for later use, unless an exception is raised.
     """
     link = _idle_link(place) or BrokerLink(place)
     link.wait_s = wait_s
@@ -296,7 +296,7 @@ def borrowed(place: BrokerAddress, wait_s: float) -> Iterator[BrokerLink]:
 
 
 def close_idle() -> None:
-    """Hang up wherever nobody is speaking."""
+    """Close all idle links."""
     with _lock:
         found = _idle[:]
         _idle.clear()
@@ -305,7 +305,7 @@ def close_idle() -> None:
 
 
 def _idle_link(place: BrokerAddress) -> BrokerLink | None:
-    # Workers are forked: what their parent has opened is not theirs.
+    # Workers are forked: links that their parent opened must not be used.
     own = os.getpid()
     with _lock:
         for at in range(len(_idle) - 1, -1, -1):

@@ -1,13 +1,13 @@
-"""The sink: rows of a query go to brokers over MQTT, each exactly once.
+"""The sink: rows of a query are sent to brokers over MQTT, each exactly once.
 
-Tasks stage rows at the brokers that they are for, under (query, epoch, partition, attempt); the
-driver's commit releases the epoch at each broker, naming the attempts that count. A broker that
-is away is waited for a while; then the epoch fails and Spark does it again. A broker that had
-released the epoch acknowledges and drops the repeat, so nothing is lost and nothing comes twice.
+Tasks stage rows at their brokers, under (query, epoch, partition, attempt); the driver's commit
+releases the epoch at each broker, naming the attempts that count. If a broker stays unreachable
+until the timeout, the epoch fails and Spark retries it. A broker that had released the epoch
+acknowledges and drops the repeat, so no row is lost or duplicated.
 
-An attempt has a name that no other has, as numbers begin again with every driver. The id that
-Spark gives to a query is part of its name here, so that one with a new checkpoint, which counts
-its epochs from 0 again, is another query.
+The name of an attempt is random, since Spark's numbers begin again with every driver. Spark's query
+id is part of the query name here, so that a query with a new checkpoint, whose epochs begin at 0
+again, is another query.
 """
 
 import contextlib
@@ -46,28 +46,28 @@ if TYPE_CHECKING:
 WAIT_S = 30.0
 ABORT_WAIT_S = 2.0
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
-"""What Spark tells tasks of the streaming query that they are part of."""
+"""Spark's task properties that identify the streaming query and its batch."""
 STAGED_SCHEMA = (
     "broker string, query string, epoch long, partition long, attempt string, packets long"
 )
 
 
 class SinkOptions(Struct, frozen=True):
-    """What the options of a write say."""
+    """The parsed options of a write."""
 
     path: str
     query: str
     epoch: int | None
     wait_s: float
     urls: dict[str, str]
-    """Where brokers are that have no directory here, by name; `*` for all."""
+    """URLs of brokers that have no directory here, by name; `*` for all."""
     user: str
     password_file: str
     ca_file: str
 
     @classmethod
     def read(cls, options: Mapping[str, str]) -> "SinkOptions":
-        """Read options, or raise `PipelineInputError`."""
+        """Parse options; raises `PipelineInputError`."""
         given = {name.lower(): value for name, value in options.items()}
         urls = {name[4:]: value for name, value in given.items() if name.startswith("url.")}
         if "url" in given:
@@ -93,7 +93,7 @@ class SinkOptions(Struct, frozen=True):
         )
 
     def place(self, broker: str) -> BrokerAddress:
-        """Return which broker a name means."""
+        """Return the address of a broker."""
         url = self.urls.get(broker.lower(), self.urls.get("*", ""))
         if not url:
             return BrokerAddress(self.path, broker, ca_file=self.ca_file)
@@ -101,7 +101,7 @@ class SinkOptions(Struct, frozen=True):
 
 
 class SinkPart(Struct, frozen=True):
-    """What a task has staged at one broker."""
+    """The rows that a task has staged at one broker."""
 
     broker: str
     query: str
@@ -113,7 +113,7 @@ class SinkPart(Struct, frozen=True):
 
 @dataclass
 class Handed(WriterCommitMessage):
-    """What a task has staged."""
+    """The commit message of a task: the parts it has staged."""
 
     parts: list[SinkPart] = field(default_factory=list)
 
@@ -123,8 +123,9 @@ def batch_writer(
 ) -> DataSourceArrowWriter:
     """Return the writer of `df.write.format("nearcast")`.
 
-    With an `epoch`, or inside `foreachBatch`, the write is made once however often it is tried;
-    two writes of one batch need different `query` names. Without, it is a query of its own.
+    With an `epoch`, or inside `foreachBatch`, the write takes effect once however often it is
+    retried; two writes of one batch need different `query` names. Otherwise it is a query of its
+    own.
     """
     return _BatchWriter(SinkOptions.read(options))
 
@@ -137,10 +138,10 @@ def stream_writer(
 
 
 def hand_over(frame: "DataFrame", options: Mapping[str, str], epoch: int) -> int:
-    """Stage a frame's rows and release them, from this very process; how many packets there were.
+    """Stage a frame's rows and release them from this process; return the number of packets.
 
-    The same as the batch writer, without Spark's own processes for planning and committing a
-    write. For `foreachBatch`, whose batch id is the epoch.
+    The same as the batch writer, without Spark's own processes for planning and committing a write.
+    For `foreachBatch`, whose batch id is the epoch.
     """
     chosen = SinkOptions.read({**options, "epoch": str(epoch)})
 
@@ -171,16 +172,16 @@ class _BatchWriter(DataSourceArrowWriter):
         return Handed(stage(iterator, self._options, self._alone))
 
     def commit(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Release what all tasks have staged."""
+        """Release the rows that all tasks have staged."""
         release(_parts(messages), self._options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None]) -> None:
-        """Drop what tasks have staged."""
+        """Drop the rows that tasks have staged."""
         abort(_parts(messages), self._options)
 
 
 class _StreamWriter(DataSourceStreamArrowWriter):
-    """Writes a stream, an epoch at a time."""
+    """Writes a stream, one epoch at a time."""
 
     def __init__(self, options: SinkOptions) -> None:
         self._options = options
@@ -196,16 +197,16 @@ class _StreamWriter(DataSourceStreamArrowWriter):
         release(parts, self._options)
 
     def abort(self, messages: Sequence[WriterCommitMessage | None], batchId: int) -> None:  # noqa: N803
-        """Drop what tasks have staged."""
+        """Drop the rows that tasks have staged."""
         abort(_parts(messages), self._options)
 
 
 def stage(
     batches: Iterable[pa.RecordBatch], options: SinkOptions, alone: str | None = None
 ) -> list[SinkPart]:
-    """Stage rows at their brokers, in the task that has them; what was staged where.
+    """Stage rows at their brokers, in the task that has them; return the staged parts.
 
-    `alone` is the name of a write that belongs to no query and has no epoch.
+    `alone` is the query name of a write without an epoch.
     """
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
@@ -225,7 +226,7 @@ def stage(
 
 
 def release(parts: Iterable[SinkPart], options: SinkOptions) -> None:
-    """Release what was staged, at one broker after another; raises `LinkError`."""
+    """Release staged rows, one broker after another; raises `LinkError`."""
     for (broker, query, epoch), manifest in sorted(_manifests(parts).items()):
         with borrowed(options.place(broker), options.wait_s) as link:
             link.send(Release(query, epoch).topic, manifest_bytes(manifest))
@@ -233,7 +234,7 @@ def release(parts: Iterable[SinkPart], options: SinkOptions) -> None:
 
 
 def abort(parts: Iterable[SinkPart], options: SinkOptions) -> None:
-    """Drop what was staged, where that can be done now; the next epoch does it otherwise."""
+    """Drop staged rows where the broker is reachable; otherwise the next epoch drops them."""
     for broker, query, epoch in sorted(_manifests(parts)):
         with (
             contextlib.suppress(LinkError),
@@ -244,7 +245,7 @@ def abort(parts: Iterable[SinkPart], options: SinkOptions) -> None:
 
 
 class _Staging:
-    """Rows on their way to one broker."""
+    """Sends rows to one broker."""
 
     def __init__(self, link: BrokerLink, part: SinkPart) -> None:
         self._link = link

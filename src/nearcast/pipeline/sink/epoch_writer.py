@@ -1,8 +1,8 @@
-"""Writing an epoch: what is for brokers reaches them, exactly once, and then the tables.
+"""Writing an epoch: first to the brokers, exactly once, then to the tables.
 
-A Spark job costs more than the rows of most epochs do. A small epoch is one job, whose results
-the driver itself stages, releases and writes; a large one is shared out over tasks. Either way
-the same rows come of it, under the same names, so that an epoch may be tried again by the other.
+A Spark job costs more than the rows of most epochs. A small epoch is one job, whose results the
+driver itself stages, releases and writes; a large one is distributed over tasks. Both ways give the
+same rows under the same names, so that an epoch may be retried the other way.
 """
 
 import json
@@ -22,26 +22,26 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 SMALL_ROWS = 20_000
-"""Epochs of at most so many rows of the log are collected."""
+"""Epochs of at most this many rows of the log are collected."""
 TASK_ROWS = 2_000
-"""So many of them are worth a task."""
+"""Rows of the log for each task of a small epoch."""
 _OUTGOING = "$told"
 
 
 class Epoch(Struct, frozen=True):
-    """What came of an epoch of a query."""
+    """The results of an epoch of a query."""
 
     number: int
     tables: "Mapping[str, DataFrame]"
-    """Rows by the tables that they are for."""
+    """Rows by table."""
     outgoing: "DataFrame"
-    """Rows for brokers, in the form of the sink."""
+    """Rows for brokers, with the columns of the sink."""
     options: Mapping[str, str]
-    """How they get there."""
+    """The options of the sink."""
 
 
 def write(tables: Tables, epoch: Epoch, rows: int | None) -> None:
-    """Hand over and write an epoch of so many rows of the log, instead of what there is of it."""
+    """Publish and write an epoch of `rows` log rows, replacing an earlier attempt."""
     if rows is not None and rows <= SMALL_ROWS:
         write_small(tables, epoch, 1 + rows // TASK_ROWS)
     else:
@@ -49,7 +49,7 @@ def write(tables: Tables, epoch: Epoch, rows: int | None) -> None:
 
 
 def write_large(tables: Tables, epoch: Epoch) -> None:
-    """Let tasks stage and write, a job for the brokers and one for each table."""
+    """Stage and write in tasks, with a job for the brokers and one for each table."""
     hand_over(epoch.outgoing, epoch.options, epoch.number)
     with tables.locked():
         for name, rows in epoch.tables.items():
@@ -57,7 +57,7 @@ def write_large(tables: Tables, epoch: Epoch) -> None:
 
 
 def write_small(tables: Tables, epoch: Epoch, tasks: int = 1) -> None:
-    """Collect all rows in one job of a few tasks, and stage and write them here."""
+    """Collect all rows in one job of a few tasks, then stage and write them here."""
     found = collected({**epoch.tables, _OUTGOING: epoch.outgoing}, tasks)
     outgoing = found.pop(_OUTGOING)
     if outgoing.num_rows:
@@ -66,7 +66,7 @@ def write_small(tables: Tables, epoch: Epoch, tasks: int = 1) -> None:
     with tables.writing() as aside:
         files = {}
         for name, rows in found.items():
-            # One without rows is there once, so that the table can be read.
+            # An empty file is written once, so that the table can be read.
             if rows.num_rows or not tables.has(name):
                 files[name] = aside / f"part-{name}.parquet"
                 pq.write_table(rows, files[name], compression="zstd")
@@ -74,8 +74,8 @@ def write_small(tables: Tables, epoch: Epoch, tasks: int = 1) -> None:
 
 
 def collected(frames: "Mapping[str, DataFrame]", tasks: int = 1) -> dict[str, pa.Table]:
-    """Return the rows of some frames, of one job."""
-    # Lists of one: where there is none, its members need no room and may be what cannot be null.
+    """Return the rows of several frames, collected in one job."""
+    # Lists of one element: a null list takes no space, and its fields may be non-nullable.
     tagged = [rows.select(F.array(F.struct("*")).alias(name)) for name, rows in frames.items()]
     together = tagged[0]
     for each in tagged[1:]:
@@ -85,9 +85,9 @@ def collected(frames: "Mapping[str, DataFrame]", tasks: int = 1) -> dict[str, pa
 
 
 def rows_of_epoch(checkpoint: Path, epoch: int) -> int | None:
-    """Return how many rows of the log an epoch spans; None if that cannot be told.
+    """Return the number of log rows that an epoch spans; None if it is unknown.
 
-    Spark notes how far an epoch goes, in `offsets/N`, before it begins with it.
+    Spark writes the end of an epoch to `offsets/N` before it starts the epoch.
     """
     try:
         end = _offset(checkpoint, epoch)
@@ -105,7 +105,7 @@ def _offset(checkpoint: Path, epoch: int) -> dict[str, int]:
 
 
 def _options(epoch: Epoch) -> SinkOptions:
-    """What the sink is told in the driver, where it cannot ask its task for the query."""
+    """The sink options in the driver, where no task context has the query id."""
     query = epoch.options["query"]
     query_id = epoch.outgoing.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
     name = query if query_id is None else f"{query} {query_id}"

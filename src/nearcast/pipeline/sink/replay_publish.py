@@ -1,8 +1,8 @@
-"""Publishing what a replay found: what `run` would tell brokers, under the same ids and subjects.
+"""Publishing the results of a replay with the ids and subjects that `run` uses.
 
-Events have ids, by which a broker recognises what it was told before. Copies that it recorded as
-sent are left out. What is left is handed over under a name that follows from its rows, so that
-handing it over again is recognised as a whole.
+Events have ids, by which a broker recognises repeats. Copies recorded as sent are left out. The
+rest is handed over under a name derived from its rows, so that a repeated handover is recognised as
+a whole.
 """
 
 from collections.abc import Collection, Mapping
@@ -22,7 +22,7 @@ _EVENT = ("broker", "publisher", "id")
 
 
 def unsent(decided: "DataFrame", log: "DataFrame") -> "DataFrame":
-    """Return what is to be sent without the copies that brokers recorded in a log as sent."""
+    """Return deliveries without the copies that brokers recorded in a log as sent."""
     had = (
         recorded(log)
         .withColumnRenamed("event_id", "id")
@@ -47,9 +47,9 @@ def events_of_tables(
     since: float | None,
     until: float | None,
 ) -> "dict[str, DataFrame]":
-    """Return what tables tell as events, by what brokers know it by.
+    """Return the rows of tables as events, by table name.
 
-    Tables that a stream has written and that were `kept` have more than the range.
+    Tables that were `kept` were written by a stream and are filtered, since they exceed the range.
     """
     found = {name: publishable(name, rows) for name, rows in tables.items() if name != "aggregates"}
     events = {name: movement_events(rows) for name, rows in found.items()}
@@ -64,7 +64,7 @@ def events_of_tables(
 
 
 def publish_once(rows: "DataFrame", data: str, what: str) -> int:
-    """Hand rows over, or let brokers recognise that they have them; how many there are."""
+    """Hand rows over, unless brokers have them already; return their number."""
     rows = rows.persist()
     try:
         columns = [name for name in (*_EVENT, "recipients") if name in rows.columns]

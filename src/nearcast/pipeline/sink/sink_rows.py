@@ -1,8 +1,8 @@
-"""Rows of the sink: what a DataFrame for brokers looks like, and how its batches are read.
+"""Rows of the sink: the columns of a DataFrame for brokers, and how batches are read.
 
-Only `broker`, `kind`, `id` and `subject` must be there; what is missing or null has the value
-that it has in `nearcast.wire.handover`. Batches are read a column at a time: a recipient costs
-well below a microsecond.
+Only `broker`, `kind`, `id` and `subject` are required; other missing or null values default as in
+`nearcast.wire.handover`. Batches are read a column at a time: a recipient costs well below a
+microsecond.
 """
 
 from collections.abc import Iterator
@@ -24,12 +24,12 @@ SINK_SCHEMA = (
     "recipients array<struct<session: string, subscriptions: array<string>, priority: int, "
     "replayed: boolean>>, about array<string>"
 )
-"""All columns, as Spark writes them. Of a delivery's `recipients`, `subscriptions` are ids."""
+"""All columns, as Spark DDL. In `recipients`, `subscriptions` are ids."""
 NEEDED = ("broker", "kind", "id", "subject")
 
 
 def rows_by_broker(batch: pa.RecordBatch) -> Iterator[tuple[str, list[HandedRow]]]:
-    """Yield the brokers of a batch with their rows, in order; deliveries to nobody are left out."""
+    """Yield each broker with its rows, in order; deliveries without recipients are left out."""
     for name in NEEDED:
         if name not in batch.schema.names:
             raise PipelineInputError(f"rows for brokers need a column {name!r}")
@@ -84,7 +84,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[HandedRow | None]:
 
 
 def _column(batch: pa.RecordBatch, name: str, instead: object = None) -> list[Any]:
-    """Return a column's values; of one that is missing or null, what it has instead."""
+    """Return a column's values; missing or null values are replaced by `instead`."""
     if name not in batch.schema.names:
         return [instead] * batch.num_rows
     column = batch.column(name)
@@ -95,7 +95,7 @@ def _column(batch: pa.RecordBatch, name: str, instead: object = None) -> list[An
 
 
 def _headers(batch: pa.RecordBatch) -> list[bytes]:
-    """Return each message's MQTT properties: as they were, else made of its user properties."""
+    """Return each message's MQTT properties: its raw headers, or its user properties encoded."""
     headers = _column(batch, "headers")
     pairs = _column(batch, "properties")
     return [
@@ -131,7 +131,7 @@ def _recipients(batch: pa.RecordBatch) -> list[list[tuple[object, ...]]]:
 
 
 def _field(structs: pa.StructArray, name: str) -> pa.Array:
-    """Return a field of structs; Spark may say them in any order, and leave some out."""
+    """Return a field of structs; Spark may reorder fields, and leave out optional ones."""
     if structs.type.get_field_index(name) >= 0:
         return structs.field(name)
     if name in ("session", "subscriptions"):
@@ -147,7 +147,7 @@ def _filled(column: pa.Array, instead: object) -> list[object]:
 
 
 def _spans(lists: pa.ListArray) -> Iterator[tuple[int, int]]:
-    """Yield where each list begins and ends in what `flatten` gives."""
+    """Yield the start and end of each list in the result of `flatten`."""
     lengths = _values(lists.value_lengths())
     ends, at = [0], 0
     for length in lengths:
@@ -157,7 +157,7 @@ def _spans(lists: pa.ListArray) -> Iterator[tuple[int, int]]:
 
 
 def _values(column: pa.Array) -> list[Any]:
-    """Return a column's values as `to_pylist` does, and several times as fast where it can be."""
+    """Return a column's values like `to_pylist`, but several times as fast for most types."""
     kind = column.type
     if pa.types.is_string(kind) or pa.types.is_binary(kind):
         return cast(list[Any], column.to_numpy(zero_copy_only=False).tolist())

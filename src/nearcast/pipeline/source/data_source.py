@@ -1,10 +1,10 @@
 """The `nearcast` format of Spark: the logs of all brokers as a stream or as history.
 
-`spark.readStream.format("nearcast").option("path", DIR)` follows `DIR/brokers/*/log` and takes
-up brokers that appear; `spark.read.format("nearcast")` reads what there is. Rows have the columns
-of the log; what is missing comes as a row of kind `gap` whose `data` says `first`, `last` and
-`reason`. Methods and options are called as Spark calls them; options may be written `maxRows` or
-`max_rows`. The writing side is in `nearcast.pipeline.sink.data_sink`.
+`spark.readStream.format("nearcast").option("path", DIR)` follows `DIR/brokers/*/log`, including
+brokers that appear later; `spark.read.format("nearcast")` reads the existing rows. Rows have the
+columns of the log; missing rows come as a row of kind `gap` whose `data` has `first`, `last` and
+`reason`. Method names and options follow Spark's; options may be written `maxRows` or `max_rows`.
+The writing side is in `nearcast.pipeline.sink.data_sink`.
 """
 
 import math
@@ -69,7 +69,7 @@ HISTORY_TASK_ROWS = 250_000
 
 
 class SourceOptions(Struct, frozen=True, kw_only=True):
-    """What a reader was asked for, checked."""
+    """The validated options of a reader."""
 
     path: Path
     brokers: tuple[str, ...] = ()
@@ -86,11 +86,11 @@ class SourceOptions(Struct, frozen=True, kw_only=True):
     idle_s: float = 0.0
     columns: tuple[str, ...] = COLUMNS
     rows: Literal["log", "decided"] = "log"
-    """The log's own rows, or what is decided on them (`pipeline.decide.decisions`)."""
+    """The rows of the log, or the decisions on them (`pipeline.decide.decisions`)."""
 
     @property
     def wanted(self) -> RangeRequest:
-        """Which rows and columns of each range are asked for."""
+        """The requested rows and columns of each range."""
         return RangeRequest(
             self.columns, RowSelection(self.kinds, self.subject), self.since, self.until
         )
@@ -101,11 +101,11 @@ class NearcastDataSource(DataSource):
 
     @classmethod
     def name(cls) -> str:
-        """Return what the format is called."""
+        """Return the name of the format."""
         return FORMAT
 
     def schema(self) -> "StructType":
-        """Return the columns of the log, or those that option `columns` names."""
+        """Return the columns of the log, those of option `columns`, or those of decided rows."""
         options = source_options(self.options)
         if options.rows == "decided":
             from nearcast.pipeline.decide.decided_schema import ARROW_SCHEMA
@@ -118,11 +118,11 @@ class NearcastDataSource(DataSource):
         return LogHistoryReader(source_options(self.options))
 
     def streamReader(self, schema: "StructType") -> "LogStreamReader":  # noqa: N802
-        """Return the reader that follows."""
+        """Return the reader of a stream."""
         return LogStreamReader(source_options(self.options))
 
     def writer(self, schema: "StructType", overwrite: bool) -> "DataSourceWriter":
-        """Return the writer that hands the rows of a table to brokers."""
+        """Return the writer that sends the rows of a batch to brokers."""
         from nearcast.pipeline.sink.data_sink import batch_writer
 
         return batch_writer(schema, self.options, overwrite)
@@ -130,7 +130,7 @@ class NearcastDataSource(DataSource):
     def streamWriter(  # noqa: N802
         self, schema: "StructType", overwrite: bool
     ) -> "DataSourceStreamWriter":
-        """Return the writer that hands the rows of a stream to brokers."""
+        """Return the writer that sends the rows of a stream to brokers."""
         from nearcast.pipeline.sink.data_sink import stream_writer
 
         return stream_writer(schema, self.options, overwrite)
@@ -143,7 +143,7 @@ class RangePartition(InputPartition):
 
 
 class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
-    """Follows the logs; in the driver it keeps their manifests, in a task it has none."""
+    """Follows the logs; the manifests are kept in the driver, not in tasks."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
@@ -152,19 +152,19 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         self._target: Offset | None = None
 
     def initialOffset(self) -> Offset:  # noqa: N802
-        """Return where a new query begins: at the first row of each broker, or behind the last."""
+        """Return the offset of a new query: the first row of each broker, or after the last."""
         return {} if self._options.start == "earliest" else ends(self._now())
 
     def getDefaultReadLimit(self) -> ReadLimit:  # noqa: N802
-        """Return how much a batch takes."""
+        """Return the default size of a batch."""
         return ReadMaxRows(self._options.max_rows)
 
     def prepareForTriggerAvailableNow(self) -> None:  # noqa: N802
-        """Go no further than what there is now."""
+        """Limit the query to the rows that exist now."""
         self._target = ends(self._now())
 
     def latestOffset(self, start: Offset, limit: ReadLimit) -> Offset:  # noqa: N802
-        """Return how far the next batch goes."""
+        """Return the end of the next batch."""
         manifests = self._now()
         target = self._target
         if target is not None:
@@ -176,18 +176,18 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
         return start if is_all and self._unasked.may_wait(manifests, start, end) else end
 
     def reportLatestOffset(self) -> Offset | None:  # noqa: N802
-        """Return the offset behind everything that was there when it was last looked at."""
+        """Return the offset after all rows known at the last refresh."""
         return ends(self._logs.manifests()) or None
 
     def partitions(self, start: Offset, end: Offset) -> list[RangePartition]:
-        """Return the parts of a batch; the same rows whenever it is planned again."""
+        """Return the partitions of a batch; the same rows whenever it is planned again."""
         if any(end[broker] > start.get(broker, FIRST_SEQ) for broker in end):
             self._now()
         split = Split(self._options.partition_rows or STREAM_TASK_ROWS)
         return [RangePartition(each) for each in ranges(self._logs, start, end, split)]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one part."""
+        """Yield the rows of one partition."""
         return _rows(partition.value, self._options)
 
     def _now(self) -> dict[str, Manifest]:
@@ -204,13 +204,13 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
 
 class LogHistoryReader(DataSourceReader):
-    """Reads what the logs have, all of it or a range of seqs or of time."""
+    """Reads the existing rows, all of them or a range of seqs or of time."""
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
 
     def partitions(self) -> list[RangePartition]:
-        """Return the parts of all that is asked for."""
+        """Return the partitions of the requested rows."""
         options = self._options
         if not (options.path / "brokers").is_dir():
             raise StoreError(f"{options.path} has no logs of brokers: there is no brokers/ in it")
@@ -225,14 +225,14 @@ class LogHistoryReader(DataSourceReader):
         return [RangePartition(each) for each in found]
 
     def read(self, partition: InputPartition) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of one part."""
-        # Without any part, Spark asks for one that is empty.
+        """Yield the rows of one partition."""
+        # Without any partition, Spark reads one whose value is None.
         if partition.value is not None:
             yield from _rows(partition.value, self._options)
 
 
 def _rows(span: LogRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range, or what comes of them."""
+    """Yield the rows of a range, or the decisions on them."""
     if options.rows == "log":
         return read_range(span, options.wanted)
     from nearcast.pipeline.decide.decisions import decide_batches
@@ -241,11 +241,11 @@ def _rows(span: LogRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
 
 
 def _row_range(manifest: Manifest, options: SourceOptions) -> tuple[int, int]:
-    """Return the first and the last seq that may be meant by the options."""
+    """Return the first and the last seq that may match the options."""
     first, last = options.from_seq or FIRST_SEQ, manifest.last_seq
     if options.to_seq is not None:
         last = min(last, options.to_seq)
-    # A clock may have been set back: not by bisection.
+    # No bisection, since a clock may have been set back.
     if options.since is not None:
         segments = manifest.segments
         if segments and segments[0].first_ingested < options.since:
@@ -258,7 +258,7 @@ def _row_range(manifest: Manifest, options: SourceOptions) -> tuple[int, int]:
 
 
 def source_options(given: Mapping[str, str]) -> SourceOptions:
-    """Return the options of a reader, or raise `PipelineInputError` for an unknown or wrong one."""
+    """Return the options of a reader; raises `PipelineInputError` if one is unknown or wrong."""
     named = {name.lower().replace("_", ""): value for name, value in given.items()}
     known = {name.replace("_", ""): name for name in SourceOptions.__struct_fields__}
     unknown = sorted(named.keys() - known.keys())

@@ -1,10 +1,9 @@
-"""Cleaning: which rows of the log are events that can be used, and why the others cannot.
+"""Cleaning: which rows of the log are usable events, and why the others are not.
 
-Only expressions of Spark's own, row by row, so that it costs little and comes before anything
-else. What is refused keeps its row and gets a reason; an event from the future is refused here,
-where it cannot yet move a watermark and make everyone else's late. A late event (by the time
-between when it happened and when the broker took it in) is kept and marked: tables get it,
-state does not.
+It uses only Spark's own expressions, row by row, so that it costs little and runs before anything
+else. A refused event keeps its row and gets a reason; an event from the future is refused here,
+before it can advance a watermark and make other events late. A late event (by the time between its
+occurrence and its ingest) is kept and marked: tables include it, state does not.
 """
 
 from typing import TYPE_CHECKING
@@ -23,21 +22,21 @@ AHEAD_S = 60.0
 """How far the clock of a publisher may be ahead of its broker's."""
 LATENESS_S = 900.0
 FIRST_TIME, LAST_TIME = -62_135_596_800.0, 253_402_300_799.0
-"""The years 1 to 9999, which is as far as times can be written."""
+"""The years 1 to 9999, the range in which times can be written."""
 PIPELINE = PUBLISHER
-"""What publishes the pipeline's own results: it, and whatever begins with it."""
+"""The publisher of the pipeline's own results, or a prefix of it."""
 
 
 def clean(log: "DataFrame", lateness_s: float = LATENESS_S) -> "DataFrame":
-    """Return the rows that are or were events, with `reject` and `late` beside their columns.
+    """Return the rows that are or were events, with additional columns `reject` and `late`.
 
-    `reject` is the reason why a row cannot be used, null if it can. Works on streams too.
+    `reject` is the reason why a row is unusable, or null. Works on streams too.
     """
     return judged(log.where(F.col("kind").isin("event", ERASED)), lateness_s)
 
 
 def judged(log: "DataFrame", lateness_s: float = LATENESS_S) -> "DataFrame":
-    """Return all rows of the log, with `reject` and `late` as they hold for an event."""
+    """Return all rows of the log, with `reject` and `late` computed as for an event."""
     late = F.col("time") < F.col("ingested") - F.lit(lateness_s)
     return log.withColumn("reject", _reason()).withColumn(
         "late", F.coalesce(F.col("reject").isNull() & late, F.lit(False))
@@ -45,22 +44,22 @@ def judged(log: "DataFrame", lateness_s: float = LATENESS_S) -> "DataFrame":
 
 
 def accepted(cleaned: "DataFrame") -> "DataFrame":
-    """Return the events that can be used, of what `clean` gave; `late` says which came late."""
+    """Return the usable events of the result of `clean`; `late` marks late ones."""
     return cleaned.where(F.col("reject").isNull()).drop("reject")
 
 
 def rejected(cleaned: "DataFrame") -> "DataFrame":
-    """Return what cannot be used, of what `clean` or `first_of_each` gave, with the reason."""
+    """Return the unusable rows of the result of `clean` or `first_of_each`, with the reason."""
     return cleaned.where(F.col("reject").isNotNull())
 
 
 def first_of_each(cleaned: "DataFrame") -> "DataFrame":
-    """Return the same rows with every repeat of an event refused; for batches, not for streams.
+    """Return the same rows with repeats of events refused; for batches, not for streams.
 
-    Of the rows with one publisher and id the first counts, by (ingested, broker, seq).
+    Of rows with the same publisher and id, the first by (ingested, broker, seq) counts.
     """
     order = ("ingested", "broker", "seq")
-    # Only rows that are good themselves can make another a repeat.
+    # Only a usable row makes another one a repeat.
     usable = F.col("reject").isNull()
     same = Window.partitionBy("publisher", "event_id", usable).orderBy(*order)
     first = F.first(F.struct("broker", "seq")).over(same)
@@ -74,7 +73,7 @@ def first_of_each(cleaned: "DataFrame") -> "DataFrame":
 
 
 def _reason() -> "Column":
-    """Return why a row cannot be used; the first of these that applies."""
+    """Return the reason why a row is unusable: the first check that applies."""
     checks = [
         (
             F.col("kind") == ERASED,
@@ -108,7 +107,7 @@ def _reason() -> "Column":
             _with("malformed: longitudes go from -180 to 180, but this is %s", "lon"),
         ),
         (
-            # Nearly all events have nothing to say there, and need no parser.
+            # Nearly all events have one of these values and need no parser.
             ~F.coalesce(
                 F.col("data").isin("{}", '{"qos":1}', '{"qos":2}')
                 | (F.ltrim("data").startswith("{") & F.try_parse_json("data").isNotNull()),

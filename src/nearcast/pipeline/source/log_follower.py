@@ -1,9 +1,9 @@
-"""Following the logs of many brokers: what is new, how much of it is taken, and in which parts.
+"""Following the logs of many brokers: new rows, the size of batches, and their partitions.
 
-An offset is the next seq of each broker. What one batch takes is bounded in rows and in
-segments, and brokers that are behind go on together in the order of ingest, so that catching up
-with one does not make the rows of another late. Only manifests are read, and of them only what
-is new: the cost of a batch does not grow with the number of segments.
+An offset is the next seq of each broker. A batch is bounded in rows and in segments, and brokers
+that are behind advance together in the order of ingest, so that catching up with one does not make
+the rows of another late. Only new parts of manifests are read: the cost of a batch does not grow
+with the number of segments.
 """
 
 import heapq
@@ -20,29 +20,29 @@ from nearcast.store.log.manifest import Manifest, ManifestFiles
 from nearcast.store.log.segments import Segment
 
 Offset = dict[str, int]
-"""The next seq of each broker; one that is not named is at its first."""
+"""The next seq of each broker; a broker that is not in it is at its first row."""
 
 FIRST_SEQ = 1
 TOGETHER_S = 10.0
-"""How far one broker may be ahead of another in a batch; less would only take more turns."""
+"""How far one broker may be ahead of another in a batch; less would only take more steps."""
 
 
 class Bound(Struct, frozen=True):
-    """How much one batch takes at most; None is all there is."""
+    """The limits of one batch; None is no limit."""
 
     rows: int | None = None
     segments: int | None = None
 
 
 class Split(Struct, frozen=True):
-    """How much one task reads at most."""
+    """The limits of one task."""
 
     rows: int
     segments: int = 100
 
 
 class Logs:
-    """The manifests of the brokers under a data directory, as they were at the last refresh."""
+    """The manifests of the brokers under a data directory, as of the last refresh."""
 
     def __init__(self, data: Path, brokers: tuple[str, ...] = ()) -> None:
         self._data = data
@@ -50,7 +50,7 @@ class Logs:
         self._known: dict[str, tuple[ManifestFiles, Manifest]] = {}
 
     def refresh(self) -> None:
-        """Learn of new brokers, and of what each log has now."""
+        """Find new brokers, and read new parts of manifests."""
         for broker in self._chosen or self._present():
             if broker not in self._known:
                 files = ManifestFiles(self.directory(broker), broker)
@@ -60,11 +60,11 @@ class Logs:
                 self._known[broker] = files, files.refresh(manifest)
 
     def manifests(self) -> dict[str, Manifest]:
-        """Return what each broker's log has, by the names of the brokers in their order."""
+        """Return the manifests by broker, sorted by name."""
         return {broker: self._known[broker][1] for broker in sorted(self._known)}
 
     def directory(self, broker: str) -> Path:
-        """Return where a broker's log is."""
+        """Return the directory of a broker's log."""
         return self._data / "brokers" / broker / "log"
 
     def _present(self) -> list[str]:
@@ -77,16 +77,16 @@ class Logs:
 
 
 def ends(manifests: Mapping[str, Manifest]) -> Offset:
-    """Return the offset behind everything that there is."""
+    """Return the offset after all existing rows."""
     return {broker: manifest.last_seq + 1 for broker, manifest in manifests.items()}
 
 
 def advance(
     manifests: Mapping[str, Manifest], start: Offset, bound: Bound, target: Offset | None = None
 ) -> Offset:
-    """Return how far a batch goes that begins at `start`, at most to `target`.
+    """Return the end of a batch that begins at `start`, at most `target`.
 
-    Rows that are missing are passed over without being counted.
+    Missing rows are skipped without being counted.
     """
     limits = ends(manifests) if target is None else target
     rows = bound.rows if bound.rows is not None else sum(limits.values())
@@ -114,7 +114,7 @@ def advance(
 
 
 class _Path:
-    """How far a batch goes in one broker's log."""
+    """The progress of a batch in one broker's log."""
 
     def __init__(self, manifest: Manifest, seq: int, limit: int) -> None:
         self._manifest = manifest
@@ -131,19 +131,19 @@ class _Path:
 
     @property
     def goes_on(self) -> bool:
-        """Whether there are rows to take."""
+        """True if there are rows to take."""
         return self.seq < self._limit and self._segment is not None
 
     @property
     def ingested(self) -> float:
-        """About when the next row was ingested."""
+        """The estimated ingest time of the next row."""
         segment = self._segment
         assert segment is not None
         part = (self.seq - segment.first_seq) / (segment.last_seq - segment.first_seq + 1)
         return segment.first_ingested + part * (segment.last_ingested - segment.first_ingested)
 
     def take(self, rows: int, until: float) -> int:
-        """Go on in this segment to about a time, and return how many rows were taken."""
+        """Advance in this segment to about a time; return the number of rows taken."""
         segment = self._segment
         assert segment is not None
         span = segment.last_ingested - segment.first_ingested
@@ -160,7 +160,7 @@ class _Path:
         return taken
 
     def _pass_over(self) -> None:
-        """Go to the next row that a segment has, or to the end if there is none."""
+        """Advance to the next row that is in a segment, or to the limit."""
         segment = self._segment
         self.seq = max(
             self.seq,
@@ -169,10 +169,10 @@ class _Path:
 
 
 def ranges(logs: Logs, start: Offset, end: Offset, split: Split) -> Iterator[LogRange]:
-    """Yield the parts of a batch, each for one task.
+    """Yield the partitions of a batch, one for each task.
 
-    Raises `StoreError` if a log does not go as far as `end`, as when a manifest lost its last
-    lines in a power cut: the broker finds them again at its next start.
+    Raises `StoreError` if a log ends before `end`, for example because a manifest lost its last
+    lines in a power cut: the broker restores them at its next start.
     """
     for broker, last in sorted(end.items()):
         first = start.get(broker, FIRST_SEQ)
@@ -192,7 +192,7 @@ def ranges(logs: Logs, start: Offset, end: Offset, split: Split) -> Iterator[Log
 def broker_ranges(
     manifest: Manifest, broker: str, first_seq: int, last_seq: int, split: Split
 ) -> Iterator[LogRange]:
-    """Yield the rows from `first_seq` to `last_seq` in parts that follow each other."""
+    """Yield the rows from `first_seq` to `last_seq` as consecutive ranges."""
     segments, gaps = parts_of(manifest, first_seq, last_seq)
     cuts = [*_cuts(segments, first_seq, last_seq, split), last_seq + 1]
     begin, low = first_seq, 0
@@ -214,7 +214,7 @@ def broker_ranges(
 
 
 def _cuts(segments: list[Segment], first_seq: int, last_seq: int, split: Split) -> Iterator[int]:
-    """Yield the seqs at which a new task begins: between segments where that is possible."""
+    """Yield the seqs at which a new task begins: between segments where possible."""
     rows = opened = 0
     for segment in segments:
         begin, end = max(segment.first_seq, first_seq), min(segment.last_seq, last_seq) + 1

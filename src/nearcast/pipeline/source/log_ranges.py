@@ -1,9 +1,9 @@
-"""Reading one range of a broker's log in a task of Spark, with one row for each thing missing.
+"""Reading one range of a broker's log in a Spark task, with one row for each gap.
 
-A range names the rows it means, and the segments that held them when it was planned. The rows
-stay the same when those segments are merged, so that a range that is read again gives the same;
-the manifest is read only when a segment is not where it was. What cannot be read, because it is
-damaged or older than the log is kept, comes as a row of kind `gap`.
+A range has the seqs of its rows, and the segments that held them when it was planned. The rows stay
+the same when those segments are merged, so that a range that is read again gives the same rows; the
+manifest is read only when a segment has changed or is missing. Unreadable rows, because they are
+damaged or older than the retention of the log, come as a row of kind `gap`.
 """
 
 import time
@@ -28,7 +28,7 @@ from nearcast.store.rows.rows import SCHEMA as ROW_FORM
 
 COLUMNS = tuple(SCHEMA.names)
 NEEDED = ("seq", "kind", "ingested")
-"""What is read also if nobody asks for it: ranges, times and unknown kinds are told by them."""
+"""Columns that are always read: they are needed for ranges, times and unknown kinds."""
 
 _EVENT = "event"
 _verified: set[tuple[str, int, int, str]] = set()
@@ -36,20 +36,20 @@ MOST_VERIFIED = 10_000
 
 
 class RowSelection(Struct, frozen=True):
-    """Which rows are asked for, by what they are."""
+    """A selection of rows by kind and subject."""
 
     kinds: tuple[str, ...] = ()
     """All kinds, if empty."""
     subject: str = ""
-    """Events only on subjects that this pattern selects; on all, if empty."""
+    """A pattern for the subjects of events; all subjects, if empty."""
 
     @property
     def columns(self) -> tuple[str, ...]:
-        """By which columns a row is known to be asked for."""
+        """The columns that the selection depends on."""
         return ("kind", "subject") if self.subject else ("kind",)
 
     def mask(self, batch: pa.RecordBatch | pa.Table) -> pa.Array | None:
-        """Return which rows of a batch are asked for; None if all are."""
+        """Return a mask of the selected rows of a batch; None if all are selected."""
         found = None
         if self.kinds:
             found = pc.is_in(batch.column("kind"), pa.array(self.kinds, pa.string()))
@@ -69,17 +69,17 @@ class RowSelection(Struct, frozen=True):
 
 
 class RangeRequest(Struct, frozen=True):
-    """Which rows and columns of a range are asked for; gaps come anyway."""
+    """The requested rows and columns of a range; gaps are always included."""
 
     columns: tuple[str, ...] = COLUMNS
     rows: RowSelection = RowSelection()
     since: float | None = None
     until: float | None = None
-    """Rows that were ingested from `since` on and before `until`."""
+    """Rows ingested from `since` on and before `until`."""
 
 
 class LogRange(Struct, frozen=True):
-    """The rows from `first_seq` to `last_seq` of one broker, and where they were when planned."""
+    """The rows from `first_seq` to `last_seq` of one broker, and their segments when planned."""
 
     directory: str
     broker: str
@@ -90,7 +90,7 @@ class LogRange(Struct, frozen=True):
 
 
 def read_range(span: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch]:
-    """Yield the rows of a range in the order of their seqs, in the form of `arrow_schema`."""
+    """Yield the rows of a range ordered by seq, with the schema of `arrow_schema`."""
     form = arrow_schema(wanted.columns)
     for part in _parts(span, wanted):
         if isinstance(part, Gap):
@@ -108,12 +108,12 @@ def read_range(span: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch]
 
 
 def arrow_schema(columns: Sequence[str]) -> pa.Schema:
-    """Return the form of the batches: that of the log, where any column may be null."""
+    """Return the schema of batches: that of the log, with all columns nullable."""
     return pa.schema([pa.field(name, SCHEMA.field(name).type) for name in columns])
 
 
 def parts_of(manifest: Manifest, first_seq: int, last_seq: int) -> tuple[list[Segment], list[Gap]]:
-    """Return the segments that have rows of a range, and what is known to be missing from it."""
+    """Return the segments with rows of a range, and the known gaps in it."""
     low, high = manifest.at_seq(first_seq), manifest.at_seq(last_seq)
     segments = manifest.segments[low : high + 1]
     if segments and segments[-1].first_seq > last_seq:
@@ -124,7 +124,7 @@ def parts_of(manifest: Manifest, first_seq: int, last_seq: int) -> tuple[list[Se
 
 
 def _parts(span: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch | Gap]:
-    """Yield rows and gaps from the segments as planned, or as they are now if they changed."""
+    """Yield rows and gaps from the planned segments, or from the current ones if they changed."""
     directory = Path(span.directory)
     segments, gaps = list(span.segments), list(span.gaps)
     joined = Joined(span.first_seq, lambda: gaps)
@@ -139,8 +139,8 @@ def _parts(span: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch | Ga
             yield from joined.end(min(segment.last_seq, span.last_seq))
             tries = 0
         except CorruptError as error:
-            # It may have been merged, dropped or rewritten since; the manifest says so, but the
-            # broker writes that a moment after the file itself.
+            # It may have been merged, dropped or rewritten since. The manifest shows that, but the
+            # broker writes it a moment after the file itself.
             tries += 1
             segments, gaps = parts_of(_manifest_now(directory), joined.expected, span.last_seq)
             if _next(segments, joined.expected) == segment:
@@ -169,7 +169,7 @@ def _next(segments: Sequence[Segment], seq: int) -> Segment | None:
 def _rows(
     directory: Path, segment: Segment, first_seq: int, last_seq: int, wanted: RangeRequest
 ) -> Iterator[pa.RecordBatch]:
-    """Yield a segment's rows of a range; raise `CorruptError` if a byte is not as written."""
+    """Yield a segment's rows of a range; raises `CorruptError` if its checksum differs."""
     path = directory / segment.name
     with told(path, "reading it"):
         _verify(path, segment)
@@ -186,14 +186,14 @@ def _rows(
         except FileNotFoundError:
             raise MissingError(f"{path} is missing") from None
         except (pa.ArrowException, OSError) as error:
-            # Arrow says so of bad bytes too, but then no system call failed.
+            # Arrow raises OSError for bad bytes too, but without the errno of a system call.
             if isinstance(error, OSError) and error.errno is not None:
                 raise
             raise CorruptError(f"{path} cannot be read: {error}") from None
 
 
 def _verify(path: Path, segment: Segment) -> None:
-    """Compare a file with its checksum, once for each process and version of the file."""
+    """Verify a file's checksum, once for each process and version of the file."""
     try:
         found = path.stat()
         seen = (str(path), found.st_ino, found.st_mtime_ns, segment.sha256)
@@ -209,7 +209,7 @@ def _verify(path: Path, segment: Segment) -> None:
 
 
 def _groups(file: pq.ParquetFile, first_seq: int, last_seq: int) -> list[int]:
-    """Return the row groups that may have rows of a range, by what the file says of each."""
+    """Return the row groups that may have rows of a range, by their statistics."""
     about = file.metadata
     place = file.schema_arrow.names.index("seq")
     found = []
@@ -233,7 +233,7 @@ def _chosen(batch: pa.RecordBatch, wanted: RangeRequest) -> pa.RecordBatch:
 
 
 def _gap_batch(span: LogRange, gap: Gap, form: pa.Schema) -> pa.RecordBatch:
-    """Return the row that stands for what is missing, as far as it lies in the range."""
+    """Return the row for a gap, limited to the range."""
     first, last = max(gap.first_seq, span.first_seq), min(gap.last_seq, span.last_seq)
     members = msgspec.json.encode({"first": first, "last": last, "reason": gap.reason}).decode()
     row: dict[str, object] = {

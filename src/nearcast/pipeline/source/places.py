@@ -1,4 +1,4 @@
-"""Named places, as the logs of brokers define them."""
+"""Named places, as defined in the logs of brokers."""
 
 from collections.abc import Iterable
 from typing import TYPE_CHECKING
@@ -12,13 +12,13 @@ if TYPE_CHECKING:
 
 
 def places_of(log: "DataFrame") -> list[NamedPlace]:
-    """Return the places that a history defines and that are not removed again in it."""
+    """Return the places that a history defines and does not remove again."""
     found = log.where("kind = 'place'").orderBy("ingested", "broker", "seq").toArrow()
     return places_in(row for batch in found.to_batches() for row in rows_of(batch))
 
 
 def places_in(rows: Iterable[Row]) -> list[NamedPlace]:
-    """Return the places that rows define, each as the last of them says."""
+    """Return the places that rows define, each in its last version."""
     known: dict[tuple[str, str, str | None], NamedPlace] = {}
     for row in rows:
         try:

@@ -1,4 +1,4 @@
-"""The inputs that rows of a log record, and what rows tell of events beside themselves."""
+"""The inputs that rows of a log record, and the rows of events."""
 
 from collections.abc import Sequence
 
@@ -15,7 +15,7 @@ from nearcast.wire.mqtt import ProtocolError
 
 
 class Unusable(Struct, frozen=True):
-    """Rows that could not be applied, and why."""
+    """Rows that could not be applied, and the reason."""
 
     seq: int
     last: int
@@ -23,17 +23,17 @@ class Unusable(Struct, frozen=True):
 
 
 class EventSeqs:
-    """The rows of events, by the identity of the value."""
+    """The seqs of events, by the identity of the event object."""
 
     def __init__(self) -> None:
         self._found: dict[int, tuple[Event, int]] = {}
 
     def put(self, event: Event, seq: int) -> None:
-        """An event has a row."""
+        """Record the seq of an event."""
         self._found[id(event)] = event, seq
 
     def get(self, event: Event) -> int | None:
-        """Return the row of an event; None if it has another."""
+        """Return the seq of an event; None if it is not among these rows."""
         found = self._found.get(id(event))
         return None if found is None else found[1]
 
@@ -41,8 +41,8 @@ class EventSeqs:
 class Inputs:
     """The inputs that some rows record.
 
-    A damaged row is unusable and passed over, as the broker could not have applied it either. Of a
-    row that a later release wrote that is not so: it raises `UpgradeError`.
+    A damaged row is unusable and skipped, since the broker could not have applied it either. A row
+    that a later release wrote raises `UpgradeError` instead.
     """
 
     def __init__(self, rows: Sequence[Row], seqs: EventSeqs, quietly: bool = False) -> None:
@@ -72,17 +72,17 @@ class Inputs:
 
 
 def noticed_at(events: PlainEvents, seqs: EventSeqs) -> Inputs:
-    """What time ended is noticed at the first of these."""
+    """Return inputs for changes by time alone, which get the seq and time of the first event."""
     inputs = Inputs((), seqs)
     inputs.seqs, inputs.times = [events.seq(0)], [float(events.times[0])]
     return inputs
 
 
 def input_in(row: Row, quietly: bool) -> Input:
-    """The input that a row records; that of a plain event sooner.
+    """The input that a row records, with a shortcut for plain events.
 
-    Nobody looks into a plain event that is only applied, unless somebody counts it later: then
-    its payload says what it carried.
+    The payload of a plain event that is only applied (`quietly`) is not parsed; if a later count
+    needs its attributes, they are parsed from the payload then.
     """
     event = plain_event(row)
     if event is None:

@@ -1,8 +1,8 @@
-"""Rows that a stream has not asked for, and that are worth no batch.
+"""Skipping batches that have no rows for a stream.
 
-A batch of nothing costs as much as a small one: state is opened and closed, workers are asked.
-Where a stream asks for some kinds of rows only, what is new is looked through first; as long as
-nothing is asked for, the batch waits, though not for ever: time may pass by it.
+An empty batch costs as much as a small one: state is opened and closed, workers are called. Where a
+stream requests only some kinds of rows, new segments are searched first; while they have no such
+row, the batch is delayed, but not indefinitely, since time may advance with it.
 """
 
 import time
@@ -19,14 +19,14 @@ from nearcast.store.log.segments import Segment
 
 
 class Unasked:
-    """How far the logs were looked through behind an offset, without a row that is asked for."""
+    """How far the logs were searched beyond an offset, without finding a requested row."""
 
     def __init__(self, selection: RowSelection, idle_s: float) -> None:
         self._selection = selection
         self._idle_s = idle_s
         self._seen: dict[str, int] = {}
         self._waits: tuple[Mapping[str, int], float] | None = None
-        """From where on a batch waits, and since when."""
+        """The offset at which a batch is being delayed, and since when."""
 
     def may_wait(
         self,
@@ -34,9 +34,9 @@ class Unasked:
         start: Mapping[str, int],
         end: Mapping[str, int],
     ) -> bool:
-        """Tell whether a batch from `start` to `end` would be of nothing, and has not waited long.
+        """Return True if a batch from `start` to `end` would be empty and may be delayed.
 
-        By the clock of this machine, and by what the logs say.
+        The delay is limited by the clock of this machine, and by the ingest times in the logs.
         """
         if all(last <= start.get(broker, 1) for broker, last in end.items()):
             self._waits = None
@@ -65,12 +65,12 @@ class Unasked:
         return True
 
     def _may_have_rows(self, directory: Path, segment: Segment) -> bool:
-        """Tell whether a segment may have a row that is asked for."""
+        """Return True if a segment may have a requested row."""
         try:
             table = pq.read_table(directory / segment.name, columns=list(self._selection.columns))
             mask = self._selection.mask(table)
         except (OSError, pa.ArrowException):
-            return True  # Merged, dropped or damaged: a batch finds out, and tells.
+            return True  # Merged, dropped or damaged: the batch will find out.
         return mask is None or bool(pc.any(mask).as_py())
 
 

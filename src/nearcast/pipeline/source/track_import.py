@@ -1,8 +1,8 @@
-"""Importing: tracks from a Parquet file as the log of a broker that saw them.
+"""Import of tracks from a Parquet file, as the log of a new broker.
 
-The file has a row for each fix, ordered by time: who (`entity_id`), when (`ts`), and where
-(`lat`, `lon`). What cannot be a place is left out and counted. The log is a new broker's: one
-that has rows already is not added to, as its numbers are its own.
+The file has a row for each fix, ordered by time: entity (`entity_id`), time (`ts`) and position
+(`lat`, `lon`). Invalid positions are left out and counted. The log is that of a new broker:
+existing logs are not extended, as they have their own numbering.
 """
 
 from collections.abc import Callable, Iterator
@@ -28,12 +28,12 @@ _NEEDED = ("entity_id", "ts", "lat", "lon")
 
 
 class Imported(Struct, frozen=True):
-    """What became of a file."""
+    """The result of an import."""
 
     rows: int
     segments: int
     no_place: int
-    """Rows left out because their position is no place on Earth."""
+    """Rows left out because their coordinates are invalid."""
 
 
 def import_tracks(
@@ -44,8 +44,8 @@ def import_tracks(
 ) -> Imported:
     """Write the fixes of a file as the log of a new broker under a data directory.
 
-    Raises `StoreError` if the file lacks a column or is not in the order of time, or if the
-    broker has a log; nothing is there of the broker's log then that a reader would take up.
+    Raises `StoreError` if the file lacks a column or is not ordered by time, or if the broker has a
+    log; then no manifest is written, so that readers find no rows.
     """
     directory = broker_directory(data, broker) / "log"
     directory.mkdir(parents=True, exist_ok=True)

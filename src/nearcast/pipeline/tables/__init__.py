@@ -1,1 +1,1 @@
-"""The tables that the pipeline keeps."""
+"""The tables of the pipeline."""

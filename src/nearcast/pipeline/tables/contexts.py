@@ -1,4 +1,4 @@
-"""The table `contexts`: how what is known of each node changed, and what is known now."""
+"""The table `contexts`: the changes of each node's state, and the current state."""
 
 from typing import TYPE_CHECKING
 
@@ -12,9 +12,9 @@ if TYPE_CHECKING:
 
 
 def contexts(decided: "DataFrame") -> "DataFrame":
-    """Return each change: the node's position, the one before and its attributes after it.
+    """Return each change: the node's position, the previous one, and its attributes.
 
-    A node without `attributes` was forgotten; one without a position has none that is fresh.
+    A node without `attributes` was forgotten; one without a position has no fresh one.
     """
     return decided.where(F.col("kind") == CONTEXT).select(
         "broker", "seq", "time", "node", "lat", "lon", "previous_lat", "previous_lon",
@@ -23,7 +23,7 @@ def contexts(decided: "DataFrame") -> "DataFrame":
 
 
 def current(changes: "DataFrame") -> "DataFrame":
-    """Return what is known now: the last change of each node that was not forgotten."""
+    """Return the current state: the last change of each node that was not forgotten."""
     newest = Window.partitionBy("node").orderBy(F.desc("time"), F.desc("broker"), F.desc("seq"))
     return (
         changes.withColumn("place", F.row_number().over(newest))

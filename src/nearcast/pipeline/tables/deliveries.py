@@ -1,6 +1,6 @@
-"""The table `deliveries`: which event concerned whom, at what priority, one array an event.
+"""The table `deliveries`: the recipients and priorities of each event, one row per event.
 
-And what of it goes to brokers: the events that they leave to the pipeline to decide.
+Also the deliveries that brokers leave to the pipeline to decide, for the sink.
 """
 
 from typing import TYPE_CHECKING
@@ -14,7 +14,7 @@ if TYPE_CHECKING:
 
 
 def deliveries(decided: "DataFrame") -> "DataFrame":
-    """Return who gets which event; `seq` is the event's row, null if it was live before."""
+    """Return the recipients of events; `seq` is the event's row, null for an earlier live event."""
     return decided.where(F.col("kind") == DELIVERY).select(
         "broker",
         "seq",
@@ -30,14 +30,14 @@ def deliveries(decided: "DataFrame") -> "DataFrame":
 
 
 def _recipient(recipient: "Column") -> "Column":
-    """A recipient with its subscriptions as it calls them, by filter or name."""
+    """A recipient with the filters or names of its subscriptions instead of ids."""
     # An id is CLIENT\0FILTER or CLIENT\0\0NAME.
     names = F.transform(recipient["subscriptions"], lambda each: F.substring_index(each, "\0", -1))
     return recipient.withField("subscriptions", names)
 
 
 def to_send(decided: "DataFrame") -> "DataFrame":
-    """Return what brokers are to send, in the form of the sink."""
+    """Return the deliveries that brokers are to send, with the columns of the sink."""
     return decided.where((F.col("kind") == DELIVERY) & F.col("elsewhere")).select(
         "broker", "kind", "id", "subject", "publisher", "session", "time", "lat", "lon",
         "at_given", "payload", "properties", "headers", "qos", "retain", "expires", "recipients",

@@ -1,9 +1,9 @@
-"""Forgetting a person in what the pipeline keeps: every version of every table, and snapshots.
+"""Erasing a person from the pipeline's data: all versions of all tables, and snapshots.
 
-A new version of the tables is written without the person and put in place; all others are
-deleted, and so are the snapshots, which are only ever made anew from the log. What others
-published stays theirs; what the pipeline itself made of the person goes. Spark's own state is
-not touched: it expires, or is built anew from the log.
+A new version of the tables is written without the person and put in place; all other versions are
+deleted, and so are the snapshots, which can be rebuilt from the log. Other publishers' events are
+kept; what the pipeline itself derived about the person is removed. Spark's own state is not
+touched: it expires, or is rebuilt from the log.
 """
 
 import os
@@ -30,15 +30,15 @@ from nearcast.wire.handover import PUBLISHER
 
 SNAPSHOTS = Path("checkpoints") / "snapshots"
 WHO = ("node", "publisher", "a", "b")
-"""Columns that say of whom a row is."""
+"""Columns that identify the subject of a row."""
 FORGOTTEN = "(forgotten)"
 LOOK_S = 0.2
 
 
 def forget(data: Path, node: str) -> int:
-    """Remove a node from all tables and snapshots; how many rows were removed or changed.
+    """Remove a node from all tables and snapshots; return the number of rows affected.
 
-    Call it once the log is without the node, and the pipeline past the row that says so.
+    Call it when the log no longer has the node, and the pipeline has passed the row of the erasure.
     """
     changed = 0
     tables = Tables(data)
@@ -61,13 +61,13 @@ def forget(data: Path, node: str) -> int:
 
 
 def caught_up(data: Path, seqs: Mapping[str, int], within_s: float) -> bool:
-    """Wait until a pipeline that runs is past some rows, by broker; whether it is, in time.
+    """Wait until a running pipeline has passed these seqs, by broker; return False on timeout.
 
-    What it has in hand meanwhile may still tell of a node, and be written after it was forgotten.
+    Rows it is still processing may name the node, and be written after the erasure.
     """
     ends = time.monotonic() + within_s
     while (status := read_status(data)) is not None and not status.is_stale:
-        # Only now: it needs PySpark, which is there where a pipeline runs.
+        # Imported here: it needs PySpark, which is installed where a pipeline runs.
         from nearcast.pipeline.jobs.replay import committed
 
         reached = [committed(data / "checkpoints" / query.name) or {} for query in status.queries]
@@ -80,12 +80,12 @@ def caught_up(data: Path, seqs: Mapping[str, int], within_s: float) -> bool:
 
 
 def _of(version: Path) -> Iterator[Path]:
-    """Yield the files of all whole epochs of a version."""
+    """Yield the files of all complete epochs of a version."""
     return iter(sorted(version.glob("*/epoch=*/*.parquet")))
 
 
 def _copy(source: Path, target: Path, node: str) -> int:
-    """Write a file anew without a node, or as it is where it tells nothing of it."""
+    """Copy a file without a node; a file that does not change is linked."""
     target.parent.mkdir(parents=True, exist_ok=True)
     changed = 0
     with pq.ParquetFile(source) as file:
@@ -102,7 +102,7 @@ def _copy(source: Path, target: Path, node: str) -> int:
 
 
 def without(rows: pa.Table, node: str) -> tuple[pa.Table, int]:
-    """Return rows of any table without a node, and how many were removed or changed."""
+    """Return rows of any table without a node, and the number of rows removed or changed."""
     kept = rows.filter(pc.invert(_about(rows, node)))
     touched = rows.num_rows - kept.num_rows
     if "recipients" in kept.schema.names:
@@ -119,7 +119,7 @@ def without(rows: pa.Table, node: str) -> tuple[pa.Table, int]:
 
 
 def _about(rows: pa.Table, node: str) -> pa.ChunkedArray:
-    """Tell which rows are of a node: its own, and what the pipeline published of it."""
+    """Return a mask of a node's rows: its own, and the pipeline's events that name it."""
     found = pa.chunked_array([pa.repeat(pa.scalar(False), rows.num_rows)])
     names = rows.schema.names
     for name in WHO:
@@ -135,7 +135,7 @@ def _about(rows: pa.Table, node: str) -> pa.ChunkedArray:
 
 
 def _without_recipient(rows: pa.Table, node: str) -> tuple[pa.Table, int]:
-    """Return deliveries without the sessions of a node; those that went to no other are gone."""
+    """Return deliveries without a node's sessions, dropping those without other recipients."""
     column = rows["recipients"].combine_chunks()
     everyone = column.flatten()
     session = everyone.field("session")
@@ -163,7 +163,7 @@ def _without_recipient(rows: pa.Table, node: str) -> tuple[pa.Table, int]:
 
 
 def _without_part(rows: pa.Table, node: str) -> tuple[pa.Table, int]:
-    """Return aggregates without what a node was a part of them by."""
+    """Return aggregates without the parts of a node."""
     named = np.asarray(_true(pc.match_substring(rows["payload"], _quoted(node))))
     if not named.any():
         return rows, 0
@@ -185,7 +185,7 @@ def _smaller(row: dict[str, object], node: str) -> dict[str, object] | None:
         return None
     events = payload.get("events")
     if events is None:
-        # Too many to be told; only who they were is.
+        # Too many events to be listed; only the people are.
         text = msgspec.json.encode(payload).decode()
         return row | {"people": len(people), "payload": text}
     own = {name for event in events for name in event.get("attributes", {})}
@@ -200,7 +200,7 @@ def _smaller(row: dict[str, object], node: str) -> dict[str, object] | None:
 
 
 def _part(event: Mapping[str, object], agreed: Mapping[str, object]) -> Part:
-    """Return the part that an aggregate's payload tells of."""
+    """Return the part that an event in an aggregate's payload describes."""
     own = event.get("attributes", {})
     assert isinstance(own, dict)
     at = event.get("position")
@@ -218,7 +218,7 @@ def _position(row: Mapping[str, object]) -> Position | None:
 def _changed(
     rows: pa.Table, column: str, node: str, change: Callable[[str, str], str]
 ) -> tuple[pa.Table, int]:
-    """Return rows whose texts in a column are changed where they hold a node's name."""
+    """Return rows with a column's texts changed where they contain a node's name."""
     named = np.asarray(_true(pc.match_substring(rows[column], _quoted(node)[1:-1])))
     texts = rows[column].to_pylist() if named.any() else []
     touched = 0
@@ -232,7 +232,7 @@ def _changed(
 
 
 def _unnamed_json(text: str, node: str) -> str:
-    """Return what somebody says of itself without those who were forgotten, as among friends."""
+    """Return attributes as JSON without values that are the node's name, such as in friends."""
     value = msgspec.json.decode(text)
     changed = _unnamed(value, node)
     return text if changed == value else msgspec.json.encode(changed).decode()
@@ -247,7 +247,7 @@ def _unnamed(value: object, node: str) -> object:
 
 
 def _unnamed_text(text: str, node: str) -> str:
-    """Return a sentence with something else where it names a node."""
+    """Return a text with the name of a node replaced."""
     return re.sub(rf"(?<![\w~-]){re.escape(node)}(?![\w-])", FORGOTTEN, text)
 
 
@@ -262,14 +262,14 @@ def _true(found: pa.ChunkedArray) -> pa.ChunkedArray:
 
 
 def _quoted(node: str) -> str:
-    """Return a name as JSON has it."""
+    """Return a name as a JSON string."""
     return msgspec.json.encode(node).decode()
 
 
 def _level(node: str) -> str:
     """Return a regular expression for subjects that have a node's name as a level.
 
-    Earlier releases encoded no more than what would end a level.
+    Earlier releases encoded only the characters that would end a level.
     """
     earlier = re.sub("[%/+#]", lambda found: quote(found[0], safe=""), node)
     return rf"(^|/)({re.escape(quote(node, safe=''))}|{re.escape(earlier)})(/|$)"

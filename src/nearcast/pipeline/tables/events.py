@@ -1,7 +1,7 @@
-"""The tables `events` and `rejects`: what was published, and what could not be used and why.
+"""The tables `events` and `rejects`: published events, and unusable ones with the reason.
 
-Events are validated and each is there once, whatever broker it came by. What is refused keeps
-its row and gets a reason, and so does what of a log is missing or could not be applied.
+Events are validated and deduplicated over all brokers. A refused event keeps its row and gets a
+reason, and so do gaps in a log and rows that could not be applied.
 """
 
 from typing import TYPE_CHECKING
@@ -32,14 +32,13 @@ def judged_events(
 ) -> "DataFrame":
     """Return the rows of the log that are events, with `reject` and `late`.
 
-    `known` are publishers and ids of events that came before, if others than these rows are to
-    be recognised.
+    `known` are publishers and ids of earlier events, whose repeats are refused too.
     """
     return each_once(clean(log, lateness_s), known)
 
 
 def each_once(cleaned: "DataFrame", known: "DataFrame | None" = None) -> "DataFrame":
-    """Return what `clean` gave with every repeat refused, also of what is `known`."""
+    """Return the result of `clean` with repeats refused, also those of `known` events."""
     found = first_of_each(cleaned)
     if known is None:
         return found
@@ -51,14 +50,14 @@ def each_once(cleaned: "DataFrame", known: "DataFrame | None" = None) -> "DataFr
 
 
 def events(judged: "DataFrame") -> "DataFrame":
-    """Return the table `events`, of what `judged_events` gave."""
+    """Return the table `events`, from the result of `judged_events`."""
     return accepted(judged).select(*EVENT_COLUMNS)
 
 
 def rejects(judged: "DataFrame", decided: "DataFrame | None" = None) -> "DataFrame":
-    """Return the table `rejects`: refused events, and what was found to be wrong when decided.
+    """Return the table `rejects`: refused events, and problems found when deciding.
 
-    That is what could not be applied, and suspect positions, which were.
+    These are rows that could not be applied, and suspect positions, which were applied.
     """
     refused = rejected(judged).select(
         "broker",

@@ -1,9 +1,9 @@
-"""The tables that the pipeline keeps: `DIR/tables/NAME/epoch=N/*.parquet`, in versions.
+"""The tables of the pipeline: `DIR/tables/NAME/epoch=N/*.parquet`, in versions.
 
-`DIR/tables` names the version that counts, `DIR/.tables/000001` and so on; another one is put in
-its place in one step, so nobody ever reads half of two. An epoch is written whole, and instead of
-what it was before, so one that is done again repeats nothing. Many small epochs are compacted
-into one. Who writes holds the lock of the tables meanwhile.
+`DIR/tables` is a link to the current version, `DIR/.tables/000001` and so on; it is switched in one
+step, so that no reader sees parts of two versions. An epoch is written whole and replaces an
+earlier attempt, so that a retry duplicates nothing. Many small epochs are compacted into one.
+Writers hold the lock of the tables.
 """
 
 import contextlib
@@ -36,7 +36,7 @@ _EPOCH = re.compile(r"epoch=(\d+)")
 
 
 class TableStatistics(Struct, frozen=True):
-    """How large a table is."""
+    """The size of a table."""
 
     name: str
     epochs: int
@@ -54,7 +54,7 @@ class Tables:
         self._versions = data / VERSIONS
 
     def begin(self) -> None:
-        """Have a version to write to, the first one if there is none."""
+        """Make sure there is a current version, and remove leftover files."""
         with self.locked():
             if not self._link.is_symlink():
                 if self._link.exists():
@@ -65,15 +65,15 @@ class Tables:
 
     @property
     def version(self) -> Path:
-        """Where the version that counts lies."""
+        """The directory of the current version."""
         return self._versions / os.readlink(self._link).rpartition("/")[2]
 
     def path(self, name: str) -> Path:
-        """Where a table is read."""
+        """The path for reading a table."""
         return self._link / name
 
     def new_version(self) -> Path:
-        """Make an empty version that does not count yet."""
+        """Create an empty version that is not current yet."""
         make_directory(self._versions)
         numbers = [int(path.name) for path in self._versions.iterdir() if path.name.isdecimal()]
         path = self._versions / f"{max(numbers, default=0) + 1:06d}"
@@ -81,7 +81,7 @@ class Tables:
         return path
 
     def use(self, version: Path) -> None:
-        """Let another version count, in one step; those that are too old are removed."""
+        """Make a version current, in one step; versions that are too old are removed."""
         partial = self._data / f".{CURRENT}.{os.getpid()}"
         partial.unlink(missing_ok=True)
         partial.symlink_to(Path(VERSIONS) / version.name)
@@ -93,14 +93,14 @@ class Tables:
 
     @contextlib.contextmanager
     def locked(self) -> Iterator[None]:
-        """Keep others from writing meanwhile."""
+        """Hold the write lock of the tables."""
         make_directory(self._versions)
         with (self._versions / LOCK).open("w") as file:
             fcntl.flock(file, fcntl.LOCK_EX)
             yield
 
     def write(self, name: str, rows: "DataFrame", epoch: int, version: Path | None = None) -> None:
-        """Write an epoch of a table, instead of what there is of it."""
+        """Write an epoch of a table, replacing an earlier attempt."""
         where = (self.version if version is None else version) / name
         rows.write.mode("overwrite").option("compression", "zstd").parquet(
             str(where / f"epoch={epoch:012d}")
@@ -108,7 +108,7 @@ class Tables:
 
     @contextlib.contextmanager
     def writing(self) -> Iterator[Path]:
-        """Have a directory for files that are not in their places yet."""
+        """Provide a temporary directory for files that are not in place yet."""
         make_directory(self._versions)
         path = Path(tempfile.mkdtemp(prefix=ASIDE, dir=self._versions))
         try:
@@ -117,13 +117,13 @@ class Tables:
             shutil.rmtree(path, ignore_errors=True)
 
     def put(self, epoch: int, files: Mapping[str, Path | None]) -> None:
-        """Make files an epoch of their tables, instead of what there is of it; None: no rows."""
+        """Put files in place as an epoch of their tables, replacing it; None: no rows."""
         with self.locked():
             for name, path in files.items():
                 _put(path, self.version / name, f"epoch={epoch:012d}")
 
     def has(self, name: str) -> bool:
-        """Whether a table has an epoch, be it without rows."""
+        """True if a table has an epoch, even one without rows."""
         return bool(_epochs(self.version / name))
 
     def written(self, name: str) -> int | None:
@@ -132,7 +132,7 @@ class Tables:
         return epochs[-1][0] if epochs else None
 
     def newest(self, name: str, column: str) -> float | None:
-        """The last time in a column of a table; None if it has no row."""
+        """The maximum of a time column of a table; None if it has no row."""
         found = [
             pq.read_table(path, columns=[column], partitioning=None)[column]
             for _, epoch in _epochs(self.version / name)
@@ -142,7 +142,7 @@ class Tables:
         return max((time for time in times if time is not None), default=None)
 
     def copied(self, but: Collection[str] = ()) -> Path:
-        """Make a version that has all of the one that counts but some tables; it takes no room."""
+        """Create a version with the current tables except some; files are hard links."""
         old, new = self.version, self.new_version()
         for name in _tables(old):
             if name not in but:
@@ -150,14 +150,14 @@ class Tables:
         return new
 
     def recent(self, name: str, before: int, most: int) -> list[Path]:
-        """Where the epochs of a table lie that come before one, at most so many numbers earlier."""
+        """The epochs of a table before one, among the `most` preceding numbers."""
         epochs = _epochs(self.version / name)
         return [path for number, path in epochs if before - most <= number < before]
 
     def compact(self, keep: int = 8) -> dict[str, int]:
-        """Put all epochs of each table but the last `keep` together; how many, by table.
+        """Merge all epochs of each table but the last `keep`; return their number by table.
 
-        A new version comes of it, whose other files are those of the version before.
+        This makes a new version, whose other files are links to those of the version before.
         """
         with self.locked():
             old = self.version
@@ -176,14 +176,14 @@ class Tables:
         return {name: len(epochs) for name, epochs in merged.items()}
 
     def statistics(self) -> list[TableStatistics]:
-        """How large every table is."""
+        """The size of every table."""
         if not self._link.is_symlink():
             return []
         return [_statistics(self.version / name) for name in _tables(self.version)]
 
 
 def _put(file: Path | None, table: Path, epoch: str) -> None:
-    """Make an epoch of a file; it is there whole or not at all."""
+    """Move a file into place as an epoch; readers see it complete or not at all."""
     make_directory(table)
     old, new = table / f".{epoch}.old", table / f".{epoch}.new"
     for left in (old, new):
@@ -203,7 +203,7 @@ def _tables(version: Path) -> list[str]:
 
 
 def _epochs(table: Path) -> list[tuple[int, Path]]:
-    """All epochs of a table that are whole, the oldest first."""
+    """All complete epochs of a table, oldest first."""
     if not table.exists():
         return []
     found = [(_EPOCH.fullmatch(path.name), path) for path in table.iterdir()]
@@ -215,7 +215,7 @@ def _files(epoch: Path) -> list[Path]:
 
 
 def _compact(old: Path, new: Path, merged: list[tuple[int, Path]]) -> None:
-    """Make a table anew: some epochs in one file, under the last of their numbers."""
+    """Make a table with some epochs merged into one file, under the last of their numbers."""
     make_directory(new)
     together = {path for _, path in merged}
     for _, epoch in _epochs(old):
