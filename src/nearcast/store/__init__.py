@@ -1,4 +1,4 @@
-"""What a broker keeps: durable state in SQLite, and the event log in Parquet segments."""
+"""The data of a broker: durable state in SQLite, and the event log in Parquet segments."""
 
 from nearcast.store.backup import back_up as back_up
 from nearcast.store.errors import CorruptError as CorruptError

@@ -1,8 +1,8 @@
 """A backup: state and log of one moment, as a data directory that a broker can open.
 
-The state is copied first, by SQLite's online backup, with the rows that no segment had; then
-every segment that ends where the copy ends or before. Segments never change, so on the same
-disk they are linked rather than copied. The directory has its name when all of it is there.
+The state is copied first, by SQLite's online backup, with the rows that no segment had; then every
+segment up to the seq of that copy. Segments never change, so on the same disk they are linked
+rather than copied. The directory gets its name when it is complete.
 """
 
 import os
@@ -19,9 +19,9 @@ ATTEMPTS = 5
 
 
 def back_up(source: Path, target: Path, broker: str) -> int:
-    """Copy what a broker keeps into a new data directory; return the seq that it reaches.
+    """Copy a broker's data into a new data directory; return the last seq of the copy.
 
-    `source` is the broker's own directory, and the broker may go on meanwhile.
+    `source` is the broker's own directory, and the broker may keep running.
     """
     if not (source / "state.sqlite").is_file():
         raise StoreError(f"{source} holds no broker; name its data directory, and the broker")
@@ -31,7 +31,7 @@ def back_up(source: Path, target: Path, broker: str) -> int:
         try:
             return _try(source, target, broker)
         except MissingError as error:
-            # A segment was merged or dropped between our looking and our copying.
+            # A segment was merged or dropped between reading the manifest and copying.
             missing = error
     raise missing
 
@@ -41,7 +41,7 @@ def _try(source: Path, target: Path, broker: str) -> int:
     with told(target, "backing up to it"):
         shutil.rmtree(partial, ignore_errors=True)
         directory = partial / "brokers" / broker
-        # Private, whoever may read the original.
+        # Private, whatever the permissions of the original.
         partial.mkdir(PRIVATE, parents=True)
         partial.chmod(PRIVATE)
         make_directory(directory / "log")

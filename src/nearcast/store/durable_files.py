@@ -1,7 +1,7 @@
-"""Files that are either whole under their name or not there, also after a power cut.
+"""Files that are either complete under their name or absent, also after a power cut.
 
-A file is written beside its place, synced, renamed into it, and the directory synced: only then
-does its name mean anything.
+A file is written beside its target, synced and renamed, and the directory is synced: only then is
+its name valid.
 """
 
 import fcntl
@@ -18,7 +18,7 @@ _CHUNK = 1 << 20
 
 
 def write_whole(path: Path, data: bytes) -> None:
-    """Put a file in place, durably, instead of any that was there."""
+    """Replace a file durably, or create it."""
     with told(path, "writing it"):
         partial = beside(path)
         try:
@@ -33,7 +33,7 @@ def write_whole(path: Path, data: bytes) -> None:
 
 
 def beside(path: Path) -> Path:
-    """Return the name under which a file is written; Spark ignores names with a dot in front."""
+    """Return the temporary name of a file; Spark ignores names that begin with a dot."""
     return path.with_name(f".{path.name}{PARTIAL}")
 
 
@@ -47,7 +47,7 @@ def sync_file(path: Path) -> None:
 
 
 def put_in_place(partial: Path, path: Path) -> None:
-    """Give a file that is written and synced its name."""
+    """Rename a written and synced file to its final name, and sync the directory."""
     partial.rename(path)
     sync_directory(path.parent)
 
@@ -67,7 +67,7 @@ def sha256_of(path: Path) -> str:
 
 
 class ProcessLock:
-    """A file that one process holds at a time; it is let go when the process ends, however."""
+    """A lock file held by one process; it is released when the process ends, in any way."""
 
     def __init__(self, path: Path) -> None:
         with told(path, "locking it"):
@@ -85,7 +85,7 @@ class ProcessLock:
             os.pwrite(self._descriptor, f"process {os.getpid()} on {_host()}\n".encode(), 0)
 
     def release(self) -> None:
-        """Let others have it."""
+        """Release the lock."""
         os.ftruncate(self._descriptor, 0)
         os.close(self._descriptor)
 

@@ -1,4 +1,4 @@
-"""Errors of the store: what failed, which file, what was kept, and what would help."""
+"""Errors of the store: what failed, which file, what was kept, and how to fix it."""
 
 import errno
 import sqlite3
@@ -14,11 +14,11 @@ _SQLITE_FORBIDDEN = ("SQLITE_READONLY", "SQLITE_CANTOPEN", "SQLITE_PERM")
 
 
 class StoreError(NearcastError):
-    """The store could not do what was asked; nothing of it is half done."""
+    """The store could not complete a request; no part of it took effect."""
 
 
 class DiskFullError(StoreError):
-    """There is no room; the same can be asked again when there is."""
+    """The disk is full; the request can be retried when there is space."""
 
 
 class InUseError(StoreError):
@@ -30,15 +30,15 @@ class CorruptError(StoreError):
 
 
 class MissingError(CorruptError):
-    """A file that should be there is not."""
+    """A file is missing."""
 
 
 class UpgradeError(StoreError):
-    """A later release wrote it, and this one cannot go on without knowing what it means."""
+    """A later release wrote the data, and this release cannot interpret it."""
 
 
 def newer(what: str, version: int, known: int) -> UpgradeError:
-    """Return the refusal of a form that a later release wrote."""
+    """Return the error for a form that a later release wrote."""
     return UpgradeError(
         f"{what} has form {version}; this release reads up to {known}. Upgrade Nearcast to the "
         "release that wrote it, or a later one"
@@ -47,7 +47,7 @@ def newer(what: str, version: int, known: int) -> UpgradeError:
 
 @contextmanager
 def told(path: Path, doing: str) -> Iterator[None]:
-    """Turn what the system or SQLite says about a file into an error that helps."""
+    """Convert an error of the system or of SQLite about a file into a helpful `StoreError`."""
     try:
         yield
     except OSError as error:

@@ -1,8 +1,8 @@
-"""Who may read what a broker keeps: its owner alone, and if an operator says so a group.
+"""Permissions of a broker's files: its owner alone, and optionally a group.
 
-Directories are 0700 and files 0600, whatever the umask. A group that is named may read segments
-of the log and tables of the pipeline: their directories are 2750, so that what is made in them is
-the group's, and files 0640. State, passwords, tokens and checkpoints stay private.
+Directories are 0700 and files 0600, whatever the umask. A configured group may read segments of the
+log and tables of the pipeline: their directories are 2750, so that new files in them belong to the
+group, and files are 0640. State, passwords, tokens and checkpoints stay private.
 """
 
 import os
@@ -20,17 +20,17 @@ _SHARED_BITS = stat.S_ISGID | stat.S_IRGRP | stat.S_IXGRP
 
 
 class FileAccess(Struct, frozen=True):
-    """The group that may read segments and tables, by its number; None: nobody but the owner."""
+    """The id of the group that may read segments and tables; None: only the owner."""
 
     group: int | None = None
 
     @property
     def umask(self) -> int:
-        """What a process takes from the modes of files that others make for it, such as Spark."""
+        """The umask for files that other programs create for the process, such as Spark."""
         return 0o077 if self.group is None else 0o027
 
     def prepare(self, data: Path) -> None:
-        """Let a data directory, and what an earlier run left in it, have the modes it should."""
+        """Set the modes of a data directory, and of files that an earlier run left in it."""
         with told(data, "setting who may read it"):
             make_directory(data)
             log_directories = list(data.glob("brokers/*/log"))
@@ -57,12 +57,12 @@ class FileAccess(Struct, frozen=True):
                 os.chown(path, -1, group)
                 found = path.stat()
             if stat.S_IMODE(found.st_mode) != mode:
-                # After the change of group, which takes the bit away that passes it on.
+                # After the change of group, which clears the setgid bit.
                 path.chmod(mode)
 
 
 def file_access(group: str) -> FileAccess:
-    """Return the access that a setting asks for: the name or number of a group, or nothing."""
+    """Return the access for a setting: the name or number of a group, or empty."""
     if not group:
         return FileAccess()
     if group.isdecimal():
@@ -79,7 +79,7 @@ def file_access(group: str) -> FileAccess:
 
 
 def make_directory(path: Path) -> None:
-    """Make a directory and those above it that are missing: private, or shared as its parent is."""
+    """Create a directory and its missing parents: private, or shared if the parent is."""
     if path.is_dir():
         return
     if path.parent != path:
@@ -91,12 +91,12 @@ def make_directory(path: Path) -> None:
 
 
 def create_file(path: Path) -> int:
-    """Make a file empty, or a new one: private, or shared as its directory is. A descriptor."""
+    """Create or truncate a file, private or shared like its directory; return a descriptor."""
     return _opened(path, os.O_TRUNC)
 
 
 def append_to_file(path: Path) -> int:
-    """Open a file to add to it, or make one: private, or shared as its directory is."""
+    """Open or create a file for appending, private or shared like its directory."""
     return _opened(path, os.O_APPEND)
 
 
@@ -116,21 +116,21 @@ def _opened(path: Path, flag: int) -> int:
 
 
 def keep_private(path: Path) -> None:
-    """Let only its owner read a file, which is made if there is none."""
+    """Make a file readable only by its owner; create it if it is missing."""
     try:
-        # Not opened: to close a database that is open elsewhere would end the locks on it.
+        # Not opened: closing a database that is open elsewhere would release its locks.
         found = path.stat()
     except FileNotFoundError:
         os.close(create_file(path))
         path.chmod(PRIVATE_FILE)
         return
-    # Where another user owns it, that one may choose.
+    # If another user owns it, its mode is that user's choice.
     if found.st_uid == os.geteuid() and stat.S_IMODE(found.st_mode) != PRIVATE_FILE:
         path.chmod(PRIVATE_FILE)
 
 
 def is_shared(directory: Path) -> bool:
-    """Decide whether what is made in a directory is for its group too."""
+    """Return True if files created in a directory are shared with its group."""
     return directory.stat().st_mode & _SHARED_BITS == _SHARED_BITS
 
 

@@ -1,8 +1,8 @@
-"""The store of one broker: its state and its log under one lock, in step with each other.
+"""The store of one broker: its state and its log under one lock, kept consistent.
 
 `DIR/brokers/BROKER/` holds `state.sqlite`, `log/` and `lock`. A tick of the broker is: decide,
-`commit` the changes and the rows, and only then let acknowledgements leave. What a commit
-returned from is never missing afterwards, neither from the state nor from the log.
+`commit` the changes and the rows, and only then send acknowledgements. After a commit has returned,
+its data is never missing, neither from the state nor from the log.
 """
 
 import re
@@ -24,23 +24,23 @@ from nearcast.store.state.sessions import session_changes, session_value
 from nearcast.store.state.state import State, StateStatistics
 
 RETRY_S = 1.0
-"""How long after a segment could not be written it is tried again."""
+"""The delay before a segment that could not be written is retried."""
 _BROKER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
 class StoreStatistics(Struct, frozen=True):
-    """How large everything is."""
+    """The sizes of state and log."""
 
     state: StateStatistics
     log: LogStatistics
 
 
 class Store:
-    """What a broker keeps; opened by one process at a time.
+    """The data of a broker, opened by one process at a time.
 
-    Opening raises `InUseError`, `CorruptError` or `StoreError`, each with the file and what to
-    do. `problems` tells what was found wrong in the log and has been dealt with. One call at a
-    time, from any thread.
+    Opening raises `InUseError`, `CorruptError` or `StoreError`, each with the file and a remedy.
+    `problems` lists defects of the log that were found and handled. One call at a time, from any
+    thread.
     """
 
     def __init__(self, data: Path, broker: str, settings: LogSettings | None = None) -> None:
@@ -82,17 +82,17 @@ class Store:
 
     @property
     def seq(self) -> int:
-        """The seq of the last row; the next tick's rows go on from there."""
+        """The seq of the last row; the next tick's rows follow it."""
         return self._state.seq
 
     @property
     def ticks(self) -> int:
-        """How many ticks were committed, ever."""
+        """The number of ticks ever committed."""
         return self._state.ticks
 
     @property
     def problems(self) -> list[str]:
-        """What was wrong in the log since it was opened."""
+        """Problems of the log since it was opened."""
         return self.log.problems
 
     @property
@@ -102,19 +102,19 @@ class Store:
 
     @property
     def queue_numbers(self) -> Iterator[int]:
-        """Numbers for new places in queues, rising over all sessions."""
+        """Numbers for new queue entries, increasing over all sessions."""
         return self._state.queue_numbers
 
     def load(self) -> Iterator[Change]:
-        """Yield all that is kept, as the changes that would build it."""
+        """Yield the state as the changes that would build it."""
         return self._state.load()
 
     def commit(
         self, changes: Sequence[Change], rows: RowBuffer | None = None, *, now: float
     ) -> None:
-        """Keep a tick; acknowledgements may leave when this returns.
+        """Commit a tick; acknowledgements may be sent when this returns.
 
-        If it raises nothing of the tick is kept, and the same may be tried again.
+        If it raises, no part of the tick is kept, and the commit may be retried.
         """
         rows = self._checked(rows)
         size = self._state.commit(changes, rows, self.log.settled_seq)
@@ -123,9 +123,9 @@ class Store:
     def commit_unsynced(
         self, changes: Sequence[Change], rows: RowBuffer | None = None, *, now: float
     ) -> None:
-        """Keep a tick that acknowledges nothing (QoS 0), without waiting for the disk.
+        """Commit a tick that acknowledges nothing (QoS 0), without waiting for the disk.
 
-        A power cut may take it, the end of this process not.
+        It may be lost in a power cut, but not by the end of this process.
         """
         rows = self._checked(rows)
         size = self._state.commit_unsynced(changes, rows, self.log.settled_seq)
@@ -142,7 +142,7 @@ class Store:
         return rows
 
     def roll(self, now: float) -> Segment | None:
-        """Write a segment if one is due; if that fails, the rows stay and it is due a bit later.
+        """Write a segment if one is due; on failure the rows are kept and it is retried later.
 
         To write in another thread, call `log.seal`, `Sealed.write` there, then `log.settle`, or
         `log.unseal` if it failed; and `checkpoint` there too.
@@ -163,9 +163,9 @@ class Store:
         return segment
 
     def erase(self, node: str, *, now: float) -> int:
-        """Erase all that the log tells of a node; return from how many segments.
+        """Erase a node from the log; return the number of changed segments.
 
-        What the state has of it is to be dropped by commits before.
+        Earlier commits must have removed it from the state.
         """
         self._roll(now)
         self.commit((), now=now)
@@ -175,19 +175,19 @@ class Store:
         return erased
 
     def checkpoint(self) -> None:
-        """Fold SQLite's write-ahead log back; best now and then, in another thread."""
+        """Checkpoint SQLite's write-ahead log; best from time to time, in another thread."""
         self._state.checkpoint()
 
     def finish_checkpoint(self) -> None:
-        """Fold back what was committed meanwhile; as any other call, one at a time."""
+        """Checkpoint what was committed meanwhile; like most calls, one at a time."""
         self._state.finish_checkpoint()
 
     def export_session(self, session: str) -> bytes:
-        """Return a session with all that is owed to it, as one value."""
+        """Return a session with its queue, as one value."""
         return session_value(self._state.load_session(session))
 
     def read_session(self, value: bytes) -> list[SessionChange]:
-        """Return the changes that build an exported session here; commit them with a tick."""
+        """Return the changes that build an exported session here, to be committed with a tick."""
         changes = session_changes(value, self.message_ids, self.queue_numbers)
         for change in changes:
             if isinstance(change, SessionPut) and self._state.has_session(change.session.id):
@@ -195,37 +195,37 @@ class Store:
         return changes
 
     def import_session(self, value: bytes, *, now: float) -> list[SessionChange]:
-        """Keep an exported session, in a tick of its own, and return its changes."""
+        """Commit an exported session in a tick of its own, and return its changes."""
         changes = self.read_session(value)
         self.commit(changes, now=now)
         return changes
 
     def backup(self, target: Path) -> int:
-        """Copy state and log into a new data directory, as one commit left them; return its seq.
+        """Copy state and log as of one commit into a new data directory; return its seq.
 
-        The broker may go on meanwhile.
+        The broker may keep running.
         """
         return back_up(self.directory, target, self.broker)
 
     def statistics(self) -> StoreStatistics:
-        """Return how large everything is; it counts rows, so not in every tick."""
+        """Return the sizes of state and log; it counts rows, so it is not for every tick."""
         return StoreStatistics(self._state.statistics(), self.log.statistics())
 
     def close(self) -> None:
-        """Write the last segment, and let others open the store."""
+        """Write the last segment, and release the store."""
         try:
             self._roll(now=0.0)
         finally:
             self.abandon()
 
     def abandon(self) -> None:
-        """Let go without writing anything more; nothing committed is lost by it."""
+        """Release the store without writing; committed data is not lost."""
         self._state.close()
         self._lock.release()
 
 
 def broker_directory(data: Path, broker: str) -> Path:
-    """Return where a broker keeps its things."""
+    """Return the directory of a broker's data."""
     if not _BROKER.fullmatch(broker):
         raise StoreError(
             f"{broker!r} cannot name a broker: use up to 100 letters, digits, dots, hyphens and "

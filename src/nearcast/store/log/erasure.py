@@ -1,9 +1,9 @@
-"""Erasing a person from the log: which rows tell of a node, and what is left of them.
+"""Erasing a person from the log: the rows that name a node, and what remains of them.
 
-Its own rows go, and so does what the pipeline published of it, with the record of who got that.
-Where somebody else named it in passing (round whom an area is, who is a friend, whose rights),
-the row stays and has `(forgotten)` there, a node that never was: what becomes of the others does
-not depend on the name. What others published stays theirs.
+The node's own rows are erased, and so are events that the pipeline published about it, with the
+records of their deliveries. Where another node's row refers to it (the centre of an area, a friend,
+the holder of rights), the row stays and has `(forgotten)` instead, a node that never existed:
+decisions about other nodes do not depend on the name. Other publishers' events are kept.
 """
 
 import re
@@ -23,22 +23,22 @@ FORGOTTEN = "(forgotten)"
 
 
 class Erasure:
-    """The erasing of one node from a log: ask for each row once, in the order of the log."""
+    """The erasure of one node from a log: call it for each row once, in the order of the log."""
 
     def __init__(self, node: str) -> None:
         self._node = node
         self._name = name_pattern(node)
         self._events: set[tuple[str | None, str | None]] = set()
-        """What the pipeline published and is erased, by publisher and id."""
+        """Erased events of the pipeline, by publisher and id."""
         self._subscriptions: set[str] = set()
-        """Subscriptions that are erased; they are in no record of deliveries either."""
+        """Erased subscriptions; they are removed from records of deliveries too."""
 
     def concerns(self, row: Row) -> bool:
-        """Decide whether a row is another when the node is forgotten."""
+        """Return True if the erasure changes a row."""
         return self.left(row) is not row
 
     def left(self, row: Row) -> Row:
-        """Return what is left of a row."""
+        """Return the remainder of a row."""
         found = self._left(row)
         if row.kind == "subscription":
             name = str(_decoded(row.data).get("id"))
@@ -62,7 +62,7 @@ class Erasure:
         value = _decoded(row.data)
         if form.sessions is not None:
             return self._sessions_left(row, value, form.sessions)
-        # The subjects that others announce are their own words, as those that they publish.
+        # The subjects that other nodes announce are their own words, like those they publish.
         of_it = not form.own_subject and self._is_told(row.subject or "")
         if not of_it and not any(map(self._is_told, _texts(value, form.member_names))):
             return row
@@ -73,8 +73,8 @@ class Erasure:
         return renamed if _is_readable(renamed) else erased(row)
 
     def _is_found_of_it(self, row: Row) -> bool:
-        """Whether a row is of an event by which the pipeline told of the node."""
-        # What the pipeline found may be about anyone: who met whom, who was there.
+        """True if a row belongs to an event of the pipeline about the node."""
+        # Events of the pipeline may be about any node: encounters, visits.
         if not (row.publisher or "").startswith(PIPELINE):
             return False
         if (row.publisher, row.event_id) in self._events:
@@ -85,7 +85,7 @@ class Erasure:
         return any(map(self._is_told, told))
 
     def _unknown_left(self, row: Row) -> Row:
-        """Nothing of a row that names the node: what it means is not known, and decides nothing."""
+        """Erase a row of unknown kind that names the node: its meaning is unknown."""
         told = [row.subject or "", row.event_id or ""]
         told += (word for pair in row.properties for word in pair)
         for value in (row.payload or b"", row.headers or b"", row.data):
@@ -93,7 +93,7 @@ class Erasure:
         return erased(row) if any(map(self._is_told, told)) else row
 
     def _delivery_left(self, row: Row) -> Row:
-        """Return to whom else an event went."""
+        """Return a delivery record without the node's sessions and subscriptions."""
         recipients = recipients_of(row)
         others = [left for each in recipients if (left := self._recipient_left(each)) is not None]
         return row if others == recipients else replace(row, data=text({"to": others}))
@@ -125,8 +125,8 @@ class Erasure:
 
 
 def name_pattern(node: str) -> re.Pattern[str]:
-    """Return what finds a name, also percent-encoded, where it is not a part of a longer one."""
-    # Earlier releases encoded no more in subjects than what would end a level.
+    """Return a pattern for a name, also percent-encoded, but not within a longer name."""
+    # Earlier releases encoded in subjects only the characters that would end a level.
     level = re.sub(r"[%/+#]", lambda found: quote(found[0], safe=""), node)
     forms = sorted({node, level, quote(node, safe="")}, key=len, reverse=True)
     either = "|".join(map(re.escape, forms))
@@ -134,7 +134,7 @@ def name_pattern(node: str) -> re.Pattern[str]:
 
 
 def _json(told: bytes | str) -> object:
-    """Return what JSON says; what is none is one text."""
+    """Return the decoded JSON; invalid JSON is returned as one text."""
     try:
         return msgspec.json.decode(told)
     except (msgspec.DecodeError, UnicodeError, RecursionError):
@@ -147,7 +147,7 @@ def _decoded(data: str) -> Json:
 
 
 def _texts(value: object, also_names: bool = False) -> Iterator[str]:
-    """Yield all texts in a JSON value, those that name members only if they are asked for."""
+    """Yield all texts in a JSON value, with `also_names` also the names of members."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, list):
@@ -172,7 +172,7 @@ def _changed(value: object, change: Callable[[str], str], name: Callable[[str], 
 
 
 def _is_readable(row: Row) -> bool:
-    """Whether a row has kept its form: a name may be a word of the form itself, such as `and`."""
+    """True if a row is still readable: a name may be a keyword of its form, such as `and`."""
     try:
         input_of(row)
     except StoreError:

@@ -1,6 +1,6 @@
-"""Who follows a log says so in a file beside its segments, again and again.
+"""Followers of a log touch a file beside its segments repeatedly.
 
-The broker rolls segments sooner while that file is fresh; nobody has to say goodbye.
+The broker rolls segments sooner while that file is fresh; no follower has to sign off.
 """
 
 import time
@@ -13,17 +13,17 @@ FRESH_S = 15.0
 
 
 def follow(log: Path) -> None:
-    """Say that somebody follows a log, for the next few seconds; where that cannot be, nothing."""
+    """Mark a log as followed for the next few seconds; failures are ignored."""
     try:
         with told(log / FILE, "touching it"):
             (log / FILE).touch()
     except StoreError:
-        # Whoever may only read the log follows it all the same, a little later.
+        # A reader without write permission still follows the log, with a little more delay.
         return
 
 
 def is_followed(log: Path) -> bool:
-    """Whether somebody has said so lately."""
+    """True if a follower has touched the file recently."""
     try:
         touched = (log / FILE).stat().st_mtime
     except OSError:

@@ -1,10 +1,10 @@
-"""The event log as its broker has it: rows come in, segments go out, the low end moves up.
+"""The event log of a running broker: rows are appended, segments written, old ones dropped.
 
-Rows arrive once their tick is committed, and the state keeps them until a segment has them. A
-segment is due when its oldest row is `roll_s` old (`followed_roll_s` while somebody follows) or
-its rows are many; writing one takes three steps, so that the middle one, which compresses and
-syncs, may run in another thread: `seal`, `Sealed.write`, `settle`. Segments are merged and
-dropped only at the low end, so numbers stay contiguous. No clock: the time is passed in.
+Rows are appended once their tick is committed, and the state keeps them until they are in a
+segment. A segment is due when its oldest row is `roll_s` old (`followed_roll_s` while the log is
+followed) or it has many rows; writing one takes three steps, so that the middle one, which
+compresses and syncs, may run in another thread: `seal`, `Sealed.write`, `settle`. Segments are
+merged and dropped only at the low end, so numbers stay contiguous. No clock: the time is passed in.
 """
 
 import math
@@ -45,7 +45,7 @@ class LogSettings(Struct, frozen=True):
 
 
 class LogStatistics(Struct, frozen=True):
-    """How large the log is."""
+    """The size of the log."""
 
     segments: int
     ranges: int
@@ -63,17 +63,17 @@ class LogStatistics(Struct, frozen=True):
 
 
 class Sealed(Struct, frozen=True):
-    """Rows that will be in no other segment, to be written in any thread."""
+    """The rows of one segment, to be written in any thread."""
 
     directory: Path
     number: int
     rows: RowBuffer
     bytes: int
     journal: Path
-    """Where SQLite has what it has not synced."""
+    """The write-ahead log of SQLite, which may not be synced yet."""
 
     def write(self) -> Segment:
-        """Write the segment, durably, and not before the commits that its rows came with."""
+        """Write the segment durably, after syncing the commits of its rows."""
         if self.journal.exists():
             with told(self.journal, "syncing it"):
                 sync_file(self.journal)
@@ -81,7 +81,7 @@ class Sealed(Struct, frozen=True):
 
 
 class Merging(Struct, frozen=True):
-    """Segments that are to become one range."""
+    """Segments to be merged into one range."""
 
     directory: Path
     first: int
@@ -89,12 +89,12 @@ class Merging(Struct, frozen=True):
     parts: tuple[Segment, ...]
 
     def write(self) -> Segment:
-        """Write the range, durably; the parts stay until it counts."""
+        """Write the range durably; the parts stay until `settle_merge`."""
         return merge_segments(self.directory, self.first, self.last, self.parts)
 
 
 class Log:
-    """The log of one broker, open for writing; `tail` is what the state has of it."""
+    """The log of one broker, open for writing; `tail` are the rows that the state still has."""
 
     def __init__(
         self,
@@ -118,7 +118,7 @@ class Log:
         self._note_lost(seq)
 
     def _note_lost(self, seq: int) -> None:
-        """Say which rows were committed and are neither in a segment nor in the state."""
+        """Record a gap for committed rows that are neither in a segment nor in the state."""
         first_seq = self._manifest.last_seq + 1
         last_seq = self._rows.first_seq - 1 if self._rows else seq
         if first_seq <= last_seq:
@@ -130,18 +130,18 @@ class Log:
 
     @property
     def settled_seq(self) -> int:
-        """The last row that is in a segment."""
+        """The last row in a segment."""
         segments = self._manifest.segments
         return segments[-1].last_seq if segments else self._manifest.whole.low_seq - 1
 
     @property
     def low(self) -> int:
-        """The lowest number that is kept."""
+        """The lowest segment number that is retained."""
         return self._manifest.whole.low
 
     @property
     def low_seq(self) -> int:
-        """The first row that is kept."""
+        """The first row that is retained."""
         return self._manifest.whole.low_seq
 
     @property
@@ -152,7 +152,7 @@ class Log:
         return self._sealed.rows.last_seq if self._sealed else self._manifest.last_seq
 
     def append(self, rows: RowBuffer, size: int, now: float) -> None:
-        """Take the rows of a committed tick, which the state keeps in `size` bytes."""
+        """Append the rows of a committed tick, which take `size` bytes in the state."""
         if not rows:
             return
         if not self._rows:
@@ -161,11 +161,11 @@ class Log:
         self._bytes += size
 
     def follow(self, followed: bool) -> None:
-        """Roll sooner while somebody follows the log."""
+        """Roll sooner while the log is followed."""
         self._followed = followed
 
     def next_due(self) -> float | None:
-        """Return when the next segment is due, None while there is nothing to write."""
+        """Return when the next segment is due; None if there is nothing to write."""
         if not self._rows or self._sealed is not None:
             return None
         settings = self.settings
@@ -184,7 +184,7 @@ class Log:
         return self._sealed
 
     def settle(self, segment: Segment) -> None:
-        """Count a sealed segment that is written."""
+        """Add a sealed segment that is written."""
         assert self._sealed is not None
         assert segment.first == self._sealed.number
         self._sealed = None
@@ -192,11 +192,11 @@ class Log:
         try:
             self._manifest.append(segment)
         except StoreError as error:
-            # The segment counts by its name; the manifest takes it with the next one.
+            # The segment is valid by its name; the manifest includes it with the next one.
             self._report(str(error))
 
     def unseal(self, not_before: float = -math.inf) -> None:
-        """Take back the rows of a segment that could not be written; it is due again then."""
+        """Take back the rows of a segment that could not be written; retry from `not_before` on."""
         assert self._sealed is not None
         self._rows = self._waiting()
         self._bytes += self._sealed.bytes
@@ -209,11 +209,11 @@ class Log:
         return list(self._manifest.segments)
 
     def gaps(self) -> list[Gap]:
-        """Return what is missing, from the lowest seq."""
+        """Return the gaps, from the lowest seq."""
         return list(self._manifest.gaps)
 
     def read(self, first_seq: int = 1) -> Iterator[pa.RecordBatch | Gap]:
-        """Yield all rows from `first_seq` on, also those in no segment yet, and what is missing.
+        """Yield all rows from `first_seq` on, also those in no segment yet, and gaps.
 
         A segment that is found damaged is set aside, reported, and comes as a gap.
         """
@@ -233,9 +233,9 @@ class Log:
         yield from joined.end(self.last_seq)
 
     def read_since(self, ingested: float, kinds: Sequence[str], most: int) -> list[pa.RecordBatch]:
-        """Return rows of some kinds that came since a time, the oldest first.
+        """Return rows of some kinds ingested since a time, oldest first.
 
-        No more segments are read than hold the newest `most` of them; a damaged one is left out.
+        Only the segments that hold the newest `most` of them are read; damaged ones are left out.
         """
         waiting = self._waiting()
         found = [_some_rows(to_arrow(waiting), ingested, kinds)] if waiting else []
@@ -253,7 +253,7 @@ class Log:
         return found
 
     def verify(self) -> list[Gap]:
-        """Read every segment whole; set aside and return what is damaged."""
+        """Read every segment completely; set aside damaged ones and return their gaps."""
         lost = []
         for segment in self.segments():
             try:
@@ -266,7 +266,7 @@ class Log:
     def merge(self, first: int, last: int) -> Segment | None:
         """Merge the segments from `first` to `last` into one range; None if none is left.
 
-        Only at the low end: what lies below must be merged already.
+        Only at the low end: all segments below must be merged already.
         """
         while True:
             merging = self.plan_merge(first, last)
@@ -284,22 +284,22 @@ class Log:
     def plan_merge(self, first: int, last: int) -> "Merging":
         """Return the segments from `first` to `last`, to be merged in any thread.
 
-        Nothing may be dropped, merged or verified before `settle_merge`.
+        Do not drop, merge or verify before `settle_merge`.
         """
         return Merging(self.directory, first, last, tuple(self._mergeable(first, last)))
 
     def settle_merge(self, merging: "Merging", merged: Segment) -> None:
-        """Count a range in place of its parts."""
+        """Replace segments by their merged range."""
         start = self._manifest.at_number(merging.first)
         self._manifest.segments[start : start + len(merging.parts)] = [merged]
         self._manifest.save()
         self._delete(merging.parts)
 
     def erase(self, is_meant: Callable[[Row], bool], left: Callable[[Row], Row] = erased) -> int:
-        """Erase rows from all segments but for what is `left`, and return from how many segments.
+        """Replace rows in all segments by what is `left`; return the number of changed segments.
 
-        Rows in no segment yet are not looked at: roll first. Raises `UpgradeError` before anything
-        is erased if a later release may have decided something that this one cannot read.
+        Rows in no segment yet are not covered: roll first. Raises `UpgradeError` before any row is
+        erased if the log has a row that only a later release can interpret.
         """
         for segment in self._manifest.segments:
             check_segment_kinds(self.directory, segment)
@@ -313,7 +313,7 @@ class Log:
         return changed
 
     def drop_before(self, number: int) -> list[Segment]:
-        """Drop all segments below `number`, and return them; a range goes as a whole or stays."""
+        """Drop all segments below `number`, and return them; ranges are dropped only whole."""
         end = self._manifest.at_number(number)
         gone, rest = self._manifest.segments[:end], self._manifest.segments[end:]
         whole = self._manifest.whole
@@ -329,14 +329,14 @@ class Log:
         return gone
 
     def drop_older(self, ingested: float) -> list[Segment]:
-        """Drop the segments whose last row came before a time."""
+        """Drop the segments whose last row was ingested before a time."""
         for segment in self._manifest.segments:
             if segment.last_ingested >= ingested:
                 return self.drop_before(segment.first)
         return self.drop_before(self._manifest.next_number)
 
     def statistics(self) -> LogStatistics:
-        """Return how large everything is."""
+        """Return the size of the log."""
         segments, whole = self._manifest.segments, self._manifest.whole
         sealed_rows = len(self._sealed.rows) if self._sealed else 0
         sealed_bytes = self._sealed.bytes if self._sealed else 0
@@ -402,6 +402,6 @@ class Log:
 
 
 def _some_rows(batch: pa.RecordBatch, ingested: float, kinds: Sequence[str]) -> pa.RecordBatch:
-    """Return the rows of some kinds that came since a time."""
+    """Return the rows of some kinds ingested since a time."""
     young = pc.greater_equal(batch["ingested"], ingested)
     return batch.filter(pc.and_(young, pc.is_in(batch["kind"], pa.array(kinds, pa.string()))))

@@ -1,9 +1,9 @@
 """Reading the log from any seq on, across merged ranges, dropped segments and damaged ones.
 
-What is missing is never passed over in silence: wherever a seq does not follow the one before,
-a `Gap` comes first and says why. `LogReader` is for other processes, such as the pipeline: it
-changes nothing, and keeps reading while the broker rolls, merges and drops. Rows of unknown kinds
-that decide nothing come as they are; at one that may, every reader raises `UpgradeError`.
+Missing rows are never skipped silently: wherever a seq does not follow the one before, a `Gap` with
+the reason comes first. `LogReader` is for other processes, such as the pipeline: it changes
+nothing, and keeps reading while the broker rolls, merges and drops. Informational rows of unknown
+kinds are passed on; any other unknown kind raises `UpgradeError`.
 """
 
 import time
@@ -21,12 +21,12 @@ from nearcast.store.rows.columns import integers_of
 from nearcast.store.rows.row_kinds import check_kinds
 
 TRIES = 4
-"""How often a segment is looked for before it counts as damaged."""
+"""The number of attempts before a segment counts as damaged."""
 RETRY_S = 0.2
 
 
 class LogReader:
-    """The segments of a broker's log, as another process sees them."""
+    """The segments of a broker's log, as seen by another process."""
 
     def __init__(self, directory: Path) -> None:
         self._directory = directory
@@ -35,20 +35,20 @@ class LogReader:
         self._damaged: dict[int, Gap] = {}
 
     def refresh(self) -> None:
-        """Learn of segments that came, were merged or dropped since; costs only what is new."""
+        """Read the changes of the manifest; costs only what is new."""
         self._manifest = self._files.refresh(self._manifest)
 
     def segments(self) -> list[Segment]:
-        """Return what there was at the last refresh, from the lowest number."""
+        """Return the segments as of the last refresh, from the lowest number."""
         return list(self._manifest.segments)
 
     def gaps(self) -> list[Gap]:
-        """Return what the broker knows to be missing, and what this reader found damaged."""
+        """Return the gaps that the broker recorded, and those that this reader found."""
         known = [*self._manifest.gaps, *self._damaged.values()]
         return sorted(known, key=lambda gap: gap.first_seq)
 
     def read(self, first_seq: int = 1) -> Iterator[pa.RecordBatch | Gap]:
-        """Yield the rows of all segments from `first_seq` on, and what is missing among them."""
+        """Yield the rows of all segments from `first_seq` on, and the gaps among them."""
         joined = Joined(first_seq, self.gaps)
         if (below := dropped(self._manifest, first_seq)) is not None:
             yield below
@@ -60,8 +60,8 @@ class LogReader:
                     yield from joined.add(batch)
                 tries = 0
             except CorruptError as error:
-                # It may have been merged, dropped or rewritten since; the manifest says so, but
-                # the broker writes that a moment after the file itself.
+                # It may have been merged, dropped or rewritten since. The manifest shows that, but
+                # the broker writes it a moment after the file itself.
                 tries += 1
                 self.refresh()
                 if _next_segment(self._manifest, joined.expected) == segment:
@@ -73,7 +73,7 @@ class LogReader:
         yield from joined.end(self._manifest.last_seq)
 
     def read_backwards(self) -> Iterator[pa.RecordBatch]:
-        """Yield the rows of all segments, the newest batch first; what is missing is left out."""
+        """Yield the rows of all segments, newest batch first; gaps are left out."""
         for segment in reversed(self.segments()):
             try:
                 batches = list(read_segment(self._directory, segment))
@@ -91,16 +91,16 @@ class LogReader:
 
 
 class Joined:
-    """Batches in the order of their seqs, with gaps where one does not follow the other."""
+    """Joins batches in the order of their seqs, with gaps where one does not follow the other."""
 
     def __init__(self, first_seq: int, gaps: Callable[[], Iterable[Gap]]) -> None:
         self.expected = first_seq
         self._gaps = gaps
 
     def add(self, batch: pa.RecordBatch) -> Iterator[pa.RecordBatch | Gap]:
-        """Yield a batch, in pieces if something is missing inside it.
+        """Yield a batch, split where rows are missing inside it.
 
-        Raises `UpgradeError` if a later release may have decided something in it.
+        Raises `UpgradeError` if it has a row that only a later release can interpret.
         """
         check_kinds(batch)
         seqs = integers_of(batch.column("seq"))
@@ -111,7 +111,7 @@ class Joined:
             yield batch.slice(start, end - start)
 
     def end(self, last_seq: int) -> Iterator[Gap]:
-        """Yield what is missing up to `last_seq`."""
+        """Yield the gaps up to `last_seq`."""
         for gap in self._gaps():
             if gap.last_seq >= self.expected and gap.first_seq <= last_seq:
                 if gap.first_seq > self.expected:
@@ -128,7 +128,7 @@ class Joined:
 
 
 def dropped(manifest: Manifest, first_seq: int) -> Gap | None:
-    """Return the gap below the low end, if reading begins there."""
+    """Return the gap of dropped rows, if reading begins below the low end."""
     low_seq = manifest.whole.low_seq
     if first_seq >= low_seq:
         return None

@@ -1,9 +1,9 @@
-"""What opening a log does first: bring its files and its manifest together again.
+"""Recovery when a log is opened: makes its files and its manifest consistent.
 
-A crash may leave a file half written (it has no name yet and is deleted), a segment without its
-line (its footer says what it is), a merged range beside its parts (the range counts), or dropped
-files (they go). A segment that is damaged or missing becomes a gap, unless the state still has
-its rows: then it is written again. Whatever was not as it should be is said.
+A crash may leave a partial file (it is deleted), a segment without its line (its footer describes
+it), a merged range beside its parts (the range is used), or dropped files (they are deleted). A
+segment that is damaged or missing becomes a gap, unless the state still has its rows: then it is
+written again. Every problem is reported.
 """
 
 from pathlib import Path
@@ -26,7 +26,7 @@ CORRUPT = ".corrupt"
 
 
 def recover(directory: Path, broker: str, tail_seq: int | None) -> tuple[Manifest, list[str]]:
-    """Return the manifest that fits the files, and what was wrong.
+    """Return the manifest that matches the files, and the problems found.
 
     `tail_seq` is the first row that the state still has.
     """
@@ -38,7 +38,7 @@ def recover(directory: Path, broker: str, tail_seq: int | None) -> tuple[Manifes
 
 
 def set_aside(path: Path) -> str:
-    """Rename a damaged file so that nobody reads it; return its new name."""
+    """Rename a damaged file so that it is not read; return its new name."""
     names = (f"_{path.name}{CORRUPT}{suffix}" for suffix in ("", *(f".{n}" for n in range(2, 999))))
     name = next(name for name in names if not path.with_name(name).exists())
     with told(path, "setting it aside"):
@@ -81,7 +81,7 @@ class _Recovery:
             self._delete(at)
 
     def _adopt_ranges(self) -> None:
-        """Take merged ranges that the manifest does not know, and delete what is in ranges."""
+        """Adopt merged ranges that the manifest lacks, and delete files that ranges include."""
         known = {(segment.first, segment.last) for segment in self.manifest.segments}
         for at in sorted(at for at in self.files if at[0] < at[1] and at not in known):
             found = self._described(at)
@@ -98,7 +98,7 @@ class _Recovery:
                 self._choose(segment, inside)
 
     def _choose(self, merged: Segment, parts: list[tuple[int, int]]) -> None:
-        """Keep a merged range if it is sound, else its parts."""
+        """Keep a merged range if it is intact, else its parts."""
         self.changed = True
         at = merged.first, merged.last
         if at in self.files and self._described(at) is not None:
@@ -140,7 +140,7 @@ class _Recovery:
         return None
 
     def _adopt_new(self) -> None:
-        """Take the segments after the last that the manifest knows."""
+        """Adopt the segments after the last one in the manifest."""
         after = self.manifest.next_number
         for at in sorted(at for at in self.files if at[0] >= after):
             found = self._described(at)

@@ -1,9 +1,9 @@
-"""The manifest: which segments there are, how low the log reaches, what is missing from it.
+"""The manifest: the segments of a log, its low end, and its gaps.
 
-`_manifest.json` is replaced whole; `_manifest.jsonl` takes a line for each segment that came
-since, so that the cost of a segment does not grow with their number. The two are folded together
-when the lines are many. Nothing depends on them alone: a segment whose line was lost to a crash
-is found by its name and described by its footer. Spark ignores names that begin with `_`.
+`_manifest.json` is replaced whole; `_manifest.jsonl` gets a line for each later segment, so that
+the cost of a segment does not grow with their number. The lines are folded into the whole when they
+are many. The files are redundant: a segment whose line was lost in a crash is found by its name and
+described by its footer. Spark ignores names that begin with `_`.
 """
 
 import bisect
@@ -23,14 +23,14 @@ WHOLE = "_manifest.json"
 LINES = "_manifest.jsonl"
 FORM = 1
 FEWEST_LINES = 256
-"""Lines are folded in when they are as many as this and a tenth of all segments."""
+"""Lines are folded in from this number on, if they are a tenth of all segments."""
 
 _TORN = 1 << 62
 """More lines than there can be: the next segment folds them in."""
 
 
 class Gap(Struct, frozen=True):
-    """Rows that the log had and has no more, why, and where the file with them is now."""
+    """Rows that the log no longer has, the reason, and the file set aside with them."""
 
     first_seq: int
     last_seq: int
@@ -41,12 +41,12 @@ class Gap(Struct, frozen=True):
 
 
 class Whole(Struct):
-    """What `_manifest.json` holds."""
+    """The content of `_manifest.json`."""
 
     broker: str
     form: int = FORM
     low: int = 1
-    """The lowest number that is kept; lower ones were dropped."""
+    """The lowest segment number that is retained; lower ones were dropped."""
     low_seq: int = 1
     segments: list[Segment] = []
     gaps: list[Gap] = []
@@ -67,12 +67,12 @@ class Manifest:
 
     @property
     def gaps(self) -> list[Gap]:
-        """What is missing, from the lowest seq."""
+        """The gaps, from the lowest seq."""
         return self.whole.gaps
 
     @property
     def next_number(self) -> int:
-        """The number after the last."""
+        """The number of the next segment."""
         segments, gaps = self.whole.segments, self.whole.gaps
         ends = [self.whole.low - 1, *(gap.last for gap in gaps)]
         return max(segments[-1].last if segments else 0, *ends) + 1
@@ -84,7 +84,7 @@ class Manifest:
         return max(self.segments[-1].last_seq if self.segments else 0, *ends)
 
     def lose(self, segment: Segment, reason: str, set_aside: str | None) -> Gap:
-        """Have a gap instead of a segment."""
+        """Replace a segment by a gap."""
         self.segments.remove(segment)
         gap = Gap(
             segment.first_seq, segment.last_seq, reason, segment.first, segment.last, set_aside
@@ -101,13 +101,13 @@ class Manifest:
         return bisect.bisect_left(self.segments, number, key=lambda each: each.last)
 
     def extend(self, segments: Iterable[Segment]) -> None:
-        """Add segments that were read from lines."""
+        """Add segments that were read from lines, unless they are already included."""
         for segment in segments:
             if segment.first >= self.next_number:
                 self.segments.append(segment)
 
     def append(self, segment: Segment) -> None:
-        """Add the newest segment; its file is in place."""
+        """Add the newest segment, whose file is in place."""
         self.segments.append(segment)
         if self._lines >= max(FEWEST_LINES, len(self.segments) // 10):
             self.save()
@@ -119,7 +119,7 @@ class Manifest:
         self._lines = lines + 1
 
     def save(self) -> None:
-        """Replace the whole, durably; the lines are in it then."""
+        """Replace `_manifest.json` durably, and remove the lines, which it then includes."""
         write_whole(self.directory / WHOLE, msgspec.json.encode(self.whole))
         with told(self.directory / LINES, "emptying it"):
             (self.directory / LINES).unlink(missing_ok=True)
@@ -127,12 +127,12 @@ class Manifest:
 
 
 def read_manifest(directory: Path, broker: str | None = None) -> Manifest:
-    """Return what the two files say; without them, an empty manifest of `broker`."""
+    """Return the manifest from the two files; without them, an empty one of `broker`."""
     return ManifestFiles(directory, broker).read()
 
 
 class ManifestFiles:
-    """The two files as a reader sees them, who asks again and again what is new."""
+    """The two files for a reader that polls for changes."""
 
     def __init__(self, directory: Path, broker: str | None = None) -> None:
         self._directory = directory
@@ -144,7 +144,7 @@ class ManifestFiles:
         """Return the manifest."""
         path = self._directory / WHOLE
         with told(path, "reading it"):
-            # The lines first: what is folded in meanwhile is in the whole then.
+            # The lines first: lines folded in meanwhile are then in the whole.
             self._offset = 0
             added = list(self._new_lines())
             self._stamp = self._stamp_now()
@@ -155,7 +155,7 @@ class ManifestFiles:
         return manifest
 
     def refresh(self, manifest: Manifest) -> Manifest:
-        """Return the manifest of now; it costs what is new, as long as nothing was folded in."""
+        """Return the current manifest; costs only what is new, unless lines were folded in."""
         with told(self._directory / LINES, "reading it"):
             added = list(self._new_lines())
             if self._stamp is not None and self._stamp == self._stamp_now():
@@ -182,7 +182,7 @@ class ManifestFiles:
                 try:
                     segment = msgspec.json.decode(line, type=Segment)
                 except (msgspec.MsgspecError, UnicodeDecodeError):
-                    # The crash that tore this line left the segment, which recovery finds.
+                    # A crash tore this line; recovery finds its segment by name.
                     return
                 self._offset += len(line)
                 yield segment

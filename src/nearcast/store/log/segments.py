@@ -1,10 +1,10 @@
-"""Segments: rows of the log as Parquet files, numbered without gaps, whole once they are named.
+"""Segments: rows of the log as Parquet files, numbered without gaps, complete once named.
 
-`00000042.parquet` is one segment, `00000001-00003600.parquet` a range of them merged. Columns
-are those of `Row`; user properties are a list of (name, value), so that order and repetitions
-stay. Pages carry checksums, and the footer says which numbers and rows the file holds, so a
-segment explains itself without the manifest. Only `broker`, `kind` and the names in a row are
-dictionary-encoded, payloads and JSON are left to zstd.
+`00000042.parquet` is one segment, `00000001-00003600.parquet` a merged range of them. Columns are
+those of `Row`; user properties are a list of (name, value), which keeps order and repetitions.
+Pages have checksums, and the footer has the numbers and seqs of the file, so that a segment can be
+read without the manifest. Only `broker`, `kind` and the names in a row are dictionary-encoded;
+payloads and JSON are left to zstd.
 """
 
 import hashlib
@@ -69,7 +69,7 @@ _OPTIONS = {
 
 
 class Segment(Struct, frozen=True, gc=False):
-    """What a file of the log holds, by its numbers and by its rows."""
+    """The metadata of a file of the log: its numbers and its rows."""
 
     first: int
     last: int
@@ -88,7 +88,7 @@ class Segment(Struct, frozen=True, gc=False):
 
 
 class Footer(Struct, frozen=True):
-    """What a file says of itself."""
+    """The metadata in the footer of a file."""
 
     form: int
     first: int
@@ -105,7 +105,7 @@ def segment_name(first: int, last: int) -> str:
 
 
 def numbers_of(name: str) -> tuple[int, int] | None:
-    """Return the first and last number that a file's name says, None if it is no segment."""
+    """Return the first and last number in a file's name; None if it is no segment."""
     found = _NAME.fullmatch(name)
     if found is None:
         return None
@@ -115,7 +115,7 @@ def numbers_of(name: str) -> tuple[int, int] | None:
 
 
 def write_segment(directory: Path, number: int, rows: RowBuffer) -> Segment:
-    """Write a segment, durably; it is there when its name is."""
+    """Write a segment durably; it is complete once it has its name."""
     footer = Footer(
         FORM, number, number, rows.first_seq, rows.last_seq, rows.ingested[0], rows.ingested[-1]
     )
@@ -128,7 +128,7 @@ def write_segment(directory: Path, number: int, rows: RowBuffer) -> Segment:
 
 
 def merge_segments(directory: Path, first: int, last: int, parts: Sequence[Segment]) -> Segment:
-    """Write the range of these segments beside them, durably; deleting them is the caller's."""
+    """Write the range of these segments durably; the caller deletes them."""
     footer = Footer(
         FORM, first, last, parts[0].first_seq, parts[-1].last_seq,
         parts[0].first_ingested, parts[-1].last_ingested,
@@ -159,10 +159,10 @@ def erase_rows(
     is_meant: Callable[[Row], bool],
     left: Callable[[Row], Row] = erased,
 ) -> Segment:
-    """Write a segment anew, durably, with some rows erased; the same segment if none is meant.
+    """Rewrite a segment durably with some rows erased; unchanged if no row is meant.
 
-    An erased row keeps its `seq` and its time, and what else is `left` of it. Each row is asked
-    about once, in order: what is meant may depend on the rows before.
+    An erased row keeps its `seq` and its time, and what else is `left` of it. `is_meant` is called
+    once for each row, in order: its answer may depend on the rows before.
     """
     changed = {row.seq: left(row) for row in _rows(directory, segment) if is_meant(row)}
     if not changed:
@@ -194,7 +194,7 @@ def _rows(directory: Path, segment: Segment) -> Iterator[Row]:
 
 
 def _groups(directory: Path, parts: Sequence[Segment]) -> Iterator[pa.Table]:
-    """Yield the rows of segments in pieces that fit in memory."""
+    """Yield the rows of segments in groups of bounded size."""
     batches, size = [], 0
     for part in parts:
         for batch in read_segment(directory, part):
@@ -210,7 +210,7 @@ def _groups(directory: Path, parts: Sequence[Segment]) -> Iterator[pa.Table]:
 def read_segment(directory: Path, segment: Segment, first_seq: int = 0) -> Iterator[pa.RecordBatch]:
     """Yield a segment's rows from `first_seq` on.
 
-    Raises `CorruptError` before the first if any byte differs from what was written.
+    Raises `CorruptError` before the first row if the size or checksum of the file differs.
     """
     path = directory / segment.name
     with told(path, "reading it"):
@@ -227,7 +227,7 @@ def read_segment(directory: Path, segment: Segment, first_seq: int = 0) -> Itera
 
 
 def check_segment_kinds(directory: Path, segment: Segment) -> None:
-    """Raise `UpgradeError` if a later release may have decided something in a segment."""
+    """Raise `UpgradeError` if a segment has a row that only a later release can interpret."""
     path = directory / segment.name
     with told(path, "reading it"), _parquet(path) as file:
         for batch in file.iter_batches(BATCH_ROWS, columns=["broker", "seq", "kind"]):
@@ -235,7 +235,7 @@ def check_segment_kinds(directory: Path, segment: Segment) -> None:
 
 
 def describe(path: Path) -> Segment:
-    """Return what a file says of itself, having read all of it; raise `CorruptError`."""
+    """Return the metadata of a file after reading all of it; raises `CorruptError`."""
     with told(path, "reading it"):
         with _parquet(path) as file:
             footer = _footer(file, path)
@@ -253,12 +253,12 @@ def describe(path: Path) -> Segment:
 
 @contextmanager
 def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
-    """Open a file whose pages are checked as they are read."""
+    """Open a file and verify its pages as they are read."""
     try:
         with pq.ParquetFile(path, page_checksum_verification=True) as file:
             yield file
     except (pa.ArrowException, ValueError, OSError, msgspec.MsgspecError) as error:
-        # Arrow says so of bad bytes too, but then no system call failed.
+        # Arrow raises OSError for bad bytes too, but without the errno of a system call.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise CorruptError(f"{path} cannot be read: {error}") from None
@@ -299,12 +299,12 @@ def to_arrow(rows: RowBuffer) -> pa.RecordBatch:
 
 
 def batch_of(rows: Sequence[Row]) -> pa.RecordBatch:
-    """Return single rows as a batch."""
+    """Return `Row` values as a batch."""
     return to_arrow(RowBuffer.of(rows))
 
 
 def rows_of(batch: pa.RecordBatch) -> Iterator[Row]:
-    """Yield columns as rows."""
+    """Yield the rows of a batch."""
     columns = [batch.column(name).to_pylist() for name in SCHEMA.names]
     place = SCHEMA.names.index("properties")
     columns[place] = [

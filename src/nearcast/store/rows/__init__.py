@@ -1,1 +1,1 @@
-"""Rows of the log: any input or delivery as columns, and read back."""
+"""Rows of the log: any input or delivery as columns, and back."""

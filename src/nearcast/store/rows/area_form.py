@@ -1,6 +1,6 @@
-"""Areas as the store writes them: as their JSON, but for boxes.
+"""The stored form of areas: their JSON, except for boxes.
 
-A box is `[south, west, north, east]`, as every release has written it; to users it is `[west,
+A box is `[south, west, north, east]`, as every release has written it; in the API it is `[west,
 south, east, north]`, as in GeoJSON.
 """
 
@@ -11,14 +11,14 @@ _BOX = "bbox"
 
 
 def stored_area(area: Area) -> JsonObject:
-    """Return an area as it is stored."""
+    """Return the stored form of an area."""
     if isinstance(area, Box):
         return {_BOX: [area.south, area.west, area.north, area.east]}
     return area_json(area)
 
 
 def area_from_store(value: object) -> Area:
-    """Return an area that was stored, or raise `ModelError`."""
+    """Return the area of a stored form; raises `ModelError`."""
     if isinstance(value, dict) and value.keys() == {_BOX} and isinstance(value[_BOX], list):
         south, west, north, east = value[_BOX]
         return Box(south, west, north, east)

@@ -1,7 +1,7 @@
-"""Lists of values as Arrow columns, put together from buffers.
+"""Lists of values as Arrow columns, built from buffers.
 
-Arrow's own conversion looks whether each list is a pandas object, and loads pandas for it: a
-fifth of a second and tens of megabytes that a broker has no other use for.
+Arrow's own conversion checks whether each list is a pandas object, and imports pandas for that: a
+fifth of a second and tens of megabytes that a broker does not need otherwise.
 """
 
 from collections.abc import Sequence, Sized
@@ -15,7 +15,7 @@ Lengths = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
 def column(values: Sequence[object], form: pa.DataType) -> pa.Array:
-    """Return values as a column of numbers, text or bytes, with None where there is none."""
+    """Return values as a column of numbers, text or bytes; None becomes null."""
     validity, nulls = None, 0
     if None in values:
         validity, nulls = _validity(values)
@@ -28,7 +28,7 @@ def column(values: Sequence[object], form: pa.DataType) -> pa.Array:
         present: Sequence[bytes] = [value or b"" for value in values] if nulls else values  # type: ignore[misc,assignment]
         data, lengths = b"".join(present), _lengths(present)
     else:
-        # Not `value or 0`: -0.0 is a number too.
+        # Not `value or 0`: that would lose the sign of -0.0.
         filled = values if not nulls else [0 if value is None else value for value in values]
         buffers = [validity, pa.py_buffer(np.array(filled, form.to_pandas_dtype()))]
         return pa.Array.from_buffers(form, len(values), buffers, nulls)
@@ -53,7 +53,7 @@ def pairs(values: Sequence[Pairs], form: pa.DataType) -> pa.Array:
 
 
 def integers_of(values: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
-    """Return a column of 64-bit integers without nulls as numbers of numpy."""
+    """Return a column of 64-bit integers without nulls as a numpy array."""
     start = values.offset
     return np.frombuffer(values.buffers()[1], np.int64, len(values) + start)[start:]
 

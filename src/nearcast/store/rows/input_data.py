@@ -1,9 +1,9 @@
-"""Any input but an event as columns and the JSON in `data`, by what its `InputForm` declares.
+"""Any input except an event as columns and the JSON in `data`, as its `InputForm` declares.
 
-How a field is written follows from its type: areas, filters, rights and rules have forms of their
-own, everything else is plain JSON. What stands in `data` itself comes first, fields with a form of
-their own before those that are written only if they differ from their defaults; such fields of
-the input itself are in the member `input`.
+The encoding of a field follows from its type: areas, filters, rights and rules have forms of their
+own, all else is plain JSON. In `data`, fields with a form of their own come before those that are
+written only if they differ from their defaults; such fields of the input itself are in the member
+`input`.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -29,11 +29,11 @@ from nearcast.store.rows.rules_json import rule_from_json, rule_json
 
 T = TypeVar("T")
 INPUT = "input"
-"""The member of `data` with what differs from its default in the input itself."""
+"""The member of `data` for fields of the input itself that differ from their defaults."""
 
 
 class InputColumns(Struct, frozen=True, gc=False):
-    """What a row has of an input."""
+    """The columns of an input."""
 
     node: str | None
     subject: str | None
@@ -66,10 +66,10 @@ def _written(fields: "Sequence[_Field]", of: Struct) -> Json:
 
 
 def read_input(columns: InputColumns, form: InputForm) -> Input:
-    """Return the input that `write_input` made columns of.
+    """Return the input that `write_input` encoded.
 
-    What is not as it was written raises `TypeError`, `KeyError` or an error of msgspec, of the
-    model or of the language.
+    Damaged data raises `TypeError`, `KeyError` or an error of msgspec, of the model or of the
+    language.
     """
     layout, data = _layout(form), columns.data
     members = _read(layout.members, data, form)
@@ -87,7 +87,7 @@ def read_input(columns: InputColumns, form: InputForm) -> Input:
 def _read(fields: "Sequence[_Field]", data: Json, form: InputForm) -> Json:
     found: Json = {}
     for field in fields:
-        # Earlier releases did not have all that is complete now.
+        # Earlier releases lacked some fields of forms that are complete now.
         if field.written in data or not (field.is_optional or form.complete):
             told = data[field.written]
             found[field.name] = None if told is None else field.codec.read(told)
@@ -95,14 +95,14 @@ def _read(fields: "Sequence[_Field]", data: Json, form: InputForm) -> Json:
 
 
 def needed(value: T | None) -> T:
-    """Return what a column must have."""
+    """Return the value of a required column; raises `TypeError` if it is None."""
     if value is None:
         raise TypeError("a column that this kind needs is empty")
     return value
 
 
 class _Codec(NamedTuple):
-    """How the values of a type are written as JSON, and read."""
+    """The JSON encoder and decoder of a type."""
 
     write: Callable[[Any], object]
     read: Callable[[Any], object]
@@ -110,21 +110,21 @@ class _Codec(NamedTuple):
 
 
 class _Field(NamedTuple):
-    """How one field is written."""
+    """The encoding of one field."""
 
     name: str
     written: str
     codec: _Codec
     default: object
     is_optional: bool
-    """It is written only if it differs from its default."""
+    """True if it is written only when it differs from its default."""
 
 
 class _Layout(NamedTuple):
-    """Which fields of an input are where."""
+    """The fields of an input by their location."""
 
     part: type[Struct]
-    """What `members` are fields of: the input, or the struct that is written in its place."""
+    """The struct that has `members`: the input, or the part of it that is written."""
     members: tuple[_Field, ...]
     own: tuple[_Field, ...]
 
@@ -163,12 +163,12 @@ def _fields(of: type[Struct], form: InputForm) -> Iterator[_Field]:
 
 
 def _hints(of: type[Struct]) -> dict[str, Any]:
-    # In `core` filters are known to type checkers only; what attributes are made of is JSON.
+    # In `core` filters are imported for type checkers only; values of attributes are JSON.
     return get_type_hints(of, localns={"Filter": Filter, "Value": object})
 
 
 def _codec(hint: object, name: str) -> _Codec:
-    """Return how a field of a type is written."""
+    """Return the codec of a field by its type."""
     parts = frozenset(get_args(hint)) - {type(None)}
     if parts == frozenset(get_args(Area)):
         return _Codec(stored_area, area_from_store)
@@ -201,7 +201,7 @@ def _as_it_is(value: object) -> object:
 
 
 def _fixed_area(told: object) -> Area:
-    # A place may have more points than an area that a client draws.
+    # A place may have more points than an area drawn by a client.
     if isinstance(told, dict) and "type" in told:
         return geometry_from_json(told, LARGEST_PLACE)
     return area_from_store(told)

@@ -1,7 +1,7 @@
-"""The headers of an event's message, as rows of the log have them.
+"""The headers of an event's message, as stored in rows of the log.
 
-`properties` are the user properties, for analyses. `headers` is empty if there are no others;
-else it has all of them, and first the expiry, if that comes before the event ceases to be valid.
+`properties` are the user properties, for analyses. `headers` is null if there are no others; else
+it has all of them, preceded by the expiry if that is before the end of the event's validity.
 """
 
 from collections.abc import Sequence
@@ -24,12 +24,12 @@ NO_HEADERS: HeaderColumns = ((), None)
 
 
 def header_columns(event: Event, ingested: float) -> HeaderColumns:
-    """Return what the row of an event says of its headers and its expiry."""
+    """Return the columns for an event's headers and expiry."""
     return _columns(event.headers, event.expires_at, event.valid_s, ingested)
 
 
 def run_header_columns(run: EventRun, ingested: float) -> HeaderColumns:
-    """Return what each row of a run says of them."""
+    """Return these columns for the rows of a run."""
     return _columns(run.headers, run.expires_at, None, ingested)
 
 
@@ -44,7 +44,7 @@ def _columns(
 
 
 def columns_of(raw: bytes) -> HeaderColumns:
-    """Return what a row says of headers that were checked."""
+    """Return the columns for validated headers."""
     pairs = short_user_properties(raw)
     if pairs is not None:
         return tuple(pairs), None
@@ -57,7 +57,7 @@ def headers_of(
     ingested: float,
     valid_s: float | None,
 ) -> tuple[bytes, float | None]:
-    """Return the headers of an event that a row records, and when it expires.
+    """Return the headers of an event from its row, and when it expires.
 
     Raises `ProtocolError` if they are damaged.
     """

@@ -1,6 +1,6 @@
-"""Rows of plain events: their columns say all of them, so they are written and read sooner.
+"""Rows of plain events: they are fully described by columns, so they are read and written faster.
 
-Plain events do not stay and have no target, no key and no session of their own.
+Plain events are not retained and have no target, key or session of their own.
 """
 
 from nearcast.core.model.event import Event
@@ -9,12 +9,12 @@ from nearcast.store.rows.message_headers import header_columns, headers_of
 from nearcast.store.rows.rows import SCHEMA, Row
 
 PLAIN_DATA = ("{}", '{"qos":1}', '{"qos":2}')
-"""What `data` is of such rows, by QoS."""
+"""The value of `data` in such rows, by QoS."""
 _QOS = {data: qos for qos, data in enumerate(PLAIN_DATA)}
 
 
 def plain_row(event: Event, broker: str, seq: int, now: float) -> Row:
-    """Return the row of a plain event: the same as `record_row`, sooner."""
+    """Return the row of a plain event: the same as `record_row`, but faster."""
     at = event.position
     properties, headers = header_columns(event, now)
     return Row(
@@ -25,7 +25,7 @@ def plain_row(event: Event, broker: str, seq: int, now: float) -> Row:
 
 
 def plain_event(row: Row) -> Event | None:
-    """Return the event of a row whose columns say all of it, without its attributes."""
+    """Return the event of a plain row, without its attributes; None for other rows."""
     qos = _QOS.get(row.data)
     if row.kind != "event" or qos is None or row.schema != SCHEMA:
         return None

@@ -1,9 +1,9 @@
 """Rows of the log as columns from the moment they are recorded.
 
-Rows that follow each other and differ only in event id and payload are a run. What a run has in
-common is kept once for the run, ids and payloads are kept for each row, and all of it in lists:
-appending is `+=`, a row has no object of its own. The same columns go into the state's tail
-(`packed`), into Arrow (`to_arrow` in `segments.py`) and out again as `Row`.
+Consecutive rows that differ only in event id and payload are a run. The common values are kept once
+for each run, ids and payloads for each row, all in lists: appending is `+=`, and a row has no
+object of its own. The same columns are written to the state's tail (`packed`) and to Arrow
+(`to_arrow` in `segments.py`), and are read back as `Row`.
 """
 
 from bisect import bisect_right
@@ -23,16 +23,16 @@ from nearcast.store.rows.plain_rows import PLAIN_DATA
 from nearcast.store.rows.rows import SCHEMA, Row, record_row
 
 ROW_BYTES = 200
-"""About what a row takes in memory beside its payload."""
+"""The approximate memory of a row besides its payload."""
 T = TypeVar("T")
 PACKED, PACKED_ROWS = b"\2", b"\1"
 """The first byte of a packed buffer, and of a list of `Row` as earlier releases packed it."""
 
 
 class RowBuffer:
-    """Rows of one broker in the order of `seq`, as columns; see `append_events` for the usual way.
+    """Rows of one broker ordered by `seq`, as columns; `append_events` is the usual way in.
 
-    Not for several threads at once: who hands a buffer over does not append to it any more.
+    Not thread-safe: after handing a buffer over, the caller must not append to it.
     """
 
     __slots__ = (
@@ -44,7 +44,7 @@ class RowBuffer:
     def __init__(self, broker: str = "") -> None:
         self.broker = broker
         self.size = 0
-        """About how many bytes of memory the rows take."""
+        """The approximate memory of the rows, in bytes."""
         # One value for each run
         self.first_seqs: list[int] = []
         self.counts: list[int] = []
@@ -66,7 +66,7 @@ class RowBuffer:
 
     @classmethod
     def of(cls, rows: Sequence[Row]) -> "RowBuffer":
-        """Return a buffer of single rows, of one broker and in their order."""
+        """Return a buffer of rows, which are of one broker and in order."""
         buffer = cls(rows[0].broker if rows else "")
         for row in rows:
             buffer.append(row)
@@ -87,7 +87,7 @@ class RowBuffer:
 
     @property
     def last_ingested(self) -> float:
-        """When the last row came; there must be one."""
+        """The ingest time of the last row; there must be one."""
         return self.ingested[-1]
 
     def append_events(
@@ -104,11 +104,11 @@ class RowBuffer:
         properties: UserProperties = (),
         headers: bytes | None = None,
     ) -> None:
-        """Append plain events of one publisher on one subject, with rising seqs.
+        """Append plain events of one publisher on one subject, with consecutive seqs.
 
-        Each has its own id and payload; the rest is the same for all: a run of PUBLISH packets
-        whose properties are the same bytes. Call it with runs of one as well. A plain event does
-        not stay and has no target, key, session or attributes of its own (see `plain_rows.py`).
+        Each has its own id and payload; all else is shared: a run of PUBLISH packets whose
+        properties are the same bytes. Also used for runs of one. A plain event is not retained and
+        has no target, key, session or attributes of its own (see `plain_rows.py`).
         """
         count = len(ids)
         self.event_ids += ids
@@ -152,7 +152,7 @@ class RowBuffer:
         nodes: Sequence[str],
         positions: Sequence[Position | None],
     ) -> None:
-        """Append `Moved` inputs that follow each other, with rising seqs, one for each node."""
+        """Append consecutive `Moved` inputs, one for each node."""
         count = len(nodes)
         none = [None] * count
         self.first_seqs += range(first_seq, first_seq + count)
@@ -174,7 +174,7 @@ class RowBuffer:
         self.size += count * ROW_BYTES
 
     def append_run(self, first_seq: int, ingested: float, run: EventRun) -> None:
-        """Append the events of a run, with rising seqs."""
+        """Append the events of a run, with consecutive seqs."""
         if run.session:
             for seq, event in enumerate(run, first_seq):
                 self.append(record_row(Record(seq, ingested, Published(event)), self.broker))
@@ -194,7 +194,7 @@ class RowBuffer:
             self.append(record_row(record, self.broker))
 
     def append(self, row: Row) -> None:
-        """Append one row, whatever it is."""
+        """Append one row of any kind."""
         assert row.broker == self.broker, f"a row of {row.broker!r} in a log of {self.broker!r}"
         self.first_seqs.append(row.seq)
         self.counts.append(1)
@@ -215,7 +215,7 @@ class RowBuffer:
         self.size += ROW_BYTES + len(row.payload or b"") + len(row.data)
 
     def extend(self, other: "RowBuffer") -> None:
-        """Append all rows of another buffer, which stays as it is; an empty one is of no broker."""
+        """Append all rows of another buffer, which is not changed; an empty one has no broker."""
         if not self:
             self.broker = other.broker or self.broker
         assert not other or other.broker == self.broker
@@ -246,7 +246,7 @@ class RowBuffer:
         return rest
 
     def __iter__(self) -> Iterator[Row]:
-        """Yield each row by itself, for readers that want it so."""
+        """Yield each row as a `Row`."""
         at = 0
         for (
             first, count, kind, ingested, schema, subject, publisher, time, lat, lon, node,
@@ -260,7 +260,7 @@ class RowBuffer:
                 at += 1
 
     def packed(self) -> bytes:
-        """Return all as one value; a column of runs that are all alike is written once."""
+        """Return the buffer as bytes; a run column whose values are all equal is written once."""
         runs = len(self.counts)
         columns = self._columns()
         if runs > 1:
@@ -273,7 +273,7 @@ class RowBuffer:
 
     @classmethod
     def unpacked(cls, value: bytes, broker: str) -> "RowBuffer":
-        """Return what `packed` wrote in this release or in one before."""
+        """Return the buffer that `packed` wrote, in this or an earlier release."""
         form = value[:1]
         if form not in (PACKED, PACKED_ROWS):
             raise newer("a kept list of rows", form[0] if form else 0, PACKED[0])
@@ -333,9 +333,9 @@ class _Packed(Struct, array_like=True):
 
 
 def _folded(column: list[T], runs: int) -> list[T]:
-    """Return one value in place of as many equal ones as there are runs."""
+    """Return a single value if all runs have an equal one, else the column."""
     first = column[0]
-    # 0.0 and -0.0 are equal, and two numbers.
+    # 0.0 and -0.0 are equal, but different values.
     if (first or not isinstance(first, float)) and column[-1] == first:
         return column[:1] if column.count(first) == runs else column
     return column

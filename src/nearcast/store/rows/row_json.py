@@ -1,7 +1,7 @@
 """The JSON inside a row: filters, plain values, and their text.
 
-A filter is its CQL2 JSON and, if it came from seed C's XML, that unknown counts as false in it.
-It is read back node for node: what was nested stays nested.
+A filter is its CQL2 JSON and, if it came from seed C's XML, a flag that unknown counts as false. It
+is read back node for node: nesting is kept.
 """
 
 from collections.abc import Mapping
@@ -37,7 +37,7 @@ def _node(value: object) -> Node:
 
 
 def plain(value: object, name: str) -> object:
-    """Return a value that JSON can say, or refuse it."""
+    """Return a value that JSON can represent; raises `StoreError` for others."""
     try:
         same = msgspec.json.decode(msgspec.json.encode(value)) == value
     except (TypeError, ValueError):
@@ -48,5 +48,5 @@ def plain(value: object, name: str) -> object:
 
 
 def text(data: Json) -> str:
-    """Return JSON text."""
+    """Return the JSON text of an object."""
     return msgspec.json.encode(data).decode() if data else "{}"

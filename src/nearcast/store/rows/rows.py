@@ -1,10 +1,10 @@
-"""Rows of the log: any input of the core as one line of columns, and back without loss.
+"""Rows of the log: any input of the core as one row of columns, and back without loss.
 
-What analyses ask for has a column of its own; the rest of an input is JSON in `data`, with areas
-and filters in their JSON forms. Times are seconds since 1970 as doubles, because a decision that
-is made again must see the very same numbers. Attributes that the payload says anyway are not
-written twice. Each row names the form it has (`schema`); a form or a kind of input from a later
-release is refused by name.
+Fields for analyses have columns of their own; the rest of an input is JSON in `data`, with areas
+and filters in their JSON forms. Times are seconds since 1970 as doubles, because a repeated
+decision must see exactly the same numbers. Attributes that are in the payload are not written
+twice. Each row has the version of its form (`schema`); forms and kinds of input of a later release
+are refused.
 """
 
 import math
@@ -33,7 +33,7 @@ SCHEMA = 1
 
 
 class Row(Struct, frozen=True, array_like=True, gc=False):
-    """One line of the log."""
+    """One row of the log."""
 
     broker: str
     seq: int
@@ -50,7 +50,7 @@ class Row(Struct, frozen=True, array_like=True, gc=False):
     properties: UserProperties = ()
     payload: bytes | None = None
     headers: bytes | None = None
-    """What else the message carried, in the broker's own form."""
+    """The other headers of the message, in the broker's own form."""
     data: str = "{}"
 
 
@@ -59,7 +59,7 @@ def record_row(record: Record, broker: str) -> Row:
     value = record.input
     seq, ingested = record.seq, record.ingested
     if type(value) is Moved and value.position is not None:
-        # The same as below, sooner: most rows are of this kind.
+        # The same as below, but faster: most rows are of this kind.
         fix = value.position
         return Row(
             broker, seq, "position", ingested, SCHEMA, None, None, None, None, fix.lat, fix.lon,
@@ -85,16 +85,16 @@ def record_row(record: Record, broker: str) -> Row:
 
 
 PIPELINE = "$pipeline"
-"""Who publishes what the pipeline found; on the wire it has the same name."""
+"""The publisher of the pipeline's results; its name on the wire is the same."""
 
 Recipient = tuple[str, tuple[str, ...], int, bool]
-"""A session, its subscriptions that fit, the priority, and whether the event was there before."""
+"""A session, its matching subscriptions, the priority, and whether the event is replayed."""
 
 
 def delivery_row(
     event: Event, recipients: Sequence[Recipient], broker: str, seq: int, now: float
 ) -> Row:
-    """Return what is recorded of a decision: to whom an event went."""
+    """Return the row that records the recipients of an event."""
     return Row(
         broker, seq, DELIVERY, now, SCHEMA, event.id, event.subject, event.publisher, event.time,
         data=text({"to": recipients}),
@@ -102,7 +102,7 @@ def delivery_row(
 
 
 def recipients_of(row: Row) -> list[Recipient]:
-    """Return to whom an event went."""
+    """Return the recipients recorded in a delivery row."""
     return msgspec.json.decode(row.data, type=_Delivered).to
 
 
@@ -111,7 +111,7 @@ class _Delivered(Struct):
 
 
 def erased(row: Row) -> Row:
-    """Return what is left of a row when a person is forgotten: its place in the log."""
+    """Return an erased row, which keeps only its place in the log."""
     return Row(row.broker, row.seq, ERASED, row.ingested)
 
 
@@ -170,7 +170,7 @@ def _event_data(event: Event) -> Json:
         data["to"] = stored_area(event.to)
     if event.target_at is not None:
         data["target_at"] = [event.target_at.lon, event.target_at.lat]
-    # Without any nobody looked into the payload, which says them still.
+    # Empty attributes mean that the payload was not parsed; it still has them.
     if event.attributes:
         written = msgspec.json.encode(event.attributes)
         said = msgspec.json.encode(attributes_of(event.payload))

@@ -1,8 +1,8 @@
-"""Changes: all that can happen to what a broker keeps, as values.
+"""Changes: all modifications of a broker's state, as values.
 
-A commit takes a tick's changes in their order. Loading yields the changes that would build what
-is there, so that a broker starts by applying them. Message ids and queue numbers come from the
-store (`message_ids`, `queue_numbers`) and are used once.
+A commit takes a tick's changes in order. Loading yields the changes that would build the current
+state, so that a broker starts by applying them. Message ids and queue numbers come from the store
+(`message_ids`, `queue_numbers`) and are used once.
 """
 
 from enum import IntEnum
@@ -13,13 +13,13 @@ from nearcast.store.state.values import Live, StoredMessage, StoredSession, Subs
 
 
 class Stage(IntEnum):
-    """How far a message on its way to a client is."""
+    """The stage of a message in flight to a client."""
 
     WAITING = 0
     SENT = 1
     """PUBLISH has a packet id; the client has not answered."""
     RELEASED = 2
-    """PUBREC came, PUBREL is owed: the packet id is still taken, the message is not needed."""
+    """PUBREC was received, PUBREL is due: the packet id is in use, the message not needed."""
 
 
 class SessionPut(Struct, frozen=True, tag=True):
@@ -35,7 +35,7 @@ class SessionDropped(Struct, frozen=True, tag=True):
 
 
 class SubscriptionPut(Struct, frozen=True, tag=True):
-    """A session's subscription is new or different; `key` is what identifies it in the session."""
+    """A session's subscription is new or different; `key` identifies it in the session."""
 
     session: str
     key: str
@@ -50,14 +50,14 @@ class SubscriptionDropped(Struct, frozen=True, tag=True):
 
 
 class MessagePut(Struct, frozen=True, tag=True, gc=False):
-    """A message that some `Enqueued` of the same commit refers to; kept while any does."""
+    """A message that an `Enqueued` of the same commit refers to; kept while any does."""
 
     id: int
     message: StoredMessage
 
 
 class Enqueued(Struct, frozen=True, tag=True, gc=False):
-    """A message is owed to a session; numbers rise in the order of delivery."""
+    """A message is queued for a session; numbers increase in the order of delivery."""
 
     session: str
     number: int
@@ -81,7 +81,7 @@ class Sent(Struct, frozen=True, tag=True, gc=False):
 
 
 class Released(Struct, frozen=True, tag=True, gc=False):
-    """The client has the QoS 2 message; only its packet id is still taken."""
+    """The client has received the QoS 2 message; only its packet id is still in use."""
 
     session: str
     number: int
@@ -89,28 +89,28 @@ class Released(Struct, frozen=True, tag=True, gc=False):
 
 
 class Dequeued(Struct, frozen=True, tag=True, gc=False):
-    """Nothing more is owed: acknowledged, completed, expired or given up."""
+    """A message left the queue: acknowledged, completed, expired or given up."""
 
     session: str
     number: int
 
 
 class ReceivedPut(Struct, frozen=True, tag=True, gc=False):
-    """A QoS 2 message came from the client under this packet id and was applied."""
+    """A QoS 2 message was received from the client under this packet id and applied."""
 
     session: str
     packet: int
 
 
 class ReceivedDropped(Struct, frozen=True, tag=True, gc=False):
-    """PUBREL came: the packet id may mean another message."""
+    """PUBREL was received: the packet id may be used for another message."""
 
     session: str
     packet: int
 
 
 class LivePut(Struct, frozen=True, tag=True):
-    """A live event is new, or a new version that nobody has seen."""
+    """A live event is new, or a new version that no subscriber has received."""
 
     live: Live
 
@@ -122,14 +122,14 @@ class LiveDropped(Struct, frozen=True, tag=True):
 
 
 class LiveSeen(Struct, frozen=True, tag=True):
-    """Somebody got this version of a live event."""
+    """A subscriber received this version of a live event."""
 
     key: str
     who: str
 
 
 class Kept(Struct, frozen=True, tag=True):
-    """A value of some other kind: `space` says which, such as contexts or announcements."""
+    """A value of another kind, by `space`, such as contexts or announcements."""
 
     space: str
     key: str
@@ -137,7 +137,7 @@ class Kept(Struct, frozen=True, tag=True):
 
 
 class Forgotten(Struct, frozen=True, tag=True):
-    """Such a value is no longer kept."""
+    """A `Kept` value is removed."""
 
     space: str
     key: str

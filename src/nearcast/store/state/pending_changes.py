@@ -1,8 +1,8 @@
 """A tick's changes folded together before they are written.
 
-What is put twice is written once; what came and went within the tick is not written at all,
-which is what most messages to connected clients do. Order matters only within one thing, so
-the outcome is the same as applying the changes one by one.
+A value put twice is written once; a value put and removed within the tick is not written at all, as
+with most messages to connected clients. Order matters only within one object, so the result is the
+same as applying the changes one by one.
 """
 
 from collections.abc import Callable, Iterable
@@ -36,7 +36,7 @@ QueueChange = Enqueued | Sent | Released | Dequeued
 
 
 class SessionPart(Struct):
-    """What a tick does to one session; `dropped` comes before all the rest."""
+    """The changes of one session in a tick; `dropped` comes before all others."""
 
     dropped: bool = False
     session: StoredSession | None = None
@@ -46,7 +46,7 @@ class SessionPart(Struct):
 
 
 class LivePart(Struct):
-    """What a tick does to one live event; with `changed`, whoever saw it before has not."""
+    """The changes of one live event in a tick; `changed` clears its earlier recipients."""
 
     changed: bool = False
     live: Live | None = None

@@ -1,10 +1,10 @@
-"""The tables of `state.sqlite`, each form of them, and the way from one to the next.
+"""The tables of `state.sqlite`, each version of them, and the migrations.
 
-A message is written once; the queues refer to it, it is counted how often, and the commit that
-takes the last reference away deletes it. All queues are one table in the order of their numbers:
-new rows go to its end, a third of the cost of an index by session. So a session that ends leaves
-its rows behind under a number that is never used again (`ended`), to be swept up in later
-commits. `tail` holds the rows of the log that are in no segment yet, one value for a tick.
+A message is stored once; the queues refer to it, references are counted, and the commit that
+removes the last reference deletes it. All queues are one table in the order of their numbers: new
+rows are appended, at a third of the cost of an index by session. So a session that ends leaves its
+rows behind under a number that is never used again (`ended`), to be deleted in later commits.
+`tail` holds the rows of the log that are in no segment yet, one value for each tick.
 """
 
 import sqlite3
@@ -49,7 +49,7 @@ _FIRST = (
     """CREATE TABLE tail (
         last_seq INTEGER PRIMARY KEY, first_seq INTEGER NOT NULL, value BLOB NOT NULL)""",
 )
-# Who got which version of a live event, so that a restart does not send it again.
+# The recipients of each version of a live event, so that a restart does not send it again.
 _SECOND = (
     """CREATE TABLE live_seen (
         live INTEGER NOT NULL, who TEXT NOT NULL, PRIMARY KEY (live, who)) WITHOUT ROWID""",
@@ -61,7 +61,7 @@ CURRENT = len(MIGRATIONS)
 
 
 def bring_up(db: sqlite3.Connection, path: Path, broker: str, version: int = CURRENT) -> None:
-    """Create the tables, or bring older ones up to `version`, in one transaction."""
+    """Create the tables, or migrate older ones to `version`, in one transaction."""
     with told(path, "reading its form"):
         found = _version(db, path)
     if found > CURRENT:
@@ -86,7 +86,7 @@ def bring_up(db: sqlite3.Connection, path: Path, broker: str, version: int = CUR
 
 
 def _version(db: sqlite3.Connection, path: Path) -> int:
-    """Return the form of the tables, 0 if there are none."""
+    """Return the version of the tables, 0 if there are none."""
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema")}
     if not tables:
         return 0

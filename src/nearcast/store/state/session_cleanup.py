@@ -1,17 +1,17 @@
-"""Clearing up after sessions that have ended, a bounded piece in each commit.
+"""Cleaning up after ended sessions, a bounded number of rows in each commit.
 
-A pass goes once through the queues from the lowest number. A session that ends during a pass is
-also deleted by it from there on, and done with after the next.
+A pass goes once through the queues from the lowest number. A session that ends during a pass has
+its later rows deleted by it, and is finished after the next pass.
 """
 
 import sqlite3
 
 PIECE = 4_000
-"""So many rows of queues are looked at in one commit."""
+"""The number of queue rows examined in one commit."""
 
 
 class Sweep:
-    """Where the pass is, and for whom; written by `step`, taken on by `settle` once committed."""
+    """The position and the sessions of a pass; `settle` advances it once `step` is committed."""
 
     def __init__(self, db: sqlite3.Connection) -> None:
         self._this_pass = {number for (number,) in db.execute("SELECT session FROM ended")}
@@ -21,11 +21,11 @@ class Sweep:
 
     @property
     def waiting(self) -> int:
-        """How many sessions may still have rows."""
+        """The number of ended sessions that may still have rows."""
         return len(self._this_pass) + len(self._next_pass)
 
     def step(self, db: sqlite3.Connection) -> None:
-        """Delete what ended sessions left in the next piece, inside the caller's transaction."""
+        """Delete rows of ended sessions in the next piece, inside the caller's transaction."""
         if not self._this_pass:
             return
         (last,) = db.execute(
@@ -44,7 +44,7 @@ class Sweep:
         self._after_commit = last or 0
 
     def settle(self, ended: set[int]) -> None:
-        """Go on from where the committed step came to; these sessions have ended since."""
+        """Advance to the position of the committed step, and add newly ended sessions."""
         if self._this_pass:
             self._reached = self._after_commit
             if not self._reached:

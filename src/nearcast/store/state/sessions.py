@@ -1,7 +1,7 @@
-"""A session as one value, to be moved to another broker: exported, and imported with new numbers.
+"""A session as one value, to be moved to another broker: export, and import with new numbers.
 
-The value names its form, and holds the session, its subscriptions, what is owed to it with the
-messages, and the packet ids in use.
+The value has the version of its form, the session, its subscriptions, its queue with the messages,
+and the packet ids in use.
 """
 
 from collections.abc import Iterable, Iterator

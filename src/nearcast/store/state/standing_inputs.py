@@ -1,6 +1,6 @@
-"""Inputs that stand: kept under a key until another ends them, and read back when a broker starts.
+"""Inputs that stay in force: kept by key until another ends them, and loaded at start.
 
-Which inputs those are, and under which key, is declared beside their fields (`InputForm`).
+Which inputs those are, and their keys, is declared beside their fields (`InputForm`).
 """
 
 from nearcast.core.model.input_form import form_of_input, input_forms
@@ -10,7 +10,7 @@ from nearcast.store.state.values import encoded_input
 
 
 def standing_change(value: Input) -> Kept | Forgotten:
-    """Return the change that keeps an input which stands, or that forgets what it ends."""
+    """Return the change that keeps an input in force, or that removes the one it ends."""
     form = form_of_input(value)
     if form.is_end(value):
         return standing_end(value)
@@ -19,12 +19,12 @@ def standing_change(value: Input) -> Kept | Forgotten:
 
 
 def standing_end(value: Input) -> Forgotten:
-    """Return the change that forgets what is kept under the key of an input."""
+    """Return the change that removes the value under the key of an input."""
     form = form_of_input(value)
     assert form.space is not None, f"a {form.kind} does not stand"
     return Forgotten(form.space, form.key_of(value))
 
 
 def is_standing_space(space: str) -> bool:
-    """Whether a space holds inputs that stand."""
+    """True if a space holds inputs that stay in force."""
     return any(form.space == space for form in input_forms())

@@ -1,14 +1,13 @@
 """The durable state of a broker: one SQLite file, one commit per tick.
 
-A commit holds a tick whole: what happened to sessions, queues and live events, and the rows that
-the tick adds to the log. They are in one transaction because an acknowledgement promises both,
-and two files that must agree would need two syncs and a rule for every moment between them. So
-the newest rows live here (`tail`) until a segment holds them; a segment counts once its name
-appears, and the next commit deletes its rows here. After a crash between the two, the name
-decides.
+A commit holds a tick whole: the changes of sessions, queues and live events, and the rows that the
+tick adds to the log. They are in one transaction because an acknowledgement promises both, and two
+files that must agree would need two syncs and a rule for every moment between them. So the newest
+rows are kept here (`tail`) until a segment holds them; a segment is valid once its name appears,
+and the next commit deletes its rows here. After a crash between the two, the name decides.
 
-With `synchronous=FULL` and write-ahead logging, a commit returns when it is on disk: one sync.
-One call at a time, from any thread; `checkpoint` and `copy_state` may run beside the others.
+With `synchronous=FULL` and write-ahead logging, a commit returns when it is on disk: one sync. One
+call at a time, from any thread; `checkpoint` and `copy_state` may run concurrently.
 """
 
 import itertools
@@ -29,20 +28,20 @@ from nearcast.store.state.state_reader import load_all, load_session
 from nearcast.store.state.state_writer import write_pending
 
 CHECKPOINT_PAGES = 16_384
-"""A commit folds the write-ahead log back at this size (64 MiB), if `checkpoint` did not."""
+"""A commit checkpoints the write-ahead log at this size (64 MiB), if `checkpoint` did not."""
 
 
 _APPEND = "INSERT INTO tail VALUES (?, ?, ?)"
 
 
 class StateStatistics(Struct, frozen=True):
-    """How large the state is."""
+    """The size of the state."""
 
     ticks: int
     seq: int
     sessions: int
     ended_sessions: int
-    """Of which something in the queues is still to be deleted."""
+    """Ended sessions whose queue rows are still to be deleted."""
     subscriptions: int
     messages: int
     queued: int
@@ -51,7 +50,7 @@ class StateStatistics(Struct, frozen=True):
     tail_ticks: int
     file_bytes: int
     free_bytes: int
-    """Of `file_bytes`: room that later commits will use."""
+    """The part of `file_bytes` that later commits will reuse."""
     wal_bytes: int
 
 
@@ -63,7 +62,7 @@ class State:
         self._broker = broker
         self.journal = path.with_name(f"{path.name}-wal")
         with told(path, "opening it"):
-            # What SQLite writes beside it has the same mode.
+            # SQLite's other files get the same mode.
             keep_private(path)
             self._db = _connect(path)
         try:
@@ -85,7 +84,7 @@ class State:
         self._sweep = Sweep(self._db)
         self._synchronous = "FULL"
         self._deleted_seq = 0
-        """Rows up to this one are known not to be in the tail any more."""
+        """Rows up to this seq are known to be deleted from the tail."""
         self.message_ids = itertools.count(self._most("messages", "id") + 1)
         self.queue_numbers = itertools.count(self._most("queue", "number") + 1)
 
@@ -94,15 +93,15 @@ class State:
         return int(most or 0)
 
     def commit(self, changes: Sequence[Change], rows: RowBuffer, settled_seq: int) -> int:
-        """Keep a tick, on disk when this returns; give back how many bytes its rows take.
+        """Commit a tick, synced to disk on return; return the size of its rows in bytes.
 
-        Rows up to `settled_seq` are in segments and are deleted here. If this fails nothing of
-        the tick is kept, and the same may be tried again.
+        Rows up to `settled_seq` are in segments and are deleted here. On failure no part of the
+        tick is kept, and the commit may be retried.
         """
         return self._commit(changes, rows, settled_seq, "FULL")
 
     def commit_unsynced(self, changes: Sequence[Change], rows: RowBuffer, settled_seq: int) -> int:
-        """Keep a tick that acknowledges nothing, without waiting for the disk.
+        """Commit a tick that acknowledges nothing, without waiting for the disk.
 
         It survives the end of this process at once, and a power cut from the next `commit` on.
         """
@@ -146,36 +145,36 @@ class State:
         self._deleted_seq = settled_seq
 
     def _synchronize(self, mode: str) -> None:
-        """Let commits from now on wait for the disk (FULL) or not (NORMAL)."""
+        """Set whether later commits wait for the disk (FULL) or not (NORMAL)."""
         if mode != self._synchronous:
             self._db.execute(f"PRAGMA synchronous = {mode}")
             self._synchronous = mode
 
     def load(self) -> Iterator[Change]:
-        """Yield what is kept, as the changes that would build it; one at a time."""
+        """Yield the state as the changes that would build it, one at a time."""
         with told(self.path, "loading it"):
             yield from load_all(self._db, self._numbers)
 
     def load_session(self, session: str) -> Iterator[SessionChange]:
-        """Yield one session and the messages that are owed to it."""
+        """Yield one session and its queued messages."""
         if session not in self._numbers:
             raise StoreError(f"there is no session {session!r}")
         with told(self.path, "loading a session"):
             yield from load_session(self._db, session, self._numbers[session])
 
     def has_session(self, session: str) -> bool:
-        """Return whether a session is kept."""
+        """Return True if a session is stored."""
         return session in self._numbers
 
     def tail(self, after_seq: int) -> Iterator[RowBuffer]:
-        """Yield the rows that no segment holds, a tick at a time."""
+        """Yield the rows that no segment holds, one tick at a time."""
         query = "SELECT value FROM tail WHERE last_seq > ? ORDER BY last_seq"
         with told(self.path, "reading the end of the log"):
             for (value,) in self._db.execute(query, (after_seq,)):
                 yield RowBuffer.unpacked(value, self._broker)
 
     def checkpoint(self) -> None:
-        """Fold the write-ahead log back into the file, beside whatever else goes on."""
+        """Checkpoint the write-ahead log, concurrently with other calls."""
         with told(self.path, "folding back its write-ahead log"):
             db = _connect(self.path)
             try:
@@ -184,23 +183,23 @@ class State:
                 db.close()
 
     def finish_checkpoint(self) -> None:
-        """Fold back what was committed beside a `checkpoint`: little, so this is quick.
+        """Checkpoint what was committed during `checkpoint`: little, so this is quick.
 
-        Then the write-ahead log is written over from its beginning. While it grows instead, the
+        Then the write-ahead log is overwritten from its beginning. If it grows instead, the file
         system has to sync its new size with every commit, which takes twice as long.
         """
         with told(self.path, "folding back its write-ahead log"):
             self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
 
     def compact(self) -> None:
-        """Leave nothing of what was deleted in the files."""
+        """Remove all traces of deleted data from the files."""
         with told(self.path, "compacting it"):
             self._synchronize("FULL")
             self._db.execute("VACUUM")
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def statistics(self) -> StateStatistics:
-        """Return how large everything is; this counts rows, so not in every tick."""
+        """Return the size of the state; this counts rows, so it is not for every tick."""
         with told(self.path, "counting"):
             (page,) = self._db.execute("PRAGMA page_size").fetchone()
             (pages,) = self._db.execute("PRAGMA page_count").fetchone()
@@ -226,12 +225,12 @@ class State:
         return int(rows)
 
     def close(self) -> None:
-        """Close the file; everything committed is in it."""
+        """Close the database; all commits are in it."""
         self._db.close()
 
 
 def copy_state(source: Path, target: Path) -> int:
-    """Copy a state as one commit left it, whatever process goes on with it; return its seq."""
+    """Copy a state as of one commit, while another process may use it; return its seq."""
     with told(target, f"copying {source} to it"):
         keep_private(target)
         db, copy = _connect(source), sqlite3.connect(target, isolation_level=None)
@@ -245,9 +244,9 @@ def copy_state(source: Path, target: Path) -> int:
 
 
 def _position(db: sqlite3.Connection) -> tuple[str, int, int]:
-    """Return whose state it is, its last seq and its ticks.
+    """Return the broker, the last seq and the number of ticks.
 
-    Commits of rows alone do not touch `position`: each of them is a row of `tail` after it.
+    Commits of rows alone do not change `position`: each of them is a row of `tail` after it.
     """
     broker, seq, ticks = db.execute("SELECT broker, seq, ticks FROM position").fetchone()
     query = "SELECT max(last_seq), count(*) FROM tail WHERE last_seq > ?"
@@ -262,7 +261,7 @@ def _connect(path: Path) -> sqlite3.Connection:
     try:
         db.execute("PRAGMA journal_mode = WAL")
         db.execute("PRAGMA synchronous = FULL")
-        # Some builds write zeros over all that is deleted; erasing a person compacts the file.
+        # Some builds overwrite all deleted data with zeros; erasing a person compacts the file.
         db.execute("PRAGMA secure_delete = FAST")
         db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
         db.execute(f"PRAGMA journal_size_limit = {CHECKPOINT_PAGES * 4096}")

@@ -1,4 +1,4 @@
-"""What is kept, read back as the changes that would build it, one at a time."""
+"""Reading the state as the changes that would build it, one at a time."""
 
 import sqlite3
 from collections.abc import Iterator, Mapping
@@ -31,7 +31,7 @@ _DETAIL = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[str, ...]])
 
 
 def load_all(db: sqlite3.Connection, numbers: Mapping[str, int]) -> Iterator[Change]:
-    """Yield everything: sessions and messages before what refers to them, queues in order."""
+    """Yield everything: sessions and messages before references to them, queues in order."""
     ids = {number: name for name, number in numbers.items()}
     for name, number in numbers.items():
         yield from _session(db, name, number)

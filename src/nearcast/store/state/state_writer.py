@@ -23,7 +23,7 @@ _SENT = int(Stage.SENT)
 
 
 class Numbered(Struct):
-    """Sessions that got a number, and those whose number is gone."""
+    """Sessions that got a number, and those whose number was removed."""
 
     added: dict[str, int] = {}
     removed: dict[str, int] = {}
@@ -32,7 +32,7 @@ class Numbered(Struct):
 def write_pending(
     db: sqlite3.Connection, pending: Pending, known: Mapping[str, int], sweep: Sweep
 ) -> Numbered:
-    """Write all of it inside the caller's transaction."""
+    """Write all pending changes inside the caller's transaction."""
     numbered = _write_sessions(db, pending, known)
     parts: list[tuple[int, SessionPart]] = []
     for name, part in pending.sessions.items():

@@ -1,8 +1,7 @@
-"""What a broker keeps: sessions, subscriptions, messages, live events; and how each is written.
+"""The stored values of a broker: sessions, subscriptions, messages, live events.
 
-Everything is written with the version of its form in front. Fields may be added at the end with
-a default, and then old values are still read; a value of a newer form is refused by name, never
-guessed at.
+Each value is preceded by the version of its form. Fields may be added at the end with a default, so
+that old values can still be read; a value of a newer form is refused, never guessed at.
 """
 
 from typing import TypeVar
@@ -21,14 +20,14 @@ from nearcast.store.errors import CorruptError, StoreError, newer
 from nearcast.store.rows.rows import Row, input_of, record_row
 
 Pairs = tuple[tuple[str, str], ...]
-"""User properties: in order, and a name may come more than once."""
+"""User properties: ordered, and names may be repeated."""
 
 VERSION = 1
 T = TypeVar("T")
 
 
 class StoredMessage(Struct, frozen=True, array_like=True, gc=False):
-    """An application message on its way to one or many sessions; kept once."""
+    """An application message queued for one or more sessions; stored once."""
 
     topic: str
     payload: bytes
@@ -41,15 +40,15 @@ class StoredMessage(Struct, frozen=True, array_like=True, gc=False):
     is_text: bool = False
     """MQTT's payload format indicator."""
     extra: bytes = b""
-    """What else the broker needs; its own affair."""
+    """Other data of the broker, opaque to the store."""
     live_key: str | None = None
-    """Of a live event, or of what withdraws one: its key."""
+    """The key of a live event, or of the live event that the message withdraws."""
     enveloped: bool = False
-    """The payload tells of the event, in JSON round what was published."""
+    """True if the payload is a JSON envelope around the published payload."""
 
 
 class StoredWill(Struct, frozen=True):
-    """What is published when a session's connection is lost."""
+    """The message to publish when a session's connection is lost."""
 
     message: StoredMessage
     qos: int = 0
@@ -58,43 +57,43 @@ class StoredWill(Struct, frozen=True):
 
 
 class SessionOwner(Struct, frozen=True):
-    """Whose a session is, and what rules looked at when its client last connected."""
+    """The owner of a session, and the properties that rules used at its last connection."""
 
     user: str | None = None
-    """None: the anonymous, who are one user together."""
+    """None: anonymous; all anonymous clients are one user."""
     address: str | None = None
-    """None: not known, as it was kept by a release that did not say."""
+    """None: unknown, since an earlier release did not store it."""
     loopback: bool = False
     publish: tuple[str, ...] | None = None
-    """The topics that a token lists for publishing; None: it lists none, or there was none."""
+    """The topics that a token lists for publishing; None: no list, or no token."""
     subscribe: tuple[str, ...] | None = None
     superuser: bool = False
-    """A token said so; the users file is asked anew each time."""
+    """True if a token granted it; the users file is checked each time."""
     in_users_file: bool = False
     is_broker: bool = False
-    """A part of the broker itself: no rule bears on it."""
+    """True for a part of the broker itself, to which no rule applies."""
 
 
 class StoredSession(Struct, frozen=True):
-    """What outlives a connection."""
+    """The data of a session that outlives its connection."""
 
     id: str
     created: float
     user: str | None = None
     expiry_s: float | None = None
-    """How long it is kept without a connection; None: for ever."""
+    """How long it is kept without a connection; None: forever."""
     disconnected: float | None = None
-    """Since when nobody is connected; None: somebody is."""
+    """The time of disconnection; None while a client is connected."""
     will: StoredWill | None = None
     extra: bytes = b""
     owner: SessionOwner | None = None
-    """None: a release kept it that did not say; `user` is known all the same."""
+    """None: an earlier release did not store it; `user` is known nevertheless."""
     notices: tuple[tuple[str, str], ...] = ()
-    """What its client is to be told when it returns: topics and texts."""
+    """Topics and texts of notices for the client when it reconnects."""
 
 
 class SubscriptionState(Struct, frozen=True):
-    """A subscription as it was asked for: what its texts mean is worked out anew."""
+    """A subscription as requested; its texts are parsed again on load."""
 
     filter: str
     qos: int = 0
@@ -107,7 +106,7 @@ class SubscriptionState(Struct, frozen=True):
     """The `nc-` properties, as given."""
     extra: bytes = b""
     countable: SubjectPermissions | None = None
-    """The subjects whose events its filter may count; None: all of them."""
+    """The subjects whose events its filter may count; None: all."""
 
 
 class Live(Struct, frozen=True):
@@ -119,7 +118,7 @@ class Live(Struct, frozen=True):
 
 
 def encoded(value: object) -> bytes:
-    """Return a value of plain parts or structs, with the version in front."""
+    """Return an encoded value of plain types or structs, preceded by the version."""
     try:
         return bytes((VERSION,)) + msgspec.msgpack.encode(value)
     except (TypeError, OverflowError, UnicodeEncodeError) as error:
@@ -127,7 +126,7 @@ def encoded(value: object) -> bytes:
 
 
 def decoded(data: bytes, form: type[T]) -> T:
-    """Return the value, or say that it is newer or damaged."""
+    """Return the decoded value; raises an error if it is newer or damaged."""
     if data[:1] != bytes((VERSION,)):
         raise newer(f"a kept {_called(form)}", data[0] if data else 0, VERSION)
     try:
@@ -137,7 +136,7 @@ def decoded(data: bytes, form: type[T]) -> T:
 
 
 def _called(form: type) -> str:
-    """What people call a form."""
+    """A readable name of a form."""
     return form.__name__.strip("_").removeprefix("Stored").removesuffix("Form").lower()
 
 
@@ -147,7 +146,7 @@ class _LiveForm(Struct, array_like=True):
 
 
 def encoded_live(live: Live) -> bytes:
-    """Return a live event in the form of its row in the log."""
+    """Return an encoded live event, in the form of its log row."""
     record = Record(0, 0.0, Published(replace(live.event, expires_at=None)))
     return encoded(_LiveForm(record_row(record, ""), live.expires))
 
@@ -162,7 +161,7 @@ def decoded_live(key: str, data: bytes) -> Live:
 
 
 def encoded_input(value: Input) -> bytes:
-    """Return an input that stays in force, such as an announcement, a place or a right."""
+    """Return an encoded input that stays in force, such as an announcement, a place or a right."""
     return encoded(record_row(Record(0, 0.0, value), ""))
 
 
@@ -183,8 +182,8 @@ class _NodeForm(Struct, array_like=True):
 
 
 def encoded_node(state: NodeState, seq: int) -> bytes:
-    """Return what is known of a node by the rows of the log up to `seq`."""
-    # JSON inside: integers of any size are attributes, and msgpack ends at 64 bits.
+    """Return the encoded state of a node as of the log row `seq`."""
+    # JSON inside: attributes may be integers of any size, and msgpack is limited to 64 bits.
     attributes = msgspec.Raw(msgspec.msgpack.encode(msgspec.json.encode(state.attributes)))
     form = _NodeForm(
         state.node, state.position, state.position_at, state.previous, state.previous_at,
@@ -194,9 +193,10 @@ def encoded_node(state: NodeState, seq: int) -> bytes:
 
 
 def decoded_node(data: bytes) -> tuple[NodeState, int | None]:
-    """Return what `encoded_node` wrote, and up to which row of the log.
+    """Return the state that `encoded_node` wrote, and its log row.
 
-    None was written by a release that kept every state at once: it is true up to the last row.
+    The row is None if it was written by a release that stored every state at once: it is then valid
+    up to the last row.
     """
     form = decoded(data, _NodeForm)
     attributes = msgspec.json.decode(msgspec.msgpack.decode(form.attributes, type=bytes))
