@@ -1,7 +1,6 @@
 """Worlds to run the core in: movement, and a small city, in virtual time.
 
-Nothing here reads a clock or draws from a source of chance that was not seeded: time is passed
-in, as it is to the core. Where a node is at a time is a function of that time alone, so a virtual
-clock may jump, a radio may ask who is in reach of whom, and a network may delay or lose what
-was sent, all without the movement knowing of them.
+Nothing here reads a clock or uses an unseeded random generator: time is passed in, as it is to the
+core. The position of a node is a function of time alone, so a virtual clock may jump, a radio may
+compute reachability, and a network may delay or lose messages, all independently of the movement.
 """

@@ -1,7 +1,7 @@
 """An invented city: streets on a grid, and a few places with names.
 
-Small enough for a terminal and large enough that most of it is out of earshot. East and north
-are metres from the centre; a crossing is a (column, row), counted from the south-west.
+Small enough for a terminal and large enough that most of it is out of range. East and north are
+metres from the centre; a crossing is a (column, row), counted from the south-west.
 """
 
 from collections.abc import Iterator
@@ -14,7 +14,7 @@ from nearcast.core.model.geometry.position import Position
 Crossing = tuple[int, int]
 
 CENTRE = Position(53.35, -6.26)
-# Metres in a degree of latitude and of longitude there. Over so small a city the ground is flat.
+# Metres per degree of latitude and of longitude there. Such a small city counts as flat.
 M_PER_LAT = 111_276.0
 M_PER_LON = 66_589.0
 
@@ -42,16 +42,16 @@ class City(Struct, frozen=True):
 
     @property
     def width_m(self) -> float:
-        """From the westernmost street to the easternmost."""
+        """The distance from the westernmost street to the easternmost."""
         return (self.columns - 1) * self.block_m
 
     @property
     def height_m(self) -> float:
-        """From the southernmost street to the northernmost."""
+        """The distance from the southernmost street to the northernmost."""
         return (self.rows - 1) * self.block_m
 
     def position(self, crossing: Crossing) -> Position:
-        """Return where two streets cross."""
+        """Return the position of a crossing."""
         column, row = crossing
         return spot(
             column * self.block_m - self.width_m / 2.0, row * self.block_m - self.height_m / 2.0
@@ -76,10 +76,10 @@ class City(Struct, frozen=True):
 
 
 def spot(east_m: float, north_m: float) -> Position:
-    """Return the position so many metres east and north of the city's centre."""
+    """Return the position at an offset in metres from the city's centre."""
     return Position(CENTRE.lat + north_m / M_PER_LAT, CENTRE.lon + east_m / M_PER_LON)
 
 
 def metres(position: Position) -> tuple[float, float]:
-    """Return how far east and north of the city's centre a position lies."""
+    """Return the offset of a position from the city's centre, in metres east and north."""
     return (position.lon - CENTRE.lon) * M_PER_LON, (position.lat - CENTRE.lat) * M_PER_LAT

@@ -1,8 +1,8 @@
-"""City life: who lives in the city, what they want to hear, and what they do, second by second.
+"""City life: the residents of the city, their subscriptions and their actions, by the second.
 
-An ambulance clears its way, buses run late, shops call to whoever is in their quarter, friends
-say where they are, and now and then a street is blocked for a while. All of it comes out as
-inputs for the engine, in order; the same seed gives the same inputs.
+An ambulance clears its way, buses run late, shops advertise in their quarter, friends send
+messages, and at times a street is blocked. All of it is yielded as inputs for the engine, in order;
+the same seed gives the same inputs.
 """
 
 import math
@@ -38,7 +38,7 @@ BUSES_PER_LINE = 2
 HAZARDS = ("ice", "flood", "roadworks")
 HAZARD_M, HAZARD_S = 250.0, 150.0
 FEWEST_NODES = 12
-"""Ambulance, city works, buses and shops, and some for whom they do what they do."""
+"""Enough for ambulance, city works, buses and shops, and some recipients."""
 
 LATE_BUS = "line = '{line}' AND delay > 2 AND distance(me, event) < 800"
 FRIEND_NEAR = "friend(publisher) AND distance(me, publisher) < 600"
@@ -47,20 +47,20 @@ SIREN = "approaching(publisher)"
 
 
 class Resident(Struct, frozen=True):
-    """A node of the city: what it is, and how it moves."""
+    """A node of the city: its kind, and how it moves."""
 
     node: str
     kind: str
     """ambulance, bus, car, person, shop or works."""
     tour: Tour
     every_s: int
-    """How often it says where it is."""
+    """The interval between its position updates."""
     home: NamedPlace | None = None
     line: str | None = None
 
 
 class CityLife:
-    """A city with so many nodes, drawn from a seed."""
+    """A city with a number of nodes, drawn from a seed."""
 
     def __init__(self, nodes: int = 60, seed: int = 1, city: City | None = None) -> None:
         assert nodes >= FEWEST_NODES
@@ -71,7 +71,7 @@ class CityLife:
         self._made = 0
 
     def arrivals(self) -> Iterator[Input]:
-        """Yield what happens first: places are named, everyone arrives and says what they want."""
+        """Yield the first inputs: places, initial positions and subscriptions."""
         for each in self.city.places:
             yield PlaceDefined(each.kind, each.name, self.city.ground(each))
         for resident in self.residents.values():
@@ -79,7 +79,7 @@ class CityLife:
             yield from self._subscriptions(resident)
 
     def second(self, time_s: int) -> Iterator[Input]:
-        """Yield what happens in one second: first who moved, then who said something."""
+        """Yield the inputs of one second: first movements, then events."""
         for number, resident in enumerate(self.residents.values()):
             if (time_s + number) % resident.every_s == 0:
                 yield Moved(resident.node, resident.tour.at(time_s))
@@ -90,10 +90,10 @@ class CityLife:
             yield self._publish(self._random.choice(self.people), "friend/near", time_s, attributes)
 
     def positions(self, time_s: float) -> dict[str, Position]:
-        """Return where everyone is at a time, which is more than anyone told the engine."""
+        """Return the positions of all nodes at a time, also unreported ones."""
         return {each.node: each.tour.at(time_s) for each in self.residents.values()}
 
-    # Who lives here
+    # Residents
 
     def _settle(self, nodes: int) -> Iterator[Resident]:
         services = list(self._services())
@@ -128,7 +128,7 @@ class CityLife:
             name = NAMES[which] + (f"-{again + 1}" if again else "")
             yield Resident(name, "person", random_tour(city, random, random.uniform(1.1, 1.8)), 4)
 
-    # What they want
+    # Subscriptions
 
     def _subscriptions(self, resident: Resident) -> Iterator[Input]:
         node = resident.node
@@ -150,12 +150,12 @@ class CityLife:
             yield _subscription(node, "friend/near", FRIEND_NEAR)
             yield _subscription(node, "hazard/#")
 
-    # What they do
+    # Actions
 
     def _doings(self, resident: Resident, number: int, time_s: int) -> Iterator[Input]:
         node = resident.node
         if resident.kind == "ambulance" and time_s % 12 == 1:
-            # It stays valid for a while, so those whom its area overtakes hear it too.
+            # It stays valid for a while, so that nodes reached by its area later get it too.
             lane = {"lane": 1 + time_s // 12 % 2}
             yield self._publish(node, "emergency/vehicle", time_s, lane, valid_s=SIREN_S)
         elif resident.kind == "bus" and (time_s + 5 * number) % 20 == 0:

@@ -1,7 +1,7 @@
-"""A map of the city in cells of text: what stands where, for whoever gives it colours.
+"""A map of the city in cells of text: what each cell shows, to be coloured by the caller.
 
 A cell is twice as high as it is wide, as in a terminal. The city keeps its proportions and is as
-large as fits with all blocks alike. What is put later covers what was put earlier.
+large as fits with all blocks of equal size. Later items cover earlier ones.
 """
 
 import math
@@ -10,7 +10,7 @@ from nearcast.core.model.geometry.position import Position
 from nearcast.simulation.city import City, NamedPlace, metres
 
 HEIGHT_OF_CELL = 2.0
-"""In widths of a cell."""
+"""As a multiple of a cell's width."""
 GROUND = frozenset(("empty", "along", "up", "crossing", "place", "siren", "hazard ring"))
 
 
@@ -20,7 +20,7 @@ class CityMap:
     def __init__(self, city: City, width: int, height: int) -> None:
         self.city = city
         self._m_per_cell = _scale(city, width, height)
-        # Whole cells, so that streets are not rounded this way here and that way there.
+        # Whole cells, so that all streets are rounded the same way.
         self._west = round((width - 1 - city.width_m / self._m_per_cell) / 2.0)
         self._south = (
             height
@@ -30,7 +30,7 @@ class CityMap:
         self.rows = [["empty"] * width for _ in range(height)]
 
     def lay_streets(self) -> None:
-        """Put the streets down."""
+        """Draw the streets."""
         for row in range(self.city.rows):
             (west, y) = self.cell(self.city.position((0, row)))
             (east, _) = self.cell(self.city.position((self.city.columns - 1, row)))
@@ -43,7 +43,7 @@ class CityMap:
                 self._set(x, y, "crossing" if self._get(x, y) == "along" else "up")
 
     def lay_place(self, place: NamedPlace) -> None:
-        """Put a place down, with its name in the middle as far as it fits."""
+        """Draw a place, with its name in the middle as far as it fits."""
         west, south = self.cell(self.city.position(place.south_west))
         east, north = self.cell(self.city.position(place.north_east))
         for y in range(north, south + 1):
@@ -55,9 +55,9 @@ class CityMap:
             self._set(x, (north + south) // 2, f"text:{letter}")
 
     def put(self, position: Position, look: str, label: str = "") -> None:
-        """Put something at a position, with a label to its right, or left where there is no room.
+        """Draw an item at a position, with a label to its right, or left if there is no space.
 
-        A label covers only the ground and rings: who is near stays to be seen.
+        A label covers only the ground and rings, so that nearby items stay visible.
         """
         x, y = self.cell(position)
         self._set(x, y, look)
@@ -68,7 +68,7 @@ class CityMap:
                 self._set(at, y, f"text:{letter}")
 
     def ring(self, centre: Position, radius_m: float, look: str) -> None:
-        """Put a circle round a position, where nothing but ground is."""
+        """Draw a circle round a position, except over labels."""
         x0, y0 = self._fine(centre)
         across = radius_m / self._m_per_cell
         steps = max(8, int(2.0 * math.pi * across))

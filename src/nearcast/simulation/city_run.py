@@ -1,6 +1,6 @@
-"""A run of the city: its life through the engine, second by second, and what came of it.
+"""A run of the city: its inputs through the engine, second by second, and the results.
 
-Keeps what a spectator wants to see: who got what lately, where, and why somebody did not.
+Keeps data for display: recent deliveries, positions, and reasons why an event was not delivered.
 """
 
 from collections import deque
@@ -15,11 +15,11 @@ from nearcast.core.model.subject import subject_matches
 from nearcast.simulation.city_life import CityLife
 
 REMEMBERED = 100
-"""So many happenings are kept; older ones are dropped."""
+"""The number of happenings kept; older ones are dropped."""
 
 
 class Happening(Struct, frozen=True):
-    """An event reached some nodes: the copies of one second."""
+    """An event and its deliveries of one second."""
 
     time_s: int
     event: Event
@@ -27,12 +27,12 @@ class Happening(Struct, frozen=True):
 
     @property
     def later(self) -> bool:
-        """Whether they came to it, and not it to them."""
+        """True if the nodes came into reach after the event."""
         return self.event.time < self.time_s
 
 
 class Missed(Struct, frozen=True):
-    """Somebody wanted such events and did not get this one."""
+    """A node with a matching subject that did not get an event, and the reason."""
 
     event: Event
     node: str
@@ -48,24 +48,24 @@ class CityRun:
         self.time_s = 0
         self.events = 0
         self.unheard = 0
-        """Events that concerned nobody when they happened."""
+        """Events that had no recipient when they were published."""
         self.deliveries = 0
         self.met_later = 0
         self.by_priority: dict[int, int] = {}
         self.happenings: deque[Happening] = deque(maxlen=REMEMBERED)
         self.recent: deque[Event] = deque(maxlen=REMEMBERED)
         self.live: dict[str, Event] = {}
-        """What can still be met, by key."""
+        """Live events by key."""
         self.missed: Missed | None = None
         self.step(list(life.arrivals()))
 
     def prepare(self) -> list[Input]:
-        """Go on by a second; return what happens in it."""
+        """Advance by a second; return its inputs."""
         self.time_s += 1
         return list(self.life.second(self.time_s))
 
     def step(self, inputs: Sequence[Input]) -> Outcome:
-        """Let the engine decide, and note what came of it."""
+        """Let the engine decide, and record the results."""
         outcome = self.engine.step(inputs, self.time_s)
         assert not outcome.refusals, outcome.refusals
         copies: dict[tuple[str, str], list[Delivery]] = {}
@@ -86,7 +86,7 @@ class CityRun:
         return outcome
 
     def statistics(self) -> dict[str, int]:
-        """Return counts of what happened, and of what the engine keeps."""
+        """Return counts of the run, and of the engine's state."""
         kept = self.engine.matcher.statistics()
         return {
             "seconds": self.time_s,
@@ -116,7 +116,7 @@ class CityRun:
         self.events += 1
         self.unheard += not got
         self.recent.append(event)
-        # Another one each time, or the same few would always be asked about.
+        # A different candidate each time, instead of always the same few.
         candidates = [
             subscription
             for subscription in self.engine.subscriptions.values()

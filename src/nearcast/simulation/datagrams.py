@@ -1,7 +1,7 @@
-"""What a program needs of datagrams: one socket, which may be virtual or a real one of UDP.
+"""The interface of a datagram socket, which may be virtual or a real one of UDP.
 
-Protocols without a broker are written against this and run on either. Nothing is promised: a
-datagram arrives whole or not at all, perhaps twice, perhaps after one that was sent later.
+Protocols without a broker are written against this and run on either. There are no guarantees: a
+datagram arrives whole or not at all, possibly twice or out of order.
 """
 
 from collections.abc import Callable
@@ -12,14 +12,14 @@ from msgspec import Struct
 from nearcast.errors import NearcastError
 
 Receive = Callable[[bytes, str], object]
-"""Gets a datagram and the address of who sent it."""
+"""Called with a datagram and the address of its sender."""
 
 LARGEST_BYTES = 1472
-"""What fits into one frame of Ethernet or Wi-Fi (1500 bytes) with the headers of IPv4 and UDP."""
+"""The payload of one Ethernet or Wi-Fi frame (1500 bytes) without IPv4 and UDP headers."""
 
 
 class DatagramTooLargeError(NearcastError):
-    """A datagram is larger than what the network carries; nothing was sent."""
+    """A datagram is larger than the network allows; nothing was sent."""
 
     def __init__(self, size: int, to: str, largest: int) -> None:
         super().__init__(
@@ -31,7 +31,7 @@ class DatagramTooLargeError(NearcastError):
 
 
 class SocketStatistics(Struct, frozen=True):
-    """What a socket sent and received."""
+    """Counts of a socket."""
 
     sent: int = 0
     sent_bytes: int = 0
@@ -43,31 +43,31 @@ class DatagramSocket(Protocol):
     """Sends and receives datagrams under one address."""
 
     receive: Receive
-    """Called with each datagram; what comes before it is set is dropped."""
+    """Called with each datagram; earlier datagrams are dropped."""
 
     @property
     def address(self) -> str:
-        """Where others reach it."""
+        """The address of the socket."""
 
     @property
     def largest_bytes(self) -> int:
         """The largest datagram that it sends."""
 
     def send(self, data: bytes, to: str) -> None:
-        """Send to an address, or to all others that are in a group; nobody learns what arrived.
+        """Send to an address, or to all other members of a group; delivery is not reported.
 
-        The sender does not hear what it sends to a group, and need not be in it. Raises
+        The sender does not get its own datagrams to a group, and need not be a member. Raises
         `DatagramTooLargeError`, and `OSError` once it is closed.
         """
 
     def join(self, group: str) -> None:
-        """Receive what is sent to a group; once is enough."""
+        """Join a group to receive its datagrams; joining twice has no effect."""
 
     def leave(self, group: str) -> None:
-        """No longer receive what is sent to a group, if it did."""
+        """Leave a group, if it is a member."""
 
     def close(self) -> None:
         """Leave all groups, and send and receive nothing more."""
 
     def statistics(self) -> SocketStatistics:
-        """Return what it sent and received."""
+        """Return the counts of the socket."""

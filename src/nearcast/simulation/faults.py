@@ -1,6 +1,6 @@
-"""Faults: what goes wrong in a run, when, with whom and for how long, all from one seed.
+"""Faults: what fails in a run, when, at which host and for how long, all from one seed.
 
-A plan is a value: it can be printed, kept, shortened by hand and inflicted on a world again.
+A plan is a value: it can be printed, stored, shortened by hand and applied to a world again.
 """
 
 from collections.abc import Mapping, Sequence
@@ -11,7 +11,7 @@ from msgspec import Struct
 
 
 class FaultKind(Enum):
-    """What can go wrong."""
+    """The kinds of faults."""
 
     LOST = "loses its connection"
     HALF_OPEN = "loses its connection, and the broker does not learn of it"
@@ -26,7 +26,7 @@ class FaultKind(Enum):
 
     @property
     def of_broker(self) -> bool:
-        """Whether it happens to the broker."""
+        """True if it happens to the broker."""
         return self in (FaultKind.BROKER_CRASH, FaultKind.POWER_CUT)
 
 
@@ -41,11 +41,11 @@ ALL_KINDS: Mapping[FaultKind, float] = {
     FaultKind.BROKER_CRASH: 1.5,
     FaultKind.POWER_CUT: 1.0,
 }
-"""How likely each is beside the others; no client loses its memory unless a plan asks for it."""
+"""Relative probabilities; clients lose their state only if a plan requests it."""
 
 
 class Fault(Struct, frozen=True):
-    """One thing that goes wrong, `at_s` after the world began."""
+    """One fault, `at_s` after the start of the world."""
 
     at_s: float
     kind: FaultKind
@@ -67,7 +67,7 @@ def plan_faults(
     longest_s: float = 5.0,
     kinds: Mapping[FaultKind, float] = ALL_KINDS,
 ) -> tuple[Fault, ...]:
-    """Return `count` faults in the order of their time; all of them are over by `until_s`."""
+    """Return `count` faults ordered by time; all of them end by `until_s`."""
     assert from_s < until_s, "there is no time for faults"
     chance = Random(f"{seed}/faults")
     found = []

@@ -1,8 +1,8 @@
-"""Movement: where a node is at a time, from its tour alone.
+"""Movement: the position of a node at a time, from its tour alone.
 
-A tour is a closed way along streets that is travelled round and round at one speed. Its position
-is a function of time, without steps and without state: any time can be asked for, in any order,
-and the same seed gives the same answer.
+A tour is a closed route along streets, travelled repeatedly at one speed. The position is a
+function of time, without steps and without state: any time can be queried, in any order, and the
+same seed gives the same answer.
 """
 
 from bisect import bisect_right
@@ -16,12 +16,12 @@ from nearcast.simulation.city import City, Crossing
 
 
 class Tour(Struct, frozen=True):
-    """A closed way, how fast it is travelled, and how far along it time 0 finds the traveller."""
+    """A closed route, its speed, and the distance along it at time 0."""
 
     corners: tuple[Position, ...]
     """The first is also the last."""
     travelled_m: tuple[float, ...]
-    """From the start to each corner, along the way."""
+    """The distance from the start to each corner, along the route."""
     speed_mps: float
     start_m: float = 0.0
 
@@ -31,7 +31,7 @@ class Tour(Struct, frozen=True):
         if length_m == 0.0:
             return self.corners[0]
         along_m = (self.start_m + self.speed_mps * time_s) % length_m
-        # Rounding may bring the remainder up to the length itself.
+        # By rounding, the remainder may equal the length itself.
         leg = min(bisect_right(self.travelled_m, along_m), len(self.corners) - 1) - 1
         begin_m, end_m = self.travelled_m[leg : leg + 2]
         return _between(
@@ -40,7 +40,7 @@ class Tour(Struct, frozen=True):
 
 
 def tour(corners: list[Position], speed_mps: float, start_m: float = 0.0) -> Tour:
-    """Return the tour over some corners and back to the first; one corner is standing still."""
+    """Return the tour over some corners and back to the first; with one corner it stands still."""
     closed = [corners[0]]
     # A leg without length would have no direction.
     closed += (after for before, after in pairwise([*corners, corners[0]]) if after != before)
@@ -49,7 +49,7 @@ def tour(corners: list[Position], speed_mps: float, start_m: float = 0.0) -> Tou
 
 
 def street_tour(city: City, stops: list[Crossing], speed_mps: float, start_m: float = 0.0) -> Tour:
-    """Return the tour along streets that passes some crossings in their order."""
+    """Return the tour along streets through some crossings in order."""
     crossings = [stops[0]]
     for stop in [*stops[1:], stops[0]]:
         crossings += city.route(crossings[-1], stop)
@@ -57,7 +57,7 @@ def street_tour(city: City, stops: list[Crossing], speed_mps: float, start_m: fl
 
 
 def random_tour(city: City, random: Random, speed_mps: float, stops: int = 4) -> Tour:
-    """Return a tour that passes some crossings drawn at random, begun somewhere along it."""
+    """Return a tour through random crossings, with a random start along it."""
     drawn = [
         (random.randrange(city.columns), random.randrange(city.rows)) for _ in range(max(stops, 2))
     ]

@@ -1,8 +1,8 @@
-"""A clock that is moved by hand: what is due happens in order, and nobody sleeps.
+"""A clock that is advanced explicitly: due calls are made in order, without sleeping.
 
-Everything that happens in a simulated world is a call that was put on this clock. Two calls that
-are due at the same moment happen in the order in which they were put there, and chance comes from
-named sources that all follow from one seed, so a run with the same seed is the same run.
+Everything that happens in a simulated world is a call scheduled on this clock. Calls due at the
+same time are made in the order in which they were scheduled, and random numbers come from named
+generators derived from one seed, so a run with the same seed is the same run.
 """
 
 import heapq
@@ -12,11 +12,11 @@ from random import Random
 Call = Callable[[], object]
 
 FIRST_MOMENT = 1_000_000_000.0
-"""When a virtual world begins, in seconds since 1970."""
+"""The start time of a virtual world, in seconds since 1970."""
 
 
 class Alarm:
-    """A call that is due at some time, unless it is cancelled."""
+    """A call scheduled for a time, which can be cancelled."""
 
     __slots__ = ("_call", "at")
 
@@ -25,7 +25,7 @@ class Alarm:
         self._call: Call | None = call
 
     def cancel(self) -> None:
-        """Let it not happen."""
+        """Cancel the call."""
         self._call = None
 
     def ring(self) -> None:
@@ -36,7 +36,7 @@ class Alarm:
 
 
 class VirtualClock:
-    """The time of one simulated world, and what is due in it."""
+    """The time of one simulated world, and its scheduled calls."""
 
     def __init__(self, seed: int | str = 0, start: float = FIRST_MOMENT) -> None:
         self.seed = seed
@@ -50,30 +50,30 @@ class VirtualClock:
 
     @property
     def elapsed_s(self) -> float:
-        """How long the world has lasted."""
+        """The time since the start of the world."""
         return self._now - self._start
 
     def chance(self, name: str) -> Random:
-        """A source of chance of its own: what others draw changes nothing in it."""
+        """A random generator of its own, independent of all others."""
         return Random(f"{self.seed}/{name}")
 
     def at(self, when: float, call: Call) -> Alarm:
-        """Make a call at a time; one that has passed is now."""
+        """Schedule a call at a time; a time in the past is now."""
         alarm = Alarm(max(when, self._now), call)
         self._count += 1
         heapq.heappush(self._due, (alarm.at, self._count, alarm))
         return alarm
 
     def after(self, delay_s: float, call: Call) -> Alarm:
-        """Make a call after a while."""
+        """Schedule a call after a delay."""
         return self.at(self._now + delay_s, call)
 
     def soon(self, call: Call) -> Alarm:
-        """Make a call now, after all that is due now already."""
+        """Schedule a call now, after all that are already due now."""
         return self.at(self._now, call)
 
     def step(self) -> bool:
-        """Go on to the next call and make it; False if there is none."""
+        """Advance to the next call and make it; False if there is none."""
         if not self._due:
             return False
         self._now, _, alarm = heapq.heappop(self._due)
@@ -85,7 +85,7 @@ class VirtualClock:
         self.run_until(self._now + seconds)
 
     def run_until(self, when: float) -> None:
-        """Let time pass up to a moment, whose calls are made too."""
+        """Let time pass up to a moment, including the calls due then."""
         while self._due and self._due[0][0] <= when:
             self.step()
         self._now = max(self._now, when)

@@ -1,9 +1,8 @@
-"""One connection of a virtual network: two ends, and bytes in order between them.
+"""One connection of a virtual network: two ends, and an ordered byte stream between them.
 
-What is written goes into the system's hands as far as those hold it, and waits at its end beyond
-that, as with a socket. Pieces are cut anywhere, and arrive in order or, once the connection is
-cut, not at all. What an end is told about the loss of a connection, and when, is up to whoever
-cuts it.
+Written bytes are buffered by the system up to a limit, and at the end beyond that, as with a
+socket. Pieces are split anywhere, and arrive in order or, once the connection is cut, not at all.
+The code that cuts a connection decides when each end learns of the loss.
 """
 
 import math
@@ -17,7 +16,7 @@ from msgspec import Struct
 from nearcast.simulation.virtual_clock import VirtualClock
 
 Tell = Callable[[str, str], None]
-"""Gets who did something, and what, for the trace of a run."""
+"""Called with the host and the action, for the trace of a run."""
 
 SLICE_S = 0.1
 """On a slow link, a piece takes about this long to send."""
@@ -25,55 +24,55 @@ HIGH_BYTES, LOW_BYTES = 64 << 10, 16 << 10
 
 
 class LinkQuality(Struct, frozen=True):
-    """What the way between two hosts is like."""
+    """The properties of the path between two hosts."""
 
     least_delay_s: float = 0.001
     most_delay_s: float = 0.010
     bytes_per_s: float = math.inf
     pieces: float = 0.3
-    """How likely what is sent is cut in two, anywhere."""
+    """The probability that sent bytes are split in two, anywhere."""
     held_bytes: int = 64 << 10
-    """So much may be sent and unread; the rest waits at the sender's end."""
+    """The most bytes sent and unread; the rest waits at the sender's end."""
     loss: float = 0.0
-    """How likely a datagram is lost; connections lose nothing on a way that holds."""
+    """The probability that a datagram is lost; connections lose nothing while they exist."""
     duplication: float = 0.0
-    """How likely a datagram arrives twice."""
+    """The probability that a datagram arrives twice."""
     reordering: float = 0.0
-    """How likely a datagram is held up, so that later ones overtake it; others keep their order."""
+    """The probability that a datagram is delayed and overtaken; others keep their order."""
     reordering_s: float = 0.1
-    """So long a datagram is held up at most."""
+    """The longest delay of such a datagram."""
 
 
 class ConnectionListener(Protocol):
-    """Callbacks of one end, as those of asyncio."""
+    """Callbacks of one end, like those of asyncio."""
 
     def received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Bytes were received."""
 
     def lost(self) -> None:
-        """The connection is gone; nothing more comes."""
+        """The connection is lost; no more bytes follow."""
 
     def pause_writing(self) -> None:
-        """Too much waits to be sent."""
+        """The send buffer is full."""
 
     def resume_writing(self) -> None:
-        """There is room again."""
+        """The send buffer has space again."""
 
 
 class NetworkPaths(Protocol):
-    """What an end asks of its network."""
+    """The interface of the network for an end."""
 
     clock: VirtualClock
     chance: Random
 
     def quality(self, host: str, other: str) -> LinkQuality:
-        """Return what the way between two hosts is like now."""
+        """Return the current quality of the path between two hosts."""
 
     def parted(self, host: str, other: str) -> bool:
-        """Decide whether nothing passes between two hosts now."""
+        """Return True if two hosts are partitioned now."""
 
     def note_arrival(self, end: "End", data: bytes) -> None:
-        """Note that an end got bytes."""
+        """Record that an end received bytes."""
 
 
 class End:
@@ -85,7 +84,7 @@ class End:
         self.listener: ConnectionListener | None = None
         self.other: End = self
         self.cut = False
-        """Nothing passes any more, whether the ends know it or not."""
+        """True if no bytes pass any more, whether the ends know it or not."""
         self._paths = paths
         self._clock = paths.clock
         self._open = True
@@ -98,31 +97,31 @@ class End:
         self._line_free_at = self._last_arrival = -math.inf
         self._pumping = False
         self._stuck: deque[bytes] = deque()
-        """What arrived at the place where the way is parted; no bytes stand for the end."""
+        """Pieces held up by a partition; an empty piece is the end of the stream."""
         self._unread: deque[bytes] = deque()
 
     @property
     def is_open(self) -> bool:
-        """Whether it can be written to."""
+        """True if it can be written to."""
         return self._open and not self._closing
 
     @property
     def is_alive(self) -> bool:
-        """Whether this side still takes it for a connection."""
+        """True if this side still considers it connected."""
         return self._open
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a connection for both sides, and bytes pass."""
+        """True if both sides are connected, and bytes pass."""
         return self.is_open and self.other.is_open and not self.cut
 
     @property
     def unsent_bytes(self) -> int:
-        """What was written and waits here."""
+        """The number of written bytes that wait here."""
         return len(self._unsent)
 
     def limit(self, high: int, low: int) -> None:
-        """Set when writing pauses, and when it resumes."""
+        """Set the limits at which writing pauses and resumes."""
         self._high, self._low = high, low
 
     def write(self, data: bytes) -> None:
@@ -137,20 +136,20 @@ class End:
                 self.listener.pause_writing()
 
     def close(self) -> None:
-        """End the connection once everything is sent."""
+        """Close the connection once everything is sent."""
         if self.is_open:
             self._closing = True
             self._pump()
 
     def abort(self) -> None:
-        """End the connection at once, whatever waits."""
+        """Close the connection at once, dropping unsent bytes."""
         if self._open:
             self._unsent.clear()
             self._leave()
             self._notify_other()
 
     def pause_reading(self) -> None:
-        """Leave what comes where it is."""
+        """Stop reading; received bytes are kept."""
         self._reading = False
 
     def resume_reading(self) -> None:
@@ -158,26 +157,26 @@ class End:
         self._reading = True
         self._clock.soon(self._read)
 
-    # What a network does with it
+    # Called by the network
 
     def learn(self) -> None:
-        """The system reports that the connection is gone."""
+        """The system reports that the connection is lost."""
         if self._open:
             self._unsent.clear()
             self._leave()
 
     def vanish(self) -> None:
-        """The host is no more: nobody here learns anything."""
+        """The host has crashed: no callback is made here."""
         self._open = False
         self._unsent.clear()
         self.listener = None
 
     def reset_other(self) -> None:
-        """Tell the other side that nobody is here."""
+        """Notify the other side that this host no longer has the connection."""
         self._notify_other()
 
     def go_on(self) -> None:
-        """The way is open again: what waited there arrives before all that was sent later."""
+        """The partition is healed: held pieces arrive before all later ones."""
         stuck, self._stuck = self._stuck, deque()
         for piece in stuck:
             self._deliver(piece)
@@ -185,7 +184,7 @@ class End:
     # From here to the other end
 
     def _pump(self) -> None:
-        """Hand to the system what it holds, a slice at a time where the link is slow."""
+        """Pass bytes to the system up to its limit, in slices if the link is slow."""
         if self._pumping or not self._open:
             return
         paths, now = self._paths, self._clock.now()
@@ -238,7 +237,7 @@ class End:
     def _deliver(self, piece: bytes) -> None:
         other = self.other
         if not other._open:
-            # A host that does not know the connection says so.
+            # A host that does not know the connection resets it.
             if piece:
                 self._clock.after(
                     self._paths.quality(self.host, other.host).most_delay_s, self.learn
@@ -259,7 +258,7 @@ class End:
                 self.listener.received(piece)
 
     def _taken(self, size: int) -> None:
-        """The other side has read so much."""
+        """The other side has read this many bytes."""
         self._held -= size
         if self._unsent:
             self._clock.soon(self._pump)
@@ -271,7 +270,7 @@ class End:
             self._clock.soon(listener.lost)
 
     def _notify_other(self) -> None:
-        """The other side learns, unless the way to it is cut."""
+        """The other side learns of the loss, unless the path is cut."""
         if not self.cut:
             delay_s = self._paths.quality(self.host, self.other.host).most_delay_s
             self._clock.after(delay_s, self._reset)

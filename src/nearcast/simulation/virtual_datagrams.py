@@ -1,9 +1,9 @@
-"""Datagrams of a virtual network: lost, late, doubled and out of order, as its seed has it.
+"""Datagrams of a virtual network: lost, delayed, duplicated and reordered, by its seed.
 
-A datagram goes to one host, or to all others that are in a group when it is sent. For each of these
-it is decided anew whether it arrives, when, and how often, from a source of chance that belongs to
-the receiver. It is not heard where hosts are parted, or where the receiver does not hear the
-sender then; nor by a receiver that was closed or left the group before it arrived.
+A datagram is sent to one host, or to all other members of a group at that time. For each receiver
+it is decided separately whether it arrives, when, and how often, by a random generator of the
+receiver. It is not received across a partition, or if the receiver does not hear the sender at that
+time; nor by a receiver that was closed or left the group before it arrived.
 """
 
 from collections.abc import Callable
@@ -26,34 +26,34 @@ Hears = Callable[[str, str], bool]
 
 
 class DatagramStatistics(Struct):
-    """What became of all datagrams; `addressed + duplicated` is the sum of those below it."""
+    """Counts of all datagrams; `addressed + duplicated` is the sum of the counts below them."""
 
     sent: int = 0
-    """Datagrams sent, each once, whoever it was for."""
+    """Datagrams sent, each counted once, whatever the number of receivers."""
     addressed: int = 0
-    """Copies, one for each host that a datagram was for."""
+    """Copies, one for each receiver of a datagram."""
     duplicated: int = 0
     """Copies that the network made."""
     delivered: int = 0
     lost: int = 0
     """Lost by chance."""
     unheard: int = 0
-    """The receiver was parted from the sender, out of its reach, closed, or had left the group."""
+    """Not received: partitioned, out of reach, closed, or no longer in the group."""
     under_way: int = 0
 
 
 class VirtualDatagrams:
-    """All that is sent as datagrams between the hosts of a virtual network."""
+    """All datagrams between the hosts of a virtual network."""
 
     def __init__(self, paths: NetworkPaths, tell: Tell = lambda who, what: None) -> None:
         self.largest_bytes = LARGEST_BYTES
-        """No larger datagram can be sent."""
+        """The size of the largest datagram."""
         self._paths = paths
         self._tell = tell
         self._hears: Hears | None = None
         self._sockets: dict[str, VirtualDatagramSocket] = {}
         self._groups: dict[str, dict[str, None]] = {}
-        """Who is in each group, in the order of joining, so that a run can be had again."""
+        """Members of each group, in the order of joining, so that a run is reproducible."""
         self._chances: dict[str, Random] = {}
         self._last_arrival: dict[tuple[str, str], float] = {}
         self._statistics = DatagramStatistics()
@@ -61,7 +61,7 @@ class VirtualDatagrams:
     def open(
         self, host: str, receive: Receive = lambda data, sender: None
     ) -> "VirtualDatagramSocket":
-        """Open the socket of a host, which has one; its address is the host's name."""
+        """Open the only socket of a host; its address is the host's name."""
         if host in self._sockets:
             raise OSError(f"{host!r} has an open socket already")
         if host in self._groups:
@@ -70,46 +70,46 @@ class VirtualDatagrams:
         return self._sockets[host]
 
     def set_hears(self, hears: Hears | None) -> None:
-        """Let a function of receiver and sender decide who hears whom; None: everybody all."""
+        """Set a function of receiver and sender that decides reachability; None: all."""
         self._hears = hears
 
     def members(self, group: str) -> list[str]:
-        """Return who is in a group, the earliest first."""
+        """Return the members of a group, earliest first."""
         return list(self._groups.get(group, ()))
 
     def crash(self, host: str) -> None:
-        """A host is no more: neither is its socket."""
+        """Close the socket of a host that crashed."""
         socket = self._sockets.get(host)
         if socket is not None:
             socket.close()
 
     def statistics(self) -> DatagramStatistics:
-        """Return what became of all datagrams."""
+        """Return the counts of all datagrams."""
         return replace(self._statistics)
 
-    # What sockets ask for
+    # Called by sockets
 
     def join(self, host: str, group: str) -> None:
-        """Let a host be in a group."""
+        """Add a host to a group."""
         if group in self._sockets:
             raise OSError(f"{group!r} is the address of a host, and no group")
         self._groups.setdefault(group, {})[host] = None
 
     def leave(self, host: str, group: str) -> None:
-        """Let a host be no longer in a group."""
+        """Remove a host from a group."""
         members = self._groups.get(group, {})
         members.pop(host, None)
         if not members:
             self._groups.pop(group, None)
 
     def close(self, host: str) -> None:
-        """Take a socket away."""
+        """Remove a socket."""
         for group in [group for group, members in self._groups.items() if host in members]:
             self.leave(host, group)
         del self._sockets[host]
 
     def send(self, sender: str, data: bytes, to: str) -> None:
-        """Let a datagram go to all that it is for."""
+        """Send a datagram to all its receivers."""
         if len(data) > self.largest_bytes:
             raise DatagramTooLargeError(len(data), to, self.largest_bytes)
         self._statistics.sent += 1
@@ -140,7 +140,7 @@ class VirtualDatagrams:
             paths.clock.at(at, lambda: self._arrive(sender, data, socket, group))
 
     def _arrival(self, sender: str, receiver: str, size: int) -> float:
-        """When a copy arrives: after those before it, unless it is one that others overtake."""
+        """The arrival time of a copy: after earlier ones, unless it is delayed to be overtaken."""
         quality, chance = self._paths.quality(sender, receiver), self._chance(receiver)
         delay_s = chance.uniform(quality.least_delay_s, quality.most_delay_s)
         at = self._paths.clock.now() + size / quality.bytes_per_s + delay_s
@@ -156,7 +156,7 @@ class VirtualDatagrams:
     ) -> None:
         counts, receiver = self._statistics, socket.address
         counts.under_way -= 1
-        # A host that was closed and opened again has another socket, as another process has.
+        # A host that was closed and opened again has another socket, like a new process.
         is_there = self._sockets.get(receiver) is socket
         is_member = group is None or receiver in self._groups.get(group, ())
         if not is_there or not is_member or self._paths.parted(sender, receiver):
@@ -195,19 +195,19 @@ class VirtualDatagramSocket:
         return self._network.largest_bytes
 
     def send(self, data: bytes, to: str) -> None:
-        """Send to a host, or to all others that are in a group."""
+        """Send to a host, or to all other members of a group."""
         self._check_open()
         self._network.send(self._address, bytes(data), to)
         self._sent += 1
         self._sent_bytes += len(data)
 
     def join(self, group: str) -> None:
-        """Receive what is sent to a group."""
+        """Join a group to receive its datagrams."""
         self._check_open()
         self._network.join(self._address, group)
 
     def leave(self, group: str) -> None:
-        """No longer receive what is sent to a group."""
+        """Leave a group."""
         self._check_open()
         self._network.leave(self._address, group)
 
@@ -218,11 +218,11 @@ class VirtualDatagramSocket:
             self._network.close(self._address)
 
     def statistics(self) -> SocketStatistics:
-        """Return what it sent and received."""
+        """Return the counts of the socket."""
         return SocketStatistics(self._sent, self._sent_bytes, self._received, self._received_bytes)
 
     def take(self, data: bytes, sender: str) -> None:
-        """A datagram has come."""
+        """Handle a received datagram."""
         self._received += 1
         self._received_bytes += len(data)
         self.receive(data, sender)

@@ -1,9 +1,9 @@
-"""A network in virtual time: hosts, ways between them, and everything that goes wrong on those.
+"""A network in virtual time: hosts, the paths between them, and their failures.
 
-As with TCP, what arrives arrives in order and whole up to some point. A connection may be lost so
-that both sides learn of it, or one of them only much later or never; hosts may be parted from
-each other for a while, in which nothing arrives and nothing is lost; a host may stop at once.
-Beside connections there are `datagrams`, for which none of that is promised.
+As with TCP, bytes arrive in order and complete up to some point. A connection may be lost so that
+both sides learn of it, or one of them only much later or never; hosts may be partitioned for a
+while, in which nothing arrives and nothing is lost; a host may stop at once. Besides connections
+there are `datagrams`, for which none of that is guaranteed.
 """
 
 from collections.abc import Callable
@@ -15,10 +15,10 @@ from nearcast.simulation.virtual_datagrams import VirtualDatagrams
 
 Accept = Callable[[End], ConnectionListener]
 Opened = Callable[[End | None], ConnectionListener | None]
-"""Gets an open end, or None if no host was reached, and returns its listener."""
+"""Called with an open end, or None if no host was reached; returns its listener."""
 
 CONNECT_WITHIN_S = 3.0
-"""A host that cannot be reached is given up after this."""
+"""The timeout for connecting to an unreachable host."""
 
 
 class VirtualNetwork:
@@ -38,28 +38,28 @@ class VirtualNetwork:
         self._parted: set[frozenset[str]] = set()
         self._listening: dict[str, Accept] = {}
         self._ends: dict[int, End] = {}
-        """One end of every connection, the one that began it."""
+        """One end of every connection, that of the initiator."""
         self._numbers = 0
         self.datagrams = VirtualDatagrams(self, tell)
 
     # Hosts
 
     def listen(self, host: str, accept: Accept) -> None:
-        """Take connections to a host."""
+        """Accept connections to a host."""
         self._listening[host] = accept
 
     def stop_listening(self, host: str) -> None:
-        """Take no more connections; those that are there go on."""
+        """Accept no more connections; existing ones stay open."""
         self._listening.pop(host, None)
 
     def connect(self, host: str, to: str, opened: Opened) -> None:
-        """Connect to a host; `opened` is called when that is decided."""
+        """Connect to a host; `opened` is called with the result."""
         quality = self.quality(host, to)
         delay_s = self.chance.uniform(quality.least_delay_s, quality.most_delay_s)
         self.clock.after(delay_s, lambda: self._reach(host, to, opened))
 
     def crash(self, host: str, *, told: bool = True) -> None:
-        """Stop a host at once; without `told` the others learn nothing before they ask."""
+        """Stop a host at once; without `told` the others learn of it only when they send."""
         self._listening.pop(host, None)
         self.datagrams.crash(host)
         for end in self._of(host):
@@ -68,10 +68,10 @@ class VirtualNetwork:
             if told:
                 mine.reset_other()
 
-    # Ways
+    # Paths
 
     def quality(self, host: str, other: str) -> LinkQuality:
-        """What the way between two hosts is like now."""
+        """The current quality of the path between two hosts."""
         return self._qualities.get(frozenset((host, other)), self._usual)
 
     def set_usual(self, quality: LinkQuality) -> None:
@@ -79,18 +79,18 @@ class VirtualNetwork:
         self._usual = quality
 
     def set_quality(self, host: str, other: str, quality: LinkQuality | None) -> None:
-        """Make the way between two hosts better or worse; None: as usual."""
+        """Change the quality of the path between two hosts; None restores the default."""
         if quality is None:
             self._qualities.pop(frozenset((host, other)), None)
         else:
             self._qualities[frozenset((host, other))] = quality
 
     def part(self, host: str, other: str) -> None:
-        """Let nothing pass between two hosts until it is healed."""
+        """Partition two hosts until `heal`."""
         self._parted.add(frozenset((host, other)))
 
     def heal(self, host: str, other: str) -> None:
-        """Let pass what waits, and all that follows."""
+        """End a partition: held bytes are delivered, and all that follow."""
         self._parted.discard(frozenset((host, other)))
         for end in self._of(host):
             if other in (end.host, end.other.host):
@@ -98,13 +98,13 @@ class VirtualNetwork:
                 end.other.go_on()
 
     def parted(self, host: str, other: str) -> bool:
-        """Decide whether nothing passes between two hosts now."""
+        """Return True if two hosts are partitioned now."""
         return bool(self._parted) and frozenset((host, other)) in self._parted
 
     def lose(self, host: str, *, learns_s: float | None, other_learns_s: float | None) -> int:
-        """Lose the connections of a host; each side learns after a while, or never (None).
+        """Lose the connections of a host; each side learns after a delay, or never (None).
 
-        Return how many there were.
+        Return the number of connections.
         """
         found = self._of(host)
         for end in found:
@@ -116,11 +116,11 @@ class VirtualNetwork:
         return len(found)
 
     def note_arrival(self, end: End, data: bytes) -> None:
-        """Note that an end got bytes."""
+        """Record that an end received bytes."""
         self._tell(end.host, f"got {len(data)} bytes ({crc32(data):08x}) on {end.number}")
 
     def _of(self, host: str) -> list[End]:
-        """The connections of a host that still are one, for at least one side."""
+        """The connections of a host that at least one side considers alive."""
         over = [n for n, end in self._ends.items() if not (end.is_alive or end.other.is_alive)]
         for number in over:
             del self._ends[number]
