@@ -1,4 +1,4 @@
-"""Many runs of one scenario, each with its seed; a run that fails says which it was."""
+"""Many runs of one scenario, each with its own seed; a failure reports its seed."""
 
 from collections.abc import Callable, Iterable
 
@@ -8,9 +8,9 @@ Scenario = Callable[[World], object]
 
 
 def explore(scenario: Scenario, seeds: Iterable[int]) -> int:
-    """Run a scenario once for each seed, and return how many runs there were.
+    """Run a scenario once for each seed, and return the number of runs.
 
-    What a run raises carries its seed and the end of its trace.
+    An exception of a run has a note with its seed and the end of its trace.
     """
     count = 0
     for seed in seeds:
@@ -21,7 +21,7 @@ def explore(scenario: Scenario, seeds: Iterable[int]) -> int:
 
 
 def replay(scenario: Scenario, seed: int) -> str:
-    """Run a scenario with one seed, and return its whole trace, with the failure if it fails."""
+    """Run a scenario with one seed; return its whole trace, with the failure if there is one."""
     with World(seed) as world:
         try:
             scenario(world)

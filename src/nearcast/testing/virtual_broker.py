@@ -1,8 +1,8 @@
 """A broker in virtual time: the broker's own logic on a virtual network and a virtual disk.
 
-It keeps to the rules of the real server: all that is read at one moment is one tick, what
-promises something leaves once it is on disk and in order, silent and stalled clients are closed
-once a second. It may crash at any moment and be restarted from what its disk kept.
+It follows the rules of the real server: all that is read at one moment is one tick, packets that
+promise durability are sent in order once it is on disk, silent and stalled clients are closed once
+a second. It may crash at any moment and be restarted from its disk.
 """
 
 from pathlib import Path
@@ -31,7 +31,7 @@ PIPELINE_TOKEN = "virtual"
 
 
 class VirtualBroker:
-    """One broker of a virtual world; without a directory it keeps nothing."""
+    """One broker of a virtual world; without a directory it has no durable state."""
 
     def __init__(
         self,
@@ -54,16 +54,16 @@ class VirtualBroker:
 
     @property
     def is_up(self) -> bool:
-        """Whether it runs."""
+        """True if it runs."""
         return self._running is not None
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits for its disk, and no client that is there is owed anything."""
+        """True if nothing waits for its disk, and connected clients have nothing queued."""
         return self._running is not None and self._running.idle
 
     def has(self, client_id: str) -> bool:
-        """Whether a client is connected, and both sides know it."""
+        """True if a client is connected, and both sides know it."""
         session = None if self._running is None else self.hub.sessions.get(client_id)
         if session is None or session.connection is None:
             return False
@@ -79,13 +79,13 @@ class VirtualBroker:
 
     @property
     def disk(self) -> VirtualDisk:
-        """What it keeps, while it runs and if it keeps anything."""
+        """The disk, while it runs and if it has one."""
         assert self._running is not None, f"{self.name} is down"
         assert self._running.disk is not None, f"{self.name} keeps nothing"
         return self._running.disk
 
     def start(self) -> None:
-        """Take up what the disk kept, and listen."""
+        """Restore the state from the disk, and listen."""
         assert self._running is None, f"{self.name} is up already"
         self.starts += 1
         disk = None
@@ -96,7 +96,7 @@ class VirtualBroker:
         self._tell(self.name, "starts")
 
     def crash(self, *, told: bool = True, power_cut: bool = False) -> None:
-        """Stop at once; with `told` the clients' systems hear that the connections are gone."""
+        """Stop at once; with `told` the clients' systems learn that the connections are gone."""
         if self._running is None:
             return
         run, self._running = self._running, None
@@ -107,7 +107,7 @@ class VirtualBroker:
         self._tell(self.name, "loses its power" if power_cut else "crashes")
 
     def stop(self) -> None:
-        """Disconnect everyone, store what was acknowledged, and stop."""
+        """Disconnect all clients, store what was acknowledged, and stop."""
         if self._running is None:
             return
         run, self._running = self._running, None
@@ -152,7 +152,7 @@ class _Link:
             self._stop_hearing()
 
     def _stop_hearing(self) -> None:
-        """Leave unread what a client sends that reads none of its answers."""
+        """Stop reading from a client that does not read its answers."""
         if self.end.unsent_bytes > DEAF_AT * self._run.settings.limits.unsent_bytes:
             self._deaf = True
             self.end.pause_reading()
@@ -191,7 +191,7 @@ class _Link:
 
 
 class _Run:
-    """A broker from one start to the next end."""
+    """A broker from one start to its stop or crash."""
 
     def __init__(
         self, network: VirtualNetwork, settings: Settings, disk: VirtualDisk | None, number: int
@@ -201,7 +201,7 @@ class _Run:
         self.disk = disk
         now = self.clock.now()
         journal = None if disk is None else journal_for(disk.store)
-        # The same ids when a seed is played again, and others after each start.
+        # The same ids when a seed is replayed, and others after each start.
         chance = Random(f"{settings.node.name} {number} {now!r}")
         self.hub = Hub(settings, journal, random_bytes=chance.randbytes)
         if disk is not None:
@@ -295,7 +295,7 @@ class _Run:
             self._timer = self.clock.at(due, self.soon)
 
     def _sweep(self) -> None:
-        """Once a second: who is silent, who never said who they are, who does not read."""
+        """Once a second: close silent, unauthenticated and stalled connections."""
         if self._halted:
             return
         now, limits = self.clock.now(), self.settings.limits

@@ -1,8 +1,7 @@
 """A client in virtual time: the SDK's own state machine on a virtual network.
 
-It connects again by itself after a loss. Calls return at once; a receipt tells later what the
-broker said. It may crash and come back with its state, as a program that keeps it on disk, or
-without.
+It reconnects by itself after a loss. Calls return at once; a receipt gets the broker's answer
+later. It may crash and come back with its state, like a program that stores it on disk, or without.
 """
 
 from msgspec.structs import replace
@@ -31,7 +30,7 @@ class Receipt:
 
     @property
     def done(self) -> bool:
-        """Whether the broker took it all."""
+        """True if the broker answered and accepted everything."""
         return self.answered_at is not None and not any(code.failed for code in self.reason_codes)
 
 
@@ -50,11 +49,11 @@ class VirtualClient:
         self.options = options
         self.broker = broker
         self.messages: list[Publish] = []
-        """All that came, in order."""
+        """All received messages, in order."""
         self.happened: list[Happened] = []
-        """All that happened, messages too, in order."""
+        """All events, including messages, in order."""
         self.connected_at: list[float] = []
-        """When the broker let it in, each time."""
+        """The times at which the broker accepted it."""
         self._network = network
         self._clock = network.clock
         self._chance = network.clock.chance(f"{self.name}/client")
@@ -66,29 +65,29 @@ class VirtualClient:
         self._wanted = self._vanished = False
         self._attempts = 0
         self._run = 0
-        """Counts crashes, so that what was begun before one is not heard after it."""
+        """Counts crashes, so that callbacks begun before one are ignored after it."""
         self._listening = True
         self._due = False
         self._timer: Alarm | None = None
 
     @property
     def online(self) -> bool:
-        """Whether the broker accepted it, and neither side has disconnected."""
+        """True if the broker accepted it, and neither side has disconnected."""
         return self._protocol.online
 
     @property
     def is_wanted(self) -> bool:
-        """Whether it is connected or trying to be."""
+        """True if it is connected or trying to connect."""
         return self._wanted
 
     @property
     def idle(self) -> bool:
-        """Whether nothing waits to be sent or answered."""
+        """True if nothing waits to be sent or answered."""
         statistics = self._protocol.statistics()
         return not (statistics.waiting or statistics.in_flight or statistics.unreleased)
 
     def payloads(self, topic: str | None = None) -> list[bytes]:
-        """What came, or what came on one topic, in order."""
+        """The received payloads, of all topics or one, in order."""
         return [each.payload for each in self.messages if topic in (None, each.topic)]
 
     def connect(self) -> None:
@@ -113,7 +112,7 @@ class VirtualClient:
         retain: bool = False,
         properties: Properties = NO_PROPERTIES,
     ) -> Receipt:
-        """Publish now or once connected; of QoS 0 nobody tells what became."""
+        """Publish now or once connected; the broker does not answer QoS 0."""
         now = self._clock.now()
         token = self._protocol.publish(topic, payload, qos, retain, properties, now)
         return self._receipt(token)
@@ -121,7 +120,7 @@ class VirtualClient:
     def subscribe(
         self, *filters: TopicFilter | str, qos: int = 0, properties: Properties = NO_PROPERTIES
     ) -> Receipt:
-        """Subscribe now or once connected; a filter that is only text gets `qos`."""
+        """Subscribe now or once connected; a filter given as text gets `qos`."""
         wanted = [TopicFilter(each, qos) if isinstance(each, str) else each for each in filters]
         return self._receipt(self._protocol.subscribe(wanted, properties, self._clock.now()))
 
@@ -131,7 +130,7 @@ class VirtualClient:
         return self._receipt(token)
 
     def crash(self, *, told: bool = True) -> None:
-        """Stop at once; with `told` the broker's system hears that the connection is gone."""
+        """Stop at once; with `told` the broker's system learns that the connection is gone."""
         self._run += 1
         self._network.crash(self.name, told=told)
         self._gone()
@@ -139,21 +138,21 @@ class VirtualClient:
         self._tell(self.name, "crashes")
 
     def vanish(self) -> None:
-        """Crash for good: it never connects again, whatever asks it to."""
+        """Crash for good: later calls of `connect` do nothing."""
         self.crash()
         self._vanished = True
 
     def forget(self) -> None:
-        """Lose all that it knew, while it is down; receipts from before are never answered."""
+        """Lose all state while it is down; earlier receipts are never answered."""
         assert not self._wanted, f"{self.name} is up"
-        # A program that takes up an older session begins somewhere else.
+        # A program that resumes an older session starts with another packet id.
         first = self._chance.randint(1, 0xFFFF)
         self._protocol = ClientProtocol(replace(self.options, first_packet_id=first))
         self._receipts.clear()
         self._tell(self.name, "forgets")
 
     def listen(self) -> None:
-        """Read again what the broker sends."""
+        """Resume reading what the broker sends."""
         self._listening = True
         if self._listener is not None:
             self._listener.end.resume_reading()
@@ -161,14 +160,14 @@ class VirtualClient:
             self._flush()
 
     def stop_listening(self) -> None:
-        """Read nothing for a while."""
+        """Read nothing until `listen`."""
         self._listening = False
         if self._listener is not None:
             self._listener.end.pause_reading()
             self._protocol.not_listening(self._clock.now())
 
     def validate_state(self) -> None:
-        """Assert what always holds."""
+        """Check the invariants of the protocol."""
         self._protocol.validate_state()
 
     # The transport
@@ -191,7 +190,7 @@ class VirtualClient:
         return self._listener
 
     def _again(self) -> None:
-        """Try again after a while."""
+        """Retry after a delay."""
         run, delay_s = self._run, self._backoff.delay_s(self._attempts, self._chance)
         self._attempts += 1
 
@@ -219,7 +218,7 @@ class VirtualClient:
             self._clock.soon(self._flush)
 
     def _flush(self) -> None:
-        """Write what the protocol has to send, and close if it wants to."""
+        """Write the protocol's pending bytes, and close if it asks for that."""
         self._due = False
         if self._listener is None:
             return
@@ -248,18 +247,18 @@ class VirtualClient:
             self._protocol.not_listening(now)
         self._take(self._protocol.tick(now))
         if self._protocol.should_close and self._listener is not None:
-            # A broker that does not answer does not read a goodbye either.
+            # A broker that does not answer would not read a DISCONNECT either.
             self._listener.end.abort()
         self._flush()
 
     def received(self, data: bytes, listener: "_ClientListener") -> None:
-        """The broker sent something."""
+        """Handle bytes of the broker."""
         if listener is self._listener:
             self._take(self._protocol.receive(data, self._clock.now()))
             self._flush_soon()
 
     def lost(self, listener: "_ClientListener") -> None:
-        """The transport is gone."""
+        """Handle the loss of the transport."""
         if listener is self._listener:
             self._gone()
             self.validate_state()
@@ -307,10 +306,10 @@ class _ClientListener:
         self._client.lost(self)
 
     def pause_writing(self) -> None:
-        """A client of this kind writes on; its queue has bounds."""
+        """Ignored: this client keeps writing; its queue is bounded."""
 
     def resume_writing(self) -> None:
-        """Nothing waited."""
+        """Ignored: no write was paused."""
 
 
 def _shown(publish: Publish) -> str:

@@ -1,8 +1,7 @@
-"""A disk in virtual time: a real store whose commits take a while, and which can lose its power.
+"""A disk in virtual time: a real store whose commits take time, and which can lose power.
 
-What has gathered while one commit was under way is the next commit, as with a broker's own
-keeper. A tick that promises nothing may be on disk later: the end of the process does not take
-it, a power cut may.
+Ticks that arrive during a commit are the next commit, as with the real broker. A tick that promises
+nothing may be synced later: it survives the end of the process, but perhaps not a power cut.
 """
 
 from collections.abc import Sequence
@@ -21,7 +20,7 @@ Waiting = tuple[Entries, OnCommit | None]
 
 
 class DiskQuality(Struct, frozen=True):
-    """How long a commit takes, and how often the log is rolled."""
+    """The duration of a commit, and how often the log is rolled."""
 
     least_commit_s: float = 0.001
     most_commit_s: float = 0.010
@@ -29,7 +28,7 @@ class DiskQuality(Struct, frozen=True):
 
 
 class VirtualDisk:
-    """Keeps what a broker hands over, until it crashes."""
+    """Stores the ticks of a broker, until it crashes."""
 
     def __init__(
         self, clock: VirtualClock, directory: Path, broker: str, quality: DiskQuality
@@ -43,26 +42,26 @@ class VirtualDisk:
         self._alarm: Alarm | None = None
         self._swept_at = clock.now()
         self._unsynced: list[Entries] = []
-        """Written, and lost if the power is cut now."""
+        """Written but not synced: lost if the power is cut now."""
 
     @property
     def idle(self) -> bool:
-        """Whether all that was handed over is on disk."""
+        """True if all submitted ticks are written."""
         return not (self._waiting or self._writing)
 
     def submit(self, entries: Entries, done: OnCommit | None = None) -> None:
-        """Keep a tick; `done` is called once it is on disk."""
+        """Commit a tick; `done` is called once it is on disk."""
         self._waiting.append((entries, done))
         if not self._writing:
             self._begin()
 
     def flush(self) -> None:
-        """Let the store have all that is written."""
+        """Commit all written ticks to the store."""
         self._keep([], self._unsynced)
         self._unsynced = []
 
     def sweep(self) -> None:
-        """Sync now and then what nobody waits for, and write a segment of the log if one is due."""
+        """Sync ticks without waiters from time to time, and write a segment of the log if due."""
         now = self._clock.now()
         if self.idle and now - self._swept_at >= SYNC_EVERY_S:
             self._swept_at = now
@@ -70,7 +69,7 @@ class VirtualDisk:
             self.store.roll(now)
 
     def stop(self) -> None:
-        """Keep everything, and close the store in good order."""
+        """Commit everything, and close the store."""
         self._halt()
         for entries, _ in [*self._writing, *self._waiting]:
             self._unsynced.append(entries)
@@ -78,13 +77,13 @@ class VirtualDisk:
         self.store.close()
 
     def crash(self, *, power_cut: bool) -> None:
-        """Stop at once: what was told to be on disk is, the rest may be."""
+        """Stop at once: ticks reported as on disk are kept, others may be."""
         self._halt()
         survives = len(self._unsynced)
         if power_cut:
             survives = self._chance.randint(0, survives)
         if survives == len(self._unsynced) and self._chance.random() < 0.5:
-            # The commit that was under way got through, and nobody was told.
+            # The commit in progress got through, without being reported.
             self._unsynced += [entries for entries, _ in self._writing]
             survives = len(self._unsynced)
         self._keep([], self._unsynced[:survives])

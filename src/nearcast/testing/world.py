@@ -1,6 +1,6 @@
 """A world in virtual time: brokers, clients and the network between them, from one seed.
 
-The same seed gives the same run, to the byte: `trace` tells it line by line. Nothing sleeps, no
+The same seed gives the same run, to the byte: `trace` has it line by line. Nothing sleeps, no
 socket is opened, and a minute with a hundred messages takes some milliseconds.
 """
 
@@ -29,7 +29,7 @@ TOLD_LINES = 12
 
 
 class World:
-    """Everything that takes part in one run; a context manager, which removes what it wrote."""
+    """All participants of one run; a context manager, which removes its files."""
 
     def __init__(self, seed: int | str = 0, quality: LinkQuality | None = None) -> None:
         self.seed = seed
@@ -48,7 +48,7 @@ class World:
         disk: DiskQuality | None = None,
         settings: Settings | None = None,
     ) -> VirtualBroker:
-        """Start a broker; without a disk it keeps nothing over a crash."""
+        """Start a broker; without a disk it loses its state in a crash."""
         assert name not in self.brokers | self.clients, f"there is a {name} already"
         directory = None if disk is None else self._new_directory()
         broker = VirtualBroker(self.network, name, directory, settings, disk, self.tell)
@@ -59,7 +59,7 @@ class World:
     def client(
         self, name: str, options: ClientOptions | None = None, *, broker: str = "broker"
     ) -> VirtualClient:
-        """Let a client connect; its name is its client id."""
+        """Create and connect a client; its name is its client id."""
         assert name not in self.brokers | self.clients, f"there is a {name} already"
         chosen = replace(options or ClientOptions(), client_id=name)
         client = VirtualClient(self.network, chosen, broker, tell=self.tell)
@@ -74,20 +74,20 @@ class World:
         self.clock.run(seconds)
 
     def run_until(self, condition: Callable[[], bool], within_s: float = 60.0) -> None:
-        """Let time pass until something holds; raise `TimeoutError` if it does not in time."""
+        """Let time pass until a condition holds; raises `TimeoutError` if it does not in time."""
         deadline = self.clock.now() + within_s
         while not condition():
             if self.clock.now() >= deadline or not self.clock.step():
                 raise TimeoutError(f"it does not hold after {within_s:g} s of virtual time")
 
     def settle(self, within_s: float = 120.0) -> None:
-        """Let time pass until everybody is connected and nothing is on its way any more."""
+        """Let time pass until all clients are connected and no message is in flight."""
         self.run_until(self._settled, within_s)
 
     # Faults
 
     def inflict(self, faults: Iterable[Fault]) -> None:
-        """Let things go wrong at their time."""
+        """Schedule faults at their times."""
         for fault in faults:
             self.clock.after(fault.at_s - self.clock.elapsed_s, lambda fault=fault: self._do(fault))  # type: ignore[misc]
 
@@ -97,11 +97,11 @@ class World:
 
     @property
     def trace(self) -> str:
-        """What happened, line by line: the same for the same seed."""
+        """The trace, line by line: the same for the same seed."""
         return "".join(f"{at:.6f} {who} {what}\n" for at, who, what in self._lines)
 
     def close(self) -> None:
-        """Stop the brokers, and remove what they wrote."""
+        """Stop the brokers, and remove their files."""
         for broker in self.brokers.values():
             broker.crash()
         if self._directory is not None:
@@ -134,7 +134,7 @@ class World:
 
     def _new_directory(self) -> Path:
         if self._directory is None:
-            # A disk that is none is as good here, and a run is over much sooner.
+            # A RAM disk is sufficient here, and much faster.
             memory = IN_MEMORY if os.access(IN_MEMORY, os.W_OK | os.X_OK) else None
             self._directory = Path(tempfile.mkdtemp(prefix="nearcast-world-", dir=memory))
         return self._directory
