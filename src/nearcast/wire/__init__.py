@@ -1,1 +1,1 @@
-"""Codecs free of I/O: bytes in, values out, and back."""
+"""Codecs without I/O: bytes to values, and back."""

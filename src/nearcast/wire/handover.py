@@ -1,8 +1,8 @@
-"""Handover: rows that the pipeline hands to a broker, as bytes and topics.
+"""Handover: rows that the pipeline sends to a broker, as bytes and topics.
 
 A task of a query stages its rows in chunks; the driver releases an epoch by naming the attempts
-that count. A chunk is one MessagePack array of rows. It is cut so that a broker deals with it in
-one tick without keeping anyone waiting, and a row that no packet can hold goes in several parts.
+that count. A chunk is one MessagePack array of rows. Its size is limited so that a broker processes
+it in one tick without delaying clients, and a row that exceeds a packet is split into parts.
 """
 
 from collections.abc import Iterable, Iterator
@@ -15,43 +15,43 @@ from msgspec import Meta, Struct
 from nearcast.errors import NearcastError
 
 PUBLISHER = "$pipeline"
-"""Who publishes what the pipeline found, and who connects to hand it over."""
+"""The publisher of the pipeline's results, and the user that connects to hand them over."""
 PREFIX = "$pipeline/"
 TOKEN_FILE = "pipeline.token"
 """In a broker's directory: the password of `$pipeline`."""
 ADDRESS_FILE = "address.json"
-"""In a broker's directory while it listens: where."""
+"""In a broker's directory while it listens: its address."""
 
 CHUNK_BYTES = 128 << 10
 CHUNK_DELIVERIES = 1_000
-"""A chunk is cut at either; an event counts as one, a delivery as its recipients."""
+"""The limits of a chunk; an event counts as one, a delivery as its recipients."""
 LONGEST_QUERY = 200
 LONGEST_ATTEMPT = 64
 MOST_CHUNKS = 1_000_000
 
 WHOLE, PART, LAST_PART = b"\0", b"\1", b"\2"
-"""What a staged packet begins with: a chunk, or a part of one, more of which follow or not."""
+"""The first byte of a staged packet: a whole chunk, a part, or the last part."""
 
 Qos = Annotated[int, Meta(ge=0, le=2)]
 Priority = Annotated[int, Meta(ge=1, le=1_000_000)]
 
 
 class HandoverError(NearcastError, ValueError):
-    """Bytes or a topic that no pipeline hands over."""
+    """Bytes or a topic that are no valid handover."""
 
 
 class RowRecipient(Struct, frozen=True, array_like=True, gc=False):
-    """A session that gets a delivery, and the subscriptions by which it does."""
+    """A session that gets a delivery, and the subscriptions that matched."""
 
     session: str
     subscriptions: tuple[str, ...]
     priority: Priority = 1
     replayed: bool = False
-    """The event was there before the session came to match it."""
+    """True if the event is older than the match."""
 
 
 class EventRow(Struct, frozen=True, array_like=True, tag=0):
-    """An event that the pipeline publishes at a broker, as any client would."""
+    """An event that the pipeline publishes at a broker, like any client."""
 
     id: str
     subject: str
@@ -69,11 +69,11 @@ class EventRow(Struct, frozen=True, array_like=True, tag=0):
     headers: bytes = b""
     """MQTT 5 properties of the message, as bytes."""
     about: tuple[str, ...] = ()
-    """Nodes that it tells of, by name and place: only who may see all of them gets it."""
+    """The nodes it is about; only subscribers that may see all of them get it."""
 
 
 class DeliveryRow(Struct, frozen=True, array_like=True, tag=1):
-    """An event that was decided on in the pipeline, and who at a broker gets it."""
+    """An event decided on in the pipeline, and its recipients at a broker."""
 
     id: str
     subject: str
@@ -82,21 +82,21 @@ class DeliveryRow(Struct, frozen=True, array_like=True, tag=1):
     time: float
     recipients: tuple[RowRecipient, ...]
     session: str = ""
-    """The session that published it, where it is not the publisher's own."""
+    """The session that published it, if it is not the publisher's own."""
     lat: float | None = None
     lon: float | None = None
     at_given: bool = False
-    """The position was given with the event: everyone may see it."""
+    """True if the position was given with the event, so that every recipient may see it."""
     qos: Qos = 0
     retain: bool = False
     expires: float | None = None
-    """When it is of no use any more, in seconds since 1970."""
+    """When it expires, in seconds since 1970."""
     headers: bytes = b""
 
 
 HandedRow = EventRow | DeliveryRow
 Manifest = list[tuple[int, str, int]]
-"""What a release names: partitions, the attempts that count, and how many packets each staged."""
+"""The content of a release: partition, attempt that counts, and its number of packets."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 _ROWS = msgspec.msgpack.Decoder(list[HandedRow])
@@ -114,37 +114,37 @@ class Staged(Struct, frozen=True):
 
     @property
     def topic(self) -> str:
-        """Where it is published."""
+        """The topic to publish to."""
         where = f"{self.epoch}/{self.partition}/{self.attempt}/{self.number}"
         return f"{PREFIX}stage/{quote(self.query, safe='')}/{where}"
 
 
 class Release(Struct, frozen=True):
-    """The topic by which an epoch is released."""
+    """The topic that releases an epoch."""
 
     query: str
     epoch: int
 
     @property
     def topic(self) -> str:
-        """Where it is published."""
+        """The topic to publish to."""
         return f"{PREFIX}release/{quote(self.query, safe='')}/{self.epoch}"
 
 
 class Abort(Struct, frozen=True):
-    """The topic by which what was staged for an epoch is dropped."""
+    """The topic that drops the staged rows of an epoch."""
 
     query: str
     epoch: int
 
     @property
     def topic(self) -> str:
-        """Where it is published."""
+        """The topic to publish to."""
         return f"{PREFIX}abort/{quote(self.query, safe='')}/{self.epoch}"
 
 
 def parse_topic(topic: str) -> Staged | Release | Abort:
-    """Return what a topic of the pipeline's means, or raise `HandoverError`."""
+    """Return the parsed topic; raises `HandoverError`."""
     levels = topic.removeprefix(PREFIX).split("/")
     query = unquote(levels[1]) if len(levels) > 1 else ""
     if not 0 < len(query) <= LONGEST_QUERY or "\0" in query:
@@ -162,7 +162,7 @@ def parse_topic(topic: str) -> Staged | Release | Abort:
 
 
 class Packer:
-    """Packs rows into packets, in order, none with more than `largest` bytes."""
+    """Packs rows into packets, in order, each of at most `largest` bytes."""
 
     def __init__(self, largest: int) -> None:
         self._largest = largest
@@ -170,7 +170,7 @@ class Packer:
         self._size = self._deliveries = 0
 
     def add(self, row: HandedRow) -> list[bytes]:
-        """Take a row, and return the packets that are full by now."""
+        """Add a row, and return the packets that are full."""
         found: list[bytes] = []
         for part in _shared_out(row):
             data = _ENCODER.encode(part)
@@ -183,14 +183,14 @@ class Packer:
         return found
 
     def rest(self) -> list[bytes]:
-        """Return what is left, in packets."""
+        """Return the remaining rows, in packets."""
         taken, self._taken = self._taken, []
         self._size = self._deliveries = 0
         return list(_cut(_array(taken), self._largest)) if taken else []
 
 
 def packets(rows: Iterable[HandedRow], largest: int) -> Iterator[bytes]:
-    """Yield rows in packets, in order, none with more than `largest` bytes."""
+    """Yield rows in packets, in order, each of at most `largest` bytes."""
     packer = Packer(largest)
     for row in rows:
         yield from packer.add(row)
@@ -198,7 +198,7 @@ def packets(rows: Iterable[HandedRow], largest: int) -> Iterator[bytes]:
 
 
 def rows_in(chunk: bytes | memoryview) -> list[HandedRow]:
-    """Return the rows of a chunk, or raise `HandoverError`."""
+    """Return the rows of a chunk; raises `HandoverError`."""
     try:
         return _ROWS.decode(chunk)
     except msgspec.MsgspecError as error:
@@ -211,7 +211,7 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 
 
 def manifest_in(data: bytes) -> Manifest:
-    """Return the manifest of a release, or raise `HandoverError`."""
+    """Return the manifest of a release; raises `HandoverError`."""
     try:
         found = _MANIFEST.decode(data)
     except msgspec.MsgspecError as error:
@@ -223,7 +223,7 @@ def manifest_in(data: bytes) -> Manifest:
 
 
 def _shared_out(row: HandedRow) -> Iterator[HandedRow]:
-    """Yield a row, or several where one has more recipients than a chunk takes."""
+    """Yield a row, split if it has more recipients than a chunk may have."""
     if isinstance(row, EventRow) or len(row.recipients) <= CHUNK_DELIVERIES:
         yield row
         return

@@ -1,4 +1,4 @@
-"""The bodies of all packets but PUBLISH, read field by field as the specification lists them."""
+"""Decoding the bodies of all packets but PUBLISH, in the field order of the specification."""
 
 from collections.abc import Callable
 
@@ -47,7 +47,7 @@ from nearcast.wire.mqtt.reason_codes import (
     ReasonCode,
 )
 
-# Reads a body, given the version of the connection and who sent it.
+# Reads a body, given the version of the connection and the sender.
 Body = Callable[[Fields, int, Sender], Packet]
 
 _RESERVED, _CLEAN_START, _WILL, _WILL_RETAIN, _PASSWORD, _USERNAME = 1, 2, 4, 0x20, 0x40, 0x80
@@ -55,7 +55,7 @@ _NO_LOCAL, _RETAIN_AS_PUBLISHED = 0x04, 0x08
 
 
 def connect(fields: Fields, version: int, sender: Sender) -> Connect:
-    """Read a CONNECT, which names its version itself."""
+    """Read a CONNECT, which contains its version."""
     name = fields.text("protocol name")
     version = fields.byte("protocol version")
     if PROTOCOL_NAMES.get(version) != name:
@@ -89,7 +89,7 @@ def connect(fields: Fields, version: int, sender: Sender) -> Connect:
 def _connect_flags(fields: Fields, version: int) -> int:
     flags = fields.byte("flags")
     if version == MQTT_3_1:
-        # Bits that have no meaning are not used there, rather than reserved.
+        # In 3.1 bits without meaning are unused rather than reserved.
         flags &= ~_RESERVED if flags & _WILL else ~(_RESERVED | 0x38)
     if flags & _RESERVED:
         raise fields.malformed("the reserved bit is set [MQTT-3.1.2-3]", "flags")
@@ -285,7 +285,7 @@ _ACKNOWLEDGEMENTS: dict[int, Body] = {
     PacketType.PUBREL: _acknowledgement(PacketType.PUBREL, PubRel, PUBREL_CODES),
     PacketType.PUBCOMP: _acknowledgement(PacketType.PUBCOMP, PubComp, PUBCOMP_CODES),
 }
-# The packets that each side may send, beside PUBLISH.
+# The packets that each side may send, besides PUBLISH.
 BODIES: dict[Sender, dict[int, Body]] = {
     Sender.CLIENT: {
         PacketType.CONNECT: connect,

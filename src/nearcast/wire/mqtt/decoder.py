@@ -1,8 +1,8 @@
-"""From bytes to packets, however the bytes are cut.
+"""Decoding bytes to packets, however the bytes are split.
 
-One call reads every packet that is complete in what has arrived. A PUBLISH is taken apart only
-as far as every broker must: its properties stay bytes until someone asks. What is incomplete
-waits; nothing is copied more than a fixed number of times, and never more waits than the
+One call reads every packet that is complete in the received bytes. A PUBLISH is parsed only as far
+as every broker needs: its properties stay bytes until they are used. Incomplete packets are
+buffered; no byte is copied more than a fixed number of times, and the buffer never exceeds the
 largest packet allowed.
 """
 
@@ -14,7 +14,7 @@ from nearcast.wire.mqtt.packets import Connect, Packet, PubAck, PubComp, Publish
 from nearcast.wire.mqtt.reason_codes import ReasonCode
 
 _DUP = 0x08
-# First bytes of the acknowledgements, which mostly are two bytes long.
+# First bytes of the acknowledgements, most of which are two bytes long.
 _ACKNOWLEDGEMENTS: dict[int, type[PubAck] | type[PubRec] | type[PubRel] | type[PubComp]] = {
     0x40: PubAck,
     0x50: PubRec,
@@ -24,15 +24,15 @@ _ACKNOWLEDGEMENTS: dict[int, type[PubAck] | type[PubRec] | type[PubRel] | type[P
 _FLAGS = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
 
 MOST_KNOWN, LONGEST_KNOWN = 4_096, 128
-"""So many topics, not longer than that, are recognised when they come again."""
+"""The size of the cache of topics, and the longest topic in it."""
 _KNOWN_TOPICS: dict[bytes, str] = {}
 
 
 class Decoder:
-    """Reads what one side of a connection sends.
+    """Decodes the packets of one side of a connection.
 
-    `version` is that of the connection: 0 until a CONNECT has been read, and to be given where
-    the packets of a server are read.
+    `version` is that of the connection: 0 until a CONNECT has been read; it must be given to read
+    the packets of a server.
     """
 
     __slots__ = ("_failed", "_needed", "_pending", "max_packet_size", "sender", "version")
@@ -53,14 +53,14 @@ class Decoder:
 
     @property
     def waiting(self) -> int:
-        """How many bytes of an incomplete packet wait for the rest."""
+        """The number of buffered bytes of an incomplete packet."""
         return len(self._pending) if self._pending else 0
 
     def feed(self, data: bytes | bytearray | memoryview) -> list[Packet]:
         """Return the packets that are complete now, in order.
 
-        Raises `ProtocolError`, with the packets before the error in its `packets`. After that
-        nothing can be read any more: every further call raises the same error, without them.
+        Raises `ProtocolError`, with the packets before the error in its `packets`. After that the
+        decoder is unusable: every further call raises the same error, without them.
         """
         if self._failed is not None:
             raise self._failed
@@ -80,7 +80,7 @@ class Decoder:
         try:
             at = self._read(data, packets)
         except ProtocolError as error:
-            # Raised again later, it must not hold on to the packets.
+            # The stored error must not hold references to the packets.
             self._failed = ProtocolError(error.reason_code, error.message, error.where)
             error.packets = packets
             raise
@@ -89,7 +89,7 @@ class Decoder:
         return packets
 
     def _read(self, data: bytes, packets: list[Packet]) -> int:
-        """Read all complete packets, and return where the first incomplete one starts."""
+        """Read all complete packets, and return the start of the first incomplete one."""
         at = 0
         size = len(data)
         version = self.version
@@ -130,7 +130,7 @@ class Decoder:
         return at
 
     def _length(self, data: bytes, at: int) -> tuple[int, int]:
-        """Return the remaining length and where the body starts: (0, 0) if it is cut."""
+        """Return the remaining length and the start of the body; (0, 0) if it is incomplete."""
         length = 0
         for place in range(4):
             index = at + 1 + place
@@ -154,7 +154,7 @@ class Decoder:
         )
 
     def _other(self, data: bytes, at: int, body: int, end: int) -> Packet:
-        """Read any packet but a PUBLISH, and check that it may come now."""
+        """Read any packet but a PUBLISH, and check that it is allowed now."""
         number, flags = data[at] >> 4, data[at] & 0x0F
         if not number:
             raise malformed("type 0 is reserved", "packet")
@@ -179,13 +179,13 @@ class Decoder:
         fields.close()
         if isinstance(result, Connect):
             self.version = result.version
-            # A version 5 length in too many bytes can be known as such only now.
+            # An overlong length can be detected only now that the version is known to be 5.
             self._length(data, at)
         return result
 
 
 def _topic(written: bytes) -> str:
-    """Read the topic of a PUBLISH; what is short is recognised from then on."""
+    """Read the topic of a PUBLISH; short topics are cached."""
     topic = written.decode()
     if "#" in topic or "+" in topic or "\0" in topic:
         raise malformed(
@@ -200,9 +200,9 @@ def _topic(written: bytes) -> str:
 
 
 def _only_publish(data: bytes) -> Publish | None:
-    """Read what is one PUBLISH of the usual kind and nothing else; None: it is to be read closely.
+    """Read bytes that are exactly one PUBLISH of the usual kind; None: use the full decoder.
 
-    Of version 5 and QoS 0, without flags and properties, to a topic that is recognised.
+    The usual kind is version 5 and QoS 0, without flags and properties, to a cached topic.
     """
     size = len(data)
     if size < 5 or data[0] != 0x30:
@@ -222,7 +222,7 @@ def _only_publish(data: bytes) -> Publish | None:
 
 
 def publish(data: bytes, first: int, at: int, end: int, version: int) -> Publish:
-    """Read the body of a PUBLISH; its properties are left for `Publish.validate`."""
+    """Read the body of a PUBLISH; its properties are left to `Publish.validate`."""
     try:
         topic_end = at + 2 + (data[at] << 8 | data[at + 1])
         written = data[at + 2 : topic_end]

@@ -1,8 +1,8 @@
-"""From packets to bytes, for each version: what a version does not have is dropped.
+"""Encoding packets to bytes, for each version: unsupported fields are dropped.
 
-For MQTT 3 that means properties, subscription options but QoS, and reason codes where there is
-no place for one; return codes of CONNACK and SUBACK are translated. What cannot be expressed
-raises `EncodeError`. Messages to many recipients are written by `PublishFrame`.
+For MQTT 3 these are properties, subscription options except QoS, and reason codes in packets that
+have none; return codes of CONNACK and SUBACK are translated. A packet that cannot be expressed
+raises `EncodeError`. Messages to many recipients are encoded by `PublishFrame`.
 """
 
 from collections.abc import Callable
@@ -56,16 +56,15 @@ _SUCCESSES = {
 
 
 def encode(packet: Packet, version: int = MQTT_5) -> bytes:
-    """Return a packet as bytes, or raise `EncodeError`."""
+    """Return a packet as bytes; raises `EncodeError`."""
     return _ENCODERS[type(packet)](packet, version)
 
 
 def encode_within(packet: Packet, version: int, limit: int) -> bytes | None:
-    """Return a packet as bytes, at most `limit` of them; None if that cannot be.
+    """Return a packet as at most `limit` bytes; None if that is impossible.
 
     To fit, a packet loses its user properties and then its reason string [MQTT-3.2.2-19,
-    MQTT-3.2.2-20 and their like for other packets]; a PUBLISH and what a client asks with lose
-    nothing.
+    MQTT-3.2.2-20 and similar for other packets]; a PUBLISH and requests of clients lose nothing.
     """
     data = encode(packet, version)
     if len(data) <= limit:
@@ -80,7 +79,7 @@ def encode_within(packet: Packet, version: int, limit: int) -> bytes | None:
 
 
 def success(packet: PacketType, packet_id: int) -> bytes:
-    """Return a PUBACK, PUBREC, PUBREL or PUBCOMP without properties that means success."""
+    """Return a PUBACK, PUBREC, PUBREL or PUBCOMP with success and without properties."""
     return _SUCCESSES[packet] + packet_id.to_bytes(2, "big")
 
 
@@ -90,7 +89,7 @@ def _framed(packet: PacketType, *parts: bytes) -> bytes:
 
 
 def _properties(properties: Properties, packet: PacketType, version: int) -> bytes:
-    """Return properties with their length in front; nothing for MQTT 3."""
+    """Return properties preceded by their length; nothing for MQTT 3."""
     if version != MQTT_5:
         return b""
     raw = encode_properties(properties, packet)
@@ -149,7 +148,7 @@ def _will(will: Will, version: int) -> list[bytes]:
 
 def _connack(packet: ConnAck, version: int) -> bytes:
     code = packet.reason_code
-    # MQTT 3.1 has no such flag, and a refusal may not set it [MQTT-3.2.2-6].
+    # MQTT 3.1 has no such flag, and a refusal must not set it [MQTT-3.2.2-6].
     present = packet.session_present and version != MQTT_3_1 and not code
     return _framed(
         PacketType.CONNACK,
@@ -275,7 +274,7 @@ def _auth(packet: Auth, version: int) -> bytes:
     )
 
 
-# Each takes packets of its own type, which a table of functions cannot express.
+# Each takes packets of its own type, which the type of a table cannot express.
 _ENCODERS: dict[type, Callable[[Any, int], bytes]] = {
     Connect: _connect,
     ConnAck: _connack,

@@ -1,4 +1,4 @@
-"""What can be wrong with bytes that came in, and with packets that cannot be written."""
+"""Errors of received bytes, and of packets that cannot be encoded."""
 
 from typing import TYPE_CHECKING
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
 
 
 class ProtocolError(NearcastError):
-    """Bytes that are no MQTT: what is wrong, where, and the reason code to close with.
+    """Bytes that are not valid MQTT: the problem, its place, and the reason code to close with.
 
     `packets` are those that were complete before the error in the same call of `feed`.
     """
@@ -27,14 +27,14 @@ class ProtocolError(NearcastError):
 
 
 class EncodeError(NearcastError, ValueError):
-    """A packet that MQTT cannot carry: a text too long, a property where none may be."""
+    """A packet that MQTT cannot carry, such as a text too long or a property not allowed."""
 
 
 def malformed(message: str, where: str) -> ProtocolError:
-    """Return the error for bytes that cannot be read as the specification says."""
+    """Return the error for bytes that cannot be parsed by the specification."""
     return ProtocolError(ReasonCode.MALFORMED_PACKET, message, where)
 
 
 def forbidden(message: str, where: str) -> ProtocolError:
-    """Return the error for bytes that can be read but say what the protocol forbids."""
+    """Return the error for bytes that can be parsed but violate the protocol."""
     return ProtocolError(ReasonCode.PROTOCOL_ERROR, message, where)

@@ -1,7 +1,7 @@
-"""The data types of MQTT: numbers, texts and binary data with their lengths in front.
+"""The data types of MQTT: numbers, texts and binary data preceded by their lengths.
 
-`Fields` reads them from the body of one packet, from left to right, and says which field of
-which packet is broken; the functions write them.
+`Fields` reads them from the body of one packet, from left to right, and its errors name the field
+and the packet; the functions encode them.
 """
 
 from nearcast.wire.mqtt.errors import EncodeError, ProtocolError, malformed
@@ -11,7 +11,7 @@ LONGEST_FIELD_BYTES = 65_535
 
 
 class Fields:
-    """What is left to read of a packet's body, or of its properties."""
+    """The unread part of a packet's body, or of its properties."""
 
     __slots__ = ("at", "data", "end", "packet")
 
@@ -23,7 +23,7 @@ class Fields:
 
     @property
     def left(self) -> int:
-        """How many bytes are left."""
+        """The number of bytes left."""
         return self.end - self.at
 
     def byte(self, what: str) -> int:
@@ -66,16 +66,16 @@ class Fields:
         return text
 
     def rest(self) -> bytes:
-        """Read all that is left."""
+        """Read all remaining bytes."""
         return self._take(self.left, "")
 
     def close(self) -> None:
-        """Check that nothing is left."""
+        """Check that no bytes are left."""
         if self.at != self.end:
             raise malformed(f"{self.left} bytes are left after the last field", self.packet)
 
     def malformed(self, message: str, what: str) -> ProtocolError:
-        """Return the error that says so of a field."""
+        """Return the error for a field."""
         return malformed(message, f"{self.packet} {what}")
 
     def _take(self, size: int, what: str) -> bytes:
@@ -89,7 +89,7 @@ class Fields:
 
 
 def not_utf8(error: UnicodeDecodeError) -> str:
-    """Return what is wrong with bytes that should be text."""
+    """Return the message for bytes that are not UTF-8."""
     return f"byte {error.start} of the text is not well-formed UTF-8: {error.reason}"
 
 
@@ -112,7 +112,7 @@ def encode_variable(value: int) -> bytes:
 
 
 def encode_text(text: str, what: str) -> bytes:
-    """Return text with its length in front."""
+    """Return text preceded by its length."""
     if "\0" in text:
         raise EncodeError(f"the {what} holds U+0000, which MQTT forbids")
     try:
@@ -122,7 +122,7 @@ def encode_text(text: str, what: str) -> bytes:
 
 
 def encode_binary(data: bytes, what: str) -> bytes:
-    """Return binary data with its length in front."""
+    """Return binary data preceded by its length."""
     if len(data) > LONGEST_FIELD_BYTES:
         raise EncodeError(f"the {what} is {len(data)} bytes long; at most 65535 fit")
     return len(data).to_bytes(2, "big") + data

@@ -1,4 +1,4 @@
-"""The kinds of control packets, who sends them, and the versions of the protocol."""
+"""The types of control packets, their senders, and the versions of the protocol."""
 
 from enum import Enum, IntEnum
 
@@ -12,7 +12,7 @@ LARGEST_PACKET = LARGEST_VARIABLE_INTEGER + 5
 
 
 class PacketType(IntEnum):
-    """Control packets by the number in their first byte; a will has properties of its own."""
+    """Control packets by the number in their first byte; WILL is for the properties of a will."""
 
     WILL = 0
     CONNECT = 1
@@ -33,7 +33,7 @@ class PacketType(IntEnum):
 
 
 class Sender(Enum):
-    """Whose packets are read: some may come from one side only."""
+    """The side that sent a packet: some types are allowed from one side only."""
 
     CLIENT = "client"
     SERVER = "server"

@@ -1,7 +1,7 @@
 """The control packets of MQTT as values, the same for the versions 3.1, 3.1.1 and 5.
 
-What a version does not have keeps its default: a decoder never sets it, an encoder drops it.
-Reason codes are those of MQTT 5; the return codes of MQTT 3 are translated on the way.
+Fields that a version lacks keep their default: a decoder never sets them, an encoder drops them.
+Reason codes are those of MQTT 5; the return codes of MQTT 3 are translated.
 """
 
 from msgspec import Struct
@@ -23,7 +23,7 @@ from nearcast.wire.mqtt.reason_codes import ReasonCode
 
 
 class Will(Struct, frozen=True, gc=False):
-    """The message that a server publishes when a client is gone."""
+    """The message that a server publishes when a client's connection is lost."""
 
     topic: str
     payload: bytes = b""
@@ -54,9 +54,9 @@ class ConnAck(Struct, frozen=True, gc=False):
 
 
 class Publish(Struct, frozen=True, gc=False, eq=False):
-    """A message, with its properties as they came: bytes, without their length.
+    """A message, with its properties as received: bytes, without their length.
 
-    Two are equal if all but the cached properties is. Make one with properties by `with_`.
+    Equality ignores the cached properties. Use `with_` to make one with properties.
     """
 
     topic: str
@@ -69,7 +69,7 @@ class Publish(Struct, frozen=True, gc=False, eq=False):
     _properties: Properties | None = None
 
     def with_(self, properties: Properties) -> "Publish":
-        """Return the same message with these properties, or raise `EncodeError`."""
+        """Return the same message with these properties; raises `EncodeError`."""
         raw = encode_properties(properties, PacketType.PUBLISH)
         return Publish(
             self.topic, self.payload, self.qos, self.retain, self.dup, self.packet_id, raw
@@ -77,14 +77,13 @@ class Publish(Struct, frozen=True, gc=False, eq=False):
 
     @property
     def properties(self) -> Properties:
-        """The properties, read on first use; broken ones raise `ProtocolError`."""
+        """The properties, parsed on first use; raises `ProtocolError` if they are invalid."""
         return self._properties or self._read(Sender.SERVER)
 
     def validate(self, sender: Sender = Sender.CLIENT) -> bool:
-        """Check what the decoder left unread, or raise `ProtocolError`.
+        """Check the properties that the decoder left unread; raises `ProtocolError`.
 
-        Return whether there is nothing in the properties but user properties, so that they may
-        be passed on as they are.
+        Return True if there are only user properties, so that they may be forwarded unchanged.
         """
         raw = self.raw_properties
         if self.topic and (not raw or only_short_user_properties(raw)):
@@ -123,7 +122,7 @@ class Publish(Struct, frozen=True, gc=False, eq=False):
 
 
 class Acknowledgement(Struct, frozen=True, gc=False):
-    """What the four answers round a PUBLISH have in common."""
+    """The common fields of the four acknowledgements of a PUBLISH."""
 
     packet_id: int
     reason_code: ReasonCode = ReasonCode.SUCCESS
@@ -157,7 +156,7 @@ class TopicFilter(Struct, frozen=True, gc=False):
 
 
 class Subscribe(Struct, frozen=True, gc=False):
-    """A client's wish for messages."""
+    """A client's request for subscriptions."""
 
     packet_id: int
     filters: tuple[TopicFilter, ...]
@@ -173,7 +172,7 @@ class SubAck(Struct, frozen=True, gc=False):
 
 
 class Unsubscribe(Struct, frozen=True, gc=False):
-    """The end of subscriptions."""
+    """A client's request to end subscriptions."""
 
     packet_id: int
     filters: tuple[str, ...]
@@ -189,11 +188,11 @@ class UnsubAck(Struct, frozen=True, gc=False):
 
 
 class PingReq(Struct, frozen=True, gc=False):
-    """A client is alive."""
+    """A client's ping."""
 
 
 class PingResp(Struct, frozen=True, gc=False):
-    """So is the server."""
+    """The server's answer to a ping."""
 
 
 class Disconnect(Struct, frozen=True, gc=False):

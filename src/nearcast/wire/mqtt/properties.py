@@ -1,7 +1,7 @@
-"""Properties of MQTT 5: which there are, in which packets, and how they are written.
+"""Properties of MQTT 5: their definitions, the packets they may be in, and their encoding.
 
-A property that is unknown or not of its packet is malformed; one that is there twice, or has a
-value that the specification forbids, is a protocol error. User properties keep their order and
+A property that is unknown or not allowed in its packet is malformed; one that occurs twice, or has
+a value that the specification forbids, is a protocol error. User properties keep their order and
 their duplicates [MQTT-3.3.2-18].
 """
 
@@ -61,7 +61,7 @@ NO_PROPERTIES = Properties()
 
 
 class Kind(Enum):
-    """How a property's value is written."""
+    """The encoding of a property's value."""
 
     BYTE = auto()
     FLAG = auto()
@@ -75,7 +75,7 @@ class Kind(Enum):
 
 PropertyValue = int | str | bytes | tuple[str, str]
 PropertyPairs = Sequence[tuple[str, str]]
-"""In order; a name may come more than once."""
+"""Ordered; names may be repeated."""
 
 _MOST = {
     Kind.BYTE: 1,
@@ -88,7 +88,7 @@ _SIZES = {Kind.BYTE: 1, Kind.FLAG: 1, Kind.UINT16: 2, Kind.UINT32: 4}
 
 
 class PropertyDefinition(Struct, frozen=True):
-    """One row of the specification's table: a property and where it may be."""
+    """One row of the specification's table: a property and the packets it may be in."""
 
     identifier: int
     name: str
@@ -100,11 +100,11 @@ class PropertyDefinition(Struct, frozen=True):
 
     @property
     def title(self) -> str:
-        """The name for messages."""
+        """The name used in messages."""
         return self.name.replace("_", " ")
 
     def problem_with(self, value: PropertyValue) -> str | None:
-        """Return why a value may not be sent, or None if it may."""
+        """Return why a value is not allowed; None if it is."""
         if isinstance(value, int):
             most = _MOST[self.kind]
             if not self.least <= value <= most:
@@ -172,9 +172,9 @@ _LISTS = frozenset(("subscription_identifiers", "user_properties"))
 
 
 def decode_properties(raw: bytes, packet: PacketType, sender: Sender = Sender.SERVER) -> Properties:
-    """Return the properties that a packet carries, or raise `ProtocolError`.
+    """Return the properties of a packet; raises `ProtocolError`.
 
-    Who sent it matters for a PUBLISH: only a server's names the subscriptions that it is for.
+    The sender matters for a PUBLISH: only a server's may have subscription identifiers.
     """
     if not raw:
         return NO_PROPERTIES
@@ -209,9 +209,9 @@ def decode_properties(raw: bytes, packet: PacketType, sender: Sender = Sender.SE
 
 
 def _read_pairs(raw: bytes, at: int, pairs: list[tuple[str, str]]) -> int:
-    """Read the user properties that stand here, the fast way, and return where others begin.
+    """Read consecutive user properties the fast way; return where other properties begin.
 
-    It stops at a broken one too, for `read_property` to say what is wrong with it.
+    It also stops at an invalid one, for which `read_property` raises the error.
     """
     end = len(raw)
     try:
@@ -230,7 +230,7 @@ def _read_pairs(raw: bytes, at: int, pairs: list[tuple[str, str]]) -> int:
 
 
 def read_property(fields: Fields, packet: PacketType) -> tuple[PropertyDefinition, PropertyValue]:
-    """Read one property: its row of the table, and a value that the specification allows."""
+    """Read one property: its row of the table, and its validated value."""
     row = BY_IDENTIFIER.get(fields.byte("property"))
     if row is None:
         identifier = fields.data[fields.at - 1]
@@ -260,7 +260,7 @@ def read_property(fields: Fields, packet: PacketType) -> tuple[PropertyDefinitio
 
 
 def encode_properties(properties: Properties, packet: PacketType) -> bytes:
-    """Return the properties as bytes, without their length, or raise `EncodeError`."""
+    """Return the properties as bytes, without their length; raises `EncodeError`."""
     if properties is NO_PROPERTIES:
         return b""
     out: list[bytes] = []

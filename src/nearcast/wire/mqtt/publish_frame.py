@@ -1,8 +1,8 @@
-"""One message for many recipients: encoded once, with the least that differs put in between.
+"""One message for many recipients: encoded once, with only the differing parts inserted.
 
-Recipients of QoS 0 with nothing of their own share one bytes object per version, and so do
-those with the same additions. For QoS 1 and 2 only two bytes differ between recipients: what
-stands before and after the packet identifier is shared.
+Recipients of QoS 0 without additions share one bytes object per version, and so do those with the
+same additions. For QoS 1 and 2 only two bytes differ between recipients: the bytes before and after
+the packet identifier are shared.
 """
 
 from functools import lru_cache
@@ -12,19 +12,19 @@ from nearcast.wire.mqtt.fields import encode_text, encode_variable
 from nearcast.wire.mqtt.packet_types import MQTT_5
 
 _PUBLISH = 0x30
-# Beyond this number of different headers and additions, each is made anew.
+# Beyond this number of different headers and additions, results are not cached.
 _MOST_SHARED = 64
 
 Pieces = tuple[bytes, ...]
 
 
 class PublishFrame:
-    """A message that can be written for any recipient.
+    """A message that can be encoded for any recipient.
 
-    `raw_properties` are properties for everyone, as bytes without their length. `additions`
-    below are properties of one recipient in the same form (see `publish_properties`): they
-    come first, and MQTT 3 drops them all. With `alias_only` the topic is left out, for a
-    recipient that knows the topic alias among its additions.
+    `raw_properties` are properties for all recipients, as bytes without their length. `additions`
+    below are properties of one recipient in the same form (see `publish_properties`): they come
+    first, and MQTT 3 drops them all. With `alias_only` the topic is left out, for a recipient that
+    knows the topic alias among its additions.
     """
 
     __slots__ = ("_parts", "_whole", "payload", "raw_properties", "topic", "topic_field")
@@ -48,7 +48,7 @@ class PublishFrame:
         additions: bytes = b"",
         alias_only: bool = False,
     ) -> bytes:
-        """Return the whole PUBLISH as bytes; for QoS 0 the same object whenever it can be."""
+        """Return the whole PUBLISH as bytes; for QoS 0 the same object where possible."""
         if not qos:
             return self.at_most_once(version, retain, additions, alias_only)
         pieces = self.acknowledged(version, qos, packet_id, retain, dup, additions, alias_only)
@@ -61,7 +61,7 @@ class PublishFrame:
         additions: bytes = b"",
         alias_only: bool = False,
     ) -> bytes:
-        """Return the PUBLISH of QoS 0: one object for all recipients that it fits."""
+        """Return the PUBLISH of QoS 0: one object for all recipients with the same options."""
         key = (version == MQTT_5, _PUBLISH | retain, additions, alias_only)
         whole = self._whole.get(key)
         if whole is None:
@@ -101,7 +101,7 @@ class PublishFrame:
     def size(
         self, version: int, qos: int = 0, additions: bytes = b"", alias_only: bool = False
     ) -> int:
-        """Return how many bytes the PUBLISH is for a recipient, without writing it."""
+        """Return the size of the PUBLISH for a recipient, without encoding it."""
         rest = 2 if alias_only else len(self.topic_field)
         rest += len(self.payload) + (2 if qos else 0)
         if version == MQTT_5:
@@ -112,7 +112,7 @@ class PublishFrame:
     def _split(
         self, key: tuple[bool, int, bytes, bool], identifier_size: int
     ) -> tuple[bytes, bytes]:
-        """Return what stands before and after the packet identifier."""
+        """Return the bytes before and after the packet identifier."""
         five, first, additions, alias_only = key
         if alias_only and not five:
             raise EncodeError("MQTT 3 has no topic aliases")
@@ -127,12 +127,12 @@ class PublishFrame:
 
 @lru_cache(4_096)
 def topic_field(topic: str) -> bytes:
-    """A topic as it stands in a PUBLISH."""
+    """A topic as encoded in a PUBLISH."""
     return encode_text(topic, "topic")
 
 
 def plain_publish(topic_field: bytes, properties: bytes, payload: bytes, five: bool) -> bytes:
-    """A PUBLISH of QoS 0 with no flags, of version 5 or before."""
+    """A PUBLISH of QoS 0 without flags, of version 5 or earlier."""
     if five:
         count = len(properties)
         size = bytes((count,)) if count <= 0x7F else encode_variable(count)

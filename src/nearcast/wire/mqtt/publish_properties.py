@@ -1,7 +1,7 @@
-"""The properties of a PUBLISH as bytes: checked and passed on without being taken apart.
+"""The properties of a PUBLISH as bytes: checked and forwarded without being parsed.
 
-Most messages carry nothing but a few user properties, which a broker forwards unaltered. For
-these it is enough to hop from length to length; all others are read in full.
+Most messages carry only a few user properties, which a broker forwards unchanged. For these it is
+enough to go from length to length; all others are parsed.
 """
 
 from collections.abc import Iterable
@@ -23,13 +23,13 @@ _SUBSCRIPTION_IDENTIFIER = BY_IDENTIFIER[SUBSCRIPTION_IDENTIFIER]
 _TOPIC_ALIAS = BY_IDENTIFIER[0x23]
 _MESSAGE_EXPIRY = BY_IDENTIFIER[0x02]
 MESSAGE_EXPIRY_MARK = b"\x02"
-"""What a message expiry interval begins with."""
+"""The first byte of a message expiry interval."""
 
 
 def only_short_user_properties(raw: bytes) -> bool:
-    """Decide whether bytes are well-formed user properties of short ASCII texts, and no more.
+    """Return True if bytes are only well-formed user properties of short ASCII texts.
 
-    False does not mean that they are wrong: only that they must be read to know.
+    False does not mean that they are invalid, only that they must be parsed.
     """
     at = texts = 0
     end = len(raw)
@@ -44,12 +44,12 @@ def only_short_user_properties(raw: bytes) -> bool:
             texts += 2
     except IndexError:
         return False
-    # Every length holds exactly one zero byte, unless a text is empty: another zero is U+0000.
+    # Every length has exactly one zero byte, unless a text is empty: another zero is U+0000.
     return at == end and raw.isascii() and raw.count(0) == texts
 
 
 def short_user_properties(raw: bytes) -> list[tuple[str, str]] | None:
-    """Return user properties of short ASCII texts; None if they are not, or not only, that."""
+    """Return user properties of short ASCII texts; None if there are any others."""
     if not raw.isascii():
         return None
     text = raw.decode("ascii")
@@ -99,14 +99,14 @@ def user_properties(pairs: Iterable[tuple[str, str]]) -> bytes:
     for name, text in pairs:
         value = text.encode()
         if len(value) > 0xFFFF or b"\0" in value:
-            encode_property(_USER, (name, text))  # which says what is wrong
+            encode_property(_USER, (name, text))  # raises the error
         parts += (_begun(name), len(value).to_bytes(2, "big"), value)
     return b"".join(parts)
 
 
 @lru_cache(256)
 def _begun(name: str) -> bytes:
-    """A user property up to the end of its name."""
+    """The encoding of a user property up to the end of its name."""
     return encode_property(_USER, (name, ""))[:-2]
 
 
@@ -121,12 +121,12 @@ def topic_alias(alias: int) -> bytes:
 
 
 def message_expiry(seconds: int) -> bytes:
-    """Return a message expiry interval as bytes, to be added in place of the one received."""
+    """Return a message expiry interval as bytes, to replace the received one."""
     return encode_property(_MESSAGE_EXPIRY, seconds)
 
 
 def first_message_expiry(raw: bytes) -> tuple[int | None, bytes]:
-    """Return the message expiry interval that properties begin with, and the others."""
+    """Return the message expiry interval at the start of properties, and the rest."""
     if raw[:1] != MESSAGE_EXPIRY_MARK:
         return None, raw
     return int.from_bytes(raw[1:5], "big"), raw[5:]

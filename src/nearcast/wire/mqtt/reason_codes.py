@@ -1,10 +1,10 @@
-"""Reason codes of MQTT 5, which packets may carry which, and the return codes of MQTT 3."""
+"""Reason codes of MQTT 5, the packets that may carry them, and the return codes of MQTT 3."""
 
 from enum import IntEnum
 
 
 class ReasonCode(IntEnum):
-    """Why: below 0x80 it went well, from there on it did not."""
+    """A reason code: success below 0x80, failure from there on."""
 
     SUCCESS = 0x00
     NORMAL_DISCONNECTION = 0x00
@@ -59,7 +59,7 @@ class ReasonCode(IntEnum):
 
     @property
     def failed(self) -> bool:
-        """Whether the code reports a failure."""
+        """True if the code reports a failure."""
         return self >= 0x80
 
 
@@ -67,7 +67,7 @@ _TEXTS = {
     code: code.name.replace("_", " ").capitalize().replace("qos", "QoS").replace("Qos", "QoS")
     for code in ReasonCode
 }
-# The names that no rule makes out of the identifiers.
+# Texts that cannot be derived from the identifiers.
 _TEXTS[ReasonCode.DISCONNECT_WITH_WILL_MESSAGE] = "Disconnect with Will Message"
 _TEXTS[ReasonCode.RE_AUTHENTICATE] = "Re-authenticate"
 _TEXTS[ReasonCode.BAD_USER_NAME_OR_PASSWORD] = "Bad user name or password"
@@ -77,7 +77,7 @@ def _codes(*codes: int) -> dict[int, ReasonCode]:
     return {code: ReasonCode(code) for code in codes}
 
 
-# What a byte means in a packet; a byte that is not here may not be there [MQTT-3.x.2-1].
+# The meaning of a byte in a packet; other bytes are not allowed [MQTT-3.x.2-1].
 CONNACK_CODES = _codes(
     0x00, *range(0x80, 0x8B), 0x8C, 0x90, 0x95, 0x97, 0x99, 0x9A, 0x9B, 0x9C, 0x9D, 0x9F
 )  # fmt: skip
@@ -94,7 +94,7 @@ DISCONNECT_CODES = _codes(
 )  # fmt: skip
 AUTH_CODES = _codes(0x00, 0x18, 0x19)
 
-# MQTT 3: the return code of a CONNACK, and what it says in the words of MQTT 5.
+# MQTT 3: the return codes of CONNACK, and the reason codes of MQTT 5 for them.
 RETURN_CODES = {
     0: ReasonCode.SUCCESS,
     1: ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
@@ -112,5 +112,5 @@ _RETURN_CODE_OF = {reason: code for code, reason in RETURN_CODES.items()} | {
 
 
 def return_code(reason: ReasonCode) -> int:
-    """Return what a CONNACK of MQTT 3 says for a reason: its own code, or 3 (unavailable)."""
+    """Return the MQTT 3 return code of a CONNACK for a reason, by default 3 (unavailable)."""
     return _RETURN_CODE_OF.get(reason, 3)

@@ -1,7 +1,7 @@
-"""Topic filters as a SUBSCRIBE carries them: shared ones name a group in front.
+"""Topic filters of a SUBSCRIBE; a shared one begins with its group.
 
-What a subject and a pattern may be is decided by `nearcast.core.model.subject`; here is only
-the form `$share/GROUP/PATTERN` of MQTT 5, which MQTT 3 clients may use as well.
+Valid subjects and patterns are defined by `nearcast.core.model.subject`; here is only the form
+`$share/GROUP/PATTERN` of MQTT 5, which MQTT 3 clients may use as well.
 """
 
 from msgspec import Struct
@@ -14,19 +14,19 @@ SHARED = "$share"
 
 
 class CheckedFilter(Struct, frozen=True, gc=False):
-    """A checked topic filter: the pattern that selects, and the group that shares it."""
+    """A validated topic filter: its pattern, and the group that shares it."""
 
     pattern: str
     group: str | None = None
 
 
 def is_shared(topic_filter: str) -> bool:
-    """Decide whether a topic filter asks for a shared subscription, well-formed or not."""
+    """Return True if a topic filter requests a shared subscription, well-formed or not."""
     return topic_filter.startswith("$share/") or topic_filter == SHARED
 
 
 def parse_filter(topic_filter: str) -> CheckedFilter:
-    """Return what a topic filter selects, or raise `ModelError` with what is wrong with it."""
+    """Return the parsed topic filter; raises `ModelError` if it is invalid."""
     if not is_shared(topic_filter):
         return CheckedFilter(check_pattern(topic_filter))
     _, _, rest = topic_filter.partition("/")
