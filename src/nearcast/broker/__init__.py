@@ -1,1 +1,1 @@
-"""The MQTT server round the engine."""
+"""The MQTT server around the engine."""

@@ -1,4 +1,4 @@
-"""What all parts of a hub share: the engine, the sessions, the running tick."""
+"""State shared by all parts of a hub: the engine, the sessions, the current tick."""
 
 from collections import Counter, deque
 from collections.abc import Callable
@@ -36,35 +36,35 @@ class BrokerState:
         self.traffic = Traffic()
         self.sessions: dict[str, Session] = {}
         self.parts: Counter[str] = Counter()
-        """How many sessions each node has."""
+        """Number of sessions by node."""
         self.online: Counter[str] = Counter()
-        """How many of them are connected."""
+        """Number of connected sessions by node."""
         self.pending = PendingInputs()
-        """What this tick asks of the engine."""
+        """Inputs for the next engine step."""
         self.seen: list[tuple[Event, Session]] = []
-        """Which lasting sessions get which of those that stay."""
+        """Live events and the durable sessions for which `LiveSeen` may have to be noted."""
         self.undelivered: dict[str, list[tuple[str, str]]] = {}
-        """By session, live events that its queue had no room for: their keys and ids."""
+        """Live events that did not fit into a session's queue: keys and ids, by session."""
         self.touched: list[Connection] = []
         self.arriving: deque[Connection] = deque()
         self.leaving: deque[tuple[Connection, Session]] = deque()
         self.ids = random_ids(random_bytes)
-        """Ids that no other event or client has, whenever this broker was started."""
+        """Random ids for events and clients, unique across restarts of the broker."""
         self.unique_id: Callable[[], str] = self.ids.__next__
 
     def has_room_for(self, event: Event) -> bool:
-        """Whether an event may stay: instead of another, or as one more."""
+        """Whether a live event can be kept: it replaces another, or the limit is not reached."""
         live, key = self.engine.live, self.engine.live_key(event)
         return key in live or self.pending.reserve(key, len(live), self.limits.retained)
 
     def touch(self, connection: Connection) -> None:
-        """A connection has something to write."""
+        """Mark a connection for writing at the end of the tick."""
         if not connection.touched:
             connection.touched = True
             self.touched.append(connection)
 
     def close(self, connection: Connection, reason: ReasonCode, why: str) -> None:
-        """Say goodbye; MQTT 3 has no words for it."""
+        """Close a connection, with a DISCONNECT for MQTT 5; MQTT 3 has none from the server."""
         if connection.closing:
             return
         if connection.version == MQTT_5 and connection.session is not None:
@@ -77,13 +77,13 @@ class BrokerState:
         self.touch(connection)
 
     def acknowledge(self, connection: Connection, packet: PacketType, data: bytes) -> None:
-        """Write an acknowledgement that ends a message from the client, or begins to."""
+        """Write an acknowledgement; all but a PUBREC complete a message of the client."""
         if packet is not PacketType.PUBREC:
             connection.acknowledgements += 1
         self.write(connection, data)
 
     def write(self, connection: Connection, data: bytes) -> None:
-        """Write a packet that is no message."""
+        """Write a packet that is not a PUBLISH."""
         connection.out.append(data)
         self.traffic.answers_sent += 1
         self.touch(connection)

@@ -1,7 +1,7 @@
-"""The one way from inputs to results: the engine decides, then all that follows is done.
+"""The only path from inputs to results: the engine decides, then the results are carried out.
 
-Deliveries are dispatched, records and changes go into the journal, clients are answered, and parts
-of the broker that depend on decisions are told.
+Deliveries are dispatched, records and changes are noted in the journal, clients are answered, and
+the registered followers are called.
 """
 
 from collections.abc import Callable, Sequence
@@ -25,7 +25,7 @@ _FREQUENT = (Moved, Published)
 
 
 class EngineDriver:
-    """Makes steps of the engine."""
+    """Runs engine steps and carries out their results."""
 
     def __init__(
         self,
@@ -45,13 +45,13 @@ class EngineDriver:
         self._timers: list[Callable[[], float | None]] = []
 
     def register(self, follower: OutcomeFollower) -> None:
-        """Tell somebody of every step from now on."""
+        """Call a follower after every step from now on."""
         self._followers.append(follower)
         self._reminders += overriding([follower], OutcomeFollower, "remind")
         self._timers += overriding([follower], OutcomeFollower, "next_timer")
 
     def next_timer(self) -> float | None:
-        """When the engine or somebody who follows it is to be asked again."""
+        """The time when the engine or a follower is due next."""
         due = self._state.engine.next_timer()
         for next_timer in self._timers:
             at = next_timer()
@@ -60,10 +60,10 @@ class EngineDriver:
         return due
 
     def publish(self, event: Event, now: float, answer: Answer | None = None) -> None:
-        """Let the engine decide on an event with the next step, and then answer its sender."""
+        """Queue an event for the next engine step, with the answer for its publisher."""
         pending = self._state.pending
         if pending.has_event(event.publisher, event.id):
-            # It is a repeat, or withdraws the first: that is decided before.
+            # A repeat or a withdrawal of a pending event: decide the first one before.
             self.step(now)
         if answer is not None:
             pending.answer_next(answer)
@@ -72,10 +72,10 @@ class EngineDriver:
             self._state.journal.must_sync = True
 
     def step(self, now: float) -> None:
-        """Let the engine decide on all that is pending, and on what time ends."""
+        """Run an engine step on all pending inputs and due timers."""
         state = self._state
         pending = state.pending
-        # What went along a route in this tick came before what was left to the engine.
+        # Deliveries that took a route in this tick precede those that the engine decides.
         self._dispatcher.flush()
         if not pending:
             timer = state.engine.next_timer()
@@ -87,7 +87,7 @@ class EngineDriver:
         self._tell_followers(inputs, outcome, now)
 
     def apply(self, value: Input, now: float) -> None:
-        """Apply an input of the operator's at once; raises `ModelError` if it cannot be."""
+        """Apply an operator's input at once; raises `ModelError` if it is refused."""
         self.step(now)
         outcome = self._decide([value], now)
         for refusal in outcome.refusals:
@@ -95,7 +95,7 @@ class EngineDriver:
         self._tell_followers([value], outcome, now)
 
     def remind_followers(self, now: float) -> None:
-        """Let those who follow do what is due."""
+        """Let all followers do what is due."""
         for remind in self._reminders:
             remind(now)
 
@@ -107,7 +107,8 @@ class EngineDriver:
     def _decide(self, inputs: Sequence[Input], now: float) -> Outcome:
         state, engine = self._state, self._state.engine
         outcome = engine.step(inputs, now)
-        # Before the record: who gets a live event that a newer one replaces, gets the older.
+        # Deliver before recording: a recipient of a live event that a newer one replaces gets the
+        # older one.
         for deliveries in outcome.sent:
             self._dispatcher.deliver(deliveries)
         self._recorder.record(outcome, now)

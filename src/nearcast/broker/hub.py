@@ -1,8 +1,8 @@
 """The hub: connections, sessions and the engine, one tick at a time, without I/O.
 
-A host hands in what arrived and calls `tick`; it gets back a batch: what is to be kept, and what
-is to be written to whom once it is. Everything that arrived in one tick is one batch for the
-engine, and every connection gets at most one write. The time is passed in.
+A host passes in received packets and calls `tick`, which returns a batch: the entries to store, and
+the data to write to each connection once they are stored. All input of one tick is one batch for
+the engine, and every connection gets at most one write. The time is passed in.
 """
 
 import os
@@ -123,7 +123,7 @@ class Hub:
         self._subscribing = SubscribeHandler(state, driver, errors, warnings)
         self.releasing = HandoverInbox(state, driver, dispatcher)
         self.node_list = NodeList(state)
-        """Who is there, for those who ask."""
+        """The connected and known nodes, for queries."""
         self._publishing = PublishHandler(state, driver, dispatcher, acknowledger, warnings)
         commands = self._publishing.commands
         commands.register(NAMED, self._subscribing.named)
@@ -138,7 +138,7 @@ class Hub:
 
     @property
     def engine(self) -> Engine:
-        """The engine that decides."""
+        """The engine."""
         return self.state.engine
 
     @property
@@ -146,10 +146,10 @@ class Hub:
         """All sessions, by client id."""
         return self.state.sessions
 
-    # What a host hands in
+    # Called by the host
 
     def receive(self, connection: Connection, packets: Sequence[Packet], now: float) -> None:
-        """Take what a connection sent, in order; `ProtocolError` ends it."""
+        """Process the packets of a connection in order; a `ProtocolError` ends the connection."""
         connection.heard_at = now
         publish, session = self._publishing.publish, connection.session
         at, count = 0, len(packets)
@@ -165,7 +165,7 @@ class Hub:
                 self._receive(connection, packet)
 
     def broken(self, connection: Connection, error: ProtocolError) -> None:
-        """A connection sent what is no MQTT."""
+        """Close a connection that violated the protocol."""
         self.state.counters["protocol_errors"] += 1
         if connection.session is None:
             if connection.version == 0 and error.reason_code in _REFUSALS_OF_MQTT_3:
@@ -177,18 +177,18 @@ class Hub:
         self.close(connection, error.reason_code, str(error))
 
     def close(self, connection: Connection, reason: ReasonCode, why: str) -> None:
-        """End a connection from our side; its will is due."""
+        """Close a connection from the broker's side; its will is due."""
         self.state.close(connection, reason, why)
 
     def lost(self, connection: Connection) -> None:
-        """A connection is gone."""
+        """Handle the loss of a connection."""
         self.connect_handler.forget(connection)
         self.lifecycle.lost(connection)
 
     def set_rules(self, rules: RulesSet, now: float) -> None:
-        """Put rules of sight in force, if they are others; raises `ModelError` if they cannot be.
+        """Put sight rules in force if they changed; raises `ModelError` if they are invalid.
 
-        The next tick keeps them.
+        The next tick stores them.
         """
         if rules == self.engine.rights.rules:
             return
@@ -196,10 +196,10 @@ class Hub:
         self.state.journal.note(standing_change(rules))
 
     def review_rights(self, now: float) -> None:
-        """Judge all sessions by the rules and users in force now.
+        """Check all sessions against the rules and users now in force.
 
-        What came before was decided by those of then; what lost its right has ended when this
-        returns, and the next tick keeps that.
+        Inputs that came before are decided by the previous rules first. Subscriptions and sessions
+        without permission have ended on return; the next tick stores that.
         """
         self._driver.step(now)
         for session in list(self.sessions.values()):
@@ -208,37 +208,37 @@ class Hub:
         self.look_ahead()
 
     def resume_moves(self, moved: Iterable[NodeState], marked: bool) -> None:
-        """Nodes have moved since the store was told of them; whether it says since when."""
+        """Continue with nodes whose moves the store lacks; `marked`: it has a row mark for them."""
         self._recorder.begin(moved, marked)
 
     def keep_moves(self) -> None:
-        """Let the store know of all moves soon, whatever becomes of the log."""
+        """Store all moves soon, since the log may be rewritten."""
         self._recorder.hurry()
 
     def begin(self, now: float) -> None:
-        """The broker runs from now on, with what was restored."""
+        """Start operation with the restored state."""
         self._system_topics.begin(now)
         self.look_ahead()
 
     def note_restart(self, now: float) -> None:
-        """Record that the broker began anew with the sessions that it has."""
+        """Record that the broker restarted with its current sessions."""
         record = self.engine.restarted(self.sessions, now)
         if record is not None and self.state.journal.keeps:
             self.state.journal.rows.append_record(record)
 
     def block(self, connection: Connection, blocked: bool) -> None:
-        """A client does not read what was written, or reads again."""
+        """Stop sending to a client whose write buffer is full, or continue."""
         connection.block(blocked)
         if not blocked:
             self.state.touch(connection)
 
     def admit(self, connection: Connection, answer: Admitted | Refusal, now: float) -> None:
-        """The slow part of letting a client in is done."""
+        """Finish a CONNECT whose slow credential check is done."""
         self.connect_handler.decide(connection, answer, now)
         self._open(connection)
 
     def tick(self, now: float) -> Batch:
-        """Decide on all that arrived."""
+        """Decide on all input since the last tick, and return what to store and to write."""
         state = self.state
         slow: list[tuple[Connection, CredentialCheck]] = []
         releasing = self.releasing
@@ -279,11 +279,11 @@ class Hub:
         return Batch(journal.take(), writes, slow)
 
     def written(self, write: Write) -> None:
-        """A write is on its way: the client may send as many messages more."""
+        """Reduce the inbound count of a connection by the acknowledgements just written."""
         write.connection.inbound -= write.acknowledgements
 
     def next_timer(self, now: float) -> float | None:
-        """When to tick although nothing arrived; `now` if there is work left."""
+        """The time of the next tick without input; `now` if work is left, None if none is due."""
         state = self.state
         if state.arriving or state.leaving or state.pending or state.touched:
             return now
@@ -292,12 +292,12 @@ class Hub:
         return None if due == inf else due
 
     def look_ahead(self) -> None:
-        """See when something is due next."""
+        """Update the time when a session timer or an engine timer is due next."""
         first, second = self.lifecycle.next_timer(), self._driver.next_timer()
         self._due_at = min(inf if first is None else first, inf if second is None else second)
 
     def silent(self, now: float) -> list[Connection]:
-        """Connections that were not heard of for one and a half times their keep-alive."""
+        """Connections that sent nothing for more than 1.5 times their keep-alive interval."""
         found = []
         for session in self.sessions.values():
             connection = session.connection
@@ -308,7 +308,7 @@ class Hub:
         return found
 
     def shut_down(self) -> None:
-        """Say goodbye to everyone, and where else to go."""
+        """Disconnect all clients; MQTT 5 clients get the redirect server, if one is set."""
         redirect = self.settings.shutdown.redirect
         for session in self.sessions.values():
             connection = session.connection
@@ -325,7 +325,7 @@ class Hub:
                 self.close(connection, ReasonCode.SERVER_SHUTTING_DOWN, "shutting down")
 
     def statistics(self) -> dict[str, float]:
-        """How many of everything."""
+        """Counters and gauges of the broker."""
         state = self.state
         counters = {f"{name}_total": float(count) for name, count in state.counters.items()}
         return (
@@ -342,7 +342,7 @@ class Hub:
         )
 
     def validate_state(self) -> None:
-        """Assert what always holds between ticks."""
+        """Assert the invariants that hold between ticks."""
         state = self.state
         assert not state.pending
         assert not state.pending.answers
@@ -363,7 +363,7 @@ class Hub:
     # Inside a tick
 
     def _open(self, connection: Connection) -> None:
-        """What a client said while it was being let in is heard now."""
+        """Process the packets that a client sent before its CONNECT was decided."""
         backlog, connection.backlog = connection.backlog, None
         if backlog:
             try:
@@ -400,7 +400,7 @@ class Hub:
         elif isinstance(packet, Subscribe):
             known = session.granted
             if state.pending.has_events or any(each.filter in known for each in packet.filters):
-                # What came before goes by the subscriptions of then.
+                # Earlier events are decided by the subscriptions in force when they came.
                 self._driver.step(connection.heard_at)
             self._subscribing.subscribe(connection, session, packet)
             if self._rights_review.tell_waiting(session):

@@ -1,8 +1,8 @@
-"""The server: sockets and a disk round the hub.
+"""The server: sockets and a disk around the hub.
 
-Whatever is read in one turn of the loop, or in a few where much comes, is one tick; every
-connection gets at most one write a tick, and what promises something is written once it is on
-disk. Listens for MQTT on TCP, TLS and WebSocket.
+What is read in one iteration of the event loop, or in several under load, is one tick. Every
+connection gets at most one write per tick, and a write that promises durability waits until its
+batch is on disk. Listens for MQTT on TCP, TLS and WebSocket.
 """
 
 import asyncio
@@ -50,16 +50,16 @@ from nearcast.wire.mqtt import Connect, ProtocolError, ReasonCode
 
 SWEEP_S = 1.0
 KNOCK_S = 0.2
-"""How long a connection waits before it knocks again, where too many come from one address."""
+"""Delay before a connection from an address with too many new connections is tried again."""
 HELD_MOST_BYTES = 64 << 20
-"""While so much waits for the disk, nothing more is read."""
+"""Reading stops while more bytes than this wait for the disk."""
 NO_LISTENER = -1
 
 log = logging.getLogger("nearcast.broker")
 
 
 class Server:
-    """An MQTT server; without a store nothing outlives it."""
+    """An MQTT server; without a store no state outlives it."""
 
     def __init__(
         self,
@@ -89,7 +89,7 @@ class Server:
         self._commit_gate = CommitGate(self._write)
         self._paused: set[Link] = set()
         self._resting: list[Link] = []
-        """Links that are heard again after this tick."""
+        """Links that are read again after this tick."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._sweeper: asyncio.TimerHandle | None = None
@@ -97,13 +97,13 @@ class Server:
         self.stopping = False
         self._ticking = TickScheduler(self._tick, self.now)
         self.soon = self._ticking.soon
-        """Tick once everything that is there has been read."""
+        """Schedule a tick after all available input has been read."""
         self.note_input = self._ticking.note_input
-        """Something was read."""
+        """Note that input was read."""
         self.was_full = False
-        """True if the oldest held batch had already exceeded the limit when it was queued."""
+        """True if too much already waited for the disk when this tick's first input was read."""
         self.paces = bool(self.settings.limits.messages_per_s)
-        """Whether clients may send only so many messages a second."""
+        """Whether the message rate of clients is limited."""
 
     @property
     def ports(self) -> dict[str, int]:
@@ -120,26 +120,26 @@ class Server:
 
     @property
     def admission(self) -> Admission:
-        """Who decides on names and rights."""
+        """The access control in use."""
         return self._admission
 
     @property
     def is_full(self) -> bool:
-        """Whether so much waits for the disk that nothing more is read."""
+        """Whether the bytes waiting for the disk exceed the limit, so that reading stops."""
         waiting = 0 if self._store_writer is None else self._store_writer.waiting_bytes
         return self._commit_gate.bytes + waiting > HELD_MOST_BYTES
 
     @property
     def failing(self) -> str | None:
-        """Why nothing can be kept now."""
+        """Why the store cannot be written to now; None if it can."""
         return None if self._store_writer is None else self._store_writer.failing
 
     def now(self) -> float:
-        """The time in seconds since 1970, which never goes back."""
+        """The time in seconds since 1970; it never goes back."""
         return time.monotonic() + self._wall_s
 
     async def start(self) -> None:
-        """Listen."""
+        """Start the listeners, the store writer and the control socket."""
         self._loop = asyncio.get_running_loop()
         self._ticking.start(self._loop.call_soon)
         if self._store is not None:
@@ -167,7 +167,7 @@ class Server:
         self._sweep()
 
     async def stop(self) -> None:
-        """Say goodbye to everyone, keep what was promised, and close."""
+        """Disconnect all clients, store what was promised, and close."""
         self.stopping = True
         assert self._loop is not None
         for timer in (self._sweeper, self._timer):
@@ -196,7 +196,7 @@ class Server:
         self._access.passwords.stop()
 
     def statistics(self) -> dict[str, float]:
-        """How many of everything."""
+        """Counters and gauges of the hub, the links and access control."""
         return (
             self.hub.statistics()
             | {
@@ -210,15 +210,15 @@ class Server:
         )
 
     def keeper_statistics(self) -> dict[str, float]:
-        """How the store does."""
+        """Statistics of the store writer; empty without a store."""
         return {} if self._store_writer is None else self._store_writer.statistics()
 
     async def admit(self, connect: Connect, peer: Peer) -> Admitted | Refusal:
-        """Let someone in, or not, who does not come over MQTT."""
+        """Check the credentials of a client that does not use MQTT."""
         return await self._access.admit(connect, peer)
 
     async def forget(self, node: str) -> dict[str, int]:
-        """Forget a person: in memory, in the state and in the log."""
+        """Erase a node from memory, the stored state and the log; return the counts."""
         found = forget(self.hub, node, self.now())
         self._tick()
         if self._store_writer is not None:
@@ -231,10 +231,10 @@ class Server:
             raise ValueError("whom to forget is the name of a node")
         return await self.forget(node)
 
-    # What links tell
+    # Called by links
 
     def joined(self, link: Link) -> None:
-        """A connection has come."""
+        """Register a new link; abort it above the limit, delay it if its address has too many."""
         self._links.add(link)
         connection = link.connection
         if len(self._links) > self._most_links:
@@ -248,7 +248,7 @@ class Server:
             self.later(KNOCK_S, self._knock_again, link)
 
     def _knock_again(self, link: Link) -> None:
-        """Let a connection speak as soon as its address may have another one."""
+        """Read from a delayed link once the rate limit of its address allows it."""
         assert isinstance(self._admission, Authenticator)
         if link not in self._links:
             return
@@ -259,12 +259,12 @@ class Server:
             self.later(KNOCK_S, self._knock_again, link)
 
     def left(self, link: Link) -> None:
-        """A connection is gone."""
+        """Remove a closed link."""
         self._links.discard(link)
         self.parted(link)
 
     def parted(self, link: Link) -> None:
-        """A connection is gone, or will be as soon as its client has read everything."""
+        """Detach a link that is closed, or that closes once its client has read everything."""
         self._paused.discard(link)
         self._access.passwords.leave(link.connection)
         if link.transport is not None:
@@ -272,7 +272,7 @@ class Server:
             self.soon()
 
     def broken(self, link: Link, error: ProtocolError) -> None:
-        """A connection sent what is no MQTT."""
+        """Process the valid packets before a protocol error, then close the connection."""
         connection = link.connection
         if error.packets:
             try:
@@ -283,24 +283,24 @@ class Server:
         self.hub.broken(connection, error)
 
     def pause(self, link: Link) -> None:
-        """Read no more from a link until the disk has caught up."""
+        """Stop reading from a link until the disk has caught up."""
         if not self._paused:
             self._ask_when_kept()
         self._paused.add(link)
         link.hold(Hold.DISK)
 
     def rest(self, link: Link) -> None:
-        """Read no more from a link before the next tick."""
+        """Stop reading from a link until the next tick."""
         self._resting.append(link)
         link.hold(Hold.REST)
 
     def later(self, delay_s: float, work: Callable[..., None], *arguments: object) -> None:
-        """Do something after a while."""
+        """Call a function after a delay."""
         assert self._loop is not None
         self._loop.call_later(delay_s, work, *arguments)
 
     def begin(self) -> float:
-        """The time of the tick that is being gathered for."""
+        """Return the time of the tick that input is being collected for."""
         ticking = self._ticking
         if ticking.reading():
             self.was_full = self.is_full
@@ -324,7 +324,7 @@ class Server:
             self._feed_tick(took_s)
 
     def _hear_again(self) -> None:
-        """Read from everyone again if the disk has caught up."""
+        """Resume reading from all paused links if the disk has caught up."""
         if self.is_full:
             self._ask_when_kept()
             return
@@ -333,7 +333,7 @@ class Server:
             link.let(Hold.DISK)
 
     def _ask_when_kept(self) -> None:
-        """See again whether to read, once all that was handed over is on disk."""
+        """Check again whether to resume reading once all submitted entries are on disk."""
         assert self._store_writer is not None
         self._store_writer.submit(Entries(), self._hear_again)
 
@@ -350,7 +350,7 @@ class Server:
                 self.hub.written(write)
 
     def _schedule(self, now: float) -> None:
-        """Tick again when something is due."""
+        """Schedule the next tick if a timer is due within the sweep interval."""
         assert self._loop is not None
         due = self.hub.next_timer(now)
         if due is None or self.stopping:
@@ -364,7 +364,7 @@ class Server:
             self._timer = self._loop.call_later(due - now, self.soon)
 
     def _sweep(self) -> None:
-        """Once a second: who is silent, who never said who they are, who does not read."""
+        """Close connections that are silent, late with CONNECT, or stalled; runs once a second."""
         now, limits = self.now(), self.settings.limits
         for connection in self.hub.silent(now):
             log_event(log, logging.INFO, "client is silent", client=_name(connection))
@@ -429,7 +429,7 @@ class Server:
             warn_of_strangers(self.settings, isinstance(self._admission, OpenAccess))
 
     def _say_where(self, store: Store) -> None:
-        """Let the pipeline find this broker."""
+        """Write the address of this broker to a file where the pipeline finds it."""
         for scheme in ("mqtt", "mqtts"):
             listener = self._listeners.get(scheme)
             if listener is not None:
@@ -443,7 +443,7 @@ def open_server(
     settings: Settings,
     feed_tick: Callable[[float], None] | None = None,
 ) -> Server:
-    """A server as its settings say, with its store opened and access control in place."""
+    """Return a server with these settings, its store opened and access control in place."""
     data = Path(settings.node.data)
     section = settings.log
     rolls = LogSettings(section.roll_s, section.followed_roll_s, section.roll_bytes)

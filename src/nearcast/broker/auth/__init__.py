@@ -1,4 +1,4 @@
-"""Access control: who may connect, as which node, and what they may do there."""
+"""Access control: which clients may connect, as which node, and with which permissions."""
 
 from nearcast.broker.auth.authenticator import Authenticator as Authenticator
 from nearcast.broker.auth.authenticator import AuthStatistics as AuthStatistics

@@ -1,6 +1,6 @@
-"""Admission: how the hub asks who may connect, and an implementation that admits everyone.
+"""Admission: the interface that decides on clients, and an implementation that admits all.
 
-A server uses `Authenticator`; open access is for tests, simulations and brokers inside another
+A server uses `Authenticator`; open access is for tests, simulations and brokers embedded in another
 program.
 """
 
@@ -16,7 +16,7 @@ ANYBODY = SessionOwner(address="", loopback=True)
 
 
 class Admission(Protocol):
-    """Decides who may connect."""
+    """Decides which clients may connect."""
 
     @property
     def asks_for_names(self) -> bool:
@@ -25,7 +25,7 @@ class Admission(Protocol):
     def admit(
         self, connect: Connect, peer: Peer, now: float
     ) -> Admitted | AuthRefusal | CredentialCheck:
-        """Decide, or return the slow check that will."""
+        """Decide on a client, or return the slow check that will."""
 
     def stays(self, admitted: Admitted, now: float) -> AuthRefusal | None:
         """Return why a connected client may not stay, or None."""
@@ -34,24 +34,24 @@ class Admission(Protocol):
         """Return the identity that is stored with a client's session."""
 
     def recall(self, owner: SessionOwner, client_id: str) -> Permissions | AuthRefusal:
-        """Return what the owner of a session may do now, or why they may no longer have it."""
+        """Return what the owner of a session may do now, or why the session must end."""
 
     def client_id_for(self, identity: Identity, unique: str) -> str:
         """Return a client id for a client that sent none."""
 
     def rights(self, identity: Identity, client_id: str, address: str) -> Permissions:
-        """Return what a client may do."""
+        """Return the permissions of a client."""
 
 
 class OpenAccess:
-    """Admits everyone, under any name, with all rights."""
+    """Admits every client, under any name, with all permissions."""
 
     asks_for_names = False
 
     def admit(
         self, connect: Connect, peer: Peer, now: float
     ) -> Admitted | AuthRefusal | CredentialCheck:
-        """Admit."""
+        """Admit the client."""
         return Admitted(Identity(connect.username), connect.client_id, peer)
 
     def stays(self, admitted: Admitted, now: float) -> AuthRefusal | None:

@@ -1,7 +1,7 @@
-"""Authentication: who may connect, as which node, and with which rights.
+"""Authentication: which clients may connect, as which node, and with which permissions.
 
-Nothing here opens a socket or looks at a clock: `now` is given, in seconds since 1970. Files are
-read when made and on `reload`, which takes all of them or none.
+No sockets and no clock: `now` is passed in, in seconds since 1970. Files are read on construction
+and on `reload`, which applies all of them or none.
 """
 
 import math
@@ -37,11 +37,11 @@ _WRONG = AuthRefusal(ReasonCode.BAD_USER_NAME_OR_PASSWORD, "the user name or the
 
 
 NOBODY = Identity()
-"""Whoever gave no name."""
+"""The identity of anonymous clients."""
 
 
 class AuthStatistics(Struct, frozen=True):
-    """What is held in memory; the number of addresses is bounded."""
+    """Sizes of the data in memory; the number of addresses is bounded."""
 
     version: int
     users: int
@@ -54,7 +54,7 @@ class AuthStatistics(Struct, frozen=True):
 class Authenticator:
     """Authenticates clients of one broker, whose data directory is `base`.
 
-    Where no users file is named, `users.toml` in `base` is taken if it is there. Files that cannot
+    If no users file is configured, `users.toml` in `base` is used if it exists. Files that cannot
     be used raise `AuthError`.
     """
 
@@ -65,14 +65,14 @@ class Authenticator:
         self._failures = FailureRates(self._settings.failures_per_minute)
         self._decoy = decoy()
         self._files = AuthFiles(settings.doors, base)
-        # Looked at before they are read: what is written meanwhile counts as changed.
+        # Stat before reading: a change in between counts as a change.
         self._seen = self._files.state()
         self._book = self._files.read()
         self._rule_book = ActiveRules(self._book.rules)
 
     @property
     def sight(self) -> RulesSet:
-        """Who may see what of whom, by the rules in force."""
+        """The sight rules in force."""
         return self._book.rules.sight
 
     @property
@@ -81,7 +81,10 @@ class Authenticator:
         return bool(self._book.users) or self._book.key is not None
 
     def reload(self) -> list[str]:
-        """Read the files again; return what is wrong, a line each, and then nothing changed."""
+        """Read the files again; return the problems, one per line.
+
+        With problems nothing changes.
+        """
         self._seen = self._files.state()
         try:
             book = self._files.read()
@@ -92,11 +95,11 @@ class Authenticator:
         return []
 
     def changed(self) -> bool:
-        """Decide whether a file is another one than when it was last read, well or not."""
+        """Return whether a file changed since it was last read, successfully or not."""
         return self._files.state() != self._seen
 
     def knock(self, address: str, now: float) -> bool:
-        """Decide whether an address may open a connection now, and count it."""
+        """Return whether an address may open a connection now, and count it."""
         return self._knocks.allow(counted_as(address), now)
 
     def admit(
@@ -126,7 +129,7 @@ class Authenticator:
             return self._by_token(book.key, password, connect, peer, now)
         if not book.users:
             if peer.loopback:
-                # There are no users: a name that a client is configured to send is ignored.
+                # There are no users: a user name that a client is configured to send is ignored.
                 return self._enter_unnamed(NOBODY, connect.client_id, peer)
             return AuthRefusal(
                 ReasonCode.BAD_USER_NAME_OR_PASSWORD,
@@ -141,7 +144,7 @@ class Authenticator:
         )
 
     def stays(self, admitted: Admitted, now: float) -> AuthRefusal | None:
-        """Return why someone who is in may not stay: a token's end, or what a reload changed."""
+        """Return why a client may not stay: an expired token, or the result of a reload."""
         identity = admitted.identity
         if identity.expires is not None and identity.expires <= now:
             return AuthRefusal(ReasonCode.NOT_AUTHORIZED, "the token has expired; get a new one")
@@ -153,7 +156,7 @@ class Authenticator:
         return entered if isinstance(entered, AuthRefusal) else None
 
     def owner(self, admitted: Admitted) -> SessionOwner:
-        """Return what is kept of someone who is in, to judge their session by when they are out."""
+        """Return the data stored with a session to check its permissions while disconnected."""
         identity, peer = admitted.identity, admitted.peer
         listed = identity.listed
         return SessionOwner(
@@ -167,7 +170,7 @@ class Authenticator:
         )
 
     def recall(self, owner: SessionOwner, client_id: str) -> ClientPermissions | AuthRefusal:
-        """Return what the owner of a session may do now, or why they may no longer have it."""
+        """Return what the owner of a session may do now, or why the session must end."""
         user, listed = owner.user, None
         if owner.in_users_file and user not in self._book.users:
             return AuthRefusal(ReasonCode.NOT_AUTHORIZED, f"user {user} was removed")
@@ -186,17 +189,17 @@ class Authenticator:
         return self.rights(identity, client_id, owner.address or "")
 
     def client_id_for(self, identity: Identity, unique: str) -> str:
-        """Return a client id for someone who gave none; `unique` is another every time."""
+        """Return a client id for a client that sent none; `unique` differs in every call."""
         return automatic_id(identity.user, unique)
 
     def rights(self, identity: Identity, client_id: str, address: str) -> ClientPermissions:
-        """Return what a client may do; it follows later changes of the rules."""
+        """Return the permissions of a client; they follow later changes of the rules."""
         return ClientPermissions(
             self._rule_book, _visitor(identity, client_id, address), identity.listed
         )
 
     def statistics(self) -> AuthStatistics:
-        """Return what is held in memory."""
+        """Return the sizes of the data in memory."""
         return AuthStatistics(
             self._rule_book.version,
             len(self._book.users),
@@ -237,7 +240,7 @@ class Authenticator:
         try:
             claims = key.read(token, now)
         except TokenError as error:
-            # Whoever has a signed token, if an old one, is not guessing.
+            # A client with a signed token, even an expired one, is not guessing.
             if error.forged:
                 self._failures.note(counted_as(peer.address), now)
             return AuthRefusal(ReasonCode.BAD_USER_NAME_OR_PASSWORD, str(error))
@@ -263,13 +266,13 @@ class Authenticator:
         assert connect.username is not None
         assert connect.password is not None
         address = counted_as(peer.address)
-        # Checked again: many may have been queued before the first failed.
+        # Checked again: many may have been queued before the first one failed.
         wait_s = self._failures.wait_s(address, now)
         if wait_s > 0:
             return _too_many(wait_s)
         account = book.users.get(connect.username)
         kept = None if account is None else account.password
-        # The same work whether there is such a user or not.
+        # The same work whether the user exists or not.
         right = is_right(kept or self._decoy, connect.password)
         if not right or account is None or kept is None:
             self._failures.note(address, now)
@@ -277,7 +280,7 @@ class Authenticator:
         return self._enter(_identity(book, account.name), connect.client_id, peer)
 
     def _enter(self, identity: Identity, client_id: str, peer: Peer) -> Admitted | AuthRefusal:
-        # One who gave no id is judged by the kind of id that will be given.
+        # Without a client id, check the form of id that will be assigned.
         visitor = _visitor(identity, client_id or automatic_id(identity.user, "0"), peer.address)
         node, user = visitor.node, identity.user
         if not node or node in RESERVED:

@@ -1,7 +1,7 @@
 """What the filters of a session may count: events on subjects that it may subscribe to.
 
-The engine knows no rules of topics. What they allow of the subjects that a filter counts goes
-with its subscription, which is recorded; when rules change that, it is subscribed to anew.
+The engine has no topic rules. The permissions for the subjects that a filter counts are part of its
+subscription, which is recorded; when rules change them, the subscription is replaced.
 """
 
 from msgspec.structs import replace
@@ -18,7 +18,7 @@ from nearcast.store import SubscriptionPut, SubscriptionState
 
 
 def countable_by(allowed: Permissions, where: Filter | None) -> SubjectPermissions | None:
-    """Return which of the subjects that a filter counts rules allow; None: all."""
+    """Return the permissions for the subjects that a filter counts; None: all are allowed."""
     patterns = () if where is None else where.counted_subjects
     return allowed.readable(patterns) if patterns else None
 
@@ -26,14 +26,14 @@ def countable_by(allowed: Permissions, where: Filter | None) -> SubjectPermissio
 def noted_if_counting(
     granted: SessionSubscription, subscription: Subscription, kept: SubscriptionState
 ) -> SessionSubscription:
-    """Return what was granted; if its filter counts, with what engine and store have of it."""
+    """Return the grant, with its engine and store forms if its filter counts."""
     if subscription.where is None or not subscription.where.counted_subjects:
         return granted
     return replace(granted, counting=Counting(subscription, kept))
 
 
 def renew_counts(state: BrokerState, session: Session) -> None:
-    """Let a session's filters count what it may subscribe to by the rules of now."""
+    """Update what a session's filters may count to the rules now in force."""
     for key, granted in list(session.granted.items()):
         counting = granted.counting
         if counting is None:

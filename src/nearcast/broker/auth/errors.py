@@ -1,10 +1,10 @@
-"""What can be wrong with the files of users, rules and keys, and with the names in them."""
+"""Errors in the files of users, rules and keys, and in the names in them."""
 
 from nearcast.errors import NearcastError
 
 
 class AuthError(NearcastError, ValueError):
-    """Users, rules, a key or a name that cannot be used; `problems` has a line for each mistake."""
+    """Users, rules, a key or a name that cannot be used; `problems` has a line for each."""
 
     def __init__(self, *problems: str) -> None:
         super().__init__("\n".join(problems))

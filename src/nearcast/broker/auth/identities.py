@@ -12,9 +12,9 @@ IpAddress = IPv4Address | IPv6Address
 
 
 class Peer(Struct, frozen=True, gc=False):
-    """The other end of a connection; the certificate's common name is one that TLS verified.
+    """The peer of a connection, with the certificate's common name as verified by TLS.
 
-    It is None without a certificate, and empty if there is one that names nobody.
+    The name is None without a certificate, and empty if the certificate has no usable name.
     """
 
     address: str
@@ -23,7 +23,7 @@ class Peer(Struct, frozen=True, gc=False):
 
 
 class TokenTopics(Struct, frozen=True, forbid_unknown_fields=True):
-    """Topics that a token's claim `acl` lists: for publishing, for subscribing, for both."""
+    """Topics in a token's claim `acl`: for publishing, for subscribing, for both."""
 
     pub: tuple[str, ...] = ()
     sub: tuple[str, ...] = ()
@@ -31,15 +31,15 @@ class TokenTopics(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class Identity(Struct, frozen=True, gc=False):
-    """Someone who is in: `user` is None for the anonymous, `expires` is when a token ends."""
+    """An authenticated client: `user` is None if anonymous, `expires` is the end of its token."""
 
     user: str | None = None
     superuser: bool = False
     expires: float | None = None
     listed: TokenTopics | None = None
-    """If there is one, nothing that it does not list is allowed."""
+    """If set, only the topics in it are allowed."""
     account: int = 0
-    """Changes when the user's entry in the users file does; 0 without one."""
+    """Changes with the user's entry in the users file; 0 without an entry."""
     superuser_by_token: bool = False
 
 
@@ -52,25 +52,25 @@ class Admitted(Struct, frozen=True, gc=False):
 
 
 class AuthRefusal(Struct, frozen=True):
-    """The client may not connect; `why`, for it and the log, gives nothing away."""
+    """The client may not connect; `why`, for the client and the log, discloses no secrets."""
 
     reason: ReasonCode
     why: str
 
 
 class CredentialCheck(Struct, frozen=True):
-    """Work that takes tens of milliseconds and megabytes: run it once, in a worker thread."""
+    """A check that takes tens of milliseconds and megabytes: run once, in a worker thread."""
 
     run: Callable[[], Admitted | AuthRefusal]
     user: str = ""
     """The user name that the client claims."""
     address: str = ""
-    """Where from, as attempts are counted."""
+    """The address under which attempts are counted."""
 
 
 @lru_cache(1_024)
 def parse_address(text: str) -> IpAddress | None:
-    """Return an internet address, an IPv4 one that came in IPv6 as itself; None if it is none."""
+    """Return an IP address, IPv4-mapped IPv6 as IPv4; None if the text is not an address."""
     try:
         address = ip_address(text)
     except ValueError:
@@ -81,7 +81,7 @@ def parse_address(text: str) -> IpAddress | None:
 
 
 def counted_as(text: str) -> str:
-    """Return the address that attempts are counted under: one subscriber has a whole IPv6 /64."""
+    """Return the address that attempts are counted under: for IPv6 the /64 network."""
     address = parse_address(text)
     if isinstance(address, IPv6Address) and not address.is_loopback:
         return str(IPv6Network((int(address) >> 64 << 64, 64)))

@@ -1,7 +1,7 @@
-"""Names of users and nodes: what a user may be called, and which node a client id stands for.
+"""Names of users and nodes: valid user names, and the node that a client id belongs to.
 
-A user's name is a node too, and is put into topics by rules: so it holds nothing that separates,
-selects or escapes there.
+A user name is also a node name, and rules insert it into topics: so it must not contain characters
+that separate, select or escape there.
 """
 
 from nearcast.broker.auth.errors import AuthError
@@ -14,17 +14,17 @@ AUTOMATIC = "auto-"
 
 
 def node_of(client_id: str) -> str:
-    """Return the node that a client id is a part of: all up to the first `~`."""
+    """Return the node of a client id: everything before the first `~`."""
     return client_id.partition("~")[0]
 
 
 def automatic_id(user: str | None, unique: str) -> str:
-    """Return a client id for one who gave none."""
+    """Return a client id for a client that sent none."""
     return f"{AUTOMATIC}{unique}" if user is None else f"{user}~{AUTOMATIC}{unique}"
 
 
 def check_user_name(name: str) -> str:
-    """Return a name that a user can have, or raise `AuthError`."""
+    """Return a valid user name, or raise `AuthError`."""
     if not name or len(name) > LONGEST_NAME:
         raise AuthError(
             f"user name {shown(name)}: it has 1 to {LONGEST_NAME} characters, not {len(name)}"

@@ -1,4 +1,4 @@
-"""What a client may do, as the hub asks for it."""
+"""The permissions of a client, as the hub queries them."""
 
 from collections.abc import Collection
 from typing import Protocol
@@ -7,11 +7,11 @@ from nearcast.core.model.subject_permissions import SubjectPermissions
 
 
 class Permissions(Protocol):
-    """What one client may do."""
+    """The permissions of one client."""
 
     @property
     def unrestricted(self) -> bool:
-        """Whether no rule limits it, so that nobody needs to ask."""
+        """Whether no rule limits it, so that checks can be skipped."""
 
     def may_publish(self, topic: str, qos: int = 0, retain: bool = False) -> bool:
         """Whether it may publish."""
@@ -23,10 +23,10 @@ class Permissions(Protocol):
         """Whether it may change a place, if it may publish to its topic."""
 
     def readable(self, patterns: Collection[str]) -> SubjectPermissions | None:
-        """Which subjects of these patterns it may subscribe to; None: all of them."""
+        """The subjects of these patterns that it may subscribe to; None: all of them."""
 
     def may_be(self, node: str) -> bool:
-        """Whether rules let its user be a node, which need not be the one that it is."""
+        """Whether rules allow its user to connect as a node, not necessarily its own."""
 
 
 class _Anything:

@@ -1,7 +1,7 @@
-"""How often an address may connect, and how often its credentials may be wrong.
+"""Rate limits by address: for connections, and for failed credentials.
 
-Both remember a bounded number of addresses: the one that was quiet for longest is forgotten
-first. Time is given, and may jump: no address is blocked for more than two windows because of it.
+Both keep a bounded number of addresses; the least recently active one is dropped first. Time is
+passed in, and may jump: that blocks no address for more than two windows.
 """
 
 from collections import OrderedDict
@@ -19,13 +19,13 @@ class _Bucket(Struct, gc=False):
 
 
 class ConnectRates:
-    """Token buckets: `rate` connections a second from one address, and a second's worth at once."""
+    """Token buckets: `rate` connections a second per address, with a burst of one second."""
 
     def __init__(self, rate: float, most: int = MOST_ADDRESSES) -> None:
         self._rate = rate
         self._size = max(1.0, rate)
         self._most = most
-        # In the order of the last attempt, so that what can be forgotten is in front.
+        # In the order of the last attempt, so that expired entries are in front.
         self._buckets: OrderedDict[str, _Bucket] = OrderedDict()
         self.refused = 0
 
@@ -33,7 +33,7 @@ class ConnectRates:
         return len(self._buckets)
 
     def allow(self, address: str, now: float) -> bool:
-        """Take one connection from an address's bucket, if there is one in it."""
+        """Take one connection from the bucket of an address; False if it is empty."""
         if self._rate <= 0:
             return True
         bucket = self._buckets.pop(address, None)
@@ -50,7 +50,7 @@ class ConnectRates:
         return True
 
     def _forget(self, now: float) -> None:
-        # Two for each new one: it never grows beyond recent addresses.
+        # Two for each new one, so that it never grows beyond recent addresses.
         for _ in range(2):
             address = next(iter(self._buckets), None)
             if address is None:
@@ -67,7 +67,7 @@ class _Window(Struct, gc=False):
 
 
 class FailureRates:
-    """Wrong passwords by address, in windows of a minute from the first; safe between threads."""
+    """Failed passwords by address, in windows of a minute from the first; thread-safe."""
 
     def __init__(self, per_minute: int, most: int = MOST_ADDRESSES) -> None:
         self._per_minute = per_minute
@@ -80,7 +80,7 @@ class FailureRates:
         return len(self._windows)
 
     def note(self, address: str, now: float) -> None:
-        """Count a wrong password."""
+        """Count a failed password."""
         with self._lock:
             window = self._open(address, now)
             if window is None:
@@ -90,7 +90,7 @@ class FailureRates:
             window.count += 1
 
     def wait_s(self, address: str, now: float) -> float:
-        """Return how long an address has to wait before it may try again: mostly not at all."""
+        """Return how long an address has to wait before the next attempt; usually 0."""
         with self._lock:
             window = self._open(address, now)
         if window is None or self._per_minute <= 0 or window.count < self._per_minute:
@@ -111,5 +111,5 @@ class FailureRates:
 
 
 def _is_open(window: _Window, now: float) -> bool:
-    # Checks end in another order than they began; only a clock that jumped is further behind.
+    # Checks end in another order than they began; only a clock jump makes a larger difference.
     return abs(now - window.began) < WINDOW_S

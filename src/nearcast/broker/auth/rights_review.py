@@ -1,11 +1,11 @@
-"""Review of rights: what rules no longer allow ends at once, and its owner is notified.
+"""Review of permissions: what rules no longer allow ends at once, and its owner is notified.
 
-Done for every session when rules or users change and after a restart, and for one session when
-its client connects. A subscription that may no longer be had ends as if its client had ended it:
-the engine gets an ordinary, recorded input, so deliveries need not check rules.
+Done for every session when rules or users change and after a restart, and for one session when its
+client connects. A subscription that is no longer allowed ends as if its client had ended it: the
+engine gets an ordinary, recorded input, so deliveries need not check rules.
 
 What was published while it was allowed stays: retained messages, live events, places and watched
-areas. Who may read them is judged by the subscriptions.
+areas. Who may read them depends on the subscriptions.
 """
 
 from collections.abc import Callable
@@ -29,12 +29,12 @@ from nearcast.store import SubscriptionDropped
 from nearcast.wire.mqtt import parse_filter
 
 MOST_NOTICES = 20
-"""So many notices of one review a client gets, and so many wait for one that is away."""
+"""The maximum of notices per review, and of notices kept for a disconnected client."""
 _MORE = "more than this ended by rules or was dropped"
 
 
 class RightsReview:
-    """Ends what the owners of sessions may no longer have."""
+    """Ends subscriptions and drops messages that are no longer allowed."""
 
     def __init__(self, state: BrokerState, errors: ErrorReports) -> None:
         self._state = state
@@ -69,7 +69,7 @@ class RightsReview:
             self._notify(session, notices)
 
     def tell_waiting(self, session: Session) -> bool:
-        """Send a connected client the notices that wait for it; return whether there were any."""
+        """Send a connected client its pending notices; return whether there were any."""
         if not session.notices or ERRORS not in session.granted:
             return False
         for topic, why in session.notices:
@@ -86,7 +86,7 @@ class RightsReview:
 
         def unwanted(delivery: QueuedDelivery) -> bool:
             if is_connected and delivery.was_sent:
-                # It was sent already. If it has to be sent again, that is judged then.
+                # Already sent. If it has to be sent again, it is checked then.
                 return False
             frame = delivery.message.frame
             if not lost(frame.topic) and self._may_witness(session, frame.topic, frame.payload):
@@ -101,9 +101,10 @@ class RightsReview:
             notices.append((topics[0], f"rules changed: {dropped} {were} dropped"))
 
     def _lost_topics(self, session: Session, ended: list[str]) -> Callable[[str], bool]:
-        """Decide by its topic whether a message was only for subscriptions that ended.
+        """Return a function that tells by topic whether a message was only for ended subscriptions.
 
-        One that no subscription asks for any more, ended or not, goes by the rights to its topic.
+        A message that matches no subscription, ended or not, is checked against the permissions for
+        its topic.
         """
         remaining, answers = Patterns(), dict[str, bool]()
         for granted in session.granted.values():
@@ -121,7 +122,7 @@ class RightsReview:
         return lost
 
     def _may_witness(self, session: Session, topic: str, payload: bytes) -> bool:
-        """Decide whether a session may still see the node that a message is about."""
+        """Return whether a session may still see the node that a message is about."""
         engine, viewer = self._state.engine, session.node
         if topic.startswith(NODES):
             node, _, what = topic[len(NODES) :].partition("/")
@@ -132,14 +133,14 @@ class RightsReview:
                 document = msgspec.json.decode(payload, type=dict[str, object])
             except msgspec.DecodeError:
                 return False
-            # In an envelope, the metadata is inside.
+            # In an envelope the payload is a member.
             inner = document.get("payload", document)
             seen = inner.get("node") if isinstance(inner, dict) else None
             return isinstance(seen, str) and engine.rights.may_witness(viewer, seen)
         return True
 
     def _notify(self, session: Session, notices: list[tuple[str, str]]) -> None:
-        """Notify the owner of a session, now or when it connects again."""
+        """Notify the owner of a session, now or when it reconnects."""
         if session.connection is None:
             notices = [*session.notices, *notices]
         if len(notices) > MOST_NOTICES:

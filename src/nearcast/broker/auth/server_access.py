@@ -1,7 +1,7 @@
 """Access to a server: authentication with threads, files and the log.
 
-Passwords are checked in turn, files that changed are read again and put in force, and clients that
-may not stay are disconnected.
+Passwords are checked in a queue, changed files are read again and put in force, and clients that
+lost their permission are disconnected.
 """
 
 import logging
@@ -27,15 +27,15 @@ from nearcast.logs import log_event
 from nearcast.wire.mqtt import Connect
 
 REVOKED = ("revoked_sessions", "revoked_subscriptions", "revoked_wills", "dropped_by_rules")
-"""Counters of what changed rules end."""
+"""Counters of what a change of rules ended."""
 log = logging.getLogger("nearcast.broker")
 
 
 class ServerAccess:
-    """Lets clients of a server in, and out when they may not stay.
+    """Admits clients of a server, and disconnects those that may not stay.
 
     Raises `AuthError` if the rules cannot be put in force: without them everything would be
-    visible. What a restored session may no longer have has ended when this is made.
+    visible. The constructor already reviews restored sessions.
     """
 
     def __init__(
@@ -60,7 +60,7 @@ class ServerAccess:
             self._log_revoked()
 
     def check(self, connection: Connection, check: CredentialCheck) -> None:
-        """Check a password where it holds nobody up."""
+        """Queue a password check, without blocking other clients."""
         link = connection.host
         assert isinstance(link, Link)
         link.hold(Hold.DOORS)
@@ -76,7 +76,7 @@ class ServerAccess:
         self._soon()
 
     async def admit(self, connect: Connect, peer: Peer) -> Admitted | AuthRefusal:
-        """Let someone in, or not, who does not come over MQTT."""
+        """Check the credentials of a client that does not use MQTT."""
         answer = self._admission.admit(connect, peer, self._now())
         if isinstance(answer, CredentialCheck):
             answer = await self.passwords.answer(answer)
@@ -93,7 +93,7 @@ class ServerAccess:
             self._hub.close(connection, refusal.reason, refusal.why)
 
     def sweep(self) -> bool:
-        """Log passwords that could not be checked; return whether files changed."""
+        """Log password checks that were refused or abandoned; return whether files changed."""
         self.passwords.sweep()
         seen, self._seen = self._seen, self.passwords.statistics()
         refused, abandoned = (
@@ -108,7 +108,7 @@ class ServerAccess:
         return isinstance(self._admission, Authenticator) and self._admission.changed()
 
     def reload(self, connections: Iterable[Connection]) -> None:
-        """Read users and rules again and put them in force, also for those who are in."""
+        """Read users and rules again and put them in force, also for connected clients."""
         if not isinstance(self._admission, Authenticator):
             return
         problems = self._admission.reload()
@@ -129,7 +129,7 @@ class ServerAccess:
         self._log_revoked()
 
     def _log_revoked(self) -> None:
-        """Log what rules have ended since the last time."""
+        """Log what rules have ended since the last call."""
         counters = self._hub.state.counters
         now = {name: counters[name] for name in REVOKED}
         if now != self._revoked:
@@ -138,7 +138,7 @@ class ServerAccess:
         self._revoked = now
 
     def statistics(self) -> dict[str, float]:
-        """How many passwords wait, and what became of the others."""
+        """Counts of waiting, refused and abandoned password checks."""
         found = self.passwords.statistics()
         return {
             "passwords_waiting": found.waiting,

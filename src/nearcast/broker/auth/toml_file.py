@@ -1,4 +1,4 @@
-"""TOML files that people write: every complaint names the file and the line."""
+"""TOML files written by hand: every error names the file and the line."""
 
 import re
 import tomllib
@@ -12,7 +12,7 @@ _AT_LINE = re.compile(r" \(at line (\d+), column \d+\)$")
 
 
 class TomlFile:
-    """A file's tables, and where in the file they are."""
+    """The tables of a file, with their line numbers."""
 
     def __init__(self, path: Path, data: bytes) -> None:
         self.path = path
@@ -32,21 +32,21 @@ class TomlFile:
         self._lines = text.splitlines()
 
     def tables(self, name: str) -> list[dict[str, object]]:
-        """Return the tables `[[name]]`, or raise `AuthError` if it is something else."""
+        """Return the tables `[[name]]`, or raise `AuthError` if `name` is something else."""
         found = self.table.get(name, [])
         if not isinstance(found, list) or not all(isinstance(one, dict) for one in found):
             raise AuthError(f"{self.place(name)}: {name} is written as [[{name}]], once for each")
         return found
 
     def place(self, key: str) -> str:
-        """Return where a key at the top of the file is."""
+        """Return the file and line of a top-level key."""
         return self._named(self._find(0, len(self._lines), key), "")
 
     def place_of(self, name: str, at: int, key: str | None = None) -> str:
-        """Return where the table number `at` is, or where in it a key is."""
+        """Return the file and line of table number `at`, or of a key in it."""
         header = re.compile(rf"\s*\[\[\s*[\"']?{re.escape(name)}[\"']?\s*\]\]\s*(#.*)?")
         starts = [n for n, line in enumerate(self._lines) if header.fullmatch(line)]
-        # Written in another way, or in a text of several lines: then the lines are not known.
+        # Written in another form, or inside a multi-line string: the lines are unknown.
         if len(starts) != len(self.tables(name)):
             return self._named(None, f"{name} {at + 1}")
         end = starts[at + 1] if at + 1 < len(starts) else len(self._lines)
@@ -75,7 +75,7 @@ class TomlFile:
 
 
 def read_bytes(path: Path, advice: str) -> bytes:
-    """Return a file's bytes, or raise `AuthError` with what to do if it is not there."""
+    """Return a file's bytes, or raise `AuthError` with advice if it does not exist."""
     try:
         return path.read_bytes()
     except FileNotFoundError:

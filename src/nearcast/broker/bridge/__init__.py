@@ -1,1 +1,1 @@
-"""Another MQTT broker's messages come here, and those of here go there."""
+"""The bridge: exchanges messages with another MQTT broker."""

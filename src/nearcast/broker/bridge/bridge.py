@@ -1,9 +1,9 @@
-"""The bridge: another MQTT broker's messages come here, and those of here go there.
+"""The bridge: exchanges messages with another MQTT broker.
 
-It adds the situation to what people have: whatever their broker carries is published here by node
-`bridge-NAME`, where subscriptions with filters and areas see it. It connects again by itself. What
-is to go out waits meanwhile in a session of this broker, on disk and within its limits; what is to
-come in waits in a session of the other.
+It adds the situation to an existing system: messages of the other broker are published here by node
+`bridge-NAME`, where subscriptions with filters and areas match them. It reconnects automatically.
+Meanwhile outgoing messages wait in a session of this broker, on disk and within its limits, and
+incoming ones in a session of the other broker.
 """
 
 import asyncio
@@ -39,7 +39,7 @@ log = logging.getLogger("nearcast.broker")
 
 
 class Bridge:
-    """The link to one other broker; made before the server listens, started after."""
+    """The link to one other broker; created before the server listens, started after."""
 
     def __init__(self, server: "Server", backoff: Backoff | None = None) -> None:
         section = server.settings.bridge
@@ -50,7 +50,7 @@ class Bridge:
         self._chance = Random()
         self._terms = BridgeTerms(
             node=f"bridge-{section.name or _UNFIT.sub('-', self.address.host)}",
-            # The other broker keeps a session for this one, so its id must last.
+            # The other broker has a session for this client id, so it must be stable.
             client_id=f"nearcast-{server.settings.node.name}",
             incoming=section.incoming,
             outgoing=section.outgoing,
@@ -71,24 +71,24 @@ class Bridge:
 
     @property
     def node(self) -> str:
-        """What it is called here, as a node and as a client."""
+        """Its node name and client id in this broker."""
         return self._terms.node
 
     @property
     def online(self) -> bool:
-        """Whether the other broker is there."""
+        """Whether the other broker is connected."""
         return self._online
 
     async def start(self) -> None:
-        """Begin to connect; from now on what is to go out waits for the other broker."""
+        """Start connecting; from now on outgoing messages are queued for the other broker."""
         server, terms = self._server, self._terms
         if self.address.port in server.ports.values() and (
             self.address.host in ("localhost", server.settings.listen.host)
             or is_loopback(self.address.host)
         ):
             raise ConfigurationError([f"bridge.url: {self.address} is this broker itself"])
-        # Without a session here the one there would go on where nobody knows. It is ended by a
-        # connection of its own: one that begins clean is not kept by a mosquitto that restarts.
+        # Without a session here, a session there would continue from an unknown state. It is ended
+        # by a separate connection: a mosquitto that restarts does not keep one with a clean start.
         self._fresh = terms.node not in server.hub.sessions
         properties = Properties(session_expiry_interval=FOREVER, receive_maximum=1)
         packets = opening(
@@ -98,7 +98,7 @@ class Bridge:
         self._task = asyncio.create_task(self._stay_connected(), name="bridge")
 
     async def stop(self) -> None:
-        """Disconnect; both sides keep what waits."""
+        """Disconnect; both sides keep their queued messages."""
         if self._task is None:
             return
         self._stopping = True
@@ -111,7 +111,7 @@ class Bridge:
         self._online = False
 
     def statistics(self) -> dict[str, float]:
-        """What was carried, and what waits to go out."""
+        """Counts of forwarded messages, and of messages waiting to be sent."""
         tally, session = self._tally, self._server.hub.sessions.get(self.node)
         waits = {} if session is None else session.statistics()
         return {
@@ -128,7 +128,7 @@ class Bridge:
         }
 
     def health(self) -> Health:
-        """How it is: the broker does its own job without it."""
+        """The state of the bridge; the broker itself works without it."""
         if not self._online:
             return Health("degraded", f"{self.address}: {self._why}")
         if self._crossing is not None and not self._crossing.sends:
@@ -156,7 +156,7 @@ class Bridge:
             await asyncio.sleep(delay_s)
 
     async def _cross(self, version: int) -> str:
-        """Use one connection as long as it lasts; return why it ended."""
+        """Use one connection until it ends; return the reason."""
         crossing = BridgeConnection(
             self._server, self._terms, self._tally, version=version,
             fresh=self._fresh, exchange=self._exchange, met=self._met,
@@ -172,7 +172,7 @@ class Bridge:
                 return _TOO_NEW
             return f"it says: {error}"
         except ConnectionLostError as error:
-            # It begins with the address, which is logged as a field.
+            # It starts with the address, which is logged as a field.
             return str(error).removeprefix(f"{self.address}").lstrip(": ")
         finally:
             self._crossing = None
@@ -183,7 +183,7 @@ class Bridge:
             crossing.end("stopped")
 
     def _met(self) -> None:
-        """The other broker is there."""
+        """Handle a new connection to the other broker."""
         assert self._crossing is not None
         self._online = True
         self._connections += 1
@@ -198,7 +198,7 @@ class Bridge:
             )
 
     def _away(self, why: str, *, again: bool) -> None:
-        """Log once that the other broker is away, and again only for another reason."""
+        """Log the loss of the other broker once, and again only for another reason."""
         if again or why != self._why:
             log_event(
                 log, logging.WARNING, "the bridge is not connected; it tries again",
@@ -215,7 +215,7 @@ _ECHOES = (
 
 
 class _Nobody:
-    """Drops what this broker writes while the other is away."""
+    """Drops the output of this broker while the other is not connected."""
 
     def receive(self, data: bytes) -> None:
         pass

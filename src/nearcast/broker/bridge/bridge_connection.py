@@ -1,9 +1,9 @@
-"""A crossing: packets between this broker and another, as long as one connection lasts.
+"""A crossing: packets between this broker and another, during one connection.
 
-To either side the bridge is a client. A message keeps its packet identifier on the way across,
-and is acknowledged to the one side when the other has acknowledged it. So a crossing holds no
-messages: what is under way when it ends is sent again by the side that still has it on disk, and
-messages of QoS 2 arrive once.
+To either side the bridge is a client. A message keeps its packet identifier on the way, and is
+acknowledged to one side when the other has acknowledged it. So a crossing stores no messages: those
+in flight when it ends are sent again by the side that has them on disk, and QoS 2 messages arrive
+once.
 """
 
 import asyncio
@@ -58,13 +58,13 @@ KEEP_ALIVE_S = 30
 ANSWER_WITHIN_S = 10.0
 MOST_HELD = 0xFFFF
 _OLD_REFUSAL = bytes((0x20, 2, 0, 1))
-"""How a server that knows only MQTT 3 refuses the version."""
+"""How a server that supports only MQTT 3 refuses the version."""
 
 log = logging.getLogger("nearcast.broker")
 
 
 class BridgeConnection:
-    """One connection to the other broker, and one to this."""
+    """One connection to the other broker, and one to this one."""
 
     def __init__(
         self,
@@ -78,19 +78,19 @@ class BridgeConnection:
         met: Callable[[], None],
     ) -> None:
         self.gone: asyncio.Future[str] = asyncio.get_running_loop().create_future()
-        """Why it ended; `RejectedError` if the other broker does not want it."""
+        """Why it ended; `RejectedError` if the other broker refused it."""
         self.exchanged = False
-        """Whether both sides know what the other retains."""
+        """Whether both sides have sent their retained messages."""
         self.cleared = False
-        """Whether the other broker has forgotten everything, as a fresh bridge wants."""
+        """Whether the other broker has ended its session, as a fresh bridge requires."""
         self.version = version
         self.sends = version == MQTT_5 or not terms.echoes
-        """MQTT 3 has no No Local: what would come back is not sent."""
+        """MQTT 3 has no No Local: messages that would be returned are not sent."""
         self._server = server
         self._terms = terms
         self._tally = tally
         self._fresh = fresh
-        """Only end the session that the other broker may have for an earlier life of this one."""
+        """Only end a session that the other broker may have from an earlier installation."""
         self._exchange = exchange
         self._on_met = met
         self._loop = asyncio.get_running_loop()
@@ -104,17 +104,17 @@ class BridgeConnection:
         self._keep_alive_s = KEEP_ALIVE_S
         self._timer: asyncio.TimerHandle | None = None
         self._silent = False
-        """Nothing came since the last ping."""
+        """Nothing was received since the last ping."""
         self._reading = True
         self._held: deque[Publish] = deque()
-        """More than this broker accepts at once, from a broker that does not know the limit."""
+        """Messages above the receive maximum, from a broker that does not know the limit."""
         self._forgotten: set[int] = set()
-        """Messages of QoS 2 whose end the other broker will not ask for."""
+        """QoS 2 messages that the other broker will not release."""
         self._known: set[str] = set()
-        """Retained subjects that the other broker sent and that were known here."""
+        """Retained subjects from the other broker that were already known here."""
 
     def begin(self, transport: Transport) -> None:
-        """The transport to the other broker is open: introduce the bridge."""
+        """Send CONNECT over the open transport."""
         terms, properties = self._terms, NO_PROPERTIES
         self._transport = transport
         if self.version == MQTT_5:
@@ -132,14 +132,14 @@ class BridgeConnection:
         self._timer = self._loop.call_later(ANSWER_WITHIN_S, self._tick)
 
     def leave(self) -> None:
-        """Disconnect from both; the other broker keeps what comes meanwhile."""
+        """Disconnect from both sides; the other broker queues further messages."""
         if self._transport is not None:
             self._transport.write(encode(Disconnect(), self.version))
             self._transport.close()
         self._close_local()
 
     def end(self, why: str | Exception) -> None:
-        """Break off."""
+        """Abort the connection, and set the reason."""
         if self.gone.done():
             return
         if isinstance(why, Exception):
@@ -156,7 +156,7 @@ class BridgeConnection:
     # Events of the transport to the other broker
 
     def received(self, data: bytes) -> None:
-        """Take bytes from the other broker."""
+        """Process bytes from the other broker."""
         if self.gone.done():
             return
         self._silent = False
@@ -175,24 +175,24 @@ class BridgeConnection:
             self.end(f"it broke the protocol: {fault}")
 
     def lost(self, why: str) -> None:
-        """The transport is gone."""
+        """Handle the loss of the transport."""
         self._transport = None
         self.end(why)
 
     def pause_writing(self) -> None:
-        """The other broker does not read."""
+        """Stop sending while the other broker does not read."""
         if self._local is not None:
             self._local.pause_writing()
 
     def resume_writing(self) -> None:
-        """It reads again."""
+        """Resume sending."""
         if self._local is not None:
             self._local.resume_writing()
 
     # Events of the link to this broker
 
     def receive(self, data: bytes) -> None:
-        """Take bytes from this broker."""
+        """Process bytes from this broker."""
         out: list[bytes] = []
         back: list[Packet] = []
         for packet in self._ours.feed(data):
@@ -205,13 +205,13 @@ class BridgeConnection:
             self._loop.call_soon(self._let_in, [])
 
     def let_go(self) -> None:
-        """Our broker ended its side."""
+        """Handle the end of the link to this broker."""
         if self._local is not None:
             self._local = None
             self.end("this broker ended it")
 
     def wait(self, wanted: bool) -> None:
-        """Read nothing for a while, or read again."""
+        """Pause or resume reading from the other broker."""
         if self._transport is not None and wanted == self._reading:
             self._reading = not wanted
             self._silent = False
@@ -238,7 +238,7 @@ class BridgeConnection:
                 case SubAck():
                     self._check_granted(packet)
                 case PingResp():
-                    # Whatever was retained there when the bridge subscribed came before this.
+                    # The retained messages at the time of the subscription came before this.
                     self.exchanged = True
                 case Disconnect():
                     text = packet.properties.reason_string or ""
@@ -252,7 +252,7 @@ class BridgeConnection:
         self._let_in(inward)
 
     def _meet(self, packet: ConnAck) -> None:
-        """Both are there: subscribe on either side, and go on where the last crossing ended."""
+        """Subscribe on both sides, and continue where the last crossing ended."""
         properties = packet.properties
         if packet.reason_code.failed:
             self.end(RejectedError(packet.reason_code, properties.reason_string or ""))
@@ -271,7 +271,7 @@ class BridgeConnection:
         self.exchanged = not self._exchange
         self._local = LocalLink(self._server, self._terms.node, self)
         self._local.send(self._greeting(new))
-        # With MQTT 5 only what is new there comes, and nothing that the bridge sent itself.
+        # With MQTT 5 only new messages come, and none that the bridge sent itself.
         five = self.version == MQTT_5
         handling = 0 if self._exchange else 1
         filters = tuple(
@@ -286,7 +286,7 @@ class BridgeConnection:
         self._on_met()
 
     def _greeting(self, new: bool) -> list[Packet]:
-        """Packets for this broker once the other is connected; `new`: that one has no session."""
+        """Packets for this broker after CONNACK; `new`: the other broker has no session."""
         limits, terms = self._limits, self._terms
         packets = opening(
             self._server, terms.node, terms.outgoing if self.sends else (),
@@ -300,7 +300,7 @@ class BridgeConnection:
         )  # fmt: skip
         session = self._server.hub.sessions.get(terms.node)
         if new and session is not None and session.received:
-            # Its identifiers begin anew: what it sends next is not what it sent then.
+            # Its packet ids start again: its next messages are not repeats of earlier ones.
             self._forgotten = set(session.received)
             packets += [PubRel(packet_id) for packet_id in self._forgotten]
         return packets
@@ -321,7 +321,7 @@ class BridgeConnection:
         self._held.append(packet)
 
     def _let_in(self, inward: list[Packet]) -> None:
-        """Hand on what came, and of messages with QoS 1 and 2 as many as this broker takes."""
+        """Forward packets to this broker, of QoS 1 and 2 up to its receive maximum."""
         if self._local is None:
             return
         most = self._server.settings.limits.receive_maximum
@@ -333,11 +333,11 @@ class BridgeConnection:
             self._local.send(inward)
 
     def _wants(self, packet: Publish) -> bool:
-        """Whether a message fits a subscription and is not known already."""
+        """Whether a message matches a subscription and is not already known."""
         packet.validate(Sender.SERVER)
         if not any(subject_matches(each, packet.topic) for each in self._terms.incoming):
             return False
-        # MQTT 3 marks only those that were retained before.
+        # MQTT 3 sets the flag only for messages that were retained before.
         may_be_known = self._exchange or self.version != MQTT_5
         if not (may_be_known and packet.retain and packet.payload) or packet.topic in self._known:
             return True
@@ -346,7 +346,7 @@ class BridgeConnection:
         known = state.engine.live.get(key)
         if known is None:
             return True
-        # Each side sends what it retains. Where both have something, what is of here stays.
+        # Each side sends its retained messages. If both have one, this broker's is kept.
         is_ours = known.origin != self._terms.node and self.sends and not self.exchanged
         if not is_ours and known.payload != packet.payload:
             return True
@@ -428,7 +428,7 @@ class BridgeConnection:
 
 
 def _declined(packet: Publish) -> list[Packet]:
-    """What ends a message that cannot be sent."""
+    """Packets that end a message that cannot be sent."""
     if not packet.qos:
         return []
     if packet.qos == 1:

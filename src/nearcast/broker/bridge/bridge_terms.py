@@ -1,4 +1,4 @@
-"""The terms of a bridge: what is carried, who it is on either side, and what it counts."""
+"""The terms of a bridge: topic filters, its identity on either side, and its counters."""
 
 from typing import TYPE_CHECKING
 
@@ -19,16 +19,16 @@ if TYPE_CHECKING:
     from nearcast.broker.server import Server
 
 SUBSCRIBING = 0xFFFF
-"""The packet identifier of SUBSCRIBE, which is far from those of messages."""
+"""The packet identifier of SUBSCRIBE, far from those of messages."""
 
 
 class BridgeTerms(Struct, frozen=True):
-    """What is carried, and who the bridge is on either side."""
+    """The topic filters of a bridge, and its identity on either side."""
 
     node: str
-    """Here."""
+    """Its node name in this broker."""
     client_id: str
-    """There."""
+    """Its client id at the other broker."""
     incoming: tuple[str, ...]
     outgoing: tuple[str, ...]
     qos: int = 2
@@ -37,7 +37,7 @@ class BridgeTerms(Struct, frozen=True):
 
     @property
     def echoes(self) -> bool:
-        """Whether something that is sent out would come back without No Local."""
+        """Whether an outgoing message could be returned without No Local."""
         return any(
             overlaps(levels_of(one), levels_of(other))
             for one in self.incoming
@@ -46,14 +46,14 @@ class BridgeTerms(Struct, frozen=True):
 
 
 class BridgeCounters(Struct):
-    """What was carried so far, over all crossings."""
+    """Counts of forwarded messages, over all connections."""
 
     in_total: int = 0
     out_total: int = 0
     ignored_total: int = 0
-    """Came in and was not wanted, or was known already."""
+    """Received, but not wanted or already known."""
     refused_total: int = 0
-    """Not taken by the side that it was for."""
+    """Not accepted by the receiving side."""
 
 
 def opening(
@@ -65,7 +65,7 @@ def opening(
     retain_handling: int,
     properties: Properties,
 ) -> list[Packet]:
-    """The first packets to this broker: exactly these subscriptions."""
+    """The first packets to this broker, which result in exactly these subscriptions."""
     session = server.hub.sessions.get(node)
     stale = tuple(each for each in (session.granted if session else ()) if each not in outgoing)
     packets: list[Packet] = [Connect(node, MQTT_5, False, properties=properties)]

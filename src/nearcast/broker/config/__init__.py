@@ -1,1 +1,1 @@
-"""What an operator may choose, and where each value comes from."""
+"""Settings of a broker, and the origin of each value."""

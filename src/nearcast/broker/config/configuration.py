@@ -1,7 +1,7 @@
 """Configuration: a TOML file, overridden by variables, overridden by options.
 
-Every value is checked where it is given, also one that is overridden later, and all problems are
-told at once: where, what was given and what would be right. The origin of each value is kept.
+Every value is checked where it is given, even if it is overridden later, and all problems are
+reported at once: the place, the given value and the expected one. The origin of each value is kept.
 """
 
 import os
@@ -40,7 +40,7 @@ _KEY = re.compile(rf"\s*{_DOTTED}\s*=")
 
 
 class ConfigurationError(NearcastError, ValueError):
-    """A configuration that cannot be meant; `problems` has a line for each mistake."""
+    """An invalid configuration; `problems` has a line for each mistake."""
 
     def __init__(self, problems: list[str]) -> None:
         super().__init__("\n".join(problems))
@@ -48,14 +48,14 @@ class ConfigurationError(NearcastError, ValueError):
 
 
 class Origin(Struct, frozen=True):
-    """What a value came from, and where exactly."""
+    """The origin of a value, and its exact place."""
 
     kind: Literal["default", "file", "variable", "option"]
     where: str = ""
 
 
 class Effective(Struct, frozen=True):
-    """The settings in force, and what each came from, by dotted name."""
+    """The settings in force, and the origin of each by dotted name."""
 
     settings: Settings
     origins: Mapping[str, Origin]
@@ -67,8 +67,8 @@ def load(
 ) -> Settings:
     """Return the settings in force, or raise `ConfigurationError`.
 
-    Without a path, `nearcast.toml` in the current directory is read if it is there. Overrides are
-    by dotted name; one that is None was not given.
+    Without a path, `nearcast.toml` in the current directory is read if it exists. Overrides are by
+    dotted name; None means not given.
     """
     return effective(path, environ, overrides).settings
 
@@ -76,7 +76,7 @@ def load(
 def effective(
     path: Path | None, environ: Mapping[str, str], overrides: Mapping[str, object]
 ) -> Effective:
-    """Return the settings in force and what each came from, or raise `ConfigurationError`."""
+    """Return the settings in force and their origins, or raise `ConfigurationError`."""
     if path is None and DEFAULT_FILE.is_file():
         path = DEFAULT_FILE
     gathered = _Gathered()
@@ -93,7 +93,7 @@ def effective(
 
 
 class _Gathered:
-    """What has been given so far, the later over the earlier, and what was wrong with it."""
+    """The values given so far, later ones over earlier ones, and their problems."""
 
     def __init__(self) -> None:
         self.problems: list[str] = []
@@ -115,7 +115,7 @@ class _Gathered:
 
     def read_file(self, path: Path) -> None:
         try:
-            # Some editors begin a file with a mark of the encoding, which TOML does not know.
+            # Some editors start a file with a byte order mark, which TOML does not allow.
             text = path.read_bytes().decode("utf-8-sig")
             document = tomllib.loads(text)
         except OSError as error:
@@ -204,7 +204,7 @@ class _Gathered:
 def _wrong_entries(
     setting: Setting, kind: inspect.Type, table: Mapping[str, object]
 ) -> Iterator[tuple[str, str]]:
-    """Yield the names of entries in a table that cannot be meant, and why."""
+    """Yield the names of invalid entries in a table, and why they are invalid."""
     for name, value in table.items():
         label = f'{setting.key}."{name}"'
         try:
@@ -216,7 +216,7 @@ def _wrong_entries(
 
 
 def _lines(text: str) -> dict[str, int]:
-    """Return the line of each key and section of a TOML document, as far as they are plain."""
+    """Return the line of each key and section of a TOML document, where it can be found."""
     found: dict[str, int] = {}
     section: list[str] = []
     inside = False
@@ -241,7 +241,7 @@ def _names(dotted: str) -> list[str]:
 
 
 def _contradictions(settings: Settings, origin: Callable[[str], Origin]) -> Iterator[str]:
-    """Yield what is right by itself and not together."""
+    """Yield settings that are valid by themselves but not in combination."""
     listen = settings.listen
 
     def given_as(name: str) -> str:

@@ -1,6 +1,6 @@
-"""The settings one by one: what each is called, what it may be, and what is wrong with a value.
+"""The catalog of settings: name, type and checks of each.
 
-All of it is read from the types in `settings`, so that a setting is described in one place.
+All of it is derived from the types in `settings`, so that a setting is described in one place.
 """
 
 import math
@@ -20,11 +20,11 @@ PRIVATE = "(set)"
 
 
 class Setting(Struct, frozen=True):
-    """One setting: its place in the file, and what it may be."""
+    """One setting: its place in the file, and its type."""
 
     section: str
     name: str
-    """Empty where the section itself is the setting, as in `decide`."""
+    """Empty if the section itself is the setting, as in `decide`."""
     type: object
     default: object
 
@@ -40,7 +40,7 @@ class Setting(Struct, frozen=True):
 
     @property
     def entry(self) -> inspect.Type | None:
-        """What each value is where the setting is a table of names that users choose."""
+        """The type of the values, if the setting is a table with keys chosen by users."""
         info = inspect.type_info(self.type)
         return info.value_type if isinstance(info, inspect.DictType) else None
 
@@ -74,7 +74,7 @@ def value_of(settings: Settings, setting: Setting) -> object:
 
 
 def public(settings: Settings) -> dict[str, dict[str, object]]:
-    """Return the settings by section for those who only watch: where keys are kept is left out."""
+    """Return the settings by section for read-only clients; private values are hidden."""
     values: dict[str, dict[str, object]] = {section: {} for section in SECTIONS}
     for setting in SETTINGS.values():
         value = value_of(settings, setting)
@@ -88,7 +88,7 @@ def public(settings: Settings) -> dict[str, dict[str, object]]:
 
 
 def from_text(setting: Setting, value: object) -> object:
-    """Return what a variable or an option gave as text; lists are separated by commas."""
+    """Return the value of a variable or option given as text; lists are separated by commas."""
     if not isinstance(value, str):
         return value
     kind = inspect.type_info(setting.type)
@@ -120,7 +120,7 @@ def checked(setting: Setting, value: object) -> object:
 
 
 def check_entry(setting: Setting, name: str, value: object) -> None:
-    """Raise `ValueError` unless this may stand in a table that is a setting, such as `decide`."""
+    """Raise `ValueError` if an entry is invalid in a table setting such as `decide`."""
     msgspec.convert({name: value}, setting.type)
     if setting.marked("subject"):
         check_pattern(name)
@@ -155,7 +155,7 @@ def expected(info: inspect.Type) -> str:
 
 
 def nearest(key: str) -> str:
-    """Return a hint for an unknown key: a name like it in its own section, else anywhere."""
+    """Return a hint for an unknown key: a similar name in its own section, else anywhere."""
     section, _, name = key.partition(".")
     if not name:
         elsewhere = [known for known in SETTINGS if known.endswith(f".{key}")]

@@ -1,1 +1,1 @@
-"""From decisions to frames on connections."""
+"""From engine decisions to frames on connections."""

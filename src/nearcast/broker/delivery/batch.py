@@ -1,4 +1,4 @@
-"""What a tick of the hub leaves to its host: what to keep, and then what to write to whom."""
+"""The result of a tick for its host: entries to store, then data to write to connections."""
 
 from msgspec import Struct
 
@@ -8,7 +8,7 @@ from nearcast.broker.net.connection import Connection
 
 
 class Write(Struct, frozen=True, gc=False):
-    """Bytes for a connection, and whether they are its last."""
+    """Bytes for a connection, and whether the connection closes after them."""
 
     connection: Connection
     data: bytes
@@ -17,9 +17,9 @@ class Write(Struct, frozen=True, gc=False):
 
 
 class Batch(Struct):
-    """What a tick decided: first keep `entries`, then do the `writes`."""
+    """The result of a tick: first store `entries`, then do the `writes`."""
 
     entries: Entries
     writes: list[Write]
     slow: list[tuple[Connection, CredentialCheck]] = []
-    """Clients whose passwords are to be checked elsewhere; `admit` takes the answer."""
+    """Connections whose credentials must be checked elsewhere; `admit` takes the result."""

@@ -1,8 +1,8 @@
 """Dispatch: from decisions to frames on connections and messages in queues.
 
-An event is encoded once for all recipients that can take the same bytes: connected, nothing to
-acknowledge, nothing of their own to add. These get the frames of a whole tick in one append. All
-others get a message in the queue of their session.
+An event is encoded once for all subscribers that can take the same bytes: connected, QoS 0, and
+without properties of their own. These get the frames of a whole tick in one append. All others get
+a message in the queue of their session.
 """
 
 from collections.abc import Sequence
@@ -23,7 +23,7 @@ from nearcast.wire.mqtt import PublishFrame, is_shared
 
 
 class Receiver:
-    """A recipient as the broker serves it: its session, and the form that it wants."""
+    """A recipient with its session, its granted subscriptions and its delivery format."""
 
     __slots__ = ("grants", "labels", "qos", "recipient", "session", "takes_shared_frames")
 
@@ -35,7 +35,7 @@ class Receiver:
         self.grants = grants
         self.qos = max((grant.wanted.qos for grant in grants), default=0)
         self.labels: tuple[str, ...] | None = None
-        """How metadata names its subscriptions; None: it wants no metadata."""
+        """Names of its subscriptions in metadata; None: it wants no metadata."""
         if any(grant.meta for grant in grants):
             self.labels = tuple(grant.label for grant in grants)
         self.takes_shared_frames = bool(grants) and not any(
@@ -44,16 +44,16 @@ class Receiver:
 
     @property
     def connection(self) -> Connection | None:
-        """Where a shared frame can be written as it is, if it can."""
+        """The connection, if shared frames can be written to it unchanged."""
         return self.session.direct_connection if self.takes_shared_frames else None
 
 
 NO_SESSION = Session("", 0.0)
-"""Has no connection, and never will."""
+"""A placeholder that never has a connection."""
 
 
 class DeliveryDispatcher:
-    """Puts events on connections and into queues."""
+    """Writes events to connections and queues."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -62,14 +62,14 @@ class DeliveryDispatcher:
         self._waiting: list[Sequence[Event]] = []
 
     def deliver_along(self, route: Route, events: Sequence[Event]) -> None:
-        """Deliver events to all on a route; those of one route that follow each other together."""
+        """Deliver events along a route; consecutive calls with one route are combined."""
         if route is not self._route:
             self.flush()
             self._route = route
         self._waiting.append(events)
 
     def flush(self) -> None:
-        """Deliver what waits to be dispatched together."""
+        """Deliver the events collected by `deliver_along`."""
         route, waiting = self._route, self._waiting
         if route is None:
             return
@@ -78,7 +78,7 @@ class DeliveryDispatcher:
         self.deliver(Deliveries.along(route, events))
 
     def deliver(self, deliveries: Deliveries) -> None:
-        """Deliver what was decided, session by session."""
+        """Deliver the engine's decisions, session by session."""
         state, events = self._state, deliveries.events
         frames = SharedFrames(events)
         everything, touched, sent = len(events), state.touched, 0
@@ -109,7 +109,7 @@ class DeliveryDispatcher:
         state.counters["sent"] += sent
 
     def put(self, session: Session, message: QueuedDelivery) -> bool:
-        """Let a session have a message; False if there is no room for it."""
+        """Queue a message for a session; False if there is no room for it."""
         state = self._state
         if not session.put(message, state.limits, state.journal):
             if message.qos or session.connection is not None:
@@ -129,7 +129,7 @@ class DeliveryDispatcher:
     def _deliver(
         self, receiver: Receiver, frames: SharedFrames, place: int, priority: int, replayed: bool
     ) -> None:
-        """Deliver one copy of one event: as a shared frame if it can be, else by the queue."""
+        """Deliver one copy of one event: as a shared frame if possible, else through the queue."""
         state, event = self._state, frames.events[place]
         connection = receiver.connection
         if connection is None or (event.qos and receiver.qos) or frames.is_special(event):
@@ -151,7 +151,7 @@ class DeliveryDispatcher:
         place: int,
         priority: int,
     ) -> bytes:
-        """Return the frame of an event for one who wants to know who published it, where, when."""
+        """Return the frame of an event with metadata, as far as the subscriber may see it."""
         assert receiver.labels is not None
         sees, matcher = SEE_ALL, self._state.engine.matcher
         if matcher.sight.restricted:
@@ -162,19 +162,20 @@ class DeliveryDispatcher:
     def _enqueue(
         self, receiver: Receiver, frames: SharedFrames, place: int, priority: int, replayed: bool
     ) -> None:
-        """Let a copy of an event wait for its session."""
+        """Queue a copy of an event for its session."""
         state, session, grants = self._state, receiver.session, receiver.grants
         if not grants or state.sessions.get(session.client_id) is not session:
             return
         event, message = frames.events[place], frames.message(place)
         if event.stays:
             message.live_key = state.engine.live_key(event)
-            # What comes through a group comes beside the session's own copy.
+            # A copy through a shared subscription is additional to the session's own copy.
             if event.valid_s == 0.0 and not is_shared(grants[0].wanted.filter):
                 session.drop_copies(message.live_key, state.limits, state.journal)
             if session.durable:
                 state.seen.append((event, session))
-        # Those that want an envelope have a copy of their own: others want what was published.
+        # Subscriptions with an envelope get a separate copy; the others get the payload as
+        # published.
         for own in ([g for g in grants if not g.envelope], [g for g in grants if g.envelope]):
             if own and not self.put(
                 session, self._copy(session, event, message, own, priority, replayed)
@@ -183,7 +184,7 @@ class DeliveryDispatcher:
                 return
 
     def _note_undelivered(self, receiver: Receiver, event: Event) -> None:
-        """A session has no room for an event; one that is live comes when it has."""
+        """Note that an event did not fit into a queue; a live one is delivered later."""
         state, session = self._state, receiver.session
         if state.engine.comes_later(event, receiver.recipient.subscriptions):
             session.misses = True
@@ -199,7 +200,7 @@ class DeliveryDispatcher:
         priority: int,
         replayed: bool,
     ) -> QueuedDelivery:
-        """A message in the form that these subscriptions of a session want; all or no envelope."""
+        """Return a message in the form that these grants want; all or none have an envelope."""
         told: UserProperties = ()
         if any(grant.meta for grant in grants):
             sees = self._state.engine.matcher.world.may_see(session.node, event.publisher)

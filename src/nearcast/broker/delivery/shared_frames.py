@@ -10,7 +10,7 @@ from nearcast.wire.mqtt import MQTT_5, PublishFrame, plain_publish, topic_field,
 
 
 class SharedFrames:
-    """Encodes events when the first recipient needs them."""
+    """Encodes events on first use."""
 
     __slots__ = ("_joined", "_messages", "_plain", "_told", "any_special", "events", "most_qos")
 
@@ -28,11 +28,11 @@ class SharedFrames:
 
     @staticmethod
     def is_special(event: Event) -> bool:
-        """Whether no bytes of an event can be shared: it expires, or sessions keep track of it."""
+        """Whether the bytes of an event cannot be shared: it expires, or sessions track it."""
         return event.expires_at is not None or event.stays
 
     def plain(self, version: int) -> list[bytes]:
-        """The frames of all events, of QoS 0 and with nothing added."""
+        """The QoS 0 frames of all events, without additional properties."""
         five = version == MQTT_5
         frames = self._plain.get(five)
         if frames is None:
@@ -51,7 +51,7 @@ class SharedFrames:
         return frames
 
     def joined(self, version: int) -> bytes:
-        """The same in one piece."""
+        """The same frames, concatenated."""
         five = version == MQTT_5
         whole = self._joined.get(five)
         if whole is None:
@@ -62,7 +62,7 @@ class SharedFrames:
     def with_metadata(
         self, version: int, place: int, priority: int, labels: tuple[str, ...], sees: int
     ) -> bytes:
-        """The frame of an event with metadata, for those who see so much of the publisher."""
+        """The frame of an event with metadata, for subscribers with this view of the publisher."""
         form = (version, place, labels, sees, priority)
         frame = self._told.get(form)
         if frame is None:
@@ -75,7 +75,7 @@ class SharedFrames:
         return frame
 
     def message(self, place: int) -> OutboundMessage:
-        """The message of an event, one for all sessions that it waits for."""
+        """The message of an event, shared by all sessions that queue it."""
         message = self._messages.get(place)
         if message is None:
             event = self.events[place]

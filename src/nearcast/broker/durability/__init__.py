@@ -1,1 +1,1 @@
-"""What must be on disk before anyone is told, and what is there after a restart."""
+"""Durability: what must be on disk before it is acknowledged, and recovery after a restart."""

@@ -1,8 +1,8 @@
-"""Holding back: what a tick writes leaves in order, and not before what it promises is kept.
+"""Holds back writes: in order, and not before the entries they promise are on disk.
 
-The rule of the real server and of the virtual one. A batch that promises something waits until it
-is on disk, and so does everything after it; one that promises nothing, with nothing before it,
-leaves at once.
+Used by the real server and by the virtual one. A batch that must be synced waits until it is on
+disk, and so does every batch after it; a batch that promises nothing, with none held before it, is
+written at once.
 """
 
 from collections import deque
@@ -16,20 +16,20 @@ Keep = Callable[[Entries, OnCommit | None], None]
 
 
 class CommitGate:
-    """Batches on their way to clients; `keep` hands their entries to a disk, if there is one."""
+    """A queue of batches to write; `keep` submits their entries to a disk, if there is one."""
 
     def __init__(self, write: Callable[[Batch], None], keep: Keep | None = None) -> None:
         self._write = write
         self._keep = keep
         self._held: deque[tuple[Batch, int]] = deque()
         self.bytes = 0
-        """About how much is held back."""
+        """The size of the held writes."""
 
     def __len__(self) -> int:
         return len(self._held)
 
     def take(self, batch: Batch) -> None:
-        """Write a batch now or when it may be."""
+        """Write a batch now, or after its entries are on disk."""
         entries = batch.entries
         if self._keep is None or not (entries or self._held):
             self._write(batch)
@@ -43,7 +43,7 @@ class CommitGate:
             self._keep(entries, None)
 
     def release_all(self) -> None:
-        """Everything is on disk: write all that is held back."""
+        """Write all held batches; everything is on disk."""
         while self._held:
             self._release()
 

@@ -1,7 +1,7 @@
-"""Forgetting a person: out of sessions, queues, live events, contexts and the places it named.
+"""Erasure of a node: sessions, queues, live events, contexts and the places it named.
 
-The log is the keeper's affair. What others received is theirs; what they said of the person in
-their own messages stays.
+The log is erased by the store writer. Messages that other nodes received stay, and so does what
+they wrote about the node in their own messages.
 """
 
 from pathlib import Path
@@ -18,7 +18,7 @@ from nearcast.wire.mqtt import ReasonCode
 
 
 def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
-    """Forget a node; how much of it there was. The next tick keeps that."""
+    """Erase a node from a hub; return counts. The next tick stores the changes."""
     sessions = [each for each in hub.sessions.values() if each.node == node]
     for session in sessions:
         connection = session.connection
@@ -27,7 +27,7 @@ def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
         hub.lifecycle.drop_will(session)
         hub.lifecycle.end(session, now)
     dropped = sum(session.drop_from(node, hub.state.journal) for session in hub.sessions.values())
-    # What a place is called may tell of who named it; without being shown it must not hold either.
+    # A place name may identify its author, so the place is removed together with its message.
     for event in hub.engine.live:
         place = place_of(event.subject)
         if place is not None and event.publisher == node:
@@ -37,15 +37,15 @@ def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
         hub.state.pending.ask(AreaUnwatched(area.name))
         hub.state.journal.note(standing_change(AreaUnwatched(area.name)))
     hub.state.pending.ask(Forgot(node))
-    # Files of the log are about to be written anew.
+    # Log files are about to be rewritten.
     hub.keep_moves()
     return {"sessions": len(sessions), "messages": dropped}
 
 
 def forget_in_store(store: Store, settings: Settings, node: str, now: float) -> dict[str, int]:
-    """Forget a node in what a broker keeps that does not run.
+    """Erase a node from the data of a broker that is not running.
 
-    A will may be due in this moment, too: what its owner may do is for the authenticator to say.
+    A will may become due at this moment, so the authenticator decides on permissions as usual.
     """
     admission = Authenticator(settings, Path(settings.node.data))
     hub = Hub(settings, journal_for(store), admission)

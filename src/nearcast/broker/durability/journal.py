@@ -1,7 +1,7 @@
-"""The journal of a tick: what must be kept before anything that the tick says may leave.
+"""The journal of a tick: what must be stored before the writes of the tick are released.
 
 Collects changes for the store and rows for the log. A tick `must_sync` if it promises something:
-then nothing of it is written to anyone before it is on disk.
+then none of its data is written to a client before it is on disk.
 """
 
 from collections.abc import Iterator, Sequence
@@ -12,13 +12,13 @@ from msgspec import Struct, field
 from nearcast.store import Change, RowBuffer
 
 ENTRY_BYTES = 500
-"""About what a change takes in memory."""
+"""Estimated memory of a change."""
 NO_ROWS = RowBuffer()
-"""What ticks leave that record nothing; nobody appends to it."""
+"""Shared by all ticks that record nothing; must not be appended to."""
 
 
 class Entries(Struct):
-    """What one or more ticks leave to keep."""
+    """The entries of one or more ticks to store."""
 
     changes: list[Change] = []
     rows: RowBuffer = field(default_factory=RowBuffer)
@@ -29,12 +29,12 @@ class Entries(Struct):
 
     @property
     def size(self) -> int:
-        """About how much memory it takes."""
+        """Estimated memory in bytes."""
         return self.rows.size + ENTRY_BYTES * len(self.changes)
 
 
 def joined(parts: Sequence[Entries]) -> Entries:
-    """Return what several ticks leave to keep, as one."""
+    """Return the entries of several ticks as one."""
     if len(parts) == 1:
         return parts[0]
     changes = [change for each in parts for change in each.changes]
@@ -45,9 +45,9 @@ def joined(parts: Sequence[Entries]) -> Entries:
 
 
 class Journal:
-    """What the running tick leaves to keep; with `keeps` False nothing is kept at all.
+    """The entries of the current tick; with `keeps` False nothing is stored.
 
-    Rows are appended to `rows`, those of `broker`.
+    Rows are appended to `rows`, which belongs to `broker`.
     """
 
     def __init__(
@@ -65,14 +65,14 @@ class Journal:
         self.must_sync = False
 
     def note(self, change: Change, *, sync: bool = True) -> None:
-        """Keep a change; with `sync` before anyone is told."""
+        """Add a change; with `sync` it must be on disk before the tick's writes are released."""
         if self.keeps:
             self.changes.append(change)
             if sync:
                 self.must_sync = True
 
     def take(self) -> Entries:
-        """All so far; the next tick begins with nothing."""
+        """Return all entries so far, and start empty."""
         rows = NO_ROWS
         if self.rows:
             rows, self.rows = self.rows, RowBuffer(self.rows.broker)

@@ -1,7 +1,7 @@
-"""Recording: what comes of a step, as rows for the log and changes for the store.
+"""Recording: the outcome of a step as rows for the log and changes for the store.
 
-Where a node is now is in the log as soon as it moves; the store is told only now and then, of
-many moves at once. Whoever recovers reads on in the log from what the store was told last.
+A move is in the log at once; the store gets moves only periodically, many at a time. Recovery reads
+the log from the row up to which the store has all moves.
 """
 
 from collections.abc import Iterable
@@ -25,42 +25,42 @@ from nearcast.store import (
 )
 
 NODES = "nodes"
-"""Where the store keeps what is known of nodes."""
+"""The space of the store for node states."""
 NODES_UNTIL = "nodes until"
-"""Where it keeps up to which row of the log it was told of all of them."""
+"""The space for the log row up to which the store has all moves."""
 BEHIND_S = 10.0
-"""About so long the store may not know of a move that the log knows of."""
+"""About how long, in seconds, the store may lag behind the log in moves."""
 MOST_AT_ONCE = 1_000
-"""So many nodes it is told of in one tick."""
+"""The most nodes that are stored in one tick."""
 
 
 class OutcomeRecorder:
-    """Notes in the journal what a step decided; with `deliveries` also who gets what."""
+    """Notes the outcome of steps in the journal; with `deliveries` also who gets which event."""
 
     def __init__(self, state: BrokerState, deliveries: bool) -> None:
         self._state = state
         self._deliveries = deliveries
         self._behind: dict[str, NodeState] = {}
-        """Nodes whose moves the store does not know of yet."""
+        """Nodes with moves that the store does not have yet."""
         self._round: list[str] = []
-        """Those of them that it is being told of, a few in each tick."""
+        """Nodes of the current round that are still to be stored, some in each tick."""
         self._until = 0
-        """What it knows once that is done: all up to this row of the log."""
+        """The log row up to which the store has all moves once the round is complete."""
         self._marked = False
-        """Whether it knows up to which row it was told of all of them."""
+        """Whether the store has such a row number."""
         self._told_at = -inf
 
     def begin(self, moved: Iterable[NodeState], marked: bool) -> None:
-        """Begin with a store that does not know of some moves yet, and whether it says so."""
+        """Begin with nodes whose moves the store lacks, and whether it has a row mark."""
         self._behind = {state.node: state for state in moved}
         self._marked = marked
 
     def hurry(self) -> None:
-        """Let the store know of all moves soon."""
+        """Let the next tick with rows start storing all moves."""
         self._told_at = -inf
 
     def catch_up(self, now: float) -> None:
-        """Tell the store now and then of nodes that moved, along with what else it is told."""
+        """Store moved nodes periodically, in ticks that write to the log anyway."""
         journal, behind = self._state.journal, self._behind
         if not journal.rows or abs(now - self._told_at) < BEHIND_S:
             return
@@ -82,7 +82,7 @@ class OutcomeRecorder:
         self._marked = True
 
     def record(self, outcome: Outcome, now: float) -> None:
-        """Note rows for the log and changes of what is live or known."""
+        """Note rows for the log, and changes of live events and node states."""
         journal = self._state.journal
         if not journal.keeps:
             return
@@ -93,7 +93,7 @@ class OutcomeRecorder:
             self._note_deliveries(outcome, now)
 
     def record_undelivered(self, now: float) -> None:
-        """Let the engine know which live events sessions had no room for: an input as any other."""
+        """Pass live events that did not fit into queues to the engine, as a regular input."""
         state = self._state
         if not state.undelivered:
             return
@@ -108,7 +108,7 @@ class OutcomeRecorder:
 
     def _note_changes(self, outcome: Outcome) -> None:
         state, journal, behind = self._state, self._state.journal, self._behind
-        # What was promised is kept twice, lest a file of the log be damaged.
+        # Promised changes are stored twice, in case a log file gets damaged.
         may_wait = not journal.must_sync
         kept: set[str] = set()
         for changed in outcome.node_changes:
@@ -133,7 +133,7 @@ class OutcomeRecorder:
             self._mark(outcome.records[0].seq - 1)
 
     def _note_deliveries(self, outcome: Outcome, now: float) -> None:
-        """Note to whom events go."""
+        """Note the recipients of events."""
         state = self._state
         for deliveries in outcome.sent:
             for _, copies in groupby(deliveries, key=lambda each: id(each.event)):

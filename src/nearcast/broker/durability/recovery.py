@@ -1,7 +1,7 @@
 """Recovery: a hub as its store left it.
 
-Sessions, subscriptions, queues and live events come back; nobody is connected. What was sent and
-not acknowledged is sent again when its client returns, under the same packet id.
+Restores sessions, subscriptions, queues and live events, without connections. Unacknowledged
+messages are sent again when the client reconnects, under the same packet id.
 """
 
 from collections.abc import Iterator
@@ -47,11 +47,11 @@ from nearcast.store import StoredSession as KeptSession
 from nearcast.wire.mqtt import PublishFrame, TopicFilter, parse_filter
 
 RECENT = 100_000
-"""Among so many of the newest rows repeats of events are recognised."""
+"""Repeats of events are recognised among this number of the newest rows."""
 
 
 def restore(hub: Hub, store: Store, now: float) -> None:
-    """Apply what the store kept to a hub that has nothing yet."""
+    """Apply the contents of a store to an empty hub."""
     kept: dict[str, KeptSession] = {}
     subscriptions: list[Subscription] = []
     messages: dict[int, OutboundMessage] = {0: OutboundMessage(PublishFrame("released"))}
@@ -130,27 +130,27 @@ def restore(hub: Hub, store: Store, now: float) -> None:
 
 
 class _LiveEvents:
-    """Live events as the store has them, under the keys that they have by the settings of now."""
+    """Stored live events, under the keys that they have by the current settings."""
 
     def __init__(self, hub: Hub) -> None:
         self._hub = hub
         self._kept: dict[str, Live] = {}
         self._seen: dict[str, list[str]] = {}
-        """Who has seen each, by the key that the store has it under."""
+        """Sessions that have seen each event, by stored key."""
 
     def put(self, value: Live) -> None:
-        """Go on with a live event, in place of an older one that has the same key."""
+        """Add a live event; it replaces an older one with the same key."""
         key = self._hub.engine.live_key(value.event)
         if (older := self._kept.pop(key, None)) is not None:
             self._hub.state.journal.note(LiveDropped(older.key))
         self._kept[key] = value
 
     def seen(self, key: str, who: str) -> None:
-        """A session has seen one."""
+        """Note that a session has seen a live event."""
         self._seen.setdefault(key, []).append(who)
 
     def found(self) -> Iterator[tuple[Event, float | None, list[str]]]:
-        """Yield all of them with their expiry and the sessions that have seen them."""
+        """Yield all events with their expiry and the sessions that have seen them."""
         state = self._hub.state
         for key, value in self._kept.items():
             event, who = value.event, self._seen.get(value.key, [])
@@ -165,10 +165,10 @@ class _LiveEvents:
 def _read_on(
     store: Store, until: int, nodes: dict[str, tuple[NodeState, int | None]]
 ) -> Iterator[tuple[str, str]]:
-    """Yield publisher and id of the newest events in the log; move nodes as it says on the way.
+    """Yield publisher and id of the newest events in the log, and apply moves to `nodes`.
 
-    Of a node the store knows what was so at some row of the log; moves after that, and after all
-    that it knew `until` then, are in the log alone.
+    The stored state of a node is that of some log row; moves after that row, and after `until`, are
+    only in the log.
     """
     newest = store.seq - RECENT
     for part in store.log.read(max(1, min(newest, until) + 1)):

@@ -1,17 +1,17 @@
-"""Recent events read back from the log, so that `count()` counts on after a restart."""
+"""Recent events read back from the log, so that `count()` continues after a restart."""
 
 from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import Forgot, Published
 from nearcast.store import Log, StoreError, input_of, plain_event, rows_of
 
 Remembered = tuple[float, Event]
-"""When an event was taken in, and the event."""
+"""The time when an event was ingested, and the event."""
 
 
 def remembered_events(log: Log, since: float, most: int) -> list[Remembered]:
-    """Return the events that were taken in since a time, the oldest first; the newest `most`.
+    """Return the events ingested since a time, oldest first; only the newest `most`.
 
-    Without those of nodes that were forgotten meanwhile.
+    Events of nodes that were forgotten since are left out.
     """
     found: list[Remembered] = []
     for batch in log.read_since(since, ("event", "forgotten"), most):
@@ -23,7 +23,7 @@ def remembered_events(log: Log, since: float, most: int) -> list[Remembered]:
             try:
                 value = input_of(row)
             except StoreError:
-                # Nobody who plays the log can apply it either.
+                # A replay of the log cannot apply it either.
                 continue
             if isinstance(value, Forgot):
                 found = [each for each in found if each[1].publisher != value.node]

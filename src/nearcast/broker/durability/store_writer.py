@@ -1,9 +1,8 @@
-"""Keeping: a store beside the loop, so that nobody waits for a disk who need not.
+"""The store writer: commits in a thread of its own, so that the event loop need not wait.
 
-Ticks are handed over in order; whatever has gathered while one commit was under way is the next
-commit. A tick that promises something is told when it is on disk. If the disk refuses, the same
-is tried again every second, nothing that was promised is lost, and nothing new is promised.
-Segments of the log are written in a second thread.
+Ticks are submitted in order; all that were submitted during one commit form the next. The callback
+of a tick is called when it is on disk. If the disk fails, the same commit is retried every second:
+nothing promised is lost, and nothing new is promised. Log segments are written in a second thread.
 """
 
 import logging
@@ -20,24 +19,24 @@ from nearcast.store import Merging, Segment, Store, StoreError, is_followed
 
 RETRY_S = 1.0
 GATHER_S = 0.01
-"""What nobody waits for (QoS 0) gathers for so long before it is committed."""
+"""How long entries without a callback (QoS 0) are collected before they are committed."""
 AWAIT_S = 0.001
-"""So long the loop itself waits at most for the commit of a small tick with nothing before it."""
+"""How long the event loop itself waits at most for the commit of a small, lone tick."""
 AWAITED_BYTES = 16_384
-"""What a small tick takes in memory at most."""
+"""The maximum memory of a small tick."""
 FAST_S = 0.000_5
-"""Commits are awaited while synced ones take no longer than this on average."""
+"""Commits are awaited while synced ones take at most this long on average."""
 CHECKPOINT_EVERY_S = 1.0
 TEND_EVERY_S = 10.0
 LOOK_EVERY_S = 1.0
-"""How often it is seen whether somebody follows the log."""
+"""How often to check whether a reader follows the log."""
 
 log = logging.getLogger("nearcast.broker")
 Done = Callable[[], None]
 
 
 class StoreWriter:
-    """Commits ticks in a thread of its own; `call` brings an answer back to the loop."""
+    """Commits ticks in a thread of its own; `call` runs callbacks in the event loop."""
 
     def __init__(
         self,
@@ -58,18 +57,18 @@ class StoreWriter:
         self._stopping = False
         self._erasing: list[tuple[str, Future[int]]] = []
         self._urgent = False
-        """Somebody waits for what was handed over."""
+        """A callback waits for the submitted entries."""
         self._committing = False
         self._unanswered = 0
-        """How often `done` is still to be called."""
+        """The number of callbacks still to be called."""
         self._awaited = False
-        """The loop waits for the one tick that was handed over."""
+        """The event loop waits for the single tick that was submitted."""
         self._answer = threading.Lock()
         self._answer.acquire()
         self._usual_s = 0.0
-        """How long synced commits took, the latest counting most."""
+        """Moving average of the duration of synced commits."""
         self.waiting_bytes = 0
-        """About how much memory is taken by what is not on disk yet."""
+        """Estimated memory of entries that are not on disk yet."""
         self._failing: str | None = None
         self._files = ThreadPoolExecutor(1, "nearcast-files")
         self._writing: Future[Segment] | None = None
@@ -81,14 +80,14 @@ class StoreWriter:
 
     @property
     def failing(self) -> str | None:
-        """Why the store cannot keep anything now."""
+        """Why the store cannot be written to now; None if it can."""
         return self._failing
 
     def submit(self, entries: Entries, done: Done | None = None) -> None:
-        """Keep a tick; `done` is called in the loop once it is on disk.
+        """Commit a tick; `done` is called in the event loop once it is on disk.
 
-        If it is small and nothing is before it, that is before this returns, unless the disk is
-        slow: two switches between threads and a turn of the loop take as long as its commit.
+        For a small tick with none before it this happens before the return, unless the disk is
+        slow: two thread switches and a loop iteration take as long as its commit.
         """
         size = entries.size
         with self._lock:
@@ -108,14 +107,14 @@ class StoreWriter:
         if not self._answer.acquire(timeout=AWAIT_S):
             with self._lock:
                 if self._awaited:
-                    # The answer comes as that of any other commit.
+                    # The callback is called as after any other commit.
                     self._awaited = False
                     return
             self._answer.acquire()
         self._call_all((done,))
 
     def stop(self) -> None:
-        """Keep what was handed over, write the last segment, and close the store."""
+        """Commit all submitted entries, write the last segment, and close the store."""
         with self._lock:
             self._stopping = True
             self._lock.notify()
@@ -130,7 +129,7 @@ class StoreWriter:
             self._store.abandon()
 
     def statistics(self) -> dict[str, float]:
-        """How far behind it is."""
+        """Commits, backlog and state of the store."""
         return {
             "commits_total": self.commits,
             "waiting_ticks": len(self._waiting),
@@ -140,7 +139,7 @@ class StoreWriter:
         }
 
     def erase(self, node: str) -> "Future[int]":
-        """Erase all that the log tells of a node, after what was handed over so far."""
+        """Erase a node from the log, after all entries submitted so far."""
         future: Future[int] = Future()
         with self._lock:
             self._erasing.append((node, future))
@@ -166,7 +165,7 @@ class StoreWriter:
             self._roll()
 
     def _next_wake(self) -> float | None:
-        """How long to sleep: until a segment is due."""
+        """Return how long to sleep: until a segment is due; None: no limit."""
         if self._writing is not None or self._merging is not None:
             return 0.02
         due = self._store.log.next_due()
@@ -195,7 +194,7 @@ class StoreWriter:
             self._failing = None
         self.commits += 1
         if together.must_sync:
-            # One that took very long says little about the next.
+            # An outlier is capped, as it predicts little.
             took_s = min(time.perf_counter() - began, 10 * FAST_S)
             self._usual_s += (took_s - self._usual_s) / 10
         finished = [done for _, done in taken if done is not None]
@@ -214,7 +213,7 @@ class StoreWriter:
             done()
 
     def _erase(self) -> None:
-        """Erase someone once no file is being written."""
+        """Erase a node once no file is being written."""
         for pending in (self._writing, self._merging[1] if self._merging else None):
             if pending is not None:
                 wait([pending])
@@ -228,7 +227,7 @@ class StoreWriter:
             future.set_exception(error)
 
     def _roll(self) -> None:
-        """Begin a segment that is due, end one that is written, fold back now and then."""
+        """Seal a due segment, settle a written one, and checkpoint periodically."""
         self._settle()
         self._tend()
         now = self._now()
@@ -261,7 +260,7 @@ class StoreWriter:
             self._store.log.unseal(self._now() + RETRY_S)
 
     def _tend(self) -> None:
-        """Merge and drop segments at the low end of the log, a few at a time."""
+        """Merge segments at the old end of the log, and drop those past their retention."""
         try:
             if self._merging is not None:
                 merging, future = self._merging
@@ -289,5 +288,5 @@ class StoreWriter:
 
 
 def journal_for(store: Store) -> Journal:
-    """A journal whose numbers go on where the store's end."""
+    """Return a journal whose numbers continue those of the store."""
     return Journal(True, store.message_ids, store.queue_numbers, store.broker)

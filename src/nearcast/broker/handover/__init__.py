@@ -1,1 +1,1 @@
-"""What the pipeline hands over: staged, then released once and whole."""
+"""The handover from the pipeline: rows are staged, then released exactly once."""

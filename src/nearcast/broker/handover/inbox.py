@@ -1,11 +1,11 @@
-"""Releasing: what the pipeline hands over is staged, then released once and whole.
+"""The handover inbox: rows of the pipeline are staged, then released exactly once.
 
-Tasks stage rows, which are kept and do nothing. A release names the attempts that count: from
-the tick that accepts it they are this broker's to hand out, whatever happens. They are handed out
-a chunk at a time, each in one commit with the end of its staging, so that a large epoch keeps
-nobody waiting and a crash at any moment neither loses nor repeats a row. An epoch that was
-released before is acknowledged and dropped. Clients that read are given time to: while more than
-half of what may wait for one does, the next chunk for it is held back, for some seconds.
+Tasks stage rows, which are stored without effect. A release names the attempts that count: from the
+tick that accepts it this broker is responsible for delivering them. They are delivered in chunks,
+each in one commit with the end of its staging, so that a large epoch delays no client and a crash
+at any moment neither loses nor repeats a row. An epoch that was already released is acknowledged
+and dropped. The next chunk is held back, for some seconds at most, while the queue of one of its
+clients is more than half full.
 """
 
 from collections.abc import Callable
@@ -44,13 +44,13 @@ from nearcast.wire.handover import (
 from nearcast.wire.mqtt import ProtocolError, Publish, ReasonCode
 
 MOST_AT_ONCE = 1_000
-"""About so many deliveries are handed out in one tick; the others in the next."""
+"""About how many deliveries are made in one tick; the rest follow in the next."""
 WAIT_S = 0.02
-"""How long to wait where too much waits for the disk, or for a client."""
+"""The delay while too much waits for the disk, or for a client."""
 
 
 class HandoverInbox:
-    """Takes rows from the pipeline and hands them out."""
+    """Stages rows of the pipeline and delivers released ones."""
 
     def __init__(
         self, state: BrokerState, driver: EngineDriver, dispatcher: DeliveryDispatcher
@@ -60,16 +60,16 @@ class HandoverInbox:
         self._dispatcher = dispatcher
         self.staging = StagedRows(state.journal)
         self.may_go_on: Callable[[], bool] = lambda: True
-        """Whether the disk has room for more; the host says."""
+        """Whether the disk can take more; set by the host."""
         self._next: tuple[Chunk, list[HandedRow]] | None = None
-        """The rows of the chunk that is held back."""
+        """The next chunk, and its decoded rows."""
         self._patience = ReleaseThrottle(state)
         self._not_before = 0.0
 
     # From the pipeline
 
     def take(self, connection: Connection, session: Session, packet: Publish, now: float) -> None:
-        """Take a message to a topic of the pipeline's, or raise `RefusedError`."""
+        """Handle a message on a topic of the pipeline; raises `RefusedError`."""
         if not _may_hand_over(connection):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, "only the pipeline hands over rows")
         if not packet.qos:
@@ -84,7 +84,7 @@ class HandoverInbox:
                     self.staging.drop(query, epoch)
         except HandoverError as error:
             raise RefusedError(BAD, str(error)) from None
-        # Also where it was known already: what it repeats may not be on disk yet.
+        # Also for a repeat: the original may not be on disk yet.
         self._state.journal.must_sync = True
 
     def _stage(self, staged: Staged, data: bytes) -> None:
@@ -112,11 +112,11 @@ class HandoverInbox:
 
     @property
     def pending(self) -> bool:
-        """Whether something was released and is still to be handed out."""
+        """Whether released rows are still to be delivered."""
         return bool(self.staging.ready)
 
     def due(self, now: float) -> float | None:
-        """When to go on, if there is anything to hand out."""
+        """The time to deliver the next rows; None if there are none."""
         if not self.pending:
             return None
         if self._held_back(now):
@@ -124,11 +124,11 @@ class HandoverInbox:
         return now if self.may_go_on() else now + WAIT_S
 
     def go_on(self, now: float) -> None:
-        """Hand out some of what was released."""
+        """Deliver some of the released rows."""
         ready = self.staging.ready
         if not ready or self._held_back(now) or not self.may_go_on():
             return
-        # What is handed out here is in no queue before the engine has decided.
+        # Rows published here are not in a queue until the engine has decided, so few are taken.
         left = min(MOST_AT_ONCE, max(1, self._state.limits.queued // 2))
         while ready and left > 0:
             rows = self._rows_of(ready[0])
@@ -141,7 +141,7 @@ class HandoverInbox:
             self.staging.done(chunk)
 
     def _held_back(self, now: float) -> bool:
-        # A clock that was set back must not make it longer.
+        # If the clock was set back, the delay must not become longer.
         return 0.0 < self._not_before - now <= WAIT_S
 
     def _rows_of(self, chunk: Chunk) -> list[HandedRow]:
@@ -162,7 +162,7 @@ class HandoverInbox:
         return done
 
     def _publish(self, row: EventRow, now: float) -> None:
-        """Let the engine decide on an event."""
+        """Queue an event row for the engine."""
         state = self._state
         valid_s = 0.0 if row.retain and not row.payload else row.valid_s
         stays = row.retain or valid_s is not None or row.object is not None
@@ -190,10 +190,10 @@ class HandoverInbox:
         self._driver.publish(event, now)
 
     def _deliver(self, row: DeliveryRow, now: float) -> None:
-        """Hand an event to those for whom it was decided."""
+        """Deliver a row to the recipients that the pipeline decided on."""
         state = self._state
         if state.pending:
-            # What came before goes by the subscriptions of then.
+            # Earlier events are decided by the subscriptions in force when they came.
             self._driver.step(now)
         self._dispatcher.flush()
         event = Event(
@@ -214,7 +214,7 @@ class HandoverInbox:
             some = [(e.subscriptions, e.priority) for e in row.recipients if e.replayed is replayed]
             if some:
                 self._dispatcher.deliver(state.engine.addressed(event, some, replayed))
-        # Who has seen a live event is known where it was decided.
+        # Which session has seen a live event is tracked where it was decided.
         state.seen.clear()
         if not state.engine.settings.routes and state.journal.keeps:
             got = [(e.session, e.subscriptions, e.priority, e.replayed) for e in row.recipients]
@@ -223,7 +223,7 @@ class HandoverInbox:
 
 
 def _check(chunk: bytes) -> None:
-    """Refuse rows that could not be handed out, while nothing has come of them."""
+    """Refuse rows that could not be delivered, before they have any effect."""
     for row in rows_in(chunk):
         try:
             _position(row)
@@ -243,7 +243,7 @@ def _position(row: HandedRow) -> Position | None:
 
 
 def _may_hand_over(connection: Connection) -> bool:
-    """Whether a client is the pipeline, or may do everything; no other part of the broker is."""
+    """Whether a client is the pipeline or a superuser; other broker parts may not hand over."""
     admitted = connection.admitted
     if admitted is None or not admitted.identity.superuser:
         return False

@@ -1,8 +1,9 @@
-"""The pipeline's door: whoever can read a broker's directory may hand it the pipeline's results.
+"""Access of the pipeline: a process that can read a broker's directory may hand over results.
 
-A token lies there, for its owner only, and while the broker listens a file that says where. Who
-comes as `$pipeline` with the token is let in as a part of the broker, past all rules; nobody else
-may have that name. From elsewhere a superuser's name and password do the same.
+The directory has a token, readable by its owner only, and while the broker listens a file with its
+address. A client that connects as `$pipeline` with the token is admitted as a part of the broker,
+exempt from all rules; no other client may use that name. From other machines a superuser's name and
+password do the same.
 """
 
 import hmac
@@ -20,12 +21,12 @@ from nearcast.wire.mqtt import Connect, ReasonCode
 
 PIPELINE = Identity(PUBLISHER, superuser=True)
 NEAR = {"0.0.0.0": "127.0.0.1", "::": "::1"}
-"""How whoever is on the same machine reaches a broker that listens on every address."""
+"""Loopback addresses for a broker that listens on all addresses."""
 _CERTIFICATE = re.compile("-----BEGIN CERTIFICATE-----.*?-----END CERTIFICATE-----\n?", re.DOTALL)
 
 
 def read_token(directory: Path) -> str:
-    """Return the token of a broker's directory, made if there is none."""
+    """Return the token in a broker's directory; it is created if missing."""
     path = directory / TOKEN_FILE
     try:
         token = path.read_text().strip()
@@ -46,7 +47,7 @@ def read_token(directory: Path) -> str:
 
 
 def admit(connect: Connect, peer: Peer, token: str) -> Admitted | AuthRefusal | None:
-    """Decide on a client that comes as the pipeline; None if it does not."""
+    """Decide on a client that connects as the pipeline; None if it does not."""
     node = connect.client_id.partition("~")[0]
     if connect.username != PUBLISHER:
         if node != PUBLISHER:
@@ -66,9 +67,9 @@ def admit(connect: Connect, peer: Peer, token: str) -> Admitted | AuthRefusal | 
 def write_address(
     directory: Path, host: str, port: int, scheme: str = "mqtt", certificate: str = ""
 ) -> None:
-    """Say where a broker listens, on which machine, and by which certificate it is known.
+    """Write a broker's address, its machine and its certificate to a file.
 
-    Of a file of certificates that is the first, the broker's own; never its key.
+    Of a file with several certificates only the first is written, the broker's own; never the key.
     """
     near = NEAR.get(host, host)
     told: dict[str, object] = {"scheme": scheme, "host": near, "port": port}
@@ -80,5 +81,5 @@ def write_address(
 
 
 def remove_address(directory: Path) -> None:
-    """Say that it does not listen."""
+    """Remove the address file."""
     (directory / ADDRESS_FILE).unlink(missing_ok=True)

@@ -1,9 +1,9 @@
-"""Staging: rows of the pipeline that are here and do nothing yet, and what was released of them.
+"""Staging: rows of the pipeline without effect yet, and which of them were released.
 
-Packets are staged under (query, epoch, partition, attempt, number) and kept by the store. Of each
-query it is known which epoch was released last, and which packets of it are still to be handed
-out: those are there until the commit that hands them out. What nobody will release is dropped:
-other attempts and earlier epochs at a release, earlier epochs when a query goes on to the next.
+Packets are staged under (query, epoch, partition, attempt, number) and stored. For each query the
+last released epoch is known, and which of its packets are still to be delivered; these are stored
+until the commit that delivers them. Packets that will not be released are dropped: other attempts
+and earlier epochs at a release, earlier epochs when a query starts the next.
 """
 
 from collections import deque
@@ -19,34 +19,34 @@ from nearcast.wire.handover import PART, HandoverError, Manifest, Staged
 from nearcast.wire.mqtt import ReasonCode
 
 STAGED, RELEASES = "staged", "releases"
-"""Where the store keeps packets of rows, and what was released of each query."""
+"""Spaces of the store for packets of rows, and for the release state of each query."""
 MOST_BYTES = 256 << 20
-"""Packets of rows that are staged or wait to be handed out; one more is refused."""
+"""The limit for packets that are staged or wait for delivery; beyond it they are refused."""
 MOST_ATTEMPTS = 4
-"""Of one partition of an epoch; then the first is dropped, as its task is long gone."""
+"""The limit per partition of an epoch; beyond it the oldest is dropped, as its task is over."""
 MOST_QUERIES = 10_000
-"""So many queries are remembered; then the one that has released nothing for longest goes."""
+"""The limit of known queries; beyond it the idle one with the oldest release is dropped."""
 OVERHEAD_BYTES = 200
 
 Attempts = dict[tuple[int, str], dict[int, bytes]]
-"""Packets by their number, by partition and attempt."""
+"""Packets by number, by partition and attempt."""
 
 
 class Query:
-    """What is known of one query of the pipeline."""
+    """The state of one pipeline query."""
 
     __slots__ = ("epoch", "releasing", "staged")
 
     def __init__(self) -> None:
         self.epoch = -1
-        """The last that was released."""
+        """The last released epoch."""
         self.staged: dict[int, Attempts] = {}
         self.releasing: list[tuple[int, Manifest]] = []
-        """Epochs of which something is still to be handed out."""
+        """Epochs with packets still to be delivered."""
 
 
 class Chunk(Struct, frozen=True):
-    """Rows that were released, and the packets in which they are kept."""
+    """Released rows, and the packets that they are stored in."""
 
     query: str
     packets: tuple[Staged, ...]
@@ -54,24 +54,24 @@ class Chunk(Struct, frozen=True):
 
 
 class _Kept(Struct, frozen=True, array_like=True):
-    """What the store has of a query."""
+    """The stored state of a query."""
 
     epoch: int
     releasing: list[tuple[int, Manifest]] = []
 
 
 class StagedRows:
-    """All that the pipeline has handed to a broker and clients have not got yet."""
+    """All rows of the pipeline that are not delivered yet."""
 
     def __init__(self, journal: Journal) -> None:
         self._journal = journal
         self._queries: dict[str, Query] = {}
         self.ready: deque[Chunk] = deque()
-        """What was released and is to be handed out, in order; `done` follows."""
+        """Released chunks to be delivered, in order; `done` follows."""
         self._bytes = 0
 
     def is_released(self, query: str, epoch: int) -> bool:
-        """Whether an epoch was released before."""
+        """Whether an epoch was already released."""
         known = self._queries.get(query)
         return known is not None and epoch <= known.epoch
 
@@ -82,7 +82,7 @@ class StagedRows:
         return staged.number in attempts.get((staged.partition, staged.attempt), ())
 
     def put(self, staged: Staged, data: bytes) -> None:
-        """Stage a packet that is not; `RefusedError` if there is no room."""
+        """Stage a new packet; raises `RefusedError` if there is no room."""
         size = len(data) + OVERHEAD_BYTES
         self._make_room(staged.query, size)
         query = self._query(staged.query)
@@ -90,7 +90,7 @@ class StagedRows:
         attempts.setdefault((staged.partition, staged.attempt), {})[staged.number] = data
         self._bytes += size
         self._journal.note(Kept(STAGED, _key(staged), data))
-        # A query goes on to its next epoch when it is done with the one before.
+        # A query starts its next epoch when the previous one is finished.
         for earlier in [epoch for epoch in query.staged if epoch < staged.epoch]:
             self.drop(staged.query, earlier)
         own = [at for at in attempts if at[0] == staged.partition]
@@ -104,7 +104,7 @@ class StagedRows:
         return list(_chunks(name, epoch, manifest, attempts))
 
     def release(self, name: str, epoch: int, manifest: Manifest, chunks: list[Chunk]) -> None:
-        """Have chunks handed out, and drop all else of the epoch and those before."""
+        """Queue chunks for delivery; drop the rest of this epoch and all earlier ones."""
         query = self._query(name)
         attempts = query.staged.get(epoch, {})
         for partition, attempt, _ in manifest:
@@ -116,19 +116,19 @@ class StagedRows:
             query.releasing.append((epoch, manifest))
             self.ready += chunks
         self._keep(name, query)
-        # The one that was released last is remembered longest.
+        # Keep the dictionary in order of the last release.
         self._queries[name] = self._queries.pop(name)
         self._forget_queries()
 
     def drop(self, name: str, epoch: int) -> None:
-        """Forget what was staged for an epoch and not released."""
+        """Drop the staged packets of an epoch that were not released."""
         query = self._queries.get(name)
         if query is not None:
             for at, packets in query.staged.pop(epoch, {}).items():
                 self._drop_attempt(name, epoch, at, packets)
 
     def done(self, chunk: Chunk) -> None:
-        """A chunk is handed out."""
+        """Note that a chunk was delivered."""
         for staged in chunk.packets:
             self._journal.note(Forgotten(STAGED, _key(staged)))
         self._bytes -= _size(chunk)
@@ -140,7 +140,7 @@ class StagedRows:
     # From the store
 
     def restore(self, space: str, key: str, value: bytes) -> None:
-        """Take back what the store has; `resume` follows when all is there."""
+        """Restore an entry of the store; `resume` follows after the last one."""
         if space == RELEASES:
             kept = msgspec.msgpack.decode(value, type=_Kept)
             query = self._query(key)
@@ -152,14 +152,14 @@ class StagedRows:
         self._bytes += len(value) + OVERHEAD_BYTES
 
     def resume(self) -> None:
-        """Go on with the releases that were under way."""
+        """Continue the releases that were in progress."""
         for name, query in self._queries.items():
             for epoch, manifest in query.releasing:
                 attempts = query.staged.pop(epoch, {})
                 self.ready += _chunks(name, epoch, manifest, attempts, some=True)
 
     def statistics(self) -> dict[str, int]:
-        """How much there is."""
+        """Size and counts of the staged rows."""
         return {
             "staged_bytes": self._bytes,
             "unreleased_chunks": len(self.ready),
@@ -167,7 +167,7 @@ class StagedRows:
         }
 
     def validate_state(self) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         size = 0
         for query in self._queries.values():
             for epoch, attempts in query.staged.items():
@@ -190,9 +190,9 @@ class StagedRows:
         self._journal.note(Kept(RELEASES, name, value))
 
     def _make_room(self, name: str, size: int) -> None:
-        """Drop what other queries staged and may have left behind, where too much is staged.
+        """Drop staged packets of other queries, possibly abandoned, if the limit is exceeded.
 
-        One that still lives is refused its release, and stages again.
+        A query that is still active gets its release refused, and stages again.
         """
         for other, query in self._queries.items():
             if self._bytes + size <= MOST_BYTES:
@@ -205,7 +205,7 @@ class StagedRows:
             raise RefusedError(ReasonCode.QUOTA_EXCEEDED, why)
 
     def _forget_queries(self) -> None:
-        """Forget queries of old that have nothing here."""
+        """Drop the oldest idle queries above the limit."""
         surplus = len(self._queries) - MOST_QUERIES
         if surplus <= 0:
             return
@@ -225,7 +225,7 @@ class StagedRows:
 def _chunks(
     name: str, epoch: int, manifest: Manifest, attempts: Attempts, *, some: bool = False
 ) -> Iterator[Chunk]:
-    """Yield the chunks that a manifest names; with `some` those of them that are still there."""
+    """Yield the chunks that a manifest names; with `some` only those still staged."""
     for partition, attempt, count in manifest:
         packets = attempts.get((partition, attempt), {})
         staged: list[Staged] = []
@@ -249,7 +249,7 @@ def _chunks(
 
 
 def _size(chunk: Chunk) -> int:
-    # Every packet begins with a mark.
+    # Every packet starts with a one-byte mark.
     return len(chunk.data) + len(chunk.packets) * (OVERHEAD_BYTES + 1)
 
 

@@ -1,1 +1,1 @@
-"""From packets to inputs of the engine: checked, refused or taken, and acknowledged."""
+"""From packets to engine inputs: checks, refusals and acknowledgements."""

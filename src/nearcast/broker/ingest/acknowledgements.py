@@ -1,7 +1,7 @@
-"""Answering: what a client is told of the messages that it sends.
+"""Acknowledgements of the messages that clients send.
 
-A message of QoS 1 or 2 is begun when it arrives and acknowledged when it is decided on, in the
-order of the messages. One that is refused is answered too: MQTT 5 says why.
+A message of QoS 1 or 2 is registered when it arrives and acknowledged when it is decided, in the
+order of arrival. A refused message is acknowledged too; in MQTT 5 with the reason.
 """
 
 from nearcast.broker.broker_state import BrokerState
@@ -38,7 +38,7 @@ class Acknowledger:
         self._errors = errors
 
     def begin(self, connection: Connection, session: Session, packet: Publish) -> bool:
-        """Begin a message of QoS 1 or 2; False if there is nothing more to do for it."""
+        """Register a message of QoS 1 or 2; False if it needs no further processing."""
         state = self._state
         if packet.qos == 2 and not session.receive(packet.packet_id, state.journal):
             data = success(_PUBREC, packet.packet_id)
@@ -54,13 +54,13 @@ class Acknowledger:
         return True
 
     def accept(self, connection: Connection, qos: int, packet_id: int) -> None:
-        """Acknowledge a message that is taken, if its QoS asks for that."""
+        """Acknowledge an accepted message, if its QoS requires it."""
         if qos:
             kind = _PUBACK if qos == 1 else _PUBREC
             self._state.acknowledge(connection, kind, success(kind, packet_id))
 
     def accept_in_turn(self, connection: Connection, packet: Publish) -> None:
-        """Acknowledge what holds already, after what still waits for an answer."""
+        """Acknowledge an accepted message, after earlier messages that are still undecided."""
         answer = Answer(connection, packet.qos, packet.packet_id, packet.topic)
         if connection.waits:
             self._state.pending.answer_in_turn(answer, None)
@@ -68,7 +68,7 @@ class Acknowledger:
             self.answer(answer, None)
 
     def refuse_in_turn(self, connection: Connection, answer: Answer, refusal: RefusedError) -> None:
-        """Say why a message is not taken, after what still waits for an answer."""
+        """Refuse a message with a reason, after earlier messages that are still undecided."""
         self._state.counters["refused"] += 1
         if connection.waits:
             self._state.pending.answer_in_turn(answer, refusal)
@@ -78,13 +78,13 @@ class Acknowledger:
             self.answer(answer, refusal)
 
     def answer(self, answer: Answer, refusal: RefusedError | None) -> None:
-        """Tell a client what became of its message."""
+        """Send the acknowledgement of a decided message."""
         connection, packet_id = answer.connection, answer.packet_id
         connection.waits = False
         if not answer.qos or connection.session is None:
             return
         if refusal is None or connection.version != MQTT_5:
-            # MQTT 3 knows no refusal: the message is taken, and nothing comes of it.
+            # MQTT 3 has no refusal: the message is acknowledged and discarded.
             self.accept(connection, answer.qos, packet_id)
             return
         properties = Properties(reason_string=refusal.why) if connection.explains else NO_PROPERTIES
@@ -92,13 +92,13 @@ class Acknowledger:
         limit = connection.largest_packet or 1 << 28
         fitting = encode_within(form(packet_id, refusal.reason, properties), MQTT_5, limit)
         assert fitting is not None, "who takes a CONNACK takes this"
-        # A PUBREC that refuses ends the message.
+        # A PUBREC with a failure code completes the message.
         self._state.acknowledge(connection, _PUBACK, fitting)
         if answer.qos == 2:
             connection.session.release(packet_id, self._state.journal)
 
     def release(self, connection: Connection, session: Session, packet: PubRel) -> None:
-        """PUBREL: the client will not send this message again."""
+        """Handle PUBREL: the client will not send this message again."""
         known = session.release(packet.packet_id, self._state.journal)
         reason = ReasonCode.SUCCESS if known else ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
         data = encode(PubComp(packet.packet_id, reason), connection.version)
@@ -108,7 +108,7 @@ class Acknowledger:
 
 
 def refused_for(value: Input, why: str) -> RefusedError:
-    """Return the refusal of what the engine did not take, with the word that it is about."""
+    """Return the refusal of an input, prefixed with the name of the faulty property."""
     if isinstance(value, Published) and value.event.to is not None:
         why = f"nc-to: {why}"
     elif isinstance(value, Announced):

@@ -1,4 +1,4 @@
-"""Commands: what a client says to the broker itself, in messages to `$` topics."""
+"""Commands: messages of clients to the broker itself, on `$` topics."""
 
 from collections.abc import Callable
 
@@ -25,15 +25,15 @@ from nearcast.wire.mqtt import Publish
 _OWN = "$me/"
 AREAS = "$area/"
 FIRST_ORDER = 1 << 32
-"""Places that an earlier release kept without an order come before all others."""
+"""Places that an earlier release stored without an order precede all others."""
 
 
 TopicHandler = Callable[[Connection, Session, Publish, float], None]
-"""Does what a message to a topic says; raises `RefusedError` if that may not be."""
+"""Carries out a message to a topic; raises `RefusedError` if it is not allowed."""
 
 
 class CommandHandler:
-    """Takes messages to `$` topics."""
+    """Handles messages to `$` topics."""
 
     def __init__(
         self,
@@ -48,15 +48,15 @@ class CommandHandler:
         self._checks = checks
         self._handlers: dict[str, TopicHandler] = {}
         self._watched: dict[str, str] | None = None
-        """Topics of watched areas in the spelling that they were first given, by their one."""
+        """Topics of watched areas as first spelt, by normalized topic."""
         self._orders: dict[tuple[str, str], int] | None = None
-        """The order of places, by their keys."""
+        """The order of places, by kind and name."""
         self._last_order = 0
         self._shown: dict[str, str] | None = None
-        """Of places, and in which spelling: the subjects of the messages that show them."""
+        """Subjects of the retained messages that show places, by normalized topic."""
 
     def register(self, topic: str, handler: TopicHandler) -> None:
-        """Let somebody take messages to a topic; to all below it if it ends with a slash."""
+        """Register a handler for a topic, or for all topics below it if it ends with a slash."""
         self._handlers[topic] = handler
 
     def take(
@@ -67,7 +67,7 @@ class CommandHandler:
         request: PublishRequest,
         now: float,
     ) -> None:
-        """Do what a message to a `$` topic says; raises `RefusedError` if that may not be."""
+        """Carry out a message to a `$` topic; raises `RefusedError` if it is not allowed."""
         for topic, handler in self._handlers.items():
             if packet.topic == topic or (topic[-1] == "/" and packet.topic.startswith(topic)):
                 handler(connection, session, packet, now)
@@ -83,10 +83,10 @@ class CommandHandler:
         request: PublishRequest,
         now: float,
     ) -> None:
-        """Ask of the engine what a message means."""
+        """Turn a message into engine inputs, and queue them."""
         state, checks = self._state, self._checks
         if packet.topic.startswith(PLACE):
-            # The message that defines a place is retained, whatever it says.
+            # The message that defines a place is always retained.
             request = replace(request, retain=True)
             checks.check_rights(connection, request)
             if (place := place_of(packet.topic)) is not None:
@@ -109,7 +109,7 @@ class CommandHandler:
             state.journal.must_sync = True
 
     def _as_watched(self, packet: Publish) -> Publish:
-        """The message, to the topic in whose spelling the area that it means is watched."""
+        """Return the message with its area topic spelt as when the area was first watched."""
         if not packet.topic.startswith(AREAS):
             return packet
         if self._watched is None:
@@ -122,7 +122,7 @@ class CommandHandler:
         return packet if watched == packet.topic else replace(packet, topic=watched)
 
     def _in_order(self, asked: ParsedCommand) -> ParsedCommand:
-        """What a command asks, where places have their order: that in which they first came."""
+        """Return a place command with the order of its place: that of first definition."""
         (value,) = asked.inputs
         assert isinstance(value, PlaceDefined)
         if self._orders is None:
@@ -139,14 +139,14 @@ class CommandHandler:
         return defining(replace(value, order=self._orders[key]))
 
     def _show(self, session: Session, request: PublishRequest, topic: str, now: float) -> None:
-        """Let a message that defines a place be read, as it was spelt; an empty one ends that."""
+        """Publish the retained message that shows a place; an empty one removes it."""
         subject = request.topic
         if self._shown is None:
             subjects = [event.subject for event in self._state.engine.live if event.retain]
             self._shown = {normalize_topic(s): s for s in subjects if s.startswith(PLACE)}
         before = self._shown.pop(subject, subject)
         if before != subject:
-            # Earlier releases kept it as it was spelt.
+            # Earlier releases stored it under the topic as spelt.
             self._publish(session, PublishRequest(before, b"", request.qos, True), before, now)
         if request.payload:
             self._shown[subject] = subject

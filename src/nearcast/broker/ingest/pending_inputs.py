@@ -1,4 +1,4 @@
-"""What the running tick asks of the engine, in order, and whom to answer when it is decided."""
+"""Pending engine inputs of the current tick, in order, and the answers they need."""
 
 from msgspec import Struct
 
@@ -9,18 +9,18 @@ from nearcast.core.model.inputs import Input, Published
 from nearcast.store import Change
 
 DECIDED = -1
-"""Stands for the index of an input where there is none: the answer is known already."""
+"""Used as input index if the answer is already known."""
 
 
 class Answer(Struct, frozen=True, gc=False):
-    """Whom to tell what became of a message."""
+    """The connection and message that an acknowledgement is for."""
 
     connection: Connection
     qos: int
     packet_id: int
     topic: str = ""
     keep: tuple[Change, ...] = ()
-    """What is to be kept if it is accepted."""
+    """Changes to store if the message is accepted."""
 
 
 class PendingInputs:
@@ -29,24 +29,24 @@ class PendingInputs:
     def __init__(self) -> None:
         self.inputs: list[Input] = []
         self.answers: list[tuple[int, Answer, RefusedError | None]] = []
-        """The input, whom to tell of it, and the refusal if that is known; in order of arrival."""
+        """Input index, answer, and the refusal if already known; in order of arrival."""
         self._has_controls = False
         self._subjects: set[str] = set()
         self._events: set[tuple[str, str]] = set()
-        """Publishers and ids of the events."""
+        """Publishers and ids of the pending events."""
         self._live_keys: set[str] = set()
-        """Keys under which events among them will be live."""
+        """Live keys that the pending events will use."""
 
     def __bool__(self) -> bool:
         return bool(self.inputs)
 
     @property
     def has_events(self) -> bool:
-        """Whether some of them are events."""
+        """Whether events are pending."""
         return bool(self._subjects)
 
     def ask(self, value: Input) -> None:
-        """Add an input on which decisions about later events depend."""
+        """Add an input that affects decisions on later events."""
         self.inputs.append(value)
         self._has_controls = True
 
@@ -57,26 +57,26 @@ class PendingInputs:
         self.inputs.append(Published(event))
 
     def answer_next(self, answer: Answer) -> None:
-        """Let a client be told what becomes of the next input."""
+        """Answer a client when the next input is decided."""
         self.answers.append((len(self.inputs), answer, None))
         answer.connection.waits = True
 
     def answer_in_turn(self, answer: Answer, refusal: RefusedError | None) -> None:
-        """Let a client be told what is known already, after what it still waits for."""
+        """Queue an answer that is already known, after the pending ones."""
         self.answers.append((DECIDED, answer, refusal))
 
     def has_event(self, publisher: str, name: str) -> bool:
-        """Whether an event with this id is among them."""
+        """Whether an event with this id is pending."""
         return (publisher, name) in self._events
 
     def must_precede(self, connection: Connection, subject: str, qos: int) -> bool:
-        """Whether a message that is delivered now would overtake one of them."""
+        """Whether a message delivered now would overtake a pending input."""
         return bool(self.inputs) and (
             self._has_controls or subject in self._subjects or (qos > 0 and connection.waits)
         )
 
     def reserve(self, key: str, live: int, most: int) -> bool:
-        """Let an event be live under a new key; False if there would be more than `most`."""
+        """Reserve a live key; False if there would be more than `most`."""
         if key not in self._live_keys:
             if live + len(self._live_keys) >= most:
                 return False
@@ -84,7 +84,7 @@ class PendingInputs:
         return True
 
     def take(self) -> tuple[list[Input], list[tuple[int, Answer, RefusedError | None]]]:
-        """Return the inputs and the answers, and begin anew."""
+        """Return the inputs and the answers, and reset."""
         inputs, answers = self.inputs, self.answers
         self.inputs, self.answers, self._has_controls = [], [], False
         self._subjects.clear()

@@ -1,9 +1,9 @@
 """PUBLISH: messages become events, along the route of their topic or through the engine.
 
-Messages that follow each other with the same topic, properties and QoS are a run: they are read
-and refused once. Where the topic alone decides who gets them, and nothing that is pending would be
-overtaken, a run goes along its route at once. Everything else becomes an input of the engine; its
-sender is answered when that is decided.
+Consecutive messages with the same topic, properties and QoS are a run: they are parsed and checked
+once. If the topic alone decides who gets them, and no pending input would be overtaken, a run is
+delivered along its route at once. Everything else becomes an input of the engine, and its publisher
+is answered when it is decided.
 """
 
 from collections.abc import Sequence
@@ -36,13 +36,13 @@ from nearcast.wire.mqtt import Packet, Publish, ReasonCode, Will
 
 POSITION = "$me/position"
 _READ_ONE_BY_ONE = ("$", own_tracks.PREFIX)
-"""Topics where a payload says more than what is published."""
+"""Topics whose payload is interpreted by the broker."""
 _IS_TEXT = b"\x01\x01"
-"""The payload format indicator of text: each payload is checked."""
+"""The payload format indicator of text; each payload must be checked."""
 
 
 class PublishHandler:
-    """Takes messages from clients and from wills."""
+    """Handles PUBLISH packets and wills."""
 
     def __init__(
         self,
@@ -68,7 +68,7 @@ class PublishHandler:
         at: int,
         now: float,
     ) -> int:
-        """Take the run of messages that begins at a place; how many."""
+        """Process the run of messages that starts at index `at`; return its length."""
         first = packets[at]
         assert type(first) is Publish
         if first.topic == POSITION and self._move(session, first):
@@ -81,7 +81,7 @@ class PublishHandler:
         if properties is not None and properties.topic_alias is not None:
             resolved = self._checks.unaliased(connection, first, properties.topic_alias)
             if resolved is None:
-                # They were not published: the client may send them again.
+                # They were not published, so the client may send them again.
                 for packet in run:
                     session.release(packet.packet_id, self._state.journal)
                 return taken
@@ -108,7 +108,7 @@ class PublishHandler:
         return taken
 
     def publish_will(self, session: Session, will: Will, now: float) -> None:
-        """Publish what a client left behind, if it still may."""
+        """Publish a will, if the permissions and limits still allow it."""
         try:
             request = request_of_will(will)
             retain = request.retain or request.options.stays
@@ -121,7 +121,7 @@ class PublishHandler:
         self._driver.publish(self._event(session, request, request.payload, now), now)
 
     def _move(self, session: Session, packet: Publish) -> bool:
-        """Take the position that most messages to `$me/position` are; False: it is a command."""
+        """Queue the position of a plain `$me/position` message; False if it is a command."""
         if packet.raw_properties or packet.qos:
             return False
         position = usual_position(packet.payload)
@@ -133,7 +133,7 @@ class PublishHandler:
     def _run(
         self, connection: Connection, session: Session, packets: Sequence[Packet], at: int
     ) -> tuple[list[Publish], int]:
-        """Return the messages of a run that are to be published, and how many packets it is."""
+        """Return the messages of a run that are to be published, and its length in packets."""
         first = packets[at]
         assert type(first) is Publish
         topic, raw, qos = first.topic, first.raw_properties, first.qos
@@ -159,7 +159,7 @@ class PublishHandler:
     def _take_fix(
         self, connection: Connection, session: Session, request: PublishRequest, now: float
     ) -> None:
-        """Take the position that a message of OwnTracks tells."""
+        """Queue the position that an OwnTracks message contains, or warn why it was ignored."""
         may_act = _may_act(connection, request.topic)
         protected = self._state.engine.rights.protected
         fix = own_tracks.fix_of(session, request.topic, request.payload, may_act, protected)
@@ -172,7 +172,7 @@ class PublishHandler:
     def _route(
         self, connection: Connection, session: Session, request: PublishRequest
     ) -> Route | None:
-        """Return who gets a run if its topic alone decides, and nothing would be overtaken."""
+        """Return the route of a run, if its topic alone decides and nothing would be overtaken."""
         if request.retain or request.options is not NO_EVENT_OPTIONS:
             return None
         state = self._state
@@ -189,7 +189,7 @@ class PublishHandler:
         run: Sequence[Publish],
         now: float,
     ) -> None:
-        """Deliver and record a run, and acknowledge it."""
+        """Deliver, record and acknowledge a run."""
         state, node, client_id = self._state, session.node, session.client_id
         expiry_s, qos = request.expiry_s, request.qos
         events = EventRun(
@@ -217,7 +217,7 @@ class PublishHandler:
         run: Sequence[Publish],
         now: float,
     ) -> None:
-        """Let the engine decide on a run; its sender is answered then."""
+        """Queue a run for the engine; its publisher is answered when it is decided."""
         for packet in run:
             payload = request.payload if packet is run[0] else packet.payload
             event = self._event(session, request, payload, now)
@@ -233,7 +233,7 @@ class PublishHandler:
 
 
 def _may_act(connection: Connection, topic: str) -> bool:
-    """Whether a client may speak for the user in an OwnTracks topic who is not its own node."""
+    """Whether a client may report the position of another user in an OwnTracks topic."""
     admitted = connection.admitted
     user = own_tracks.user_of(topic)
     if admitted is None or user is None:

@@ -1,4 +1,4 @@
-"""What a message asks for, read and checked: topic, properties, rights, and room for what stays."""
+"""Parsing and checks of a message: topic, properties, permissions, and limits on live events."""
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -23,29 +23,29 @@ from nearcast.wire.mqtt import Properties, Publish, ReasonCode, Will, stripped
 NC_PREFIX = PREFIX.encode()
 PUBLISH_TOPIC = "$me/publish/"
 _SHORT_TOPIC, _SHORT_PROPERTIES = 200, 500
-"""Up to here nothing can be too long or too many, unless the limits are very low."""
+"""Up to these lengths no limit can be exceeded, unless the limits are very low."""
 _SHORTEST_PAIR = 5
-"""Bytes that a user property takes at least."""
+"""The minimum size of a user property in bytes."""
 _DROPPED = frozenset((0x02, 0x23))
-"""Properties that are not passed on as they came: message expiry and topic alias."""
+"""Properties that are not forwarded unchanged: message expiry and topic alias."""
 _NO_ATTRIBUTES: Attributes = {}
 
 
 class PublishRequest(Struct, frozen=True, gc=False):
-    """A message as it is to be published."""
+    """A message to be published."""
 
     topic: str
     payload: bytes
     qos: int = 0
     retain: bool = False
     headers: bytes = b""
-    """The properties that are passed on."""
+    """The properties to forward."""
     options: EventOptions = NO_EVENT_OPTIONS
     expiry_s: int | None = None
 
     @property
     def valid_s(self) -> float | None:
-        """How long what stays is valid; an empty retained message ends what is there."""
+        """How long a live event is valid; an empty retained message removes the current one."""
         if self.retain and not self.payload:
             return 0.0
         if self.options.valid_s is not None or not self.retain:
@@ -55,16 +55,16 @@ class PublishRequest(Struct, frozen=True, gc=False):
     def event(
         self, session: Session, payload: bytes, name: str, now: float, *, read_attributes: bool
     ) -> Event:
-        """Return the event that it is, with this payload; the engine completes it."""
+        """Return the event with this payload; the engine completes it."""
         options, valid_s, stays = self.options, None, False
         expires_at = None if self.expiry_s is None else now + self.expiry_s
         if self.retain or options is not NO_EVENT_OPTIONS:
             valid_s = self.valid_s
             stays = self.retain or valid_s is not None or options.object is not None
-        # Who comes later may look into what stays, even if nobody does now.
+        # Later subscribers may filter live events by attributes, even if none does now.
         attributes = attributes_of(payload) if stays or read_attributes else _NO_ATTRIBUTES
         node, client_id = session.node, session.client_id
-        # In their order: names would take longer than all else.
+        # Positional, because keywords would take longer than everything else here.
         return Event(
             name if options.id is None else options.id, self.topic, node,
             now if options.time is None else options.time, attributes, options.at,
@@ -75,7 +75,7 @@ class PublishRequest(Struct, frozen=True, gc=False):
 
 
 class PublishChecks:
-    """Reads messages; raises `RefusedError` for what may not be."""
+    """Parses and checks messages; raises `RefusedError` for those not allowed."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -84,7 +84,7 @@ class PublishChecks:
         self._short_properties = min(_SHORT_PROPERTIES, _SHORTEST_PAIR * limits.user_properties)
 
     def properties_of(self, packet: Publish) -> Properties | None:
-        """Return the properties of a message; None if there are only some that are passed on."""
+        """Return the properties of a message, or None if all of them are forwarded unchanged."""
         raw = packet.raw_properties
         if not raw or (
             packet.validate() and NC_PREFIX not in raw and len(raw) <= self._short_properties
@@ -93,7 +93,7 @@ class PublishChecks:
         return packet.properties
 
     def unaliased(self, connection: Connection, packet: Publish, alias: int) -> Publish | None:
-        """Return the message with the topic of its alias; None: the alias ends the connection."""
+        """Return the message with its alias resolved; None: a bad alias closed the connection."""
         state = self._state
         if not 0 < alias <= state.limits.topic_aliases:
             why = f"topic alias {alias} is not from 1 to {state.limits.topic_aliases}"
@@ -121,9 +121,9 @@ class PublishChecks:
         packet: Publish,
         properties: Properties | None,
     ) -> PublishRequest:
-        """Return what a message asks for; of a message to a `$` topic only as far as it is read.
+        """Return the request of a message; one to a `$` topic is only partly checked.
 
-        `properties` are those that `properties_of` found.
+        `properties` is the result of `properties_of`.
         """
         topic, payload, raw = packet.topic, packet.payload, packet.raw_properties
         options, expiry_s = NO_EVENT_OPTIONS, None
@@ -148,14 +148,14 @@ class PublishChecks:
         return request
 
     def check_rights(self, connection: Connection, request: PublishRequest) -> None:
-        """Refuse what a rule forbids; to rules, all that stays is retained."""
+        """Refuse what a rule forbids; rules treat all live events as retained."""
         stays = request.retain or request.options.stays
         if not connection.permissions.may_publish(request.topic, request.qos, stays):
             why = f"a rule forbids publishing to {request.topic!r}"
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, why)
 
     def check_place(self, connection: Connection, kind: str, name: str) -> None:
-        """Refuse to change a place that a rule names to one who may not."""
+        """Refuse changes to a place that a rule names, unless the client is permitted."""
         if not connection.permissions.may_change_place(kind, name):
             raise RefusedError(
                 ReasonCode.NOT_AUTHORIZED,
@@ -164,7 +164,7 @@ class PublishChecks:
             )
 
     def check_room(self, session: Session, request: PublishRequest) -> None:
-        """Refuse what is to stay where too much stays already."""
+        """Refuse a new live event if their limit is reached."""
         valid_s = request.valid_s
         if valid_s == 0.0 or not (request.retain or valid_s or request.options.object is not None):
             return
@@ -179,7 +179,7 @@ class PublishChecks:
             raise RefusedError(ReasonCode.QUOTA_EXCEEDED, why)
 
     def _check_properties(self, packet: Publish, properties: Properties) -> None:
-        """Refuse too many user properties, and text that is none."""
+        """Refuse too many user properties, and text payloads that are not UTF-8."""
         most = self._state.limits.user_properties
         if len(properties.user_properties) > most:
             raise RefusedError(
@@ -196,7 +196,7 @@ class PublishChecks:
                 ) from None
 
     def _check_topic(self, topic: str) -> None:
-        """Refuse topics that nobody may publish to."""
+        """Refuse `$` topics, and topics that are too long or too deep."""
         limits = self._state.limits
         if topic[0] == "$":
             raise RefusedError(
@@ -210,7 +210,7 @@ class PublishChecks:
 
 
 def request_of_will(will: Will) -> PublishRequest:
-    """Return the message that a will is; raises `RefusedError` if it cannot be read."""
+    """Return the request of a will; raises `RefusedError` if it is invalid."""
     properties = will.properties
     options = event_options(properties.user_properties)
     topic, payload = will.topic, will.payload
@@ -225,7 +225,7 @@ def request_of_will(will: Will) -> PublishRequest:
 def _published_as(
     topic: str, payload: bytes, options: EventOptions
 ) -> tuple[str, bytes, EventOptions]:
-    """Return topic, payload and options of what a message to `$me/publish/` stands for."""
+    """Return topic, payload and options of a message to `$me/publish/`."""
     if options is not NO_EVENT_OPTIONS:
         raise RefusedError(BAD, "say it in the JSON or in nc- properties, not in both")
     options, body = event_options_from_json(payload)

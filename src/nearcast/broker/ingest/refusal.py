@@ -1,14 +1,14 @@
-"""Refusals: what a client asked for and does not get."""
+"""Refusals of client requests."""
 
 from nearcast.errors import NearcastError
 from nearcast.wire.mqtt import ReasonCode
 
 LONGEST_REASON = 1_000
-"""In characters: what a client wrote may be in it, and must not make it too long to be sent."""
+"""In characters; it may quote client input, and must still fit into a packet."""
 
 
 class RefusedError(NearcastError):
-    """What a client asked for and does not get, and why; the connection stays."""
+    """A refused client request with its reason; the connection stays open."""
 
     def __init__(self, reason: ReasonCode, why: str) -> None:
         super().__init__(reason, why)

@@ -1,7 +1,7 @@
-"""Subscribing: what clients want becomes subscriptions, once checked.
+"""Subscribing: requests of clients become subscriptions after checks.
 
-A subscription is (session, topic filter), replaced when it is subscribed to again. What is
-refused says why and leaves the old one as it was.
+A subscription is (session, topic filter); subscribing again replaces it. A refusal has a reason and
+leaves the old subscription unchanged.
 """
 
 from msgspec.structs import replace
@@ -49,7 +49,7 @@ from nearcast.wire.mqtt import (
 NO_LIMIT = 1 << 28
 NAMED = "$me/subscriptions/"
 READABLE = ("$node", "$area", "$place", "$SYS")
-"""Topics that begin with a `$` and can be subscribed to."""
+"""Topics starting with `$` that can be subscribed to."""
 
 
 class SubscribeHandler:
@@ -68,7 +68,7 @@ class SubscribeHandler:
         self._warnings = warnings
 
     def subscribe(self, connection: Connection, session: Session, packet: Subscribe) -> None:
-        """Grant what can be granted, and say so."""
+        """Grant the filters that can be granted, and send a SUBACK."""
         reasons: list[ReasonCode] = []
         why: list[str] = []
         now = connection.heard_at
@@ -79,7 +79,7 @@ class SubscribeHandler:
             try:
                 options = subscription_options(packet.properties.user_properties)
                 if options.where is not None or options.from_ is not None:
-                    # What can be matched depends on what was said before.
+                    # Whether a condition can match depends on earlier inputs.
                     self._driver.step(now)
                 self._vet(session, options, "nc-from")
             except RefusedError as refusal:
@@ -109,7 +109,7 @@ class SubscribeHandler:
             self._warnings.listen(session, now)
 
     def unsubscribe(self, connection: Connection, session: Session, packet: Unsubscribe) -> None:
-        """End subscriptions; those that are not there are named."""
+        """End subscriptions, and send an UNSUBACK with the filters that did not exist."""
         state = self._state
         most = state.limits.filters_per_packet
         ours = [name for name, _ in packet.properties.user_properties if name.startswith(PREFIX)]
@@ -135,7 +135,7 @@ class SubscribeHandler:
         self._write(connection, UnsubAck(packet.packet_id, tuple(reasons)))
 
     def _problem_with(self, packet: Subscribe) -> RefusedError | None:
-        """Return why none of a packet's filters can be granted."""
+        """Return why a packet as a whole is refused, or None."""
         limits, pairs = self._state.limits, packet.properties.user_properties
         if len(packet.filters) > limits.filters_per_packet:
             return RefusedError(
@@ -151,8 +151,8 @@ class SubscribeHandler:
         return None
 
     def named(self, connection: Connection, session: Session, packet: Publish, now: float) -> None:
-        """Take a subscription in JSON under a name of its own, or end it."""
-        # What came before goes by the subscriptions of then.
+        """Set a named subscription from JSON, or end it if the payload is empty."""
+        # Earlier events are decided by the subscriptions in force when they came.
         self._driver.step(now)
         state, name = self._state, packet.topic[len(NAMED) :]
         if not 0 < len(name) <= LONGEST_NAME:
@@ -176,12 +176,12 @@ class SubscribeHandler:
             self._warnings.tell(session, key, known, connection.heard_at)
         except RefusedError as refusal:
             if refusal.reason is ReasonCode.TOPIC_FILTER_INVALID:
-                # That is no code of a PUBACK.
+                # A PUBACK cannot carry that reason code.
                 raise RefusedError(BAD, refusal.why) from None
             raise
 
     def _vet(self, session: Session, options: SubscriptionOptions, what: str) -> None:
-        """Refuse what the engine would refuse, before anything is changed."""
+        """Refuse a `from` condition that the engine would refuse, before anything is changed."""
         if options.from_ is not None:
             try:
                 self._state.engine.vet(Subscription("", session.node, "#", from_=options.from_))
@@ -198,7 +198,7 @@ class SubscribeHandler:
         name: str | None = None,
         envelope: bool = False,
     ) -> list[Subscribed]:
-        """Grant one filter; what is to be asked of the engine then."""
+        """Grant one filter; return the inputs for the engine."""
         state, limits = self._state, self._state.limits
         text = wanted.filter
         if len(text.encode()) > limits.topic_bytes or text.count("/") >= limits.topic_levels:
@@ -219,7 +219,7 @@ class SubscribeHandler:
                 ReasonCode.QUOTA_EXCEEDED, f"a session has at most {limits.subscriptions} of them"
             )
         allowed = connection.permissions
-        # What the broker tells a client of its own doings is private, as all of $me is.
+        # Topics private to the client need no permission, like all of `$me`.
         if text not in PRIVATE and not allowed.unrestricted and not allowed.may_subscribe(text):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids subscribing to {text!r}")
         granted = SessionSubscription(
@@ -248,7 +248,7 @@ class SubscribeHandler:
 
 
 def _check_ours(pattern: str) -> None:
-    """Refuse topics of ours that nobody can read."""
+    """Refuse broker topics that cannot be subscribed to."""
     head = pattern.partition("/")[0]
     if is_planned(pattern):
         why = f"{pattern!r} is not available yet"
@@ -262,12 +262,12 @@ def _check_ours(pattern: str) -> None:
 
 
 def tells(options: SubscriptionOptions, name: str | None, envelope: bool) -> bool:
-    """Whether deliveries of a subscription tell of their events; an envelope always does."""
+    """Whether deliveries of a subscription carry metadata; with an envelope always."""
     return envelope or options.meta or (name is not None and not options.quiet)
 
 
 def subscription_id(session: Session, topic_filter: str) -> str:
-    """The id of a subscription: unique over all sessions."""
+    """The id of a subscription, unique across all sessions."""
     return f"{session.client_id}\0{topic_filter}"
 
 
@@ -278,7 +278,7 @@ def subscription(
     options: SubscriptionOptions,
     countable: SubjectPermissions | None = None,
 ) -> Subscription:
-    """A subscription as the engine knows it."""
+    """Return a subscription as the engine's model has it."""
     wanted = granted.wanted
     key = wanted.filter if granted.name is None else f"\0{granted.name}"
     pattern = parsed.pattern

@@ -1,1 +1,1 @@
-"""Sockets and the loop: connections, links, listeners, and when a tick is due."""
+"""Sockets and the event loop: connections, links, listeners, and the tick scheduler."""

@@ -1,7 +1,7 @@
-"""A network connection, as the hub knows it: what was received, and what to write.
+"""A network connection as the hub has it: its state and its output.
 
-No I/O: the host (a socket, a WebSocket, a simulated link) is opaque here. Slots, because there
-are tens of thousands of these and most are idle.
+No I/O: the host (a socket, a WebSocket, a simulated link) is opaque here. Slots, because there are
+tens of thousands of these and most are idle.
 """
 
 from typing import TYPE_CHECKING
@@ -47,19 +47,19 @@ class Connection:
         self.admitted: Admitted | None = None
         self.permissions: Permissions = ANYTHING
         self.out: list[bytes] = []
-        """What to write, in order."""
+        """Data to write, in order."""
         self.farewell = b""
         """The last packet to write: a DISCONNECT."""
         self.acknowledgements = 0
         """How many acknowledgements are in `out`."""
         self.inbound = 0
-        """Messages of QoS 1 and 2 from the client that it has no final answer to."""
+        """Messages of QoS 1 and 2 from the client whose handshake is not complete."""
         self.touched = False
         self.closing = False
         self.blocked = False
-        """The client does not read: what can wait, waits."""
+        """The client does not read: messages stay in the queue."""
         self.waits = False
-        """An answer to this client is still to be decided in this tick."""
+        """An answer to this client is pending in this tick."""
         self.largest_packet = 0
         self.alias_most = 0
         self.aliases_in: dict[int, str] | None = None
@@ -67,22 +67,22 @@ class Connection:
         self.explains = True
         """The client wants reason strings."""
         self.backlog: list[Packet] | None = None
-        """Packets that came while the client is being authenticated."""
+        """Packets that came before the CONNECT was decided."""
 
     def close(self) -> None:
-        """Write nothing more after what is in `out` and `farewell`."""
+        """End the output after `out` and `farewell`."""
         self.closing = True
         if self.session is not None:
             self.session.update_direct_connection()
 
     def block(self, blocked: bool) -> None:
-        """Note whether the client reads what is written."""
+        """Set whether the client does not read."""
         self.blocked = blocked
         if self.session is not None:
             self.session.update_direct_connection()
 
     def alias(self, frame: PublishFrame) -> tuple[bytes, bool]:
-        """The topic alias for a frame as a property, and whether the client knows it already."""
+        """The topic alias property for a frame, and whether the client already knows the alias."""
         if not self.alias_most or self.version != MQTT_5:
             return b"", False
         if self.aliases_out is None:
@@ -97,12 +97,12 @@ class Connection:
         return topic_alias(number), False
 
     def forget_alias(self, topic: str) -> None:
-        """Drop the newest alias: the packet was not sent."""
+        """Drop the alias of a packet that was not sent."""
         if self.aliases_out is not None:
             del self.aliases_out[topic]
 
     def take(self) -> bytes:
-        """All that is to be written, as one piece."""
+        """Return all data to write as one piece, and clear it."""
         out = self.out
         if self.farewell:
             out.append(self.farewell)

@@ -1,12 +1,12 @@
-"""Links: a client's socket or WebSocket, between the loop and the server.
+"""Links: a client's socket or WebSocket, between the event loop and the server.
 
-A link hands in bytes and takes bytes to write. A client that does not read is bounded: beyond
-`unsent_bytes` what can wait waits in its session's queue, at a few times that much nothing more
-is read from it, and one that reads nothing for `stalled_s` is disconnected.
+A link passes received bytes on and takes bytes to write. Output to a client that does not read is
+bounded: beyond `unsent_bytes` messages stay in its session's queue, at a few times that much
+reading from it stops, and a client that reads nothing for `stalled_s` is disconnected.
 
-A link that the broker ends lingers: a socket that is closed while its client still writes is reset,
-and the client loses what it has not read, the reason among it. So writing ends first, and what
-comes is discarded until the client is done, for `LINGER_S` or `LINGER_BYTES` at most.
+A link closed by the broker lingers: a socket that is closed while its client still writes is reset,
+and the client loses unread data, including the reason. So the sending side is shut down first, and
+input is discarded until the client closes, for `LINGER_S` or `LINGER_BYTES` at most.
 """
 
 import asyncio
@@ -26,20 +26,20 @@ if TYPE_CHECKING:
     from nearcast.broker.server import Server
 
 MANY_PACKETS = 2_000
-"""A client that sends more in one read lets the others come first."""
+"""After more packets in one read than this, other clients are read first."""
 LINGER_S = 2.0
 LINGER_BYTES = 1 << 20
 QUIET_S = 0.2
-"""A broker that stops does not wait for a client that wrote nothing for so long."""
+"""A stopping broker does not wait for a client that wrote nothing for this long."""
 DEAF_AT = 2
-"""At so many times `unsent_bytes` nothing is read from a client that does not read."""
+"""At this multiple of `unsent_bytes` reading from a client that does not read stops."""
 
 _HANGING_UP = getattr(select, "POLLRDHUP", 0)
-"""Besides errors, which are always reported; a system without it notices resets only."""
+"""Errors are always reported; without this flag only resets are detected."""
 
 
 class Hold(IntFlag):
-    """Why nothing is read from a client for a while; there may be several reasons at once."""
+    """Reasons to pause reading from a client; several may apply at once."""
 
     KNOCK = auto()
     """Too many connections came from its address."""
@@ -48,15 +48,15 @@ class Hold(IntFlag):
     DISK = auto()
     """Too much waits for the disk."""
     REST = auto()
-    """It sent so much that the others come first."""
+    """It sent so much that other clients are read first."""
     PACE = auto()
-    """It sends more messages a second than it may."""
+    """It exceeds the message rate limit."""
     DEAF = auto()
     """It does not read its answers."""
 
 
 class Link:
-    """What TCP and WebSocket have in common."""
+    """The common part of TCP and WebSocket links."""
 
     __slots__ = (
         "_allowance", "_decoder", "_discarded", "_holds", "_lingers_until", "_refilled_at",
@@ -69,17 +69,17 @@ class Link:
         self.blocked_since: float | None = None
         self._holds = 0
         self._allowance = 0.0
-        """How many messages more it may send at once."""
+        """How many more messages it may send at once."""
         self._refilled_at = 0.0
         self.unsent = 0
-        """How much was unsent when this was last looked at."""
+        """Unsent bytes at the last check."""
         self.is_ending = False
-        """Nothing more is written, and what comes is discarded."""
+        """Nothing more is written, and input is discarded."""
         self._lingers_until = 0.0
         self._discarded = 0
 
     def open(self, transport: asyncio.Transport) -> None:
-        """A connection has come."""
+        """Set up the link on a new transport."""
         server = self.server
         self.transport = transport
         limit = server.settings.limits.unsent_bytes
@@ -89,7 +89,7 @@ class Link:
         server.joined(self)
 
     def feed(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Process received bytes."""
         server, connection = self.server, self.connection
         if connection.closing:
             self._discard(len(data))
@@ -111,9 +111,9 @@ class Link:
             self._stop_hearing()
 
     def end(self, spoke: bool) -> None:
-        """Close once the client had time to read what was written; `spoke` if there was a reason.
+        """Close after the client had time to read; `spoke`: a last packet was written.
 
-        For the broker the client is gone from now on.
+        The broker treats the client as gone from now on.
         """
         if self.is_ending or self.transport is None:
             return
@@ -139,7 +139,7 @@ class Link:
         return True
 
     def _linger(self, discarded: int) -> None:
-        """Look whether the client is done."""
+        """Close the link if the client is done or the time is over."""
         transport = self.transport
         if transport is None or transport.is_closing():
             return
@@ -155,14 +155,14 @@ class Link:
             self.abort()
 
     def _close(self) -> None:
-        """Close once everything is written."""
+        """Close after everything is written."""
         assert self.transport is not None
         if self.blocked_since is None:
             self.blocked_since = self.server.now()
         self.transport.close()
 
     def abort(self) -> None:
-        """Close at once, whatever is still to be written."""
+        """Close at once, discarding unsent data."""
         if self.transport is not None:
             self.transport.abort()
 
@@ -172,7 +172,7 @@ class Link:
         self.transport.write(data)
 
     def hold(self, reason: Hold) -> None:
-        """Let what the client sends wait in the system."""
+        """Pause reading from the client."""
         if self.is_ending:
             return
         before, self._holds = self._holds, self._holds | reason
@@ -180,14 +180,14 @@ class Link:
             self.transport.pause_reading()
 
     def let(self, reason: Hold) -> None:
-        """Read from the client again, unless there is another reason not to."""
+        """Resume reading from the client, unless another reason to pause remains."""
         before, self._holds = self._holds, self._holds & ~reason
         if before and not self._holds and self.transport is not None:
             with suppress(RuntimeError):  # it is closing
                 self.transport.resume_reading()
 
     def has_hung_up(self) -> bool:
-        """Whether the client is gone, which nobody notices while nothing is read from it."""
+        """Whether the client is gone; while reading is paused the loop does not notice."""
         if self.transport is None or self.transport.is_closing():
             return True
         found = self.transport.get_extra_info("socket")
@@ -198,11 +198,11 @@ class Link:
         return bool(poll.poll(0))
 
     def is_held(self, reason: Hold) -> bool:
-        """Whether nothing is read from the client for this reason."""
+        """Whether reading is paused for this reason."""
         return bool(self._holds & reason)
 
     def _pace(self, packets: int) -> None:
-        """Pause reading from a client that sends faster than it may."""
+        """Pause reading from a client that exceeds the rate limit."""
         rate, now = self.server.settings.limits.messages_per_s, self.server.now()
         passed = now - (self._refilled_at or self.connection.since)
         self._allowance = min(rate, self._allowance + passed * rate) - packets
@@ -212,20 +212,20 @@ class Link:
             self.hold(Hold.PACE)
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """Note that the client does not read."""
         self.blocked_since = self.server.now()
         self.unsent = self._unsent()
         self.server.hub.block(self.connection, True)
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Note that the client reads again."""
         self.blocked_since = None
         self.let(Hold.DEAF)
         self.server.hub.block(self.connection, False)
         self.server.soon()
 
     def stalled_s(self, now: float) -> float:
-        """For how long the client has read nothing although much waits for it."""
+        """How long the client has read nothing while its write buffer is full."""
         if self.blocked_since is None:
             return 0.0
         unsent = self._unsent()
@@ -235,7 +235,7 @@ class Link:
         return now - self.blocked_since
 
     def _stop_hearing(self) -> None:
-        """Answers cannot wait in a queue: take no more questions from one who reads none."""
+        """Stop reading from a client that reads no answers, as these cannot be queued."""
         if self._unsent() > DEAF_AT * self.server.settings.limits.unsent_bytes:
             self.hold(Hold.DEAF)
 
@@ -249,40 +249,41 @@ class TcpLink(Link, asyncio.Protocol):
     __slots__ = ()
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        """A connection has come."""
+        """Called on a new connection."""
         self.open(transport)  # type: ignore[arg-type]  # of a stream
 
     def data_received(self, data: bytes) -> None:
-        """Bytes have come."""
+        """Called on received bytes."""
         self.feed(data)
 
     def connection_lost(self, error: Exception | None) -> None:
-        """The connection is gone."""
+        """Called when the connection is closed."""
         self.server.left(self)
 
 
 class WebSocketLink(Link):
-    """A client's WebSocket: MQTT packets in binary frames, however they are cut."""
+    """A client's WebSocket: MQTT packets in binary frames, split anywhere."""
 
     __slots__ = ("_code", "_socket")
 
     def join(self, socket: WSTransport) -> None:
-        """A connection has come."""
+        """Set up the link on a new WebSocket."""
         self._socket = socket
         self._code = WSCloseCode.OK
         self.open(socket.underlying_transport)
 
     def frame(self, frame: WSFrame) -> None:
-        """A frame has come."""
+        """Process a received frame."""
         kind = frame.msg_type
         if kind in (WSMsgType.BINARY, WSMsgType.CONTINUATION):
             self.feed(frame.get_payload_as_bytes())
         elif kind == WSMsgType.PING:
-            # Only the last of several pings need be answered, and those who read none get none.
+            # Only the last of several pings needs a pong, and a client that does not read gets
+            # none.
             if self.blocked_since is None:
                 self._socket.send_pong(frame.get_payload_as_bytes())
         elif kind == WSMsgType.CLOSE:
-            # The client begins to close, or answers: it has read everything.
+            # The client starts the close, or answers it: it has read everything.
             if not self.is_ending:
                 self._socket.send_close(WSCloseCode.OK)
             self._socket.disconnect()
@@ -299,39 +300,39 @@ class WebSocketLink(Link):
     def _end_writing(self) -> bool:
         self._socket.send_close(self._code)
         super()._end_writing()
-        # The client answers a close frame, over TLS too.
+        # The client answers a close frame, also over TLS.
         return True
 
 
 class WebSocketListener(WSListener):
-    """Passes callbacks of the WebSocket library on to a link."""
+    """Forwards callbacks of the WebSocket library to a link."""
 
     def __init__(self, link: WebSocketLink) -> None:
         self._link = link
 
     def on_ws_connected(self, transport: WSTransport) -> None:
-        """A connection has come."""
+        """Called on a new connection."""
         self._link.join(transport)
 
     def on_ws_frame(self, transport: WSTransport, frame: WSFrame) -> None:
-        """A frame has come."""
+        """Called on a received frame."""
         self._link.frame(frame)
 
     def on_ws_disconnected(self, transport: WSTransport) -> None:
-        """The connection is gone."""
+        """Called when the connection is closed."""
         self._link.server.left(self._link)
 
     def pause_writing(self) -> None:
-        """The client does not read."""
+        """Called when the client does not read."""
         self._link.pause_writing()
 
     def resume_writing(self) -> None:
-        """The client reads again."""
+        """Called when the client reads again."""
         self._link.resume_writing()
 
 
 def peer_of(transport: asyncio.Transport) -> Peer:
-    """Whom a transport leads to."""
+    """Return the address and the certificate name of a transport's peer."""
     found = transport.get_extra_info("peername")
     address = str(found[0]) if found else ""
     certificate = transport.get_extra_info("peercert")
@@ -343,7 +344,7 @@ def peer_of(transport: asyncio.Transport) -> Peer:
         for key, value in part
         if key == "commonName"
     ]
-    # With several, it is not clear whose it is.
+    # With several names the owner is ambiguous.
     return Peer(address, is_loopback(address), names[0] if len(names) == 1 else "")
 
 
@@ -353,5 +354,5 @@ def _plain_peer(address: str) -> Peer:
 
 
 def is_loopback(address: str) -> bool:
-    """Whether an address is one of this machine's own."""
+    """Whether an address is a loopback address of this machine."""
     return address.startswith("127.") or address in ("::1", "::ffff:127.0.0.1", "")

@@ -23,7 +23,7 @@ log = logging.getLogger("nearcast.broker")
 SUBPROTOCOLS = ("mqtt", "mqttv3.1")
 LARGEST_FRAME = 4 << 20
 OTHER_FILES = 100
-"""Open files that are no connections: listeners, the store, segments being written."""
+"""Open files that are not connections: listeners, the store, segments being written."""
 
 
 def tls_context(listen: ListenSection) -> ssl.SSLContext | None:
@@ -56,7 +56,7 @@ def warn_of_strangers(settings: Settings, open_doors: bool) -> None:
 
 
 def possible_connections(wanted: int) -> int:
-    """How many connections the system's limit of open files allows; it is raised if it can be."""
+    """The number of connections that the limit of open files allows; raises it if possible."""
     try:
         import resource
     except ImportError:
@@ -81,7 +81,7 @@ async def upgrade(
 ) -> asyncio.Server:
     """Listen for WebSockets; the subprotocol is `mqtt` or none, and the handshake has a time limit.
 
-    Those that pages of others open in a browser on this machine are refused.
+    Connections from web pages of other origins are refused.
     """
 
     def answer(request: WSUpgradeRequest) -> WSUpgradeResponseWithListener:

@@ -1,8 +1,8 @@
 """A link inside the broker: a part of it that acts as a client, without a socket.
 
-It is not authenticated and has all rights, so only code of the broker can make one: a
-trusted connection never comes from a listener. No client may connect as its node. What it sends
-and gets waits for ticks and for the disk like everyone's.
+It is not authenticated and has all permissions, so only broker code can create one: a trusted
+connection never comes from a listener. No client may connect as its node. Its packets wait for
+ticks and for the disk like those of any client.
 """
 
 import asyncio
@@ -24,17 +24,17 @@ class Participant(Protocol):
     """The part of the broker at the other end of a link."""
 
     def receive(self, data: bytes) -> None:
-        """The broker has written something."""
+        """Process data that the broker wrote."""
 
     def let_go(self) -> None:
-        """The link has ended; it comes once, and nothing after it."""
+        """Called once when the link has ended; nothing follows."""
 
     def wait(self, wanted: bool) -> None:
-        """Send nothing for a while, as too much waits for the disk; or send again."""
+        """Stop sending while too much waits for the disk, or resume."""
 
 
 class LocalLink(Link):
-    """One connection of a part of the broker, as long as it lasts."""
+    """A connection of a broker part."""
 
     __slots__ = ("participant",)
 
@@ -60,13 +60,13 @@ class LocalLink(Link):
             server.pause(self)
 
     def write(self, data: bytes) -> None:
-        """Pass what the broker writes to the participant."""
-        # It has a keep-alive only if the broker set one.
+        """Pass data of the broker to the participant."""
+        # A keep-alive could only have been set by the broker.
         self.connection.keep_alive_s = 0.0
         self.participant.receive(data)
 
     def end(self, spoke: bool) -> None:
-        """Close: there is no network that could lose what was written."""
+        """Close at once: there is no network that could lose data."""
         self.close()
 
     def close(self) -> None:
@@ -76,7 +76,7 @@ class LocalLink(Link):
 
 
 class _Inside(asyncio.Transport):
-    """What a server asks of a transport, where there is none."""
+    """The transport interface that a server needs, without a network."""
 
     def __init__(self, link: LocalLink) -> None:
         super().__init__()
@@ -106,5 +106,5 @@ class _Inside(asyncio.Transport):
 
 
 def reserve(server: "Server", node: str) -> None:
-    """Let no client connect as a node from now on."""
+    """Reserve a node name, so that no client can connect as it."""
     server.hub.connect_handler.own_nodes.add(node)

@@ -1,18 +1,18 @@
-"""Ticking: when that is decided which was read.
+"""The tick scheduler: when input is decided.
 
-At once if all was quiet. Where more is being read, together with what the next turns of the loop
-bring, as long as each of them brings something: in a larger tick a message costs less, and all of
-a tick that one client gets is one write.
+At once if the server was idle. Under load, together with the input of the next loop iterations, as
+long as each of them brings some: in a larger tick a message costs less, and all output of a tick to
+one client is one write.
 """
 
 from collections.abc import Callable
 
 QUIET_S = 0.000_2
-"""What comes sooner than this after a tick does not come alone."""
+"""Input that comes sooner than this after a tick is treated as load."""
 LONGEST_S = 0.005
-"""So long what was read waits for more at most."""
+"""How long input waits for more at most."""
 CallSoon = Callable[[Callable[[], None]], object]
-"""Lets a loop call something in its next turn."""
+"""Schedules a function for the next iteration of the event loop."""
 
 
 class TickScheduler:
@@ -24,24 +24,24 @@ class TickScheduler:
         self._call_soon: CallSoon | None = None
         self._due = False
         self._more = False
-        """Something was read since the tick is due, or since that was last looked at."""
+        """More input was read since the tick was scheduled, or since the last check."""
         self.time = now()
-        """When what is decided next was first read; during a tick, when that began."""
+        """The time of the first input for the next tick; during a tick, its start."""
         self._ended_at = self.time
 
     def start(self, call_soon: CallSoon) -> None:
-        """From now on there is a loop."""
+        """Set the event loop function to schedule with."""
         self._call_soon = call_soon
 
     def reading(self) -> bool:
-        """Something is read; whether it is the first for its tick."""
+        """Note that input is being read; return whether it is the first for its tick."""
         if self._due:
             return False
         self.time = self._now()
         return True
 
     def note_input(self) -> None:
-        """Something was read: tick, at once if all was quiet, else with what else is there."""
+        """Tick after input: at once if idle, else with further input."""
         if self._due:
             self._more = True
         elif self.time - self._ended_at > QUIET_S:
@@ -50,24 +50,24 @@ class TickScheduler:
             self.soon()
 
     def soon(self) -> None:
-        """Tick once everything that is there has been read."""
+        """Schedule a tick after all available input has been read."""
         if not self._due and self._call_soon is not None:
             self._due, self._more = True, False
             self._call_soon(self._look)
 
     def began(self) -> float:
-        """A tick begins, for whatever reason; when."""
+        """Note the start of a tick; return its time."""
         self._due = False
         self.time = self._now()
         return self.time
 
     def ended(self) -> float:
-        """The tick is over; how long it took."""
+        """Note the end of a tick; return its duration."""
         self._ended_at = self._now()
         return self._ended_at - self.time
 
     def _look(self) -> None:
-        """A turn of the loop is over: tick, unless it brought something and more may come."""
+        """Tick after a loop iteration, unless it brought input and more may come."""
         if not self._due:
             return
         if self._more and self._call_soon is not None and self._now() - self.time < LONGEST_S:

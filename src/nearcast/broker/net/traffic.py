@@ -1,8 +1,8 @@
-"""How much came over the network and went out, and how many clients there are."""
+"""Network traffic and client counts."""
 
 
 class Traffic:
-    """Counts since the broker began; whoever reads or writes adds to them."""
+    """Counts since the start of the broker."""
 
     __slots__ = (
         "answers_sent", "bytes_received", "bytes_sent", "clients", "most_clients",
@@ -14,35 +14,35 @@ class Traffic:
         self.bytes_sent = 0
         self.packets_received = 0
         self.other_packets = 0
-        """Those among them that are no PUBLISH."""
+        """Received packets other than PUBLISH."""
         self.answers_sent = 0
-        """Packets sent that are no PUBLISH."""
+        """Sent packets other than PUBLISH."""
         self.clients = 0
-        """Clients that are connected."""
+        """Connected clients."""
         self.most_clients = 0
-        """The most that ever were at once."""
+        """The maximum of connected clients."""
 
     @property
     def messages_received(self) -> int:
-        """How many PUBLISH packets came."""
+        """The number of received PUBLISH packets."""
         return self.packets_received - self.other_packets
 
     def received(self, size: int, packets: int) -> None:
-        """Bytes came, and packets were whole with them."""
+        """Count received bytes and complete packets."""
         self.bytes_received += size
         self.packets_received += packets
 
     def joined(self) -> None:
-        """A client was let in."""
+        """Count a client that connected."""
         self.clients += 1
         self.most_clients = max(self.most_clients, self.clients)
 
     def left(self) -> None:
-        """A client is gone."""
+        """Count a client that disconnected."""
         self.clients -= 1
 
     def statistics(self) -> dict[str, float]:
-        """All of it."""
+        """The counts by metric name."""
         return {
             "bytes_received_total": self.bytes_received,
             "bytes_sent_total": self.bytes_sent,

@@ -1,9 +1,9 @@
-"""Names under which browsers may reach a broker, and pages that may talk to it.
+"""Host names under which browsers may reach a broker, and origins that may connect to it.
 
-A page of another site can make a browser connect to this machine: directly, or under a name of
-that site which leads here (DNS rebinding). Both show in what the browser sends: `Origin` is the
-page, `Host` the name. An address in `Host` cannot have been rebound, and `localhost` leads nowhere
-else; other names are those that the settings list.
+A page of another site can make a browser connect to this machine: directly, or under a name of that
+site that resolves to it (DNS rebinding). Both show in the headers: `Origin` is the page, `Host` the
+name. An address in `Host` cannot have been rebound, and `localhost` always resolves to this
+machine; other names must be in the settings.
 """
 
 import re
@@ -19,14 +19,14 @@ _HOST = re.compile(r"(\[[0-9A-Fa-f:.]+\]|[^\s:/@\[\]]+)(?::[0-9]{1,5})?")
 
 
 class WebOrigins(Struct, frozen=True):
-    """Which `Host` and which `Origin` are taken."""
+    """The accepted `Host` and `Origin` headers."""
 
     hosts: frozenset[str] = frozenset()
     origins: frozenset[str] = frozenset()
 
     @classmethod
     def of(cls, listen: ListenSection) -> "WebOrigins":
-        """The names that settings list, and those that they listen on."""
+        """Return the names in the settings, including the addresses listened on."""
         names = (*listen.hosts, listen.host, listen.http_host)
         return cls(
             frozenset(filter(None, (_name(each) for each in names))),
@@ -34,7 +34,7 @@ class WebOrigins(Struct, frozen=True):
         )
 
     def takes_host(self, host: str | None) -> bool:
-        """Decide whether a request under this `Host` may be answered; no browser leaves it out."""
+        """Return whether a request with this `Host` is accepted; browsers always send one."""
         if host is None:
             return True
         name = _name(host)
@@ -43,9 +43,9 @@ class WebOrigins(Struct, frozen=True):
         )
 
     def takes_origin(self, origin: str | None, host: str | None) -> bool:
-        """Decide whether a page may talk to the broker: of the same host, or listed.
+        """Return whether a page may connect to the broker: of the same host, or listed.
 
-        Clients that are no browsers send no origin.
+        Clients other than browsers send no origin.
         """
         if origin is None or ANY in self.origins or origin.lower() in self.origins:
             return True
@@ -60,7 +60,7 @@ class WebOrigins(Struct, frozen=True):
 
 
 def _name(host: str) -> str | None:
-    """The name or address in HOST or HOST:PORT, one for all of loopback; None if it is none."""
+    """The name or address in HOST or HOST:PORT, the same for all loopback; None if invalid."""
     found = _HOST.fullmatch(host)
     if found is None:
         return None

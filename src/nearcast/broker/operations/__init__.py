@@ -1,1 +1,1 @@
-"""What operators see and ask: figures, logs, explanations, a control socket."""
+"""Operations: metrics, logs, explanations, and the control socket."""

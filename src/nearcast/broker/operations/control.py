@@ -1,6 +1,7 @@
-"""The control socket: what an operator asks of a broker that runs, from the same machine.
+"""The control socket: requests of an operator to a running broker on the same machine.
 
-A Unix socket in the broker's directory, for its owner only; one JSON object asks, one answers.
+A Unix socket in the broker's directory, for its owner only; one JSON object is the request, one the
+answer.
 """
 
 import asyncio
@@ -21,18 +22,18 @@ Ask = Callable[[Mapping[str, object]], Awaitable[object]]
 
 
 class ControlError(NearcastError):
-    """What the broker answered when it could not do something."""
+    """The error that a broker answered."""
 
 
 class Control(Struct):
-    """Listens on the socket and hands questions to whoever can answer them."""
+    """Listens on the socket and passes requests to their handlers."""
 
     path: Path
     answers: dict[str, Ask]
     _server: asyncio.AbstractServer | None = None
 
     async def start(self) -> None:
-        """Listen."""
+        """Start listening."""
         with contextlib.suppress(FileNotFoundError):
             self.path.unlink()
         before = os.umask(0o177)
@@ -42,7 +43,7 @@ class Control(Struct):
             os.umask(before)
 
     async def stop(self) -> None:
-        """Listen no more."""
+        """Stop listening."""
         if self._server is not None:
             self._server.close()
             with contextlib.suppress(FileNotFoundError):
@@ -71,7 +72,7 @@ class Control(Struct):
 
 
 def ask(directory: Path, what: str, timeout_s: float = 600.0, **about: object) -> object:
-    """Ask a running broker something; `ConnectionError` if none runs on this directory."""
+    """Send a request to a running broker; `ConnectionError` if none uses this directory."""
     path = directory / NAME
     try:
         with socket.socket(socket.AF_UNIX) as client:

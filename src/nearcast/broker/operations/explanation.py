@@ -1,8 +1,7 @@
-"""Why a node did or did not get an event: the log is played again up to it.
+"""Why a node did or did not get an event: the log is replayed up to it.
 
-A decision depends only on the inputs before it in its broker's log, so the engine that has seen
-just those says the same as the one that decided. What stays may reach a node later: then the log
-is played on.
+A decision depends only on the inputs before it in its broker's log, so an engine that has processed
+just those decides the same. A live event may reach a node later: then the replay continues.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -35,23 +34,23 @@ class AmbiguousEventError(StoreError):
 
 
 class Later(Struct, frozen=True):
-    """What stays came to a node after it was published: by which input, and when."""
+    """The later delivery of a live event: by which input, and when."""
 
     seq: int
     time: float
 
 
 class Explanation(Struct, frozen=True):
-    """An event, a node, and what each of its subscriptions made of it."""
+    """An event, a node, and the verdict of each of its subscriptions."""
 
     seq: int
     event: Event
     node: str
     verdicts: tuple[Verdict, ...]
     missing: tuple[str, ...] = ()
-    """What of the log before it is missing, so that the answer may be another."""
+    """Missing parts of the log before the event, because of which the result may be wrong."""
     later: Later | None = None
-    """When it came to the node, if not at once."""
+    """The later delivery, if it was not delivered at once."""
 
     @property
     def delivered(self) -> bool:
@@ -69,8 +68,8 @@ def explain(
 ) -> Explanation:
     """Explain why a node did or did not get an event; raises `StoreError` if it is unknown.
 
-    Ids are those of their publishers: where several have the same, `publisher` names whose is
-    meant, and without it `AmbiguousEventError` names them all.
+    Ids are unique per publisher only: if several have the same, `publisher` selects one, and
+    without it `AmbiguousEventError` names them all.
     """
     playing = _Playing(log, event_id, publisher, settings, progress)
     found = playing.explain((node,))[0]
@@ -92,13 +91,13 @@ def explain_everyone(
 ) -> list[Explanation]:
     """Explain why each node with a subscription did or did not get an event when it came.
 
-    Raises as `explain` does. What stays may have come to some of them later.
+    Raises as `explain` does. A live event may have reached some of them later.
     """
     return _Playing(log, event_id, publisher, settings, progress).explain()
 
 
 class _Playing:
-    """A log that is played again up to an event."""
+    """A replay of a log up to an event."""
 
     def __init__(
         self,
@@ -124,7 +123,8 @@ class _Playing:
             ):
                 self._row, self._value = row, value
                 return
-            # Who got what does not matter, unless it does for what comes later.
+            # The deliveries of earlier inputs are not needed, except where later decisions depend
+            # on them.
             self.engine.play([value], [row.ingested], again=True, quietly=True)
         if not segments:
             raise StoreError(f"there is no log in {log}; name the broker's data directory")
@@ -135,7 +135,7 @@ class _Playing:
         )
 
     def explain(self, nodes: Sequence[str] | None = None) -> list[Explanation]:
-        """Play the event, and explain it for these nodes, or for all with a subscription."""
+        """Replay the event, and explain it for these nodes, or for all with a subscription."""
         engine, event = self.engine, self._value.event
         if nodes is None:
             nodes = sorted({each.node for each in engine.subscriptions.values()})
@@ -152,7 +152,7 @@ class _Playing:
 
 
 def publishers_of(reader: LogReader, event_id: str) -> list[str]:
-    """Whose events have an id, the earliest first."""
+    """The publishers that have an event with this id, the earliest first."""
     found: dict[str, None] = {}
     for part in reader.read():
         if not isinstance(part, Gap):
@@ -164,7 +164,7 @@ def publishers_of(reader: LogReader, event_id: str) -> list[str]:
 
 
 def _copies(outcome: Outcome, event: Event, node: str) -> list[Delivery]:
-    """What a node gets of an event."""
+    """The copies of an event that a node gets."""
     return [
         copy
         for copy in outcome.deliveries
@@ -177,11 +177,11 @@ def _copies(outcome: Outcome, event: Event, node: str) -> list[Delivery]:
 def _with_what_came_of_it(
     verdict: Verdict, event: Event, engine: Engine, copies: list[Delivery]
 ) -> Verdict:
-    """A verdict, and what else decided whether there was a copy: No Local, or a shared group."""
+    """Return a verdict with further steps: a withdrawal, No Local, or a shared group."""
     wanted = engine.subscriptions[verdict.subscription]
     got = any(verdict.subscription in copy.subscriptions for copy in copies)
     if got and not verdict.passed:
-        # What withdraws an event goes to those who have it, wherever they are.
+        # A withdrawal is delivered to all who have the event, wherever they are.
         step = VerdictStep("withdrawal", True, "it has the event that this withdraws")
         return replace(verdict, priority=1, steps=(*verdict.steps, step))
     if not verdict.passed:
@@ -245,5 +245,5 @@ def as_value(found: Explanation) -> dict[str, object]:
 
 
 def label_of(subscription: str) -> str:
-    """What a subscription is called: its filter, or its name."""
+    """The label of a subscription: its filter, or its name."""
     return subscription.partition("\0")[2].lstrip("\0") or subscription

@@ -1,8 +1,8 @@
 """The log of the broker: one line for each event, as text or as JSON.
 
-Lines cannot be forged, and one client cannot flood the log: what is not printable is escaped, long
-values are cut, and of one event about one client only a few lines are written in ten seconds; then
-a line counts those left out. All times are those of the records.
+Lines cannot be forged, and one client cannot flood the log: unprintable characters are escaped,
+long values are cut, and only a few lines about one event and one client are written in ten seconds;
+then a line counts those left out. All times are those of the records.
 """
 
 import json
@@ -31,9 +31,9 @@ _QUOTED = {'"': '\\"', "\\": "\\\\"}
 
 
 def set_up(section: LoggingSection, stream: TextIO | None = None) -> logging.Handler:
-    """Let everything that is logged in this program go to a stream, by default standard error.
+    """Send all log records of this process to a stream, by default standard error.
 
-    Called again, it replaces what it did before. Closing the handler logs what was left out.
+    A second call replaces the first. Closing the handler logs the counts of lines left out.
     """
     root = logging.getLogger()
     for old in list(root.handlers):
@@ -47,7 +47,7 @@ def set_up(section: LoggingSection, stream: TextIO | None = None) -> logging.Han
 
 
 class LogHandler(logging.StreamHandler[TextIO]):
-    """Writes lines in the form that was chosen, and leaves out what repeats itself."""
+    """Writes lines in the configured form, and limits repeated ones."""
 
     def __init__(self, section: LoggingSection, stream: TextIO) -> None:
         super().__init__(stream)
@@ -55,11 +55,11 @@ class LogHandler(logging.StreamHandler[TextIO]):
         self.repeats = RepeatFilter()
 
     def emit(self, record: logging.LogRecord) -> None:
-        """Write a record unless it is one too many; before it, counts of those left out."""
+        """Write a record unless it exceeds the limit; before it, counts of those left out."""
         try:
             lines = self.repeats.sift(record)
         except Exception:
-            # A message that does not fit its arguments must not hurt whoever logged it.
+            # A message that does not match its arguments must not raise in the calling code.
             self.handleError(record)
             return
         for line in lines:
@@ -77,7 +77,7 @@ class LogHandler(logging.StreamHandler[TextIO]):
 
 
 class TextFormatter(logging.Formatter):
-    """Time, level, event, then `key=value`; a traceback follows on lines that are set in."""
+    """Time, level, event, then `key=value`; a traceback follows on indented lines."""
 
     def format(self, record: logging.LogRecord) -> str:
         """Return the line."""
@@ -111,7 +111,7 @@ class JsonFormatter(logging.Formatter):
 class RepeatFilter:
     """Limits the lines about one event and one client in a window of time.
 
-    At most `remembered` are counted at once: beyond, the oldest is forgotten.
+    At most `remembered` windows are kept: beyond that, the oldest is dropped.
     """
 
     def __init__(
@@ -120,13 +120,13 @@ class RepeatFilter:
         self._most = most
         self._window_s = window_s
         self._remembered = remembered
-        # In the order in which their windows began.
+        # In the order in which the windows began.
         self._windows: OrderedDict[tuple[str, str, str], _RepeatWindow] = OrderedDict()
 
     def sift(self, record: logging.LogRecord) -> list[logging.LogRecord]:
-        """Return what to write now: counts of windows that ended, then the record or not.
+        """Return what to write now: counts of ended windows, then the record if allowed.
 
-        Debugging is never left out: whoever asks for it wants to see everything.
+        Debug records are never left out.
         """
         lines = self._end(record.created)
         if record.levelno < logging.INFO:
@@ -143,14 +143,14 @@ class RepeatFilter:
         return [*lines, record] if window.count <= self._most else lines
 
     def rest(self) -> list[logging.LogRecord]:
-        """Return what all windows left out, and forget them."""
+        """Return the counts of all windows, and drop the windows."""
         lines: list[logging.LogRecord] = []
         for key, window in list(self._windows.items()):
             lines += self._forget(key, window.last)
         return lines
 
     def statistics(self) -> dict[str, int]:
-        """Return how many events and clients are counted."""
+        """Return the number of windows."""
         return {"remembered": len(self._windows)}
 
     def _end(self, now: float) -> list[logging.LogRecord]:

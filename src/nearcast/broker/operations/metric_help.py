@@ -1,4 +1,4 @@
-"""What each figure means, for those who read `/metrics`."""
+"""Help texts of the metrics in `/metrics`."""
 
 import re
 
@@ -100,7 +100,7 @@ _OF_QUERY = re.compile(rf"pipeline_(.+)_({'|'.join(_OF_QUERIES)})")
 
 
 def help_of(name: str) -> str | None:
-    """What a figure means; None if unknown."""
+    """The help text of a metric; None if unknown."""
     found = _OF_QUERY.fullmatch(name)
     if found is not None and name not in _HELP:
         return f"{_OF_QUERIES[found[2]].rstrip('.')}: query {found[1]}."

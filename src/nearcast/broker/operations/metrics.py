@@ -1,7 +1,7 @@
 """Metrics for Prometheus, and health.
 
-Figures are read when they are requested, never pushed: every part has `statistics()`, and this
-module only names them. The one exception, how long ticks take, costs a search in a short list.
+Values are read on request, never pushed: every part has `statistics()`, and this module only names
+them. The one exception, the duration of ticks, costs a search in a short list.
 """
 
 import logging
@@ -28,7 +28,7 @@ from nearcast.logs import log_event
 log = logging.getLogger("nearcast.broker")
 
 Figures = Mapping[str, float] | Struct
-"""What a `statistics()` returns; nested structs are included."""
+"""The result of a `statistics()`; nested structs are included."""
 
 TICK_BOUNDS_S = (
     0.000_1, 0.000_25, 0.000_5, 0.001, 0.002_5, 0.005, 0.01, 0.025, 0.05, 0.1, 0.25, 0.5, 1.0, 2.5,
@@ -38,14 +38,14 @@ _UNFIT = re.compile(r"[^a-zA-Z0-9_]")
 
 
 class Health(Struct, frozen=True):
-    """How a part is: `degraded` works less well than it should, `failing` does not do its job."""
+    """The state of a part: `degraded` works less well than it should, `failing` does not work."""
 
     status: Literal["ok", "degraded", "failing"] = "ok"
     detail: str = ""
 
 
 class TickDurations:
-    """How long ticks took, counted in buckets."""
+    """A histogram of tick durations."""
 
     def __init__(self, bounds_s: Iterable[float] = TICK_BOUNDS_S) -> None:
         self._bounds = tuple(bounds_s)
@@ -54,12 +54,12 @@ class TickDurations:
 
     def feed(self, duration_s: float) -> None:
         """Count one tick."""
-        # A duration that equals a bound belongs to it, as Prometheus has it.
+        # A duration equal to a bound belongs to its bucket, as in Prometheus.
         self._counts[bisect_left(self._bounds, duration_s)] += 1
         self._sum += duration_s
 
     def family(self) -> HistogramMetricFamily:
-        """Return the buckets as Prometheus wants them, each with all below it."""
+        """Return the histogram for Prometheus, with cumulative buckets."""
         buckets, below = [], 0
         for bound, count in zip((*self._bounds, math.inf), self._counts, strict=True):
             below += count
@@ -73,9 +73,9 @@ class TickDurations:
 
 
 class Metrics(Collector):
-    """The figures of all parts, of the process and of ticks, in a registry of their own.
+    """The metrics of all parts, of the process and of ticks, in a registry of their own.
 
-    A figure is called `nearcast_SOURCE_NAME`; a name that ends in `_total` only ever grows.
+    A metric is called `nearcast_SOURCE_NAME`; one that ends in `_total` never decreases.
     """
 
     def __init__(
@@ -90,7 +90,7 @@ class Metrics(Collector):
         GCCollector(registry=self.registry)
 
     def collect(self) -> Iterator[Metric]:
-        """Yield all figures of the broker."""
+        """Yield all metrics of the broker."""
         answers = GaugeMetricFamily(
             "nearcast_source_up", "Whether a part gave its figures.", labels=("source",)
         )
@@ -102,9 +102,9 @@ class Metrics(Collector):
         yield self.ticks.family()
 
     def statistics(self) -> dict[str, dict[str, float] | None]:
-        """Return the figures of every source; None for one that failed, which must not hide others.
+        """Return the values of every source; None for one that failed, so that others are shown.
 
-        Call it where the sources may be called: most belong to the loop of the broker.
+        Call it where the sources may be called: most belong to the event loop of the broker.
         """
         figures: dict[str, dict[str, float] | None] = {}
         for source, ask in self.sources.items():
@@ -116,13 +116,13 @@ class Metrics(Collector):
         return figures
 
     def text(self, accept: str = "") -> tuple[bytes, str]:
-        """Return all figures in the form that an Accept header asks for, and its type."""
+        """Return all metrics in the form that an Accept header asks for, and its content type."""
         encode, content_type = choose_encoder(accept)
         return encode(self.registry), content_type
 
 
 def flat(figures: Figures) -> dict[str, float]:
-    """Return figures by name; those of a part inside are called `PART_NAME`."""
+    """Return values by name; nested ones are called `PART_NAME`."""
     items = structs.asdict(figures) if isinstance(figures, Struct) else figures
     found: dict[str, float] = {}
     for name, value in items.items():

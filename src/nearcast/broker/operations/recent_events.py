@@ -1,4 +1,4 @@
-"""The newest events of a log, without playing it: for those who do not know an event's id."""
+"""The newest events of a log, without a replay: to find an event's id."""
 
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -9,7 +9,7 @@ from nearcast.core.model.subject import subject_matches
 from nearcast.store import LogReader, input_of, rows_of
 
 LOOKED_AT_MOST = 200_000
-"""So many rows are looked at before the search is given up."""
+"""The most rows to search."""
 
 
 def recent_events(
@@ -18,7 +18,7 @@ def recent_events(
     pattern: str = "#",
     fits: Callable[[Event], bool] = lambda event: True,
 ) -> list[Event]:
-    """Return the newest events whose subject fits a pattern, the newest first."""
+    """Return the newest events whose subject matches a pattern, the newest first."""
     found: list[Event] = []
     for event in _backwards(log, pattern):
         if len(found) == most:

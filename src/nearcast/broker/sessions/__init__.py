@@ -1,1 +1,1 @@
-"""Sessions: what the broker owes each client, and how clients come and go."""
+"""Sessions: subscriptions and queued messages of each client, and how sessions begin and end."""

@@ -1,4 +1,4 @@
-"""What a CONNACK tells a client of the limits of the server."""
+"""The CONNACK properties that state the limits of the server."""
 
 from nearcast.broker.config.settings import Limits
 from nearcast.broker.net.connection import Connection
@@ -8,7 +8,7 @@ from nearcast.wire.mqtt import MQTT_5, Connect, Properties
 def connack_properties(
     packet: Connect, connection: Connection, limits: Limits, expiry: int, assigned: str | None
 ) -> Properties:
-    """Return what the server wants to be known, and fix what the client may expect."""
+    """Return the CONNACK properties; a server keep-alive also applies to the connection."""
     keep_alive = None
     if limits.keep_alive_s and not 0 < packet.keep_alive <= limits.keep_alive_s:
         keep_alive = limits.keep_alive_s

@@ -1,7 +1,7 @@
-"""CONNECT: who may connect, to which session, and what the CONNACK says.
+"""CONNECT: who may connect, to which session, and the contents of the CONNACK.
 
-When many clients connect at once they are handled a few per tick, so that nobody else waits for
-them.
+When many clients connect at once, a limited number is handled per tick, so that other clients are
+not delayed.
 """
 
 from collections.abc import Callable
@@ -37,17 +37,17 @@ from nearcast.wire.mqtt import (
 )
 
 RESERVED = frozenset(("", "me", "here"))
-"""No node is called so: in areas and topics they mean something else."""
+"""Reserved node names: in areas and topics they have another meaning."""
 NO_LIMIT = 1 << 28
 
 
 class _Accepted(Struct, frozen=True):
-    """A CONNECT that nothing speaks against."""
+    """A CONNECT that passed all checks."""
 
     packet: Connect
     client_id: str
     assigned: str | None
-    """The client id, if the client brought none."""
+    """The client id assigned by the broker, if the client sent none."""
     owner: SessionOwner
 
 
@@ -67,12 +67,12 @@ class ConnectHandler:
         self._rights_review = rights_review
         self._undecided: dict[Connection, Connect] = {}
         self.own_nodes: set[str] = set()
-        """Nodes that are parts of the broker itself: no client may connect as one."""
+        """Nodes that are parts of the broker itself; no client may connect as one."""
         self.pipeline_token = ""
-        """What the pipeline says to be let in; without one it is not."""
+        """The token by which the pipeline is admitted; without one it is not admitted."""
 
     def receive(self, connection: Connection, packet: Connect) -> None:
-        """Take a CONNECT; what the client sends next waits for the answer."""
+        """Queue a CONNECT; later packets of the client wait until it is decided."""
         connection.version = packet.version
         connection.largest_packet = packet.properties.maximum_packet_size or 0
         connection.backlog = []
@@ -80,13 +80,13 @@ class ConnectHandler:
         self._state.arriving.append(connection)
 
     def forget(self, connection: Connection) -> None:
-        """A connection is gone: its CONNECT needs no answer."""
+        """Drop the pending CONNECT of a lost connection."""
         self._undecided.pop(connection, None)
 
     def decide_some(
         self, now: float, decided: Callable[[Connection], None]
     ) -> list[tuple[Connection, CredentialCheck]]:
-        """Decide on a few clients; those whose password takes long to check are returned."""
+        """Decide on a limited number of CONNECTs; return those whose credential check is slow."""
         slow = []
         arriving = self._state.arriving
         for _ in range(min(MOST_AT_ONCE, len(arriving))):
@@ -126,7 +126,7 @@ class ConnectHandler:
     def _check(
         self, connection: Connection, packet: Connect, admitted: Admitted | AuthRefusal
     ) -> _Accepted | AuthRefusal:
-        """Check what a CONNECT asks for."""
+        """Check a CONNECT: credentials, client id, session owner and will."""
         method = packet.properties.authentication_method
         if method is not None:
             return AuthRefusal(
@@ -182,7 +182,7 @@ class ConnectHandler:
         self._state.touch(connection)
 
     def _connect(self, connection: Connection, accepted: _Accepted, now: float) -> None:
-        """Give a connection its session."""
+        """Attach a connection to its session, and send the CONNACK."""
         state, limits, packet = self._state, self._state.limits, accepted.packet
         expiry = self._expiry(packet)
         properties = packet.properties
@@ -192,7 +192,7 @@ class ConnectHandler:
         connection.heard_at = now
         told = connack_properties(packet, connection, limits, expiry, accepted.assigned)
         if _encode(ConnAck(False, properties=told), connection) is None:
-            # The client takes no packet as large as the answer.
+            # The CONNACK exceeds the client's maximum packet size.
             self._close(connection)
             return
         session = self._lifecycle.take_over(accepted.client_id, packet.clean_start, now)
@@ -217,8 +217,8 @@ class ConnectHandler:
         self._resume(session, now)
 
     def _resume(self, session: Session, now: float) -> None:
-        """Go on with a session that has a connection again."""
-        # Before anything comes to it that went out while it was away.
+        """Continue a session that has a connection again."""
+        # Check permissions before messages queued while the client was away are sent.
         self._rights_review.review(session, [])
         self._lifecycle.announce(session, online=True)
         self._rights_review.tell_waiting(session)
@@ -234,10 +234,10 @@ class ConnectHandler:
 
 
 def _encode(packet: ConnAck, connection: Connection) -> bytes | None:
-    """A CONNACK, or None if it is larger than the client takes."""
+    """Return an encoded CONNACK, or None if it exceeds the client's maximum packet size."""
     return encode_within(packet, connection.version, connection.largest_packet or NO_LIMIT)
 
 
 def _is_owner(owner: SessionOwner | None, other: SessionOwner) -> bool:
-    """Decide whether a session is of the user who asks for it."""
+    """Return whether a session has no owner yet, or the same one."""
     return owner is None or (owner.user, owner.is_broker) == (other.user, other.is_broker)

@@ -1,4 +1,4 @@
-"""Subscriptions as they were granted to a session."""
+"""Subscriptions as granted to a session."""
 
 from msgspec import Struct
 
@@ -8,9 +8,9 @@ from nearcast.wire.mqtt import TopicFilter
 
 
 class Counting(Struct, frozen=True, gc=False):
-    """A subscription whose filter counts, as the engine and as the store have it.
+    """A subscription with a counting filter, as the engine and as the store have it.
 
-    What it may count follows the rules: both are told anew when these change.
+    What it may count depends on the rules; both are updated when the rules change.
     """
 
     subscription: Subscription
@@ -23,15 +23,15 @@ class SessionSubscription(Struct, frozen=True, gc=False):
     wanted: TopicFilter
     identifier: int | None = None
     name: str | None = None
-    """What it was called, if it was not subscribed to by its topic filter."""
+    """Its name, if it was not subscribed to by its topic filter."""
     meta: bool = False
-    """Deliveries tell of their events."""
+    """Deliveries carry metadata of their events."""
     envelope: bool = False
-    """They do so in JSON round the payload."""
+    """The metadata is in a JSON envelope around the payload."""
     counting: Counting | None = None
-    """If its filter counts."""
+    """Set if its filter counts."""
 
     @property
     def label(self) -> str:
-        """What deliveries call it."""
+        """Its name in deliveries: its own, or the topic filter."""
         return self.wanted.filter if self.name is None else self.name

@@ -1,13 +1,13 @@
-"""A message on its way out, and one delivery of it to a session."""
+"""An outbound message, and its delivery to one session."""
 
 from nearcast.wire.mqtt import PublishFrame
 
 OVERHEAD_BYTES = 200
-"""What a waiting message takes beside its text."""
+"""Estimated memory of a queued message beyond its text."""
 
 
 class OutboundMessage:
-    """A message on its way to any number of sessions."""
+    """A message for any number of sessions."""
 
     __slots__ = ("enveloped", "expires_at", "frame", "live_key", "message_id", "publisher")
 
@@ -24,15 +24,15 @@ class OutboundMessage:
         self.publisher = publisher
         self.expires_at = expires_at
         self.message_id = message_id
-        """Its number in the store, once it has one."""
+        """Its id in the store; 0 before it is stored."""
         self.live_key = live_key
-        """Of a live event, or of what withdraws one: its key."""
+        """The key of the live event that it carries or withdraws."""
         self.enveloped = enveloped
-        """The payload tells of the event, in JSON round what was published."""
+        """The payload is a JSON envelope with metadata around the published payload."""
 
     @property
     def size(self) -> int:
-        """About how much memory it takes."""
+        """Estimated memory in bytes."""
         frame = self.frame
         return len(frame.payload) + len(frame.topic) + len(frame.raw_properties) + OVERHEAD_BYTES
 
@@ -61,19 +61,19 @@ class QueuedDelivery:
         self.retain = retain
         self.identifiers = identifiers
         self.metadata = metadata
-        """User properties for this recipient."""
+        """User properties for this subscriber."""
         self.priority = priority
         self.number = 0
-        """Its place in the store's queue."""
+        """Its number in the stored queue."""
         self.packet_id = 0
         self.released = False
-        """The client has it (QoS 2), or it was dropped: only its packet id is still taken."""
+        """The client has it (QoS 2), or it was dropped; only its packet id is still in use."""
 
     @property
     def live_key(self) -> str | None:
-        """The live event that it is a copy of, if the client can tell what withdraws it.
+        """The key of the live event that it carries, if the client can match a withdrawal to it.
 
-        It can if it is told the event's id.
+        It can if the delivery carries the event's id.
         """
         return self.message.live_key if self.metadata or self.message.enveloped else None
 

@@ -1,8 +1,8 @@
-"""A session: what the broker owes one client, whether it is there or not.
+"""A session: subscriptions and outbound messages of one client, connected or not.
 
 A state machine without I/O. Messages wait in an outbox; as many as the client accepts at once are
-in flight under packet ids, and what was not acknowledged is sent again when the client comes back.
-Of a session that outlives its connection every step is noted in the journal.
+in flight under packet ids, and unacknowledged ones are sent again when the client reconnects. Every
+step of a session that outlives its connection is noted in the journal.
 """
 
 from collections.abc import Callable, Iterable
@@ -42,9 +42,9 @@ LARGEST_PACKET_ID = 65_535
 LONGEST_EXPIRY_S = 0xFFFF_FFFF
 
 _DROPPED = OutboundMessage(PublishFrame("dropped"))
-"""What a message in flight is replaced with when it is dropped."""
+"""Replaces the content of an in-flight message that is dropped."""
 _EMPTY: Outbox[QueuedDelivery] = Outbox()
-"""The outbox of every session that nothing has waited for yet."""
+"""The shared outbox of sessions that never queued a message."""
 
 
 class Session:
@@ -61,27 +61,27 @@ class Session:
         self.node = _node_of(client_id)
         self.created = created
         self.owner: SessionOwner | None = None
-        """Whose it is; None: of whoever may connect to it first."""
+        """The owner; None: the first client that is allowed to connect becomes the owner."""
         self.permissions: Permissions = ANYTHING
         self.left_at: float | None = None
-        """Since when nobody is connected."""
+        """The time of the disconnection; None while connected."""
         self.notices: tuple[tuple[str, str], ...] = ()
-        """What its client is to be told when it returns: topics and texts."""
+        """Notices for the client when it reconnects: topics and texts."""
         self.expiry_s = 0.0
         self.durable = False
-        """It outlives its connection, so the store has it all."""
+        """It outlives its connection, so all of it is stored."""
         self.is_kept = False
-        """The store knows of it: it is durable, or has a will."""
+        """It is in the store: it is durable, or has a will."""
         self.receive_maximum = LARGEST_PACKET_ID
         self.granted: dict[str, SessionSubscription] = {}
         self.received: set[int] | None = None
         """Packet ids of QoS 2 messages that the client has not released yet."""
         self.connection: Connection | None = None
         self.direct_connection: Connection | None = None
-        """The connection if a shared QoS 0 frame may be appended to its `out` as it is."""
+        """The connection, if a shared QoS 0 frame may be appended to its `out` unchanged."""
         self.dropped = 0
         self.misses = False
-        """It is to get live events that there was no room for."""
+        """It still has to get live events that did not fit into its queue."""
         self._outbox = _EMPTY
         self._in_flight: dict[int, QueuedDelivery] | None = None
         self._last_id = 0
@@ -89,25 +89,25 @@ class Session:
 
     @property
     def part(self) -> str:
-        """Its client id where that is not the name of its node, else nothing."""
+        """Its client id if that differs from the node name, else an empty string."""
         return "" if self.client_id == self.node else self.client_id
 
     @property
     def lifetime(self) -> str:
-        """Its name, unlike that of an earlier or later session of the same client."""
+        """A name that differs from those of earlier and later sessions of the same client."""
         return f"{self.client_id}\0{self.created!r}"
 
     @property
     def has_messages(self) -> bool:
-        """Whether anything waits or is in flight."""
+        """Whether messages are queued or in flight."""
         return bool(self._outbox or self._in_flight)
 
     @property
     def waiting_bytes(self) -> int:
-        """The size of what waits."""
+        """The size of the queued messages."""
         return self._outbox.waiting_bytes
 
-    # Its connection
+    # Connection
 
     def attach(self, connection: Connection) -> None:
         """Use a connection whose CONNECT was accepted."""
@@ -115,7 +115,7 @@ class Session:
         self.update_direct_connection()
 
     def detach(self) -> None:
-        """Go on without a connection."""
+        """Continue without a connection."""
         if self.connection is not None:
             self.connection.session = None
         in_flight = self._in_flight or {}
@@ -127,7 +127,7 @@ class Session:
 
     @property
     def allowance(self) -> int | None:
-        """How many bytes of messages may go out before more are allowed; None: it is not paced.
+        """How many bytes of messages may be sent before more are allowed; None: no pacing.
 
         The last message may exceed it; then the allowance is negative.
         """
@@ -139,9 +139,9 @@ class Session:
         self.update_direct_connection()
 
     def update_direct_connection(self) -> None:
-        """Decide anew whether shared QoS 0 frames may bypass the outbox.
+        """Recompute whether shared QoS 0 frames may bypass the outbox.
 
-        All reasons against it are here; whoever changes one of them calls this.
+        All conditions against it are here; code that changes one of them must call this.
         """
         connection = self.connection
         if (
@@ -159,7 +159,7 @@ class Session:
     # To the client
 
     def put(self, delivery: QueuedDelivery, limits: Limits, journal: Journal) -> bool:
-        """Let a message wait, unless too many do; QoS 0 waits for nobody who is away."""
+        """Queue a message; False if the queue is full, or for QoS 0 without a connection."""
         qos = delivery.qos
         if not qos and self.connection is None:
             return False
@@ -176,7 +176,7 @@ class Session:
         return True
 
     def pump(self, now: float, limits: Limits, journal: Journal) -> None:
-        """Hand to the connection what can be sent now."""
+        """Write as many queued messages to the connection as can be sent now."""
         outbox, connection = self._outbox, self.connection
         if (
             not outbox.waiting_bytes
@@ -210,23 +210,24 @@ class Session:
                 elif qos:
                     in_flight[delivery.packet_id] = delivery
                     if self.durable and not again:
-                        # A QoS 2 message sent again under another id would be another message.
+                        # A QoS 2 message sent again under another packet id would be a second
+                        # message.
                         sent = Sent(self.client_id, delivery.number, delivery.packet_id)
                         journal.note(sent, sync=qos == 2)
             if not unsent:
                 break
-            # What was not sent after all leaves room for others.
+            # Messages that could not be sent leave room for others.
         if unconfirmed and not outbox.unconfirmed:
             self.update_direct_connection()
 
     def has_room(self, limits: Limits) -> bool:
-        """Whether no more waits than half of what may."""
+        """Whether the queue is at most half full."""
         return self._outbox.has_room(limits)
 
     def resume(self, now: float, journal: Journal) -> None:
-        """Send again what a client that came back has not acknowledged.
+        """Send unacknowledged messages again to a client that reconnected.
 
-        It may take fewer at once than before: then the others wait, before all that is new.
+        If its receive maximum is smaller than before, the others wait, ahead of all new messages.
         """
         connection, in_flight = self.connection, self._in_flight or {}
         assert connection is not None
@@ -245,25 +246,25 @@ class Session:
             self._own_outbox().put_back(waiting)
 
     def acknowledged(self, packet_id: int, journal: Journal) -> None:
-        """PUBACK: done with a message of QoS 1."""
+        """Handle PUBACK: a QoS 1 message is done."""
         delivery = self._in_flight.get(packet_id) if self._in_flight else None
         if delivery is not None and delivery.qos == 1:
             self._finish(delivery, journal)
 
     def refused_by_client(self, packet_id: int, journal: Journal) -> None:
-        """PUBREC with a failure: done with a message of QoS 2."""
+        """Handle PUBREC with a failure code: a QoS 2 message is done."""
         delivery = self._in_flight.get(packet_id) if self._in_flight else None
         if delivery is not None and delivery.qos == 2:
             self._finish(delivery, journal)
 
     def completed(self, packet_id: int, journal: Journal) -> None:
-        """PUBCOMP: done with a message that was released."""
+        """Handle PUBCOMP: a released message is done."""
         delivery = self._in_flight.get(packet_id) if self._in_flight else None
         if delivery is not None and delivery.qos == 2 and delivery.released:
             self._finish(delivery, journal)
 
     def received_by_client(self, packet_id: int, journal: Journal) -> ReasonCode:
-        """PUBREC: release it."""
+        """Handle PUBREC: release the message, and return the reason code for PUBREL."""
         delivery = self._in_flight.get(packet_id) if self._in_flight else None
         if delivery is None or delivery.qos != 2:
             return ReasonCode.PACKET_IDENTIFIER_NOT_FOUND
@@ -272,25 +273,25 @@ class Session:
         return ReasonCode.SUCCESS
 
     def identifiers_of(self, subscriptions: Iterable[Subscription]) -> tuple[int, ...]:
-        """The identifiers that the client gave to subscriptions."""
+        """The identifiers that the client gave to these subscriptions."""
         grants = (self.granted.get(each.id.partition("\0")[2]) for each in subscriptions)
         return tuple(g.identifier for g in grants if g is not None and g.identifier is not None)
 
     def drop_copies(self, live_key: str, limits: Limits, journal: Journal) -> None:
-        """Drop what waits of a live event that is withdrawn, but no plain message of MQTT."""
+        """Drop queued copies of a withdrawn live event, except plain MQTT messages."""
         connection, ready = self.connection, 0
         if connection is not None and not connection.closing and not connection.blocked:
-            # These go out as soon as the tick is over.
+            # These are sent at the end of the tick.
             room = min(self.receive_maximum, limits.in_flight) - len(self._in_flight or ())
             ready = self._outbox.ready(room, self._allowance)
         self._drop(self._outbox.withdraw(live_key, ready), journal)
 
     def drop_from(self, node: str, journal: Journal) -> int:
-        """Drop what waits or is in flight of a publisher's messages; how many."""
+        """Drop a publisher's queued and in-flight messages; return how many."""
         return self.drop(lambda each: _node_of(each.message.publisher) == node, journal)
 
     def drop(self, unwanted: Callable[[QueuedDelivery], bool], journal: Journal) -> int:
-        """Drop what waits or is in flight and not released, as far as it is unwanted; how many."""
+        """Drop queued and unreleased in-flight messages that match; return how many."""
         gone = self._outbox.drop(unwanted)
         self._drop(gone, journal)
         in_flight = (self._in_flight or {}).values()
@@ -300,7 +301,7 @@ class Session:
         return len(gone) + len(sent)
 
     def _drop_sent(self, delivery: QueuedDelivery, journal: Journal) -> None:
-        """Drop a message in flight; a client that may answer it still has its packet id."""
+        """Drop a message in flight; its packet id stays in use if the client may still answer."""
         delivery.message = _DROPPED
         if delivery.qos == 2:
             self._release(delivery, journal)
@@ -318,7 +319,7 @@ class Session:
     # From the client
 
     def receive(self, packet_id: int, journal: Journal) -> bool:
-        """Take a QoS 2 message; False if it was taken before."""
+        """Note the packet id of a QoS 2 message; False if it is already known."""
         if self.received is None:
             self.received = set()
         if packet_id in self.received:
@@ -329,7 +330,7 @@ class Session:
         return True
 
     def release(self, packet_id: int, journal: Journal) -> bool:
-        """PUBREL: the packet id may mean another message; whether it meant one."""
+        """Handle PUBREL: free the packet id; return whether it was in use."""
         if self.received is None or packet_id not in self.received:
             return False
         self.received.discard(packet_id)
@@ -340,7 +341,7 @@ class Session:
     # From the store
 
     def restore(self, kept: Enqueued, message: OutboundMessage) -> None:
-        """Take back what was owed before a restart."""
+        """Restore a queued or in-flight message after a restart."""
         pairs = tuple(zip(kept.names[::2], kept.names[1::2], strict=True))
         delivery = QueuedDelivery(
             message, kept.qos, kept.retain, kept.identifiers, pairs, kept.priority
@@ -356,7 +357,7 @@ class Session:
             self._last_id = kept.packet
 
     def statistics(self) -> dict[str, int]:
-        """How much waits."""
+        """Counts of queued, in-flight, received and dropped messages."""
         return self._outbox.statistics() | {
             "in_flight": len(self._in_flight or ()),
             "received": len(self.received or ()),
@@ -364,7 +365,7 @@ class Session:
         }
 
     def validate_state(self, limits: Limits) -> None:
-        """Assert what always holds."""
+        """Assert the invariants."""
         outbox, in_flight = self._outbox, self._in_flight or {}
         outbox.validate_state()
         assert not _EMPTY
@@ -386,7 +387,7 @@ class Session:
     def _write(
         self, delivery: QueuedDelivery, connection: Connection, now: float, dup: bool
     ) -> bool:
-        """Write a message to the connection; False if it is larger than the client takes."""
+        """Write a message to the connection; False if it exceeds the client's packet size."""
         frame, version = delivery.message.frame, connection.version
         additions = b""
         if delivery.identifiers:
@@ -439,7 +440,8 @@ class Session:
     def _release(self, delivery: QueuedDelivery, journal: Journal) -> None:
         delivery.released = True
         if self.durable and delivery.number:
-            # Lost, it would be published again after the client forgot its packet id.
+            # If this were lost, the message would be published again after the client freed its
+            # packet id.
             journal.note(Released(self.client_id, delivery.number, delivery.packet_id))
 
     def _done(self, delivery: QueuedDelivery, journal: Journal) -> None:

@@ -1,7 +1,8 @@
 """Sessions from their first connection to their end: takeover, loss, expiry, wills.
 
-A client that is lost leaves its will, and a session that nobody comes back to ends. When many
-connections are lost at once they are handled a few per tick, so that nobody else waits for them.
+A lost connection triggers its will, and a session that is not resumed in time ends. When many
+connections are lost at once, a limited number is handled per tick, so that other clients are not
+delayed.
 """
 
 from math import inf, isnan
@@ -26,11 +27,11 @@ from nearcast.wire.mqtt import Disconnect, ReasonCode, Will
 FOREVER = 0xFFFF_FFFF
 """The session expiry interval of a session that does not expire."""
 MOST_AT_ONCE = 200
-"""So many clients connect, and so many leave, in one tick; the others in the next."""
+"""The most clients that connect, and that leave, in one tick; the rest wait for the next."""
 
 
 class SessionLifecycle:
-    """Begins, interrupts, continues and ends sessions."""
+    """Begins, detaches, resumes and ends sessions."""
 
     def __init__(self, state: BrokerState, publishing: PublishHandler) -> None:
         self._state = state
@@ -40,7 +41,10 @@ class SessionLifecycle:
     # With a connection
 
     def take_over(self, client_id: str, clean_start: bool, now: float) -> Session | None:
-        """The session that a client continues, taken from any other connection; None: a new one."""
+        """Return the session that a client resumes, or None if it needs a new one.
+
+        A session that is in use is detached from its connection first.
+        """
         session = self._state.sessions.get(client_id)
         if session is None:
             return None
@@ -53,7 +57,7 @@ class SessionLifecycle:
         ends = clean_start or not session.durable or session.expiry_s == 0.0
         will = self._timers.take_will(client_id)
         if will is not None and (ends or will[0] <= now):
-            # A session that ends, or a delay that is over, brings the will out.
+            # A will is published when its session ends or its delay is over.
             self._publishing.publish_will(session, will[1], now)
         if ends:
             self._end(session, now)
@@ -62,24 +66,24 @@ class SessionLifecycle:
         return session
 
     def begin(self, client_id: str, now: float) -> Session:
-        """Make a session."""
+        """Create a session."""
         session = self._state.sessions[client_id] = Session(client_id, now)
         self._state.parts[session.node] += 1
         return session
 
     def attach(self, session: Session, connection: Connection) -> None:
-        """Let a session have a connection."""
+        """Attach a connection to a session."""
         session.attach(connection)
         session.left_at = None
         self._state.traffic.joined()
         self._state.online[session.node] += 1
 
     def announce(self, session: Session, online: bool) -> None:
-        """Let the engine know whether a session is connected."""
+        """Queue the presence of a session for the engine."""
         self._ask(session, Presence(session.node, online, session.part))
 
     def disconnect(self, connection: Connection, session: Session, packet: Disconnect) -> None:
-        """DISCONNECT: the client leaves, and says whether its will is wanted."""
+        """Handle DISCONNECT: the new expiry, and whether the will is published."""
         expiry = packet.properties.session_expiry_interval
         if expiry is not None:
             if session.expiry_s == 0.0 and expiry:
@@ -93,14 +97,14 @@ class SessionLifecycle:
         self._state.touch(connection)
 
     def lost(self, connection: Connection) -> None:
-        """A connection is gone; its session is seen to in a tick."""
+        """Close a lost connection; a later tick detaches its session."""
         connection.close()
         session = connection.session
         if session is not None and session.connection is connection:
             self._state.leaving.append((connection, session))
 
     def detach_lost(self, now: float) -> None:
-        """Let a few sessions go on without their lost connections, or end."""
+        """Detach or end a limited number of sessions whose connection was lost."""
         leaving = self._state.leaving
         for _ in range(min(MOST_AT_ONCE, len(leaving))):
             connection, session = leaving.popleft()
@@ -135,7 +139,7 @@ class SessionLifecycle:
     # Without one
 
     def expire(self, now: float) -> None:
-        """Publish wills and end sessions that are due."""
+        """Publish due wills and end expired sessions."""
         for client_id, will in self._timers.take_due(now, MOST_AT_ONCE):
             session = self._state.sessions[client_id]
             if will is None:
@@ -145,13 +149,13 @@ class SessionLifecycle:
                 self.keep(session)
 
     def next_timer(self) -> float | None:
-        """When something is due."""
+        """The time when the next will or session end is due."""
         return self._timers.next_timer()
 
     def restore(self, stored: StoredSession, session: Session, now: float) -> None:
-        """A session from before a restart: nobody is connected to it now."""
+        """Restore the owner, will and timers of a session; it has no connection yet."""
         since = now if stored.disconnected is None else stored.disconnected
-        # Earlier releases kept no number where a session without end had published its will.
+        # Earlier releases stored NaN for a session without expiry that had published its will.
         session.left_at = since = now if isnan(since) else since
         session.owner = stored.owner
         if stored.owner is None and stored.user is not None:
@@ -163,7 +167,7 @@ class SessionLifecycle:
         self._timers.expire_at(session.client_id, since + session.expiry_s)
 
     def end(self, session: Session, now: float) -> None:
-        """End a session, whoever is connected to it."""
+        """End a session, connected or not."""
         if session.connection is not None:
             self._detach(session.connection, session, now)
         if session.client_id in self._state.sessions:
@@ -187,26 +191,29 @@ class SessionLifecycle:
         state.counters["dropped_at_end"] += session.statistics()["waiting"]
 
     def _ask(self, session: Session, value: Presence | Left) -> None:
-        """Let the engine know, but not of the pipeline: it would hear of itself for ever."""
+        """Queue an input for the engine, except for the pipeline's own session.
+
+        Otherwise the pipeline would receive news of itself in an endless loop.
+        """
         if session.node != PUBLISHER:
             self._state.pending.ask(value)
 
-    # Its will, and the store
+    # Will and store
 
     def will_of(self, session: Session) -> Will | None:
-        """The will that a session has, whether its client is connected or not."""
+        """The will of a session, connected or not."""
         if session.connection is not None:
             return session.connection.will
         return self._timers.will(session.client_id)
 
     def drop_will(self, session: Session) -> None:
-        """Let a session have no will, so that nothing is published when it ends."""
+        """Remove the will of a session, so that nothing is published when it ends."""
         if session.connection is not None:
             session.connection.will = None
         self._timers.take_will(session.client_id)
 
     def keep(self, session: Session) -> None:
-        """Let the store know of a session as it is now, if it must."""
+        """Note a session in the journal if it is durable, has a will or is already stored."""
         will = self.will_of(session)
         if not (session.durable or will is not None or session.is_kept):
             return
@@ -222,5 +229,5 @@ class SessionLifecycle:
 
 
 def expiry_seconds(interval: int) -> float:
-    """A session expiry interval as it is counted with."""
+    """Return a session expiry interval in seconds; `inf` if it never expires."""
     return inf if interval == FOREVER else float(interval)

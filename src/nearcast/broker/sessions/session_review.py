@@ -1,4 +1,4 @@
-"""Review of sessions: whoever may no longer have one loses it when rules or users change."""
+"""Review of sessions: those without permission end when rules or users change."""
 
 from nearcast.broker.auth import AuthRefusal
 from nearcast.broker.auth.admission import Admission
@@ -12,7 +12,7 @@ from nearcast.store import SessionOwner
 
 
 class SessionReview:
-    """Judges sessions by the rules and users of now."""
+    """Checks sessions against the rules and users now in force."""
 
     def __init__(
         self,
@@ -27,9 +27,10 @@ class SessionReview:
         self._rights_review = rights_review
 
     def review(self, session: Session, now: float) -> None:
-        """End a session, or what of it its owner has no right to any more."""
+        """End a session, its will or its subscriptions if its owner has lost the permission."""
         if session.owner is None:
-            # Nobody knows yet by whose rights to judge; it is done when somebody connects.
+            # Without an owner there are no permissions to check; it is reviewed at the next
+            # CONNECT.
             return
         refusal = self.recall(session)
         if refusal is not None:
@@ -49,7 +50,7 @@ class SessionReview:
             self._lifecycle.keep(session)
 
     def recall(self, session: Session) -> AuthRefusal | None:
-        """Give a session the permissions that its owner has now, or return why there are none."""
+        """Set the permissions that the owner of a session has now, or return why there are none."""
         owner = session.owner
         if owner is not None and owner.is_broker:
             return None
@@ -63,7 +64,7 @@ class SessionReview:
         return None
 
     def _revoke(self, session: Session, refusal: AuthRefusal, now: float) -> None:
-        """End a session whose owner may no longer have it, without publishing its will."""
+        """End a session whose owner lost its permission, without publishing its will."""
         self._lifecycle.drop_will(session)
         if session.connection is not None:
             self._state.close(session.connection, refusal.reason, refusal.why)

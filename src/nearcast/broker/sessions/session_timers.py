@@ -1,4 +1,4 @@
-"""When the wills and the ends of sessions without a connection are due."""
+"""Timers of sessions without a connection: delayed wills and expiry."""
 
 import heapq
 from collections.abc import Iterator
@@ -15,11 +15,11 @@ class SessionTimers:
         self._wills: dict[str, tuple[float, Will]] = {}
         self._ends: dict[str, float] = {}
         self._heap: list[tuple[float, int, str, bool]] = []
-        """When a will (True) or an end (False) is due; stale if the dictionaries differ."""
+        """Due times of wills (True) and ends (False); stale if the dictionaries differ."""
         self._numbers = count()
 
     def delay_will(self, client_id: str, will: Will, due: float) -> None:
-        """Publish a will at a time, unless it is taken before."""
+        """Publish a will at a given time, unless it is cancelled before."""
         self._wills[client_id] = (due, will)
         heapq.heappush(self._heap, (due, next(self._numbers), client_id, True))
 
@@ -28,22 +28,22 @@ class SessionTimers:
         return self._wills.get(client_id, (0.0, None))[1]
 
     def take_will(self, client_id: str) -> tuple[float, Will] | None:
-        """Cancel a delayed will; when it would have been due, and which."""
+        """Cancel a delayed will; return its due time and the will."""
         return self._wills.pop(client_id, None)
 
     def expire_at(self, client_id: str, end: float) -> None:
-        """Let a session end at a time; `inf`: never."""
+        """End a session at a given time; `inf`: never."""
         self._ends[client_id] = end
         if end != inf:
-            # A will comes before the end of its session where both are due at once.
+            # If both are due at the same time, the will precedes the end of its session.
             heapq.heappush(self._heap, (end, next(self._numbers) + (1 << 62), client_id, False))
 
     def cancel_end(self, client_id: str) -> None:
-        """Let a session go on."""
+        """Cancel the expiry of a session."""
         self._ends.pop(client_id, None)
 
     def take_due(self, now: float, most: int) -> Iterator[tuple[str, Will | None]]:
-        """Yield clients whose will is due, with it, and those whose session ends."""
+        """Yield client ids with their due will, or with None if their session ends."""
         for _ in range(most):
             if not self._heap or self._heap[0][0] > now:
                 return
@@ -58,5 +58,5 @@ class SessionTimers:
                 yield client_id, None
 
     def next_timer(self) -> float | None:
-        """When something is due."""
+        """The time of the first timer."""
         return self._heap[0][0] if self._heap else None

@@ -1,4 +1,4 @@
-"""Wills: what must be right about them, and how they are kept."""
+"""Wills: their checks, and their stored form."""
 
 from msgspec.structs import replace
 
@@ -12,7 +12,7 @@ from nearcast.wire.mqtt import Properties, Publish, ReasonCode, Will
 
 
 def problem_with(will: Will, allowed: Permissions, limits: Limits) -> AuthRefusal | None:
-    """Return why a client may not leave a will, or may no longer."""
+    """Return why a will is not allowed, or None if it is."""
     topic, pairs = will.topic, will.properties.user_properties
     try:
         request = request_of_will(will)
@@ -41,7 +41,7 @@ def stored_will(will: Will) -> StoredWill:
 
 
 def restored_will(stored: StoredWill) -> Will:
-    """Return the will that the store has; when it is due is known besides."""
+    """Return a stored will as an MQTT will; its delay is kept separately."""
     message = stored.message
     properties = Publish(message.topic, raw_properties=message.extra).properties
     return Will(message.topic, message.payload, stored.qos, stored.retain, properties)

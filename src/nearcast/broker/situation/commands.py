@@ -1,7 +1,7 @@
 """Commands: messages to `$` topics about the client itself, and about places.
 
-A command becomes one or more inputs of the engine, in order with everything else, so that its
-acknowledgement means that it holds. `$me/publish/…` has in JSON what MQTT 5 has in properties.
+A command becomes one or more engine inputs, in order with all others, so that its acknowledgement
+means that it is in force. `$me/publish/…` takes as JSON what MQTT 5 has in properties.
 """
 
 from collections.abc import Callable, Collection
@@ -44,19 +44,19 @@ SCRIPTS = "scripts"
 
 
 class ParsedCommand(Struct, frozen=True):
-    """The inputs that a command gives to the engine, and what to store with them."""
+    """The engine inputs of a command, and the changes to store with them."""
 
     inputs: tuple[Input, ...]
     keep: tuple[Change, ...] = ()
     shows: bool = False
-    """The message itself is there to be read, as a retained one: the only one for this."""
+    """The message itself is published as the retained message of its topic."""
 
 
 def command(session: Session, packet: Publish, protected: Collection[str]) -> ParsedCommand:
-    """Return what a message to a `$` topic asks for, or raise `RefusedError`.
+    """Return the command in a message to a `$` topic, or raise `RefusedError`.
 
-    Of an area that is watched the topic is the one under which it is.
-    Attributes that are protected carry rights: only rules set them.
+    The topic of a watched area is spelt as when it was first watched. Protected attributes carry
+    permissions: only rules set them.
     """
     topic = packet.topic
     for prefix, read in _COMMANDS:
@@ -81,14 +81,14 @@ def _check_rights(command: ParsedCommand, protected: Collection[str]) -> None:
 
 
 def is_planned(topic: str) -> bool:
-    """Whether a topic, or a pattern of topics, is of something that does not exist yet."""
+    """Whether a topic or a topic filter is reserved for a planned feature."""
     levels = normalize_topic(topic).split("/")
     is_script = levels[0] == "$node" and levels[2:3] == [SCRIPTS]
     return is_script or f"{topic}/".startswith(LATER)
 
 
 def place_of(topic: str) -> tuple[str, str] | None:
-    """The kind and the name of the place that a topic defines, if it defines one."""
+    """The kind and the name of the place that a topic defines, or None."""
     levels = topic.removeprefix(PLACE).split("/")
     if not topic.startswith(PLACE) or len(levels) != 2:
         return None
@@ -117,8 +117,8 @@ def _announcement(session: Session, rest: str, payload: bytes) -> ParsedCommand:
         raise RefusedError(BAD, 'an announcement needs "to", such as {"to": "circle:me,500"}')
     own = "" if session.client_id == session.node else session.client_id
     value = Announced(Announcement(session.node, subject, area_of(members["to"], '"to"'), own))
-    # One that ends with this connection also replaces one that another part left to be kept, and
-    # is kept itself only for a will that may come after a restart.
+    # One that ends with this connection also replaces a stored one of another part, and is itself
+    # stored only for a will that may be published after a restart.
     return _standing(value) if session.is_kept else ParsedCommand((value,), (standing_end(value),))
 
 
@@ -133,13 +133,13 @@ def _place(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     if isinstance(members, dict) and members.get("type") == "Feature":
         members = members.get("geometry")
     geometry = geometry_from_json(members, LARGEST_PLACE)
-    # What would be refused is refused before anyone is shown it.
+    # Refuse invalid places before the message is published.
     Places().add(kind, name, geometry)
     return defining(PlaceDefined(kind, name, geometry))
 
 
 def defining(value: PlaceDefined) -> ParsedCommand:
-    """What defines a place, or says that there is none any more."""
+    """Return the command that defines or removes a place."""
     return ParsedCommand((value,), (standing_change(value),), True)
 
 
@@ -160,7 +160,7 @@ def _area(session: Session, rest: str, payload: bytes) -> ParsedCommand:
 
 
 def _standing(value: Input) -> ParsedCommand:
-    """What stands until it is ended, or ends what does."""
+    """Return a command that stays in force until it is ended, or that ends one."""
     return ParsedCommand((value,), (standing_change(value),))
 
 

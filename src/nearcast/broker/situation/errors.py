@@ -9,24 +9,24 @@ from nearcast.broker.situation.topic_names import ERRORS
 from nearcast.wire.mqtt import PublishFrame
 
 WARN_EVERY_S = 60.0
-"""A session gets at most one warning on a topic in so many seconds."""
+"""A session gets at most one warning per topic in this many seconds."""
 MOST_REMEMBERED = 10_000
 
 
 class ErrorReports:
-    """Reports what went wrong, and with which message or subscription."""
+    """Reports errors and warnings with the message or subscription concerned."""
 
     def __init__(self, delivering: DeliveryDispatcher) -> None:
         self._delivering = delivering
         self._warned: dict[tuple[str, str], float] = {}
-        """When a session was last warned of a topic; the oldest first."""
+        """The last warning time by session and topic, oldest first."""
 
     def tell(self, session: Session, topic: str, why: str) -> None:
         """Report that a message to a topic was refused."""
         self._put(session, {"error": why, "topic": topic})
 
     def warn(self, session: Session, topic: str, why: str, now: float) -> float | None:
-        """Report why something will have no effect; return when to try again if it is too soon.
+        """Report why something will have no effect; if it is too soon, return when to retry.
 
         Nothing is sent to a client that is not connected or not subscribed.
         """

@@ -1,9 +1,8 @@
-"""Warnings: subscriptions that can match nothing for want of something.
+"""Warnings about subscriptions that can match nothing because something is missing.
 
-What is known when a client subscribes goes with the SUBACK. What becomes so later goes to
-`$me/errors`, so only subscriptions of sessions that asked for that are looked after: they are
-found by the node or the place that they need when it is lost, and nothing is done while it is
-there. Once it can match, nothing is reported.
+Known problems are in the SUBACK. Later ones are sent to `$me/errors`, so only subscriptions of
+sessions subscribed to it are watched: they are found by the node or the place that they need when
+it is lost, without any work before. Once a subscription can match, nothing is reported.
 """
 
 import heapq
@@ -40,30 +39,30 @@ from nearcast.core.model.inputs import (
 from nearcast.core.model.visibility import SEE_WHERE_NAMED
 
 SETTLE_S = 5.0
-"""A client that reconnects has so long to send its position before it is warned."""
+"""How long a client that reconnects has to send its position before it is warned."""
 MOST_NAMED = 5
 MOST_DUE = 10_000
-"""The most warnings that wait; further ones are dropped."""
+"""The maximum of scheduled warnings; further ones are dropped."""
 NAMED = "$me/subscriptions/"
 
 
 class MatchWarnings(OutcomeFollower):
-    """Decides whom to warn, and when."""
+    """Decides which sessions to warn, and when."""
 
     def __init__(self, state: BrokerState, driver: EngineDriver, errors: ErrorReports) -> None:
         self._state = state
         self._driver = driver
         self._errors = errors
         self._needs: dict[str, tuple[str, ...]] = {}
-        """The nodes that a subscription needs; all that are looked after are here."""
+        """The nodes that a subscription needs; contains all watched subscriptions."""
         self._by_node: dict[str, set[str]] = {}
         self._by_place: set[str] = set()
         self._of_session: dict[str, set[str]] = {}
         self._due: list[tuple[float, str]] = []
         self._unsaid: dict[str, str] = {}
-        """Subscriptions that are due, with the warning if it need not be checked again."""
+        """Scheduled subscriptions, with the warning if it need not be checked again."""
 
-    # What is known when a client subscribes
+    # Known at subscribe time
 
     def known_now(self, wanted: Sequence[Subscription], options: SubscriptionOptions) -> list[str]:
         """Return why subscriptions of one packet can match nothing; the engine is up to date."""
@@ -77,32 +76,32 @@ class MatchWarnings(OutcomeFollower):
         return found
 
     def tell(self, session: Session, key: str, why: Iterable[str], now: float) -> None:
-        """Report on `$me/errors` what a SUBACK could not carry."""
+        """Report on `$me/errors` the warnings that a SUBACK could not carry."""
         text = "; ".join(why)
         if text:
             self._say(session, f"{session.client_id}\0{key}", key, text, now)
 
     def listen(self, session: Session, now: float) -> None:
-        """A client subscribed to errors: report what already applies."""
+        """Report the current problems to a client that subscribed to errors."""
         self._driver.step(now)
         self._check(self._add_all(session), now)
 
     def warn(self, session: Session, topic: str, why: str, now: float) -> None:
-        """Warn of a message without effect, unless that was just done."""
+        """Warn of a message without effect, within the rate limit."""
         self._errors.warn(session, topic, why, now)
 
     def check_target(self, session: Session, topic: str, area: Area, now: float) -> None:
-        """Warn of a target that holds nobody for want of a position."""
+        """Warn of a target area that is empty because a position is missing."""
         if ERRORS not in session.granted or not isinstance(area, Around | PlaceHere):
             return
-        # Inputs before it count.
+        # Apply earlier inputs first.
         self._driver.step(now)
         self._warn_of_target(session, topic, area, now)
 
-    # What becomes so later
+    # Problems that arise later
 
     def follow(self, others: Sequence[Input], outcome: Outcome, now: float) -> None:
-        """See who lost what they need in a step; `others` are inputs but events and moves."""
+        """Check which subscriptions lost something in a step; `others` has no events or moves."""
         for value in others:
             if isinstance(value, Subscribed):
                 self._add(value.subscription)
@@ -133,7 +132,7 @@ class MatchWarnings(OutcomeFollower):
             self._never_seen(name, unseen, now)
 
     def rules_changed(self, now: float) -> None:
-        """The rules of sight changed."""
+        """Check the watched subscriptions after a change of the sight rules."""
         self._check([name for name, nodes in self._needs.items() if nodes], now)
 
     def remind(self, now: float) -> None:
@@ -147,7 +146,7 @@ class MatchWarnings(OutcomeFollower):
                 self._check((name,), now)
 
     def next_timer(self) -> float | None:
-        """When something is due."""
+        """The time of the next scheduled warning."""
         return self._due[0][0] if self._due else None
 
     def _add_all(self, session: Session) -> list[str]:
@@ -202,9 +201,9 @@ class MatchWarnings(OutcomeFollower):
             self.warn(session, topic, f"{why}: `to` holds nobody", now)
 
     def _lost(self, node: str, now: float) -> None:
-        """Nobody knows any more where a node is."""
+        """Warn subscriptions that need the position of a node that is no longer known."""
         world = self._state.engine.matcher.world
-        # To those from whom it is hidden its end must look like anything else: like nothing.
+        # A subscriber that may not see the node must not learn of the loss either.
         names = [
             name
             for name in self._by_node.get(node, ())
@@ -224,7 +223,7 @@ class MatchWarnings(OutcomeFollower):
         )
 
     def _check(self, names: Iterable[str], now: float) -> None:
-        """Warn of those subscriptions that can match nothing."""
+        """Warn of those of the subscriptions that can match nothing."""
         engine = self._state.engine
         for name in list(names):
             subscription = engine.subscriptions.get(name)

@@ -1,7 +1,7 @@
-"""Metadata of a delivery: its event, as far as the receiver may know it.
+"""Metadata of a delivery: its event, as far as the subscriber may see it.
 
-As `nc-` user properties, or, for clients that have none, as members of a JSON object round the
-payload.
+As `nc-` user properties, or as members of a JSON object around the payload for clients without
+properties.
 """
 
 import base64
@@ -18,7 +18,7 @@ from nearcast.store.rows.message_headers import UserProperties
 
 
 def metadata(event: Event, priority: int, labels: tuple[str, ...], sees: int) -> UserProperties:
-    """Return the metadata for a receiver that may see this much of the publisher."""
+    """Return the metadata for a subscriber that may see this much of the publisher."""
     found = [("nc-id", event.id)]
     if event.position is not None and (event.at_given or sees & SEE_POSITION):
         found.append(("nc-at", position_text(event.position)))
@@ -60,7 +60,7 @@ def position_text(position: Position) -> str:
 
 
 def time_text(seconds: float) -> str:
-    """Return a time as RFC 3339 has it: to the millisecond, or the microsecond if that differs."""
+    """Return an RFC 3339 time in milliseconds, or microseconds if that is more exact."""
     fraction, whole = modf(seconds)
     microseconds = round(fraction * 1e6)
     if not 0 <= microseconds < 1_000_000:

@@ -1,7 +1,7 @@
 """`nc-` properties, and the same in JSON for clients without properties.
 
-An unknown property and a repeated one are refused, and so is a value that cannot be meant:
-nothing is guessed and nothing is half applied.
+Unknown and repeated properties are refused, and so are invalid values: nothing is guessed and
+nothing is partly applied.
 """
 
 import base64
@@ -31,7 +31,7 @@ PREFIX = "nc-"
 AT_CONNECT = ("nc-accept-encoding",)
 """Properties that a CONNECT may have."""
 PLANNED_AT_CONNECT = ("nc-p2p",)
-"""What will be understood in CONNECT, and is refused until then."""
+"""Planned CONNECT properties, which are refused until available."""
 LONGEST_NAME = 200
 T = TypeVar("T")
 BAD = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
@@ -52,7 +52,7 @@ class EventOptions(Struct, frozen=True):
 
     @property
     def stays(self) -> bool:
-        """Whether it makes an event stay, or ends one that does."""
+        """Whether it makes an event live, or ends a live one."""
         return self.valid_s is not None or self.object is not None
 
 
@@ -65,7 +65,7 @@ class SubscriptionOptions(Struct, frozen=True):
     quiet: bool = False
     """Deliveries have no metadata."""
     texts: tuple[tuple[str, str], ...] = ()
-    """The same as it was written, to be kept."""
+    """The options as written, to be stored."""
 
 
 class NamedSubscriptionOptions(Struct, frozen=True):
@@ -133,11 +133,11 @@ def subscription_options(pairs: PropertyPairs) -> SubscriptionOptions:
 
 def subscription_options_from_texts(texts: PropertyPairs) -> SubscriptionOptions:
     """Return the options of a stored subscription."""
-    # Earlier releases kept a number as it was written: 1.0.
+    # Earlier releases stored a number as written: 1.0.
     members = {name: text.removesuffix(".0") if name == "meta" else text for name, text in texts}
     if members.get("from", "").lstrip().startswith("{"):
-        # And a box as JSON, with its latitudes first. Not imported at the top: the command line
-        # reads properties too, and does without the store.
+        # And a box as JSON, latitudes first. Not imported at the top: the command line parses
+        # properties too, without the store.
         from nearcast.store import area_from_store
 
         members["from"] = area_text(area_from_store(msgspec.json.decode(members["from"])))
@@ -151,7 +151,7 @@ def named_subscription_from_json(payload: bytes) -> NamedSubscriptionOptions:
     if not isinstance(subject, str) or not subject:
         raise RefusedError(BAD, 'a subscription needs a "subject", such as "traffic/#"')
     qos = members.pop("qos", 0)
-    # In Python 1.0 and True are 1 too.
+    # In Python 1.0 and True equal 1.
     if type(qos) is not int or qos not in (0, 1, 2):
         raise RefusedError(BAD, f'"qos" is 0, 1 or 2, not {shown(qos)}')
     no_local = _flag(members, "no_local")
@@ -224,7 +224,7 @@ def _subscription_options(members: Mapping[str, object], prefix: str) -> Subscri
             raise RefusedError(BAD, why)
     kept = dict(members)
     if isinstance(from_, Box):
-        # As text, which has had one order of its numbers in all releases.
+        # As text, where the order of the numbers was the same in all releases.
         kept["from"] = area_text(from_)
     texts = tuple((name, _text(value)) for name, value in kept.items())
     return SubscriptionOptions(where, from_, bool(members) and not quiet, quiet, texts)
@@ -304,7 +304,7 @@ _EVENT_WORDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
 
 def _body(name: str, value: object, message: bytes) -> bytes:
     if name == "payload":
-        # Its bytes as they were written: numbers keep their digits, members their order.
+        # The bytes as written: numbers keep their digits, members their order.
         return bytes(msgspec.json.decode(message, type=dict[str, msgspec.Raw])[name])
     if not isinstance(value, str):
         raise RefusedError(BAD, f'"{name}" is text, not {shown(value)}')

@@ -1,8 +1,7 @@
-"""The list of nodes: by JSON to `$me/nodes`, and over HTTP in the same form.
+"""The list of nodes: as JSON on `$me/nodes`, and over HTTP in the same form.
 
-The answer has of each node what the asker may read of it on `$node/NODE/…`, in pages. Where a
-page ends is told in a form that only this broker can read: it may be at a node that the asker may
-not know of.
+The result has for each node what the client may read on `$node/NODE/…`, in pages. The cursor is
+encrypted, because it may name a node that the client may not know of.
 """
 
 from collections.abc import Mapping
@@ -34,9 +33,9 @@ class NodeAnswer(Struct, frozen=True, omit_defaults=True):
 
     nodes: list[msgspec.Raw]
     next: str | None = None
-    """What to ask for the next page with; missing if there is none."""
+    """The cursor of the next page; missing if there is none."""
     complete: bool = True
-    """False if there may be nearer ones: too many were looked at that are not meant."""
+    """False if there may be nearer nodes: too many candidates did not match."""
 
     def as_value(self) -> dict[str, object]:
         """The members of the answer."""
@@ -45,14 +44,14 @@ class NodeAnswer(Struct, frozen=True, omit_defaults=True):
 
 
 class _View(Struct, frozen=True):
-    """What an asker may know of nodes: by rules of sight, and by those for topics."""
+    """What a client may see of nodes, by sight rules and by topic rules."""
 
     viewer: str
     allowed: Permissions
     engine: Engine
 
     def sees(self, node: str) -> int:
-        """What may be seen of a node; nothing if nothing of it may be read."""
+        """Return the visible aspects of a node; nothing if none of its topics may be read."""
         sees = self.engine.matcher.world.may_see(self.viewer, node)
         if node == self.viewer or self.allowed.unrestricted:
             return sees
@@ -65,12 +64,12 @@ class _View(Struct, frozen=True):
         return sees
 
     def may_read(self, node: str, what: str) -> bool:
-        """Whether no rule forbids a topic about a node."""
+        """Whether the rules allow a topic about a node."""
         return node == self.viewer or self.allowed.may_subscribe(topic_of(node, what))
 
 
 class NodeList:
-    """Answers who is there."""
+    """Answers queries for nodes."""
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
@@ -127,7 +126,7 @@ class NodeList:
         return query
 
     def _members(self, found: FoundNode, view: "_View") -> dict[str, object]:
-        """What may be read of a node."""
+        """The members of a node that may be read."""
         node, engine = found.node, self._state.engine
         sees, state = view.sees(node), engine.nodes.get(node)
         position = context = None

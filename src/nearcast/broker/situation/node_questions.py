@@ -1,7 +1,7 @@
-"""`$me/nodes`: a client asks who is there, and is answered on the same topic, alone.
+"""`$me/nodes`: queries for nodes, answered on the same topic to the client only.
 
-It asks with JSON and hears the answers once it has subscribed to `$me/nodes`; whatever it gives as
-`id`, and as correlation data in MQTT 5, comes back with the answer.
+A query is JSON; the client gets answers after it subscribed to `$me/nodes`. The `id` of a query,
+and its correlation data in MQTT 5, are returned with the answer.
 """
 
 from collections import Counter
@@ -20,13 +20,13 @@ from nearcast.broker.situation.topic_names import NODES
 from nearcast.wire.mqtt import Properties, Publish, PublishFrame, ReasonCode
 
 ASKED_MOST = 20
-"""So many questions a second from one session: each may look at a thousand nodes."""
+"""Queries per second and session; each may examine a thousand nodes."""
 ROOM_BYTES = 1_024
-"""Of the largest packet that a client takes, for all that is not the page itself."""
+"""Reserved in the client's maximum packet size for everything except the page."""
 
 
 class NodeQuestions:
-    """Takes questions and answers them."""
+    """Handles node queries."""
 
     def __init__(
         self, driver: EngineDriver, dispatcher: DeliveryDispatcher, nodes: NodeList
@@ -38,14 +38,14 @@ class NodeQuestions:
         self._counts: Counter[str] = Counter()
 
     def take(self, connection: Connection, session: Session, packet: Publish, now: float) -> None:
-        """Answer a question; raises `RefusedError` if it cannot be."""
+        """Answer a query; raises `RefusedError` if it is invalid."""
         granted = session.granted.get(NODES)
         if granted is None:
             raise RefusedError(BAD, f"subscribe to {NODES} first: the answer comes there")
         self._count(session, now)
         query = json_object(packet.payload)
         mark = query.pop("id", None)
-        # It is answered by what holds after all that came before.
+        # The answer reflects all earlier inputs.
         self._driver.step(now)
         most_bytes = PAGE_BYTES
         if connection.largest_packet:

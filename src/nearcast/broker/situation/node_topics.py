@@ -1,8 +1,8 @@
-"""What one node can read of another: `$node/NODE/position`, `…/context` and `…/online`.
+"""Topics about nodes: `$node/NODE/position`, `…/context` and `…/online`.
 
-These behave like retained messages, and change when the node does; who may not see something
-gets nothing. Also here: who entered or left a watched area, on `$area/NAME`. To filters and areas
-of readers it is an event of the node that it is about.
+They behave like retained messages and change with the node; a client without permission gets
+nothing. Also here: entries and exits of watched areas, on `$area/NAME`. For filters and areas of
+readers such a message is an event of the node that it is about.
 """
 
 from collections.abc import Sequence
@@ -38,16 +38,16 @@ NEEDED_SIGHT = {POSITION: SEE_WHERE_NAMED, CONTEXT: SEE_ATTRIBUTES, ONLINE: SEE_
 
 
 class NodeTopics(OutcomeFollower):
-    """Publishes changes of nodes to subscribers."""
+    """Publishes changes of nodes to readers."""
 
     def __init__(self, state: BrokerState, readers: TopicReaders) -> None:
         self._state = state
         self._readers = readers
 
     def follow(self, others: Sequence[Input], outcome: Outcome, now: float) -> None:
-        """Publish what changed of nodes and areas in a step.
+        """Publish the changes of nodes and areas in a step.
 
-        `others` are its inputs but events and moves.
+        `others` are its inputs except events and moves.
         """
         if self._state.engine.has_readers:
             for changed in outcome.node_changes:
@@ -71,7 +71,7 @@ class NodeTopics(OutcomeFollower):
                     self._replay(session, wanted, now)
 
     def _changed(self, state: NodeState, before: NodeState | None, now: float) -> None:
-        """A node's context is another one now."""
+        """Publish a changed position and context."""
         if (
             before is None
             or state.position_at != before.position_at
@@ -81,17 +81,17 @@ class NodeTopics(OutcomeFollower):
         self._tell(state.node, CONTEXT, state, now)
 
     def _presence(self, node: str, here: bool, now: float) -> None:
-        """A part of a node came or went; only the first and the last are published."""
+        """Publish when the first part of a node connects or the last one disconnects."""
         if self._state.engine.has_readers and self._state.online[node] == here:
             self._tell(node, ONLINE, self._state.engine.nodes.get(node), now)
 
     def _forgotten(self, node: str, now: float) -> None:
-        """Nothing is known of a node any more."""
+        """Publish that a node's position and context are gone."""
         self._tell(node, POSITION, None, now)
         self._tell(node, CONTEXT, None, now)
 
     def _replay(self, session: Session, wanted: Subscription, now: float) -> None:
-        """Send a new subscriber what is known now."""
+        """Send a new subscriber the current state of nodes."""
         names = wanted.subject.split("/")
         if len(names) > 1 and names[1] not in ("+", "#"):
             name = decode_name(names[1])
@@ -110,7 +110,7 @@ class NodeTopics(OutcomeFollower):
                         self._readers.put(session, [wanted], event, True)
 
     def _tell_of_area(self, notice: AreaNotice) -> None:
-        """Publish who entered or left a watched area, to those who may see it."""
+        """Publish an entry or exit of a watched area to readers that may see it."""
         # Published in the spelling of its definition, matched in any spelling.
         written, node = f"{AREAS}{notice.area}", notice.node
         topic = normalize_topic(written)
@@ -136,7 +136,7 @@ class NodeTopics(OutcomeFollower):
                 self._readers.put(session, wanted, self._event(topic, node, payload, state, now))
 
     def _payload(self, viewer: str, node: str, what: str, state: NodeState | None) -> bytes | None:
-        """What a viewer reads: empty where there is nothing, None where it may not see."""
+        """The payload for a viewer: empty if there is no value, None if not visible."""
         sees = self._sees(viewer, node)
         if sees & NEEDED_SIGHT[what] != NEEDED_SIGHT[what]:
             return None
@@ -156,7 +156,7 @@ class NodeTopics(OutcomeFollower):
     def _event(
         self, topic: str, node: str, payload: bytes, state: NodeState | None, now: float
     ) -> Event:
-        """The message as an event of the node that it is about."""
+        """Return the message as an event of the node that it is about."""
         at = None if state is None else state.position
         return Event("", topic, node, now, attributes_of(payload), at, payload=payload, qos=1)
 
@@ -165,5 +165,5 @@ class NodeTopics(OutcomeFollower):
 
 
 def topic_of(node: str, what: str) -> str:
-    """The topic of a node."""
+    """The topic for one aspect of a node."""
     return f"{PREFIX}{quote(node, safe='')}/{what}"

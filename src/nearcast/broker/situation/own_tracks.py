@@ -1,8 +1,8 @@
 """OwnTracks: positions from phones, in their format.
 
 A message of `_type` `location` to `owntracks/USER/DEVICE` is a fix of node USER; its other fields
-are attributes under their own names. Anything else changes nothing, and is an ordinary event; where
-a position was likely meant, its sender gets an error on `$me/errors`.
+are attributes under their own names. Any other message has no such effect, and is an ordinary
+event; if a position was probably intended, its publisher gets a warning on `$me/errors`.
 """
 
 from collections.abc import Collection
@@ -25,11 +25,11 @@ OTHERS = frozenset(
         "status", "steps", "transition", "waypoint", "waypoints",
     )
 )  # fmt: skip
-"""Types of messages that are not about where a phone is."""
+"""Message types without a position."""
 
 
 class Ignored(Struct, frozen=True):
-    """A message without effect, and why; no reason if it was not meant to have one."""
+    """A message without a position, and why; no reason if none was intended."""
 
     why: str = ""
 
@@ -37,7 +37,7 @@ class Ignored(Struct, frozen=True):
 def fix_of(
     session: Session, topic: str, payload: bytes, may_act: bool, protected: Collection[str]
 ) -> ContextPatched | Ignored:
-    """Return the inputs that a phone's message stands for."""
+    """Return the context change of a phone's message, or why it is ignored."""
     user = user_of(topic)
     if not user:
         return Ignored()
@@ -69,6 +69,6 @@ def fix_of(
 
 
 def user_of(topic: str) -> str | None:
-    """Return the user whom an OwnTracks topic is about, None if it is about nobody."""
+    """Return the user of an OwnTracks topic, or None if it has none."""
     parts = topic.split("/")
     return decode_name(parts[1]) if len(parts) == 3 else None

@@ -1,7 +1,7 @@
-"""`$SYS/broker/…`: figures of the broker under the names that monitoring tools know.
+"""`$SYS/broker/…`: statistics of the broker under the names that monitoring tools use.
 
-They behave like retained messages, and are published every ten seconds to those who read them and
-may; they are no events, and no log has them.
+They behave like retained messages, and are published every ten seconds to readers with permission;
+they are not events and not in the log.
 """
 
 from collections.abc import Callable, Sequence
@@ -22,24 +22,24 @@ EVERY_S = 10.0
 
 
 class SystemTopics(OutcomeFollower):
-    """Publishes figures of the broker."""
+    """Publishes statistics of the broker."""
 
     def __init__(self, state: BrokerState, readers: TopicReaders) -> None:
         self._state = state
         self._readers = readers
         self._since: float | None = None
         self._due = inf
-        """When to publish next; never while nobody reads."""
+        """The time of the next publication; `inf` without readers."""
 
     def begin(self, now: float) -> None:
-        """The broker runs since now, maybe with subscriptions from before."""
+        """Start publishing; there may be restored subscriptions."""
         self._since = now
         wanted = self._state.engine.subscriptions.values()
         if any(each.subject.startswith(PREFIX) for each in wanted):
             self._due = now + EVERY_S
 
     def follow(self, others: Sequence[Input], outcome: Outcome, now: float) -> None:
-        """Send new readers the current figures."""
+        """Send new readers the current statistics."""
         for value in others:
             if not isinstance(value, Subscribed):
                 continue
@@ -55,7 +55,7 @@ class SystemTopics(OutcomeFollower):
                     self._readers.put(session, [wanted], _event(topic, text, now), True)
 
     def remind(self, now: float) -> None:
-        """Publish to readers if it is due."""
+        """Publish to readers if due."""
         if now < self._due:
             return
         read = False
@@ -66,11 +66,11 @@ class SystemTopics(OutcomeFollower):
         self._due = now + EVERY_S if read else inf
 
     def next_timer(self) -> float | None:
-        """When to publish next."""
+        """The time of the next publication."""
         return None if self._due == inf else self._due
 
     def figures(self, now: float) -> dict[str, str]:
-        """All figures by topic, as text."""
+        """All statistics by topic, as text."""
         since = now if self._since is None else self._since
         texts = {
             "version": f"nearcast version {version('nearcast')}",

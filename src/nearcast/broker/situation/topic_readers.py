@@ -1,7 +1,7 @@
 """Readers of topics that the broker itself publishes on.
 
-Such messages are no events of the log: readers get it as far as their filters and areas fit, as
-retained messages if it is there to be read.
+Such messages are not events of the log. Readers get them if their filters and areas match, as
+retained messages when replayed.
 """
 
 from msgspec.structs import replace
@@ -21,7 +21,7 @@ class TopicReaders:
         self._delivering = delivering
 
     def of(self, topic: str) -> list[tuple[Session, list[Subscription]]]:
-        """Who reads a topic: each session once, and of each shared group one that is there."""
+        """The readers of a topic: each session once, and one connected session per shared group."""
         found: dict[tuple[str, str], list[Subscription]] = {}
         for wanted in self._state.engine.fitting(topic):
             found.setdefault((wanted.group or "", wanted.owner), []).append(wanted)
@@ -43,9 +43,9 @@ class TopicReaders:
         replayed: bool = False,
         topic: str | None = None,
     ) -> None:
-        """Let a session have what those of its subscriptions ask for that it fits.
+        """Deliver a message to a session's matching subscriptions.
 
-        On `topic` if that is spelt otherwise than the event's subject.
+        On `topic` if that is spelt differently from the event's subject.
         """
         world = self._state.engine.matcher.world
         fitting = tuple(

@@ -1,1 +1,1 @@
-"""What a client proves who it is with: passwords, tokens, and the files that hold them."""
+"""Credentials of clients: passwords, tokens, and the files that hold them."""

@@ -1,4 +1,4 @@
-"""The files of users, rules and the key of tokens, all read or none."""
+"""The files of users, rules and the token key, read all or none."""
 
 from collections.abc import Callable
 from pathlib import Path
@@ -33,9 +33,9 @@ class AuthData(Struct, frozen=True):
 
 
 class AuthFiles:
-    """Where the files are.
+    """The paths of the files.
 
-    Without a name for the users file it is `users.toml` in `base`, if that exists.
+    Without a configured users file it is `users.toml` in `base`, if that exists.
     """
 
     def __init__(self, section: settings.AuthSection, base: Path) -> None:
@@ -45,7 +45,7 @@ class AuthFiles:
         self._key = Path(section.jwt_key) if section.jwt_key else None
 
     def read(self) -> AuthData:
-        """Return the contents of the files, or raise `AuthError` with all that is wrong."""
+        """Return the contents of the files, or raise `AuthError` with all problems."""
         problems: list[str] = []
         users = _kept(self._read_users, problems)
         rules = _kept(self._read_rules, problems)
@@ -55,7 +55,7 @@ class AuthFiles:
         return AuthData(users or {}, rules or Rules(), key)
 
     def state(self) -> FileStamps:
-        """Return what changes when a file does: times, sizes and inodes."""
+        """Return times, sizes and inodes, which change with the files."""
         return tuple(
             None if path is None else _state(path) for path in (self._users, self._rules, self._key)
         )

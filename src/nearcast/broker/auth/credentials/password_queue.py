@@ -1,9 +1,9 @@
-"""The queue of passwords to be checked: who got in lately goes first.
+"""The queue of password checks: clients that succeeded recently have priority.
 
-A check takes tens of milliseconds of a core, so wrong passwords from many addresses could keep
-everybody else waiting. Here a bounded number waits, by rank: addresses and users that succeeded
-lately before those that nobody knows. Where too many wait, the one that came last of the lowest
-rank is refused. Whoever hangs up leaves the queue. A few are checked at once, in threads.
+A check takes tens of milliseconds of a core, so wrong passwords from many addresses could delay all
+other clients. The queue is bounded and ordered by rank: addresses and users that succeeded recently
+precede unknown ones. If it is full, the last entry of the lowest rank is refused. Clients that
+disconnect leave the queue. A few checks run at once, in threads.
 """
 
 import asyncio
@@ -20,11 +20,11 @@ from nearcast.wire.mqtt import ReasonCode
 
 MOST_WAITING = 500
 MOST_REMEMBERED = 10_000
-"""Of users and of addresses that succeeded."""
+"""The limit of remembered users, and of addresses, that succeeded."""
 LATELY_S = 24 * 3600.0
 RANKS = 4
 LOWEST_EACH = 4
-"""So many checks include one of the lowest rank, lest it wait for ever."""
+"""One in this many checks is of the lowest rank, so that it does not starve."""
 BUSY = AuthRefusal(
     ReasonCode.SERVER_BUSY, "too many passwords wait to be checked; try again in a while"
 )
@@ -34,7 +34,7 @@ CheckCallback = Callable[[Admitted | AuthRefusal], None]
 
 
 class PasswordQueueStatistics(Struct, frozen=True):
-    """How much waits, and what became of what did not."""
+    """Counts of waiting, refused and abandoned checks."""
 
     waiting: int
     refused: int
@@ -48,7 +48,7 @@ class _QueuedCheck(Struct, frozen=True):
 
 
 class PasswordQueue:
-    """Runs slow checks of credentials; to be used from one event loop."""
+    """Runs slow credential checks; to be used from one event loop."""
 
     def __init__(self, now: Callable[[], float], threads: int = 0) -> None:
         self._now = now
@@ -70,9 +70,9 @@ class PasswordQueue:
         done: CheckCallback,
         is_gone: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Check a password when its turn comes, and hand over the answer.
+        """Queue a password check, and pass the result to `done`.
 
-        `is_gone` returns whether nobody waits for the answer any more.
+        `is_gone` returns whether the client has disconnected.
         """
         rank = self._rank(check)
         if len(self) >= MOST_WAITING:
@@ -86,7 +86,7 @@ class PasswordQueue:
         self._start()
 
     async def answer(self, check: CredentialCheck) -> Admitted | AuthRefusal:
-        """Check a password for one who waits for the answer; who is cancelled hangs up."""
+        """Check a password and wait for the result; cancellation removes it from the queue."""
         found: asyncio.Future[Admitted | AuthRefusal] = asyncio.get_running_loop().create_future()
         self.check(found, check, partial(_answer, found))
         try:
@@ -95,13 +95,13 @@ class PasswordQueue:
             self.leave(found)
 
     def leave(self, who: Hashable) -> None:
-        """Whoever waited has hung up, or has its answer."""
+        """Remove a waiting check, if its client disconnected."""
         for jobs in self._ranks:
             if jobs.pop(who, None) is not None:
                 self._abandoned += 1
 
     def sweep(self) -> None:
-        """Let those leave who are gone."""
+        """Remove the checks of disconnected clients."""
         for jobs in self._ranks:
             for who in [who for who, job in jobs.items() if job.is_gone()]:
                 self._abandon(jobs.pop(who))
@@ -111,7 +111,7 @@ class PasswordQueue:
         job.done(GONE)
 
     def remember(self, user: str | None, address: str) -> None:
-        """A user came in from an address."""
+        """Remember a user and an address that succeeded."""
         for known, name in ((self._users, user), (self._addresses, address)):
             if name is not None:
                 known[name] = self._now()
@@ -120,21 +120,21 @@ class PasswordQueue:
                     known.popitem(last=False)
 
     def statistics(self) -> PasswordQueueStatistics:
-        """Return how much waits, and what became of what did not."""
+        """Return the counts of waiting, refused and abandoned checks."""
         return PasswordQueueStatistics(len(self), self._refused, self._abandoned)
 
     def __len__(self) -> int:
         return sum(map(len, self._ranks))
 
     def stop(self) -> None:
-        """Check nothing more."""
+        """Drop all waiting checks, and stop the threads."""
         for jobs in self._ranks:
             jobs.clear()
         self._pool.shutdown(wait=False)
 
     def _rank(self, check: CredentialCheck) -> int:
-        """Return the place in line: 0 is first."""
-        # A user's name may be known to many; an address is harder to have.
+        """Return the rank of a check: 0 is first."""
+        # A user name may be widely known; an address is harder to obtain.
         by_address = self._is_recent(self._addresses, check.address)
         by_user = self._is_recent(self._users, check.user)
         return (0 if by_address else 2) + (not by_user)
@@ -143,7 +143,7 @@ class PasswordQueue:
         return self._now() - known.get(name, -LATELY_S) < LATELY_S
 
     def _start(self) -> None:
-        """Begin as many checks as may run at once."""
+        """Start as many checks as may run at once."""
         loop = asyncio.get_running_loop()
         while self._running < self._threads and (job := self._next()) is not None:
             self._running += 1

@@ -24,14 +24,14 @@ _HASHER = PasswordHasher(
 
 
 def hashed(password: bytes) -> str:
-    """Return what is kept of a password, or raise `AuthError` if there is none."""
+    """Return the hash of a password, or raise `AuthError` if it is empty."""
     if not password:
         raise AuthError("a password has at least one character")
     return _HASHER.hash(password)
 
 
 def is_right(kept: str, password: bytes) -> bool:
-    """Decide whether it is the password of which this was kept; takes tens of milliseconds."""
+    """Return whether a password matches a hash; takes tens of milliseconds."""
     try:
         return _HASHER.verify(kept, password)
     except (VerificationError, InvalidHashError):
@@ -39,14 +39,14 @@ def is_right(kept: str, password: bytes) -> bool:
 
 
 def decoy() -> str:
-    """Return what no password belongs to, but takes as long to find out as any other."""
+    """Return a hash that no password matches, but that takes as long to check as any other."""
     salt, digest = secrets.token_bytes(_SALT_BYTES), secrets.token_bytes(_HASH_BYTES)
     head = f"$argon2id$v=19$m={MEMORY_KIB},t={PASSES},p=1"
     return f"{head}${_unpadded(salt)}${_unpadded(digest)}"
 
 
 def check_hash(kept: str) -> str:
-    """Return the hash of a password as it is in a users file, or raise `AuthError`."""
+    """Return a password hash from a users file if it is valid, or raise `AuthError`."""
     try:
         parameters = extract_parameters(kept)
     except InvalidHashError:

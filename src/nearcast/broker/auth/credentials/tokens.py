@@ -1,7 +1,7 @@
-"""Tokens (JWT) as passwords: one key, and only the algorithms that a key of its kind can have.
+"""Tokens (JWT) as passwords: one key, and only the algorithms suitable for its kind.
 
 The algorithm is never taken from the token: a public key is loaded as a key, not as text, so it
-cannot pass for a shared secret. Times are compared with the time given.
+cannot be used as a shared secret. Times are compared with the time passed in.
 """
 
 import re
@@ -30,7 +30,7 @@ PublicKey = RSAPublicKey | EllipticCurvePublicKey | Ed25519PublicKey | Ed448Publ
 SMALLEST_RSA_BITS = 2_048
 SMALLEST_SECRET = {"HS256": 32, "HS384": 48, "HS512": 64}
 AHEAD_S = 5.0
-"""How far the clock of whoever made a token may be ahead of ours."""
+"""How far the clock of a token's issuer may be ahead of the broker's."""
 _CURVES = {"secp256r1": "ES256", "secp384r1": "ES384", "secp521r1": "ES512"}
 _TOKEN = re.compile(rb"eyJ[A-Za-z0-9_-]*\.[A-Za-z0-9_-]+\.[A-Za-z0-9_-]*")
 _JWS = PyJWS()
@@ -49,7 +49,7 @@ class Claims(Struct, frozen=True):
 
 
 class TokenError(NearcastError):
-    """A token that opens nothing; one that is `forged` was never signed with our key."""
+    """An invalid token; a `forged` one was not signed with the broker's key."""
 
     def __init__(self, message: str, *, forged: bool = False) -> None:
         super().__init__(message)
@@ -57,12 +57,12 @@ class TokenError(NearcastError):
 
 
 def looks_like_token(password: bytes) -> bool:
-    """Decide whether a password has the form of a token."""
+    """Return whether a password has the form of a token."""
     return _TOKEN.fullmatch(password) is not None
 
 
 class TokenKey(Struct, frozen=True):
-    """The key that tokens are checked with, and the algorithms that may have been used with it."""
+    """The key that verifies tokens, and the algorithms allowed with it."""
 
     key: bytes | PublicKey
     algorithms: tuple[str, ...]
@@ -70,7 +70,7 @@ class TokenKey(Struct, frozen=True):
     issuer: str = ""
 
     def read(self, token: bytes, now: float) -> Claims:
-        """Return what a good token claims, or raise `TokenError`."""
+        """Return the claims of a valid token, or raise `TokenError`."""
         try:
             payload = _JWS.decode(token, self.key, algorithms=self.algorithms)
         except (PyJWTError, ValueError, RecursionError):
@@ -90,7 +90,7 @@ class TokenKey(Struct, frozen=True):
         if claims.nbf > now + AHEAD_S:
             raise TokenError("the token is not valid yet")
         meant_for = (claims.aud,) if isinstance(claims.aud, str) else claims.aud
-        # A token for an audience is for that one only, also where none was configured.
+        # A token for an audience is valid for that one only, even if none is configured.
         if (self.audience or meant_for) and self.audience not in meant_for:
             raise TokenError("the token is meant for another audience")
         if self.issuer and claims.iss != self.issuer:
@@ -159,7 +159,7 @@ def _public_key(data: bytes) -> object | None:
         return load_pem_x509_certificate(text).public_key()
     if b"-----BEGIN" in text:
         return load_pem_public_key(text)
-    # Binary keys must be known as such: as text they would be a secret that everyone knows.
+    # Binary keys must be recognised: as text they would be a secret that is public.
     with suppress(ValueError, UnsupportedAlgorithm):
         return load_der_public_key(data)
     with suppress(ValueError, UnsupportedAlgorithm):

@@ -1,7 +1,7 @@
-"""The users file: names, hashes of passwords and who may do everything.
+"""The users file: names, password hashes and superusers.
 
-`nearcast user` writes it whole and atomically, readable by its owner alone; it can be written by
-hand as well. A user without a password connects by certificate or token only.
+`nearcast user` writes it atomically, readable by its owner only; it can also be written by hand. A
+user without a password connects by certificate or token only.
 """
 
 import fcntl
@@ -27,7 +27,7 @@ _HEAD = "# Users of a Nearcast broker, kept by `nearcast user`; passwords are ar
 
 
 class Account(Struct, frozen=True):
-    """A user: the hash of the password, if there is one, and whether rules bear on them."""
+    """A user: the password hash, if any, and whether the user is exempt from rules."""
 
     name: str
     password: str | None = None
@@ -35,7 +35,7 @@ class Account(Struct, frozen=True):
 
 
 def read_users(path: Path) -> dict[str, Account]:
-    """Return the users in a file by name, or raise `AuthError` with all that is wrong."""
+    """Return the users in a file by name, or raise `AuthError` with all problems."""
     advice = f"nearcast user add NAME --users {path} makes it"
     file = TomlFile(path, read_bytes(path, advice))
     problems = [
@@ -61,8 +61,8 @@ def read_users(path: Path) -> dict[str, Account]:
 
 
 def write_users(path: Path, accounts: Mapping[str, Account]) -> None:
-    """Put a users file in place, durably and readable by its owner alone."""
-    # A link stays a link, and whoever owned the file (the broker's user) still does.
+    """Write a users file atomically and durably, readable by its owner only."""
+    # A symbolic link stays one, and the file keeps its owner (the broker's user).
     path = path.resolve()
     partial = beside(path)
     partial.unlink(missing_ok=True)
@@ -83,9 +83,9 @@ def write_users(path: Path, accounts: Mapping[str, Account]) -> None:
 
 @contextmanager
 def changing_users(path: Path) -> Iterator[dict[str, Account]]:
-    """Give the users of a file, to be changed; they are written when the block ends well.
+    """Yield the users of a file to be changed; they are written when the block succeeds.
 
-    Others who change the same file wait. A file that does not exist yet is made.
+    Concurrent changes of the same file wait. A missing file is created.
     """
     path = path.resolve()
     try:
@@ -132,7 +132,7 @@ def _text(accounts: Mapping[str, Account]) -> str:
     parts = [_HEAD]
     for name in sorted(accounts):
         account = accounts[name]
-        # Names hold no control characters: as JSON text they are TOML text as well.
+        # Names have no control characters, so their JSON text is valid TOML.
         parts.append(f"\n[[user]]\nname = {json.dumps(name, ensure_ascii=False)}\n")
         if account.password is not None:
             parts.append(f"password = {json.dumps(account.password)}\n")

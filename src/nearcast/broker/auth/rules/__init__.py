@@ -1,1 +1,1 @@
-"""Rules: who may do what with which topics, and who may see what of whom."""
+"""Rules: topic permissions, and who may see what of other nodes."""

@@ -1,4 +1,4 @@
-"""Rights: what one client may do, answered from memory when it asks again."""
+"""Permissions of one client under the rules, with cached answers."""
 
 from collections.abc import Collection
 from urllib.parse import quote
@@ -30,14 +30,14 @@ class ActiveRules:
         self.version = 1
 
     def replace(self, rules: Rules) -> None:
-        """Put other rules in force, for everyone who is in as well."""
+        """Put other rules in force, also for connected clients."""
         self.rules = rules
         self.places = ProtectedPlaces(rules)
         self.version += 1
 
 
 class ClientPermissions:
-    """What one client may do under the rules in force."""
+    """The permissions of one client under the rules in force."""
 
     __slots__ = (
         "_book",
@@ -56,24 +56,24 @@ class ClientPermissions:
         self._book = book
         self._visitor = visitor
         self._listed = listed
-        # Most clients never ask: there are many, and they should be small.
+        # Created on demand: most clients never ask, and there are many of them.
         self._remembered: dict[str | tuple[str, int, bool], bool] | None = None
         self._renew()
 
     @property
     def unrestricted(self) -> bool:
-        """Whether everything is allowed, so that nobody need ask."""
+        """Whether everything is allowed, so that checks can be skipped."""
         if self._version != self._book.version:
             self._renew()
         return self._unrestricted
 
     @property
     def remembered(self) -> int:
-        """How many answers are held in memory, at most `MOST_ANSWERS`."""
+        """The number of cached answers, at most `MOST_ANSWERS`."""
         return len(self._remembered or ())
 
     def may_publish(self, topic: str, qos: int = 0, retain: bool = False) -> bool:
-        """Decide whether a message may be published to a checked topic."""
+        """Return whether a message may be published to a checked topic."""
         if self.unrestricted:
             return True
         key = (topic, qos, retain)
@@ -85,7 +85,7 @@ class ClientPermissions:
         return answer
 
     def may_subscribe(self, topic_filter: str) -> bool:
-        """Decide whether a checked filter may be subscribed to; a shared one is as its pattern."""
+        """Return whether a filter may be subscribed to; a shared one counts as its pattern."""
         if self.unrestricted:
             return True
         answer = (self._remembered or {}).get(topic_filter)
@@ -99,9 +99,9 @@ class ClientPermissions:
         return answer
 
     def readable(self, patterns: Collection[str]) -> SubjectPermissions | None:
-        """Return which subjects of these patterns may be subscribed to; None: all of them.
+        """Return the subjects of these patterns that may be subscribed to; None: all of them.
 
-        Rules that bear on none of them are left out: when they change, this does not.
+        Rules for other subjects are left out, so that a change of them does not change the result.
         """
         if self.unrestricted:
             return None
@@ -109,7 +109,7 @@ class ClientPermissions:
         return self._subscribe.readable([levels_of(pattern) for pattern in patterns])
 
     def may_be(self, node: str) -> bool:
-        """Decide whether rules let the client's user connect as a node; nobody does it for all."""
+        """Return whether rules let the client's user connect as a node; False if anonymous."""
         visitor = self._visitor
         if visitor.user is None:
             return False
@@ -117,9 +117,9 @@ class ClientPermissions:
         return self._book.rules.may_connect(other) is True
 
     def may_change_place(self, kind: str, name: str) -> bool:
-        """Decide whether a place may be changed, by one who may publish to its topic.
+        """Return whether a client that may publish to a place's topic may change the place.
 
-        One that a rule names is for superusers, and for those whom a rule allows it by name.
+        A place named by a rule is for superusers, and for clients that a rule allows by name.
         """
         visitor, book = self._visitor, self._book
         if visitor.superuser or not book.places.has(kind, name):
@@ -137,7 +137,7 @@ class ClientPermissions:
         return part.default_allow
 
     def _remember(self, key: str | tuple[str, int, bool], text: str, answer: bool) -> None:
-        # Long topics are decided anew: they would make the memory as large as a client likes.
+        # Long topics are not cached: a client could make the cache as large as it likes.
         if len(text) > LONGEST_REMEMBERED:
             return
         if self._remembered is None:
@@ -150,7 +150,7 @@ class ClientPermissions:
         self._version = self._book.version
         self._remembered = None
         rules, visitor, listed = self._book.rules, self._visitor, self._listed
-        # Where no rule bears on superusers, they may.
+        # Superusers are allowed everything that no rule denies them.
         default_allow = rules.default_allow or visitor.superuser
         may_publish = None if listed is None else (*listed.pub, *listed.all)
         may_subscribe = None if listed is None else (*listed.sub, *listed.all)
@@ -166,7 +166,7 @@ class ClientPermissions:
 
 
 class _Part:
-    """What bears on one action."""
+    """The clauses for one action."""
 
     __slots__ = ("clauses", "default_allow", "listed")
 
@@ -184,13 +184,13 @@ class _Part:
         return self.default_allow and not denied and not self.listed
 
     def readable(self, topics: Collection[Levels]) -> SubjectPermissions | None:
-        """Return which subjects of these patterns are allowed; None: all of them."""
+        """Return the subjects of these patterns that are allowed; None: all of them."""
         clauses: list[SubjectClause] = []
         for one in self.clauses:
             patterns = _common(one, topics)
             if one.holds_for(0, False) and patterns != ():
                 clauses.append(SubjectClause(one.allow, patterns))
-        # The last clauses agree with the default.
+        # Trailing clauses that agree with the default are redundant.
         while clauses and clauses[-1].allow is self.default_allow:
             clauses.pop()
         only = _common(self.listed[0], topics) if self.listed else None
@@ -202,7 +202,7 @@ def _common(clause: Clause, topics: Collection[Levels]) -> tuple[str, ...] | Non
     """Return the patterns of a clause that overlap the given topics; None: all."""
     if clause.patterns is None:
         return None
-    # Letter by letter, a pattern with wildcards is no subject.
+    # Literally compared patterns with wildcards are not subjects.
     literals = [one for one in sorted(clause.literals) if not {"+", "#"} & {*one}]
     return tuple(
         "/".join(one)
@@ -212,7 +212,7 @@ def _common(clause: Clause, topics: Collection[Levels]) -> tuple[str, ...] | Non
 
 
 def _only(listed: tuple[str, ...] | None, visitor: Principal) -> tuple[Clause, ...]:
-    """Return what a token lists; one that lists nothing allows nothing, not everything."""
+    """Return a token's list as a clause; an empty list allows nothing."""
     if listed is None:
         return ()
     topics = map(parse_topic_pattern, listed)

@@ -1,6 +1,6 @@
-"""Places that rules name: changing one changes what the rules mean.
+"""Places named by rules: changing one changes the meaning of the rules.
 
-A sight rule names the place that a node is in, and those above it that make its name clear. A
+A sight rule names the place that a node is in, and the places above it that make its name unique. A
 topic rule names the places whose kind its pattern spells out: `$place/hospital/#`.
 """
 
@@ -13,17 +13,17 @@ from nearcast.core.model.geometry.area import PlaceArea
 
 PLACE = "$place"
 Pair = tuple[str | None, str | None]
-"""A kind and a name; None stands for any."""
+"""A kind and a name; None matches any."""
 
 
 class ProtectedPlaces:
-    """The places that rules name."""
+    """The places named by rules."""
 
     def __init__(self, rules: Rules) -> None:
         self._pairs = frozenset((*_by_topic(rules), *_by_sight(rules)))
 
     def has(self, kind: str, name: str) -> bool:
-        """Decide whether a rule names a place."""
+        """Return whether a rule names a place."""
         pairs = self._pairs
         return bool(pairs) and not pairs.isdisjoint(((kind, name), (None, name), (kind, None)))
 
@@ -37,7 +37,7 @@ def _by_topic(rules: Rules) -> Iterator[Pair]:
 
 
 def _plain(level: str) -> str | None:
-    """The name that a level spells; None for wildcards and placeholders, which stand for many."""
+    """The name in a topic level; None for wildcards and placeholders."""
     name = None if level in ("+", "#") else decode_name(level)
     return None if name is None or "${" in name else name
 

@@ -1,4 +1,4 @@
-"""The rules file: TOML in, rules out, or everything that is wrong with it by line."""
+"""The rules file: parses TOML into rules, or reports all problems by line."""
 
 from collections.abc import Callable, Iterator
 from ipaddress import ip_network
@@ -36,7 +36,7 @@ _ACTIONS: dict[str, tuple[Action, ...]] = {
 
 
 def read_rules(path: Path) -> Rules:
-    """Return the rules in a file, or raise `AuthError` with all that is wrong."""
+    """Return the rules in a file, or raise `AuthError` with all problems."""
     file = TomlFile(path, read_bytes(path, "without rules, leave the setting doors.rules out"))
     known = ("default", "rule", *SECTIONS)
     problems = [f"{file.place(key)}: {problem}" for key, problem in file.unknown(file.table, known)]
@@ -62,7 +62,7 @@ def read_rules(path: Path) -> Rules:
 
 
 class _TopicRuleReader:
-    """One table on its way to a rule; what is wrong is kept with the key that it is about."""
+    """Parses one table into a rule; problems are collected with their key."""
 
     def __init__(self, table: dict[str, object]) -> None:
         self.table = table
@@ -123,7 +123,7 @@ class _TopicRuleReader:
 
     def _each_qos(self, value: object) -> list[int]:
         values = value if isinstance(value, list) else [] if value is None else [value]
-        # True is 1 in Python, and still no QoS.
+        # True equals 1 in Python, but is not a QoS.
         good = [one for one in values if type(one) is int and one in (0, 1, 2)]
         if len(good) != len(values) or (value is not None and not values):
             self.problems.append(("qos", f"qos is 0, 1, 2 or a list of them, not {shown(value)}"))
@@ -131,7 +131,7 @@ class _TopicRuleReader:
 
 
 def parse_who(text: str) -> PrincipalCondition:
-    """Return whom a rule means, or raise `AuthError`."""
+    """Return the condition in the `who` of a rule, or raise `AuthError`."""
     kind, colon, name = text.partition(":")
     if kind not in _KINDS or bool(colon) != (kind in _NAMED) or (colon and not name):
         forms = [f"{one}:{'CIDR' if one == 'address' else one.upper()}" for one in _NAMED]

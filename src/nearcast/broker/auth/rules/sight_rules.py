@@ -1,7 +1,7 @@
-"""Sight rules in the rules file: who may see what of whom, and what is granted to whom.
+"""Sight rules in the rules file: who may see what of other nodes, and granted attributes.
 
-They live beside the rules for topics, in `[[sight]]` and `[grants.NODE]`, and are read as one
-with them or not at all. A user is meant by the node of the same name.
+They are in the same file as the topic rules, in `[[sight]]` and `[grants.NODE]`; both are read, or
+neither. A user is identified with the node of the same name.
 """
 
 from collections.abc import Callable, Iterator
@@ -22,7 +22,7 @@ from nearcast.core.rights.rule_checks import check_grants, check_own
 
 T = TypeVar("T")
 Problem = tuple[str | None, str]
-"""The key that it is about, and the message."""
+"""The key concerned, and the message."""
 
 SECTIONS = ("sight", "grants", "protected", "settable", "sight_default")
 _SIDES = ("viewer", "viewer_where", "viewer_in", "other", "other_where", "other_in")
@@ -30,7 +30,7 @@ _KEYS = (*_SIDES, "friend", "same", "see")
 
 
 def read_sight(file: TomlFile) -> tuple[RulesSet, list[str]]:
-    """Return the sight rules of a file, and what is wrong with them, a line each."""
+    """Return the sight rules of a file, and their problems, one per line."""
     problems: list[str] = []
     rules = []
     for at, table in enumerate(file.tables("sight")):
@@ -55,7 +55,7 @@ def read_sight(file: TomlFile) -> tuple[RulesSet, list[str]]:
 
 
 class _SightRuleReader:
-    """One table on its way to a rule; what is wrong is kept with the key that it is about."""
+    """Parses one table into a rule; problems are collected with their key."""
 
     def __init__(self, table: dict[str, object]) -> None:
         self.table = table
@@ -88,7 +88,7 @@ class _SightRuleReader:
             return None
 
     def mask(self, key: str, otherwise: tuple[str, ...]) -> int:
-        """Return what may be seen."""
+        """Return the visibility mask for a key."""
         try:
             return mask_of(self.names(key, otherwise))
         except ModelError as error:
@@ -96,7 +96,7 @@ class _SightRuleReader:
             return 0
 
     def names(self, key: str, otherwise: tuple[str, ...]) -> tuple[str, ...]:
-        """Return a list of texts."""
+        """Return a list of texts for a key."""
         value = self.table.get(key, list(otherwise))
         if not isinstance(value, list) or not all(isinstance(each, str) for each in value):
             self.problems.append((key, f"{key} is a list of texts, not {shown(value)}"))
@@ -104,7 +104,7 @@ class _SightRuleReader:
         return tuple(value)
 
     def grants(self) -> dict[str, dict[str, Value]]:
-        """Return what is granted to whom."""
+        """Return the granted attributes by node."""
         value = self.table.get("grants", {})
         tables = value.values() if isinstance(value, dict) else ()
         if not isinstance(value, dict) or not all(isinstance(each, dict) for each in tables):
@@ -156,13 +156,13 @@ def _condition(text: str) -> Filter:
 
 def _area(text: str) -> Area:
     area = parse_area(text)
-    # Which refuses areas that move.
+    # This refuses areas that move.
     NodeCondition(inside=area)
     return area
 
 
 def _node_pattern(text: str, side: str) -> str | None:
-    """Return the pattern of nodes that a text means, None for anyone."""
+    """Return the node pattern in a text; None for any node."""
     kind, colon, name = text.partition(":")
     if text == "all":
         return None

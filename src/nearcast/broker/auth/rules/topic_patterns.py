@@ -1,8 +1,8 @@
-"""Topic patterns in rules: what they cover, what they overlap, and the names put into them.
+"""Topic patterns in rules: coverage, overlap, and placeholders for names.
 
-A topic is a pattern without wildcards, so one pair of questions serves publishing and
-subscribing: does a rule's pattern cover all of a filter, and does it overlap it.
-Names in them are decoded before they are compared.
+A topic is a pattern without wildcards, so the same two tests serve publishing and subscribing: does
+a rule's pattern cover a whole filter, and does it overlap it. Names are decoded before they are
+compared.
 """
 
 import re
@@ -24,23 +24,23 @@ _NOT_PLAIN = re.compile(r"[/+#%\0]")
 
 
 class TopicPattern(Struct, frozen=True):
-    """A pattern as a rule has it; a `literal` one (`eq …`) is compared letter by letter."""
+    """A pattern in a rule; a `literal` one (`eq …`) is compared literally."""
 
     text: str
     literal: bool = False
 
     @property
     def has_placeholder(self) -> bool:
-        """Whether it is another pattern for everyone."""
+        """Whether the pattern depends on the client."""
         return not self.literal and _PLACEHOLDER.search(self.text) is not None
 
     def filled(self, values: Mapping[str, str | None]) -> str | None:
-        """Return the pattern for someone, or None if their names would make it another one."""
+        """Return the pattern for a client, or None if its names are not plain."""
         return filled(self.text, values) if self.has_placeholder else self.text
 
 
 def parse_topic_pattern(text: str) -> TopicPattern:
-    """Return the topics that a rule is about, or raise `ModelError`."""
+    """Return the topic pattern in a rule, or raise `ModelError`."""
     if text.startswith(EXACTLY):
         return TopicPattern(check_pattern(text.removeprefix(EXACTLY)), literal=True)
     check_placeholders(text, PLACEHOLDERS)
@@ -54,7 +54,7 @@ def parse_topic_pattern(text: str) -> TopicPattern:
 
 
 def check_placeholders(text: str, known: tuple[str, ...]) -> None:
-    """Raise `ModelError` if text has a placeholder that nothing is put into."""
+    """Raise `ModelError` if text has an unknown placeholder."""
     for name in _PLACEHOLDER.findall(text):
         if name not in known:
             there = " and ".join(f"${{{one}}}" for one in known)
@@ -65,20 +65,20 @@ def check_placeholders(text: str, known: tuple[str, ...]) -> None:
 
 
 def filled(text: str, values: Mapping[str, str | None]) -> str | None:
-    """Return text with names put in, or None where one is missing or not plain.
+    """Return text with placeholders filled, or None if a name is missing or not plain.
 
-    A name that holds a wildcard, a slash or an escape, or that begins with `$`, would turn the
-    rule into one that nobody wrote.
+    A name with a wildcard, a slash or an escape, or with `$` at the start, would change the meaning
+    of the rule.
     """
     names = [values[name] for name in _PLACEHOLDER.findall(text)]
     if not all(name is not None and is_plain(name) for name in names):
         return None
-    # All at once: a name that looks like a placeholder is not filled again.
+    # In one pass: a name that looks like a placeholder is not filled again.
     return _PLACEHOLDER.sub(lambda found: values[found[1]] or "", text)
 
 
 def is_plain(name: str) -> bool:
-    """Decide whether a name stands for itself alone when it is a level of a topic."""
+    """Return whether a name has no special meaning as a topic level."""
     return (
         bool(name)
         and _NOT_PLAIN.search(name) is None
@@ -88,12 +88,12 @@ def is_plain(name: str) -> bool:
 
 
 def levels_of(pattern: str) -> Levels:
-    """Return the levels of a checked pattern or topic, names in their one spelling."""
+    """Return the levels of a checked pattern or topic, names in normal form."""
     return tuple(normalize_topic(pattern).split("/"))
 
 
 def covers(pattern: Levels, other_pattern: Levels) -> bool:
-    """Decide whether a pattern selects every topic that `other_pattern` selects."""
+    """Return whether a pattern matches every topic that `other_pattern` matches."""
     if _wild_before_dollar(pattern, other_pattern):
         return False
     for at, level in enumerate(pattern):
@@ -102,7 +102,7 @@ def covers(pattern: Levels, other_pattern: Levels) -> bool:
         if at == len(other_pattern):
             return False
         if other_pattern[at] == "#":
-            # `+/#` selects what `#` does; further down `x/#` selects x itself, `x/+/#` does not.
+            # `+/#` matches what `#` does; further down `x/#` matches x itself, `x/+/#` does not.
             return at == 0 and pattern == ("+", "#")
         if level not in ("+", other_pattern[at]):
             return False
@@ -110,7 +110,7 @@ def covers(pattern: Levels, other_pattern: Levels) -> bool:
 
 
 def overlaps(pattern: Levels, other_pattern: Levels) -> bool:
-    """Decide whether there can be a topic that both select."""
+    """Return whether there can be a topic that both match."""
     if _wild_before_dollar(pattern, other_pattern) or _wild_before_dollar(other_pattern, pattern):
         return False
     for one, other in zip(pattern, other_pattern, strict=False):
@@ -129,7 +129,7 @@ def _wild_before_dollar(pattern: Levels, other_pattern: Levels) -> bool:
 
 
 def like(parts: tuple[str, ...], text: str) -> bool:
-    """Decide whether text is these parts with anything between them: a pattern cut at each `*`."""
+    """Return whether text matches a pattern, given as its parts between the `*`."""
     if len(parts) == 1:
         return text == parts[0]
     first, *middle, last = parts

@@ -1,8 +1,8 @@
-"""Rules: who may do what with which topics. The first that bears on a question answers it.
+"""Topic rules: the first rule that applies to a request decides.
 
-For subscribing, a rule that denies bears on every filter that overlaps its patterns, and one that
-allows only on filters that one of its patterns covers: whoever may subscribe may receive every
-topic that the filter selects.
+For subscribing, a deny rule applies to every filter that overlaps its patterns, and an allow rule
+only to filters that one of its patterns covers: a subscriber may receive every topic that its
+filter matches.
 """
 
 from collections.abc import Iterable, Iterator, Mapping
@@ -31,7 +31,7 @@ _WILD = ("+", "#")
 
 
 class Principal(Struct, frozen=True, gc=False):
-    """Someone as rules see them."""
+    """A client as seen by rules."""
 
     user: str | None
     superuser: bool
@@ -40,19 +40,19 @@ class Principal(Struct, frozen=True, gc=False):
     address: IpAddress | None
 
     def values(self) -> Values:
-        """Return what placeholders stand for."""
+        """Return the values of placeholders."""
         return {"user": self.user, "node": self.node, "client": self.client}
 
 
 class PrincipalCondition(Struct, frozen=True):
-    """Whom a rule is about."""
+    """A condition on the clients that a rule applies to."""
 
     kind: ClientKind
     name: str = ""
     network: IPv4Network | IPv6Network | None = None
 
     def is_(self, visitor: Principal) -> bool:
-        """Decide whether it is this one; superusers are only who is named as such or by name."""
+        """Return whether it matches; superusers match only `superuser` or their user name."""
         if self.kind == "superuser":
             return visitor.superuser
         if self.kind == "user":
@@ -64,13 +64,13 @@ class PrincipalCondition(Struct, frozen=True):
         if self.kind == "node":
             return like(tuple(self.name.split("*")), visitor.node)
         if self.network is not None:
-            # An address of the other version is in no network of this one.
+            # An address of the other IP version is in no network of this one.
             return visitor.address is not None and visitor.address in self.network
         return True
 
 
 class Clause(Struct, frozen=True):
-    """A rule applied to one client: its topics; no patterns and no literals mean all topics."""
+    """A rule applied to one client; `patterns` None means all topics."""
 
     allow: bool
     patterns: tuple[Levels, ...] | None = None
@@ -79,13 +79,13 @@ class Clause(Struct, frozen=True):
     retain: bool | None = None
 
     def bears_on(self, levels: Levels) -> bool:
-        """Decide whether it answers for a topic or filter of these levels."""
+        """Return whether it applies to a topic or filter with these levels."""
         if self.patterns is None or levels in self.literals:
             return True
         test = covers if self.allow else overlaps
         head = levels[0]
         for pattern in self.patterns:
-            # Most patterns differ in the first level; only the others are looked at closely.
+            # Most patterns differ in the first level; only the others are compared in full.
             if pattern[0] != head and pattern[0] not in _WILD and head not in _WILD:
                 continue
             if test(pattern, levels):
@@ -93,19 +93,19 @@ class Clause(Struct, frozen=True):
         return False
 
     def grants(self, levels: Levels) -> bool:
-        """Decide whether it allows a topic by a pattern that spells out its first two levels."""
+        """Return whether it allows a topic by a pattern that spells out its first two levels."""
         if not self.allow:
             return False
         named = (pattern for pattern in self.patterns or () if pattern[:2] == levels[:2])
         return levels in self.literals or any(covers(pattern, levels) for pattern in named)
 
     def holds_for(self, qos: int, retain: bool) -> bool:
-        """Decide whether its conditions on a message are met."""
+        """Return whether its conditions on QoS and retain are met."""
         return (self.qos is None or qos in self.qos) and self.retain in (None, retain)
 
 
 class TopicRule(Struct, frozen=True):
-    """One rule of the file; without `topics` it is about all of them."""
+    """One rule of the file; without `topics` it applies to all of them."""
 
     allow: bool
     who: tuple[PrincipalCondition, ...]
@@ -117,12 +117,12 @@ class TopicRule(Struct, frozen=True):
     _same: Clause | None = None
 
     def __post_init__(self) -> None:
-        # Most rules are the same for everyone: then all clients share one clause.
+        # Rules without placeholders are the same for all clients: these share one clause.
         if not any(topic.has_placeholder for topic in self.topics or ()):
             force_setattr(self, "_same", self._clause({}))
 
     def is_about(self, visitor: Principal) -> bool:
-        """Decide whether the rule is about someone at all."""
+        """Return whether the rule applies to a client."""
         return any(who.is_(visitor) for who in self.who)
 
     def clause(self, visitor: Principal) -> Clause | None:
@@ -130,7 +130,7 @@ class TopicRule(Struct, frozen=True):
         return self._same or self._clause(visitor.values())
 
     def names_node(self, visitor: Principal) -> bool:
-        """Decide whether the node that someone wants to be is one of the rule's."""
+        """Return whether the client's node is one of the rule's."""
         return self.nodes is None or any(_is_node(node, visitor) for node in self.nodes)
 
     def _clause(self, values: Values) -> Clause | None:
@@ -145,7 +145,7 @@ class TopicRule(Struct, frozen=True):
 def filled_topics(
     topics: Iterable[TopicPattern], values: Values
 ) -> tuple[tuple[Levels, ...], frozenset[Levels]]:
-    """Return the patterns and the literals for someone, without those that their names spoil."""
+    """Return the patterns and literals for a client, without those that cannot be filled."""
     found = [(topic.literal, topic.filled(values)) for topic in topics]
     return (
         tuple(levels_of(text) for literal, text in found if text is not None and not literal),
@@ -154,17 +154,17 @@ def filled_topics(
 
 
 class Rules(Struct, frozen=True):
-    """All rules, in order, and what holds where none bears."""
+    """All rules, in order, and the default if none applies."""
 
     rules: tuple[TopicRule, ...] = ()
     default_allow: bool = True
-    # Who may see what of whom: for the engine, which decides by it.
+    # Who may see what of other nodes; applied by the engine.
     sight: RulesSet = RulesSet()
     _general: tuple[int, ...] = ()
     _by_user: dict[str, tuple[int, ...]] = {}
 
     def __post_init__(self) -> None:
-        # All sessions are judged at once when rules change, and most rules may name users.
+        # All sessions are checked when rules change, and most rules may name users, so index them.
         general: list[int] = []
         by_user: dict[str, list[int]] = {}
         for place, rule in enumerate(self.rules):
@@ -177,7 +177,7 @@ class Rules(Struct, frozen=True):
         force_setattr(self, "_by_user", {name: tuple(found) for name, found in by_user.items()})
 
     def _concerning(self, visitor: Principal) -> Iterator[TopicRule]:
-        """Yield the rules that do not name other users only, in order."""
+        """Yield in order the rules that do not name other users only."""
         own = () if visitor.user is None else self._by_user.get(visitor.user, ())
         return (self.rules[place] for place in sorted((*self._general, *own)))
 
@@ -191,7 +191,7 @@ class Rules(Struct, frozen=True):
         return tuple(one for one in parts if one is not None)
 
     def may_connect(self, visitor: Principal) -> bool | None:
-        """Decide whether a client may connect as this node; None if no rule applies."""
+        """Return whether a client may connect as its node; None if no rule applies."""
         for rule in self._concerning(visitor):
             if "connect" in rule.actions and rule.is_about(visitor) and rule.names_node(visitor):
                 return rule.allow
