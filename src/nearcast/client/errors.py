@@ -1,23 +1,23 @@
-"""What can be wrong with what a program asks of a client."""
+"""Errors that a client raises."""
 
 from nearcast.errors import NearcastError
 from nearcast.wire.mqtt import ReasonCode
 
 
 class ClientError(NearcastError):
-    """Something that a client was asked to do and did not."""
+    """A request that a client could not carry out."""
 
 
 class OptionsError(ClientError, ValueError):
-    """Options that cannot be: a version that is none, a time that is too long."""
+    """Invalid options, such as an unknown version or a time that is too long."""
 
 
 class QueueFullError(ClientError):
-    """As much waits to be sent or acknowledged as may; nothing was queued."""
+    """The limit of messages waiting to be sent or acknowledged is reached; nothing was queued."""
 
 
 class RejectedError(ClientError):
-    """The server said no, or has said before that it would."""
+    """The server refused the request, or has announced that it would."""
 
     def __init__(self, reason_code: ReasonCode, text: str = "") -> None:
         super().__init__(reason_code, text)
@@ -30,12 +30,12 @@ class RejectedError(ClientError):
 
 
 class ConnectionLostError(ClientError):
-    """The server cannot be reached, or has said that it will not be."""
+    """The server cannot be reached, or the connection is closed for good."""
 
 
 class BacklogError(ClientError):
-    """An answer cannot be read, as too many messages stand before it that nobody reads."""
+    """An answer cannot be read, because too many unread messages come before it."""
 
 
 class AddressError(ClientError, ValueError):
-    """A URL that names no server."""
+    """An invalid URL of a server."""

@@ -1,8 +1,8 @@
-"""Where, in a program: areas as values, and what any of them is in a message.
+"""Areas in a program, and their encoding in messages.
 
-`circle`, `box`, `polygon`, `place` and `here` make the areas of the core; a circle may be drawn
-round a connected node, and moves with it. Wherever an area is wanted, its text or its JSON will
-do, and is left to the broker to read.
+`circle`, `box`, `polygon`, `place` and `here` make the areas of the core; a circle may be centred
+on a connected node, and moves with it. Every area argument also accepts text or JSON, which the
+broker parses.
 """
 
 from collections.abc import Mapping, Sequence
@@ -34,11 +34,11 @@ class HasNode(Protocol):
 def circle(
     center: HasNode | PositionLike | str, radius_m: float, *, offset: Sequence[float] = (0, 0)
 ) -> Circle | Around:
-    """Return a circle round a node, a position or a (lat, lon) pair.
+    """Return a circle around a node, a position or a (lat, lon) pair.
 
-    A node is a connected one, its id, or "me", who is whoever says it; the circle moves with it.
-    `offset` is how far east and north of a node the centre lies, in metres. Raises `ModelError`
-    for a circle that cannot be.
+    A node is a connected one, its id, or "me", the node that uses the area; the circle moves with
+    it. `offset` is the distance of the centre east and north of a node, in metres. Raises
+    `ModelError` for an invalid circle.
     """
     if isinstance(center, str | Position | Sequence):
         return core_circle(center, radius_m, offset=offset)
@@ -46,12 +46,12 @@ def circle(
 
 
 def here(kind: str) -> PlaceHere:
-    """Return the smallest place of a kind that holds whoever says it, wherever that is."""
+    """Return the smallest place of a kind that contains the node that uses the area."""
     return PlaceHere(kind)
 
 
 def encode_area(area: AreaLike) -> str:
-    """Return an area as the text that a message carries."""
+    """Return an area as text for a message."""
     if isinstance(area, str):
         return area
     if isinstance(area, Mapping):
@@ -60,7 +60,7 @@ def encode_area(area: AreaLike) -> str:
 
 
 def geometry_json(geometry: AreaLike) -> bytes:
-    """Return the GeoJSON of a place's shape, or raise `ModelError` if it has none."""
+    """Return the GeoJSON of a place's shape; raises `ModelError` if it is not a polygon."""
     if isinstance(geometry, str):
         return geometry.encode()
     if isinstance(geometry, Mapping):

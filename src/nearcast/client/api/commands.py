@@ -1,7 +1,7 @@
-"""Commands to the broker, and whether it took them.
+"""Commands to the broker, and their results.
 
-MQTT 5 refuses a message with a reason. MQTT 3 cannot: the broker then says on `$me/errors` what was
-wrong, so a command is followed by a question whose answer comes after any error.
+MQTT 5 refuses a message with a reason. MQTT 3 cannot: the broker then reports on `$me/errors`, so a
+command is followed by a request whose answer comes after any error.
 """
 
 import asyncio
@@ -24,18 +24,18 @@ log = logging.getLogger("nearcast.client")
 
 
 class Commands:
-    """Sends commands to the broker, and raises `RejectedError` for what it refuses."""
+    """Sends commands to the broker, and raises `RejectedError` if it refuses them."""
 
     def __init__(self, exchange: Exchange, mailboxes: Mailboxes) -> None:
         self._exchange = exchange
         self._mailboxes = mailboxes
         self._one_at_a_time = asyncio.Lock()
         self._errors: _Complaints | None = None
-        # Accepted standing messages, where an acknowledgement does not confirm them.
+        # Accepted standing messages, for versions where acknowledgements do not confirm them.
         self._accepted: dict[str, bytes] = {}
 
     async def open(self) -> None:
-        """Subscribe to errors, where there is no other way to get them."""
+        """Subscribe to errors, if there is no other way to get them."""
         if self._exchange.version != MQTT_5:
             self._errors = _Complaints()
             self._mailboxes.open(self._errors)
@@ -50,7 +50,7 @@ class Commands:
         retain: bool = False,
         properties: Properties = NO_PROPERTIES,
     ) -> None:
-        """Publish; with QoS 1 and 2, return once it holds."""
+        """Publish; with QoS 1 and 2, return once it is in force."""
         if self._errors is None or not qos or not topic.startswith("$"):
             await self._exchange.publish(
                 topic, payload, qos=qos, retain=retain, properties=properties
@@ -61,7 +61,7 @@ class Commands:
             await self._fence()
 
     async def state(self, topic: str, payload: bytes) -> None:
-        """Publish what holds as long as the session; nothing (an empty payload) ends it."""
+        """Publish a message that is in force as long as the session; an empty payload ends it."""
         if self._errors is None:
             await self._exchange.state(topic, payload)
             return
@@ -71,7 +71,7 @@ class Commands:
                     await self._exchange.state(topic, payload)
                     await self._fence()
             except RejectedError:
-                # What the broker refused must not be sent again; what was in force before must.
+                # A refused message must not be sent again; the one in force before must.
                 await self._exchange.state(topic, self._accepted.get(topic, b""))
                 raise
             self._accepted.pop(topic, None)
@@ -83,7 +83,7 @@ class Commands:
 
 
 class _Complaints(Mailbox):
-    """Errors as they come: raised by the command that they are about, and logged otherwise."""
+    """Errors from the broker: raised by the command concerned, and logged otherwise."""
 
     def __init__(self) -> None:
         super().__init__(ERRORS, ERRORS, 1)
@@ -91,7 +91,7 @@ class _Complaints(Mailbox):
         self._found: str | None = None
 
     def put(self, event: Received) -> None:
-        """Take an error; it never waits for a reader."""
+        """Process an error; it never waits for a reader."""
         problem = problem_of(event)
         if problem.warning:
             log_event(log, logging.WARNING, "warning", topic=problem.topic, why=problem.warning)
@@ -102,7 +102,7 @@ class _Complaints(Mailbox):
 
     @contextlib.asynccontextmanager
     async def about(self, topic: str) -> AsyncIterator[None]:
-        """Raise at the end what came about messages to a topic."""
+        """Raise at the end the error about messages to a topic, if one came."""
         self._topic, self._found = topic, None
         try:
             yield
@@ -113,14 +113,14 @@ class _Complaints(Mailbox):
 
 
 class Problem(msgspec.Struct, frozen=True):
-    """What the broker has against a message or a subscription of this session."""
+    """A problem of the broker with a message or a subscription of this session."""
 
     error: str = ""
-    """Why something was refused."""
+    """Why a request was refused."""
     topic: str = ""
-    """Where the message was sent, or what was subscribed to."""
+    """The topic of the message, or of the subscription."""
     warning: str = ""
-    """Why nothing will come of something that was taken."""
+    """Why an accepted request will have no effect."""
 
 
 def problem_of(event: Received) -> Problem:

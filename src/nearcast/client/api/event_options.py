@@ -1,7 +1,7 @@
-"""Options of an event beside subject and payload.
+"""Options of an event besides subject and payload.
 
 With MQTT 5 these are user properties that begin with `nc-`; for MQTT 3, which has none, they are
-members of a JSON object round the payload, sent to `$me/publish/SUBJECT`.
+members of a JSON object around the payload, sent to `$me/publish/SUBJECT`.
 """
 
 from base64 import b64encode
@@ -19,7 +19,7 @@ from nearcast.wire.mqtt.properties import PropertyPairs
 Payload = (
     bytes | bytearray | str | bool | int | float | Mapping[str, object] | Sequence[object] | None
 )
-"""Bytes go as they are, text as UTF-8, None as nothing; all else goes as JSON."""
+"""Bytes are sent unchanged, text as UTF-8, None as empty; all else is sent as JSON."""
 
 
 class Packed(Struct, frozen=True):

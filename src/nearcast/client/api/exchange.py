@@ -1,8 +1,9 @@
-"""Questions to a server and their answers, over a link that lasts.
+"""Requests to a server and their answers, over a link that reconnects.
 
-What was not acknowledged goes out again after a loss. Messages go to `incoming`; when that is full
-the socket is not read, so nothing is dropped. While somebody awaits an answer it is read on for a
-while, since a reader that publishes would otherwise wait for itself.
+Unacknowledged messages are sent again after a loss. Received messages are passed to `incoming`;
+when that is full the socket is not read, so nothing is dropped. While a caller awaits an answer
+reading continues up to a higher limit, since a reader that publishes would otherwise wait for
+itself.
 """
 
 import asyncio
@@ -31,26 +32,26 @@ Answer = happened.Acknowledged | happened.SubscribeAcknowledged | happened.Unsub
 
 
 class Incoming(Protocol):
-    """Where messages go, and whether there is room."""
+    """The receiver of messages, with its limits."""
 
     def __len__(self) -> int: ...
 
     @property
     def full(self) -> bool:
-        """Whether no more should be read."""
+        """Whether reading should stop."""
 
     @property
     def overfull(self) -> bool:
-        """Whether no more may be read, whoever waits for it."""
+        """Whether reading must stop, even if a caller awaits an answer."""
 
     def begin(self, session_present: bool) -> None:
-        """The server let the client in."""
+        """Called when the server accepted the client."""
 
     def put(self, message: Publish) -> None:
-        """Take a message."""
+        """Add a message."""
 
     def end(self, why: Exception | None) -> None:
-        """No more will come."""
+        """Called when no more messages will come."""
 
 
 class Exchange:
@@ -100,7 +101,7 @@ class Exchange:
 
     @property
     def online(self) -> bool:
-        """Whether there is a server at the other end now."""
+        """Whether the server is connected now."""
         return self._protocol.online
 
     @property
@@ -110,7 +111,7 @@ class Exchange:
 
     @property
     def connections(self) -> int:
-        """How often the server let the client in."""
+        """How often the client was connected."""
         return self._link.connections
 
     async def __aenter__(self) -> Self:
@@ -126,14 +127,14 @@ class Exchange:
         await self.close()
 
     async def open(self) -> None:
-        """Connect, or raise why not: `ConnectionLostError`, or `RejectedError` by the server.
+        """Connect, or raise `ConnectionLostError`, or `RejectedError` if the server refuses.
 
         Only later losses are followed by new attempts.
         """
         await self._link.open()
 
     async def close(self) -> None:
-        """Disconnect; what waits to be sent is dropped, what was received can be read."""
+        """Disconnect; unsent messages are dropped, received ones can still be read."""
         await self._link.close()
 
     async def publish(
@@ -145,11 +146,11 @@ class Exchange:
         retain: bool = False,
         properties: Properties = NO_PROPERTIES,
     ) -> ReasonCode:
-        """Publish, and return the server's answer once it has the message.
+        """Publish, and return the server's reason code once it has the message.
 
-        With QoS 0 nobody answers, and it returns once the message is queued. Raises
-        `RejectedError` if the server does not take it, and `QueueFullError` if too much waits.
-        A call that is cancelled does not take the message back.
+        QoS 0 has no acknowledgement, and it returns once the message is queued. Raises
+        `RejectedError` if the server refuses it, and `QueueFullError` if too much waits. A
+        cancelled call does not withdraw the message.
         """
         await self._link.ready()
         token = self._protocol.publish(topic, payload, qos, retain, properties, _now())
@@ -157,9 +158,9 @@ class Exchange:
         return await self._acknowledged(token) if qos else ReasonCode.SUCCESS
 
     async def state(self, topic: str, payload: bytes) -> None:
-        """Publish what holds as long as the session; it is sent again if that is lost.
+        """Publish a message that is in force as long as the session; it is renewed if that is lost.
 
-        It goes with QoS 1; an empty payload ends it. Raises as `publish` does.
+        It is sent with QoS 1; an empty payload ends it. Raises as `publish` does.
         """
         await self._link.ready()
         token = self._protocol.state(topic, payload, _now())
@@ -172,7 +173,7 @@ class Exchange:
         qos: int = 0,
         properties: Properties = NO_PROPERTIES,
     ) -> tuple[ReasonCode, ...]:
-        """Subscribe, and return what was granted; a filter that is only text gets `qos`.
+        """Subscribe, and return the reason codes; a filter that is only text gets `qos`.
 
         Raises `RejectedError` if the server refused one of them; the others are subscribed.
         """
@@ -184,13 +185,13 @@ class Exchange:
     async def unsubscribe(
         self, *filters: str, properties: Properties = NO_PROPERTIES
     ) -> tuple[ReasonCode, ...]:
-        """End subscriptions, and return the server's answer; MQTT 3 has none."""
+        """End subscriptions, and return the server's reason codes; MQTT 3 has none."""
         await self._link.ready()
         token = self._protocol.unsubscribe(filters, properties, _now())
         return await self._granted(token, filters)
 
     async def settled(self) -> None:
-        """Wait until everything is sent and all that can be is acknowledged."""
+        """Wait until everything is sent and acknowledged, as far as its QoS requires."""
         while self._link.failure is None and not self._link.closing:
             statistics = self._protocol.statistics()
             if not (statistics.waiting or statistics.in_flight):
@@ -200,7 +201,7 @@ class Exchange:
         await self._link.ready()
 
     def read_or_not(self) -> None:
-        """Read on if there is room for what comes, or if somebody awaits an answer."""
+        """Pause or resume reading, depending on room for messages and awaited answers."""
         incoming = self._incoming
         if incoming.overfull:
             for future in self._waiters.values():
@@ -240,7 +241,7 @@ class Exchange:
         return answer.reason_codes
 
     def _happened(self, found: list[Happened]) -> None:
-        """Hand on what happened."""
+        """Process events of the protocol."""
         for event in found:
             match event:
                 case happened.MessageReceived():
@@ -282,7 +283,7 @@ class Exchange:
                 log_event(log, logging.WARNING, "refused", address=self.address, why=why)
 
     def _over(self, failure: Exception | None) -> None:
-        """The link ended, with an error or by closing: wake all who wait."""
+        """Wake all waiting callers: the link ended, with an error or by closing."""
         self._incoming.end(failure)
         for future in self._waiters.values():
             if not future.done():

@@ -1,4 +1,4 @@
-"""A node in a program: connected to a broker, saying where it is and hearing what concerns it."""
+"""A node in a program: connected to a broker, with a position, publishing and subscribing."""
 
 import secrets
 import ssl
@@ -25,9 +25,9 @@ RESERVED = ("me", "here")
 class Node(NodeMessages, NodeSubscriptions):
     """A node and its session; `async with` connects it and closes it.
 
-    After a loss it connects again by itself: it keeps its session, sends again what was not
-    acknowledged, and, should the broker have forgotten the session, renews its subscriptions and
-    announcements before anything else. One object is for one event loop.
+    After a loss it reconnects automatically: it keeps its session, sends unacknowledged messages
+    again, and, if the broker has lost the session, renews its subscriptions and announcements
+    before anything else. One object is for one event loop.
     """
 
     def __init__(self, url: str, options: ClientOptions, behaviour: ConnectionOptions) -> None:
@@ -45,16 +45,16 @@ class Node(NodeMessages, NodeSubscriptions):
 
     @property
     def client_id(self) -> str:
-        """The client id: the node, and `~` and its part if it has one."""
+        """The client id: the node, and `~` with its part if it has one."""
         return self._exchange.client_id
 
     @property
     def online(self) -> bool:
-        """Whether there is a broker at the other end now."""
+        """Whether the broker is connected now."""
         return self._exchange.online
 
     def statistics(self) -> NodeStatistics:
-        """Return how much waits, and where."""
+        """Return the sizes of the queues, and message counts."""
         return NodeStatistics(
             self._exchange.sending,
             len(self._mailboxes),
@@ -96,7 +96,7 @@ class Node(NodeMessages, NodeSubscriptions):
         await self._exchange.close()
 
     async def settled(self) -> None:
-        """Wait until everything is sent and all that can be is acknowledged."""
+        """Wait until everything is sent and acknowledged, as far as its QoS requires."""
         await self._exchange.settled()
 
 
@@ -118,16 +118,16 @@ def connect(
 ) -> Node:
     """Return a node that `async with` connects to a broker.
 
-    `url` begins with mqtt://, mqtts://, ws:// or wss://. `node` is who you are; without one the
-    broker chooses. A `part` has a session of its own and shares the node's context, so that
+    `url` begins with mqtt://, mqtts://, ws:// or wss://. `node` is the name of the node; without
+    one the broker chooses. A `part` has a session of its own and shares the node's context, so that
     several programs can be one node. `version` is that of MQTT: 5, or 4 for 3.1.1.
 
-    The broker keeps the session for `session_expiry_s` after a connection is lost, and what comes
-    with QoS 1 and 2 meanwhile. With `resume` it keeps it also after a goodbye, and the next run
-    of the program takes it up: what came for subscriptions that were kept is delivered then.
-    MQTT 3 keeps a session only with `resume`, for as long as the broker likes.
+    The broker keeps the session for `session_expiry_s` after a connection is lost, and queues
+    messages of QoS 1 and 2 meanwhile. With `resume` it also keeps it after a normal disconnection,
+    and the next run of the program continues it: messages for subscriptions that were kept are
+    delivered then. MQTT 3 keeps a session only with `resume`, for a time that the broker decides.
 
-    Raises `AddressError` and `OptionsError` (both `ValueError`) for what cannot be meant.
+    Raises `AddressError` and `OptionsError` (both `ValueError`) for invalid arguments.
     """
     options = ClientOptions(
         client_id=_client_id(node, part),
@@ -139,7 +139,7 @@ def connect(
         username=user,
         password=None if password is None else password.encode(),
         will=will,
-        # An older session of this id may have left messages behind under low numbers.
+        # An older session of this id may have left unfinished messages under low packet ids.
         first_packet_id=secrets.randbelow(0xFFFF) + 1,
     )
     return Node(url, options, ConnectionOptions(backoff=backoff, seed=seed, tls=tls))

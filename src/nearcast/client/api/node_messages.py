@@ -1,9 +1,9 @@
 """What a node sends: position, context, events, announcements and places.
 
-Every call returns once the broker has it, and then it holds for all that the broker receives
-afterwards, from anyone. Every call raises `RejectedError` with the broker's reason if it refuses,
-`QueueFullError` if too much waits to be sent, and `ConnectionLostError` when the connection is
-closed. While the broker is away, calls wait.
+Every call returns once the broker has it, and then it is in force for all that the broker receives
+afterwards, from any client. Every call raises `RejectedError` with the broker's reason if it
+refuses, `QueueFullError` if too much waits to be sent, and `ConnectionLostError` when the
+connection is closed. While the broker is not connected, calls wait.
 """
 
 from collections.abc import Mapping
@@ -24,7 +24,7 @@ from nearcast.wire.mqtt.properties import PropertyPairs
 
 
 class NodeMessages:
-    """The half of a node that talks."""
+    """The sending half of a node."""
 
     def __init__(self, commands: Commands, version: int) -> None:
         self._commands = commands
@@ -33,16 +33,16 @@ class NodeMessages:
         self._event_ids = (f"{run}-{number}" for number in count(1))
 
     async def move(self, lat: float, lon: float, *, qos: int = 1) -> None:
-        """Send the node's position; QoS 0 has no answer.
+        """Send the node's position; QoS 0 has no acknowledgement.
 
-        Raises `ModelError` for what is no position, and the node stays where it was.
+        Raises `ModelError` for an invalid position, and the node stays where it was.
         """
         at = position(lat, lon)
         text = f"{plain(at.lat)},{plain(at.lon)}"
         await self._commands.send("$me/position", text.encode(), qos=qos)
 
     async def context(self, **attributes: object) -> None:
-        """Change the node's context; what is not named stays, None removes."""
+        """Change the node's context; attributes not named stay, None removes one."""
         await self.update(attributes)
 
     async def update(self, patch: Mapping[str, object]) -> None:
@@ -52,14 +52,14 @@ class NodeMessages:
     async def announce(self, subject: str, *, to: AreaLike) -> None:
         """Set the area of nodes that this node's events on a subject concern.
 
-        It holds for that exact subject, until `unannounce` or the end of the session. An event
-        that has a target of its own keeps it.
+        It applies to that exact subject, until `unannounce` or the end of the session. An event
+        with a target of its own keeps it.
         """
         topic = f"$me/announcements/{check_subject(subject)}"
         await self._commands.state(topic, msgspec.json.encode({"to": encode_area(to)}))
 
     async def unannounce(self, subject: str) -> None:
-        """End an announcement; later events concern everyone."""
+        """End an announcement; later events concern all nodes."""
         await self._commands.state(f"$me/announcements/{check_subject(subject)}", b"")
 
     async def publish(
@@ -81,16 +81,16 @@ class NodeMessages:
     ) -> str | None:
         """Publish an event, and return its id once the broker has it.
 
-        A mapping or a list goes as JSON, and the members of a JSON object are attributes that
-        filters see; text goes as it is, and so do bytes. `at` is where it happens, if that is not
-        where the node is; `to` an area whose nodes it concerns; `valid` for how many seconds it
-        can be met, 0 to withdraw it; `object` the key of the thing that it is a version of;
+        A mapping or a list is sent as JSON, and the members of a JSON object are attributes that
+        filters see; text and bytes are sent unchanged. `at` is the position of the event, if that
+        is not the node's; `to` an area whose nodes it concerns; `valid` for how many seconds it
+        stays live, 0 to withdraw it; `object` the key of the thing that it is a version of;
         `deadline` the seconds within which it should arrive, which the broker does not act on yet;
         `time` when it happened.
 
-        An event gets an `id` that makes it idempotent: sent again after a loss, it is not
-        delivered twice. With QoS 0, and with MQTT 3, it has one only if you give it, and None is
-        returned. With QoS 0 it returns once the event is queued.
+        An event gets an `id` that makes it idempotent: sent again after a loss, it is not delivered
+        twice. With QoS 0, and with MQTT 3, it has one only if you give it, and None is returned.
+        With QoS 0 it returns once the event is queued.
         """
         if id is None and qos and self._version == MQTT_5:
             id = next(self._event_ids)  # noqa: A001
@@ -111,7 +111,7 @@ class NodeMessages:
         return id
 
     async def define_place(self, kind: str, name: str, geometry: AreaLike) -> None:
-        """Define a named place, for everyone: a polygon, several, or GeoJSON."""
+        """Define a named place for all nodes: a polygon, several, or GeoJSON."""
         await self._commands.send(place_topic(kind, name), geometry_json(geometry), retain=True)
 
     async def remove_place(self, kind: str, name: str) -> None:
@@ -120,5 +120,5 @@ class NodeMessages:
 
 
 def place_topic(kind: str, name: str) -> str:
-    """Return where a place is defined."""
+    """Return the topic that defines a place."""
     return f"$place/{quote(kind, safe='')}/{quote(name, safe='')}"

@@ -1,4 +1,4 @@
-"""What a node receives: events, who enters an area, and what is known of others."""
+"""What a node receives: events, sightings in areas, and the state of other nodes."""
 
 import asyncio
 from collections.abc import Mapping
@@ -45,7 +45,7 @@ class NodeSubscriptions:
 
     @property
     def node(self) -> str:
-        """The node's id: the client id up to the first `~`, which names a part."""
+        """The node's id: the client id before the first `~`, which is followed by a part."""
         return self._context.exchange.client_id.partition("~")[0]
 
     def subscribe(
@@ -60,14 +60,14 @@ class NodeSubscriptions:
         buffer: int = BUFFER,
         keep: bool = False,
     ) -> Stream[Received]:
-        """Return the events that fit, as a stream: `async with` subscribes, `async for` reads.
+        """Return matching events as a stream: `async with` subscribes, `async for` reads.
 
-        `pattern` is a subject with the wildcards `+` and `#`; `where` a filter in CQL2, `from_`
-        the area where events happen. A `name` is the subscription's identity in the session in
-        place of its pattern. `keep` leaves it with the session when the stream is closed, which
-        is of use with `connect(resume=True)`. The node's own events are left out unless
-        `no_local` is False. Raises `ModelError` for a pattern that cannot be, and
-        `OptionsError` for a name that is in use; see `Stream` for the rest.
+        `pattern` is a subject with the wildcards `+` and `#`; `where` a filter in CQL2, `from_` the
+        area where events happen. A `name` identifies the subscription in the session in place of
+        its pattern. `keep` leaves it in the session when the stream is closed, for use with
+        `connect(resume=True)`. The node's own events are left out unless `no_local` is False.
+        Raises `ModelError` for an invalid pattern, and `OptionsError` for a name that is in use;
+        see `Stream` for the rest.
         """
         parse_filter(pattern)
         request = SubscriptionRequest(
@@ -89,11 +89,11 @@ class NodeSubscriptions:
         buffer: int = BUFFER,
         keep: bool = False,
     ) -> Stream[Sighting]:
-        """Return who comes into an area and who goes out, as a stream.
+        """Return the nodes that enter and leave an area, as a stream.
 
-        `nodes` is a filter over contexts. Under a `name` others can read it too; without an
-        area it is one that somebody defined. Closing ends the watch, unless it is kept or
-        somebody else's.
+        `nodes` is a filter over contexts. Under a `name` other nodes can read it too; without an
+        area it is the watched area of that name, defined elsewhere. Closing ends the watch, unless
+        it is kept or was defined elsewhere.
         """
         if area is None and name is None:
             raise OptionsError("give an area to watch, or the name of one that is watched")
@@ -143,7 +143,7 @@ class NodeSubscriptions:
     async def read(self, node: str | HasNode) -> Known:
         """Return what is known of a node now: position, context, and whether it is online.
 
-        What this node may not see, and what nobody knows, is missing.
+        Values that this node may not see, and unknown ones, are missing.
         """
         name = node if isinstance(node, str) else node.node
         known = Known(name)
@@ -159,11 +159,11 @@ class NodeSubscriptions:
         near: str | HasNode | None = None,
         most: int | None = None,
     ) -> list[Present]:
-        """Return who is there, as far as this node may see: in an area, true of a filter.
+        """Return the nodes that this node may see, in an area and matching a filter.
 
-        `where` is a filter over contexts. With `near`, a node or "me", the nearest come first,
-        with their distance, ten unless `most` says otherwise; without it they are sorted by name,
-        and come in pages until there are no more or `most` were found.
+        `where` is a filter over contexts. With `near`, a node or "me", the nearest come first, with
+        their distance, ten unless `most` is given; without it they are sorted by name, and read in
+        pages until there are no more or `most` were found.
         """
         query: dict[str, object] = {}
         if in_ is not None:
@@ -184,7 +184,7 @@ class NodeSubscriptions:
         return found
 
     async def _ask_for_nodes(self, query: Mapping[str, object]) -> NodeListPage:
-        """Ask for one page, and wait for the answer."""
+        """Request one page, and wait for the answer."""
         mark = next(self._names)
         stream = Stream(
             self._context,
@@ -198,21 +198,21 @@ class NodeSubscriptions:
             return await anext(stream)
 
     async def retained(self, pattern: str) -> list[Received]:
-        """Return what is retained now on the topics that fit a pattern.
+        """Return the messages now retained on the topics that match a pattern.
 
-        Raises `BacklogError` if so much is unread in other streams that the end is never seen.
+        Raises `BacklogError` if so much is unread in other streams that the end is never reached.
         """
         parse_filter(pattern)
         context = self._context
-        # Topics of the broker's own can be subscribed to by all streams at once, others not.
+        # All streams can subscribe to topics of the broker at once, but not to others.
         own = is_of_the_broker(pattern)
         request = SubscriptionRequest(
             pattern=pattern, qos=1, no_local=False, name=None if own else next(self._names)
         )
         stream = Stream(context, request, lambda event: event, buffer=_MOST_RETAINED)
         async with self._reading, stream:
-            # What is on its way comes before the answer to a later question, but the broker may
-            # hold some back while much is unsent: so until an answer comes alone.
+            # Messages in flight come before the answer to a later request, but the broker may hold
+            # some back while much is unsent: so repeat until an answer comes without messages.
             found, before = list[Received](), -1
             while context.mailboxes.received != before:
                 before = context.mailboxes.received
@@ -221,14 +221,15 @@ class NodeSubscriptions:
         return [event for event in found if event.retain]
 
     def errors(self, *, buffer: int = BUFFER) -> Stream[Problem]:
-        """Return what the broker has against messages and subscriptions of this session.
+        """Return the broker's problems with messages and subscriptions of this session.
 
-        A stream of refusals (`error`), and of what is in vain for want of something (`warning`).
+        A stream of refusals (`error`), and of requests without effect because something is missing
+        (`warning`).
         """
         return Stream(self._context, SubscriptionRequest(pattern=ERRORS), problem_of, buffer=buffer)
 
     def _name_for(self, pattern: str, name: str | None, keep: bool) -> str | None:
-        """Return the name that a subscription needs; None if its pattern can be its identity."""
+        """Return the name that a subscription needs; None if its pattern can identify it."""
         mailboxes = self._context.mailboxes
         if name is not None:
             if mailboxes.holds(name):

@@ -7,12 +7,12 @@ from nearcast.wire.mqtt import MQTT_5, Will
 from nearcast.wire.mqtt.packet_types import LARGEST_PACKET, PROTOCOL_NAMES
 
 LONGEST_SESSION_S = 0xFFFF_FFFF
-"""A session that long never ends."""
+"""A session with this expiry never ends."""
 _SIXTEEN_BITS = 0xFFFF
 
 
 class ClientOptions(Struct, frozen=True, kw_only=True):
-    """Who connects, with which session, and how much may be on the way.
+    """The identity of a client, its session, and its limits.
 
     `session_expiry_s` belongs to MQTT 5. With MQTT 3 a session outlives the connection if
     `clean_start` is false, and never otherwise.
@@ -21,10 +21,11 @@ class ClientOptions(Struct, frozen=True, kw_only=True):
     client_id: str = ""
     version: int = MQTT_5
     clean_start: bool = True
-    """Forget an older session; with MQTT 5 only when connecting for the first time."""
+    """Discard an older session; with MQTT 5 only on the first connection."""
     session_expiry_s: int = 0
     ends_session: bool = False
-    """Whether a goodbye ends the session, which then outlives only connections that are lost."""
+    """Whether a normal disconnection ends the session, which then outlives only lost
+    connections."""
     keep_alive_s: int = 60
     username: str | None = None
     password: bytes | None = None
@@ -35,15 +36,15 @@ class ClientOptions(Struct, frozen=True, kw_only=True):
     topic_alias_maximum: int = 64
     user_properties: tuple[tuple[str, str], ...] = ()
     resubscribe: bool = True
-    """Subscribe again when a server does not remember the session."""
+    """Subscribe again if a server has lost the session."""
     answer_within_s: float = 10.0
     """How long a server may take to answer a CONNECT or a PINGREQ."""
     queued_messages: int = 10_000
-    """What may wait to be sent or acknowledged: messages, subscriptions and their ends."""
+    """The limit of messages and requests that wait to be sent or acknowledged."""
     queued_bytes: int = 64 << 20
     first_packet_id: int = 1
-    """Where packet identifiers begin; a program that takes up an older session chooses at random,
-    as the server may remember what that session left unfinished."""
+    """The first packet identifier; a program that continues an older session chooses at random, as
+    the server may remember unfinished messages of that session."""
 
     def __post_init__(self) -> None:
         if self.version not in PROTOCOL_NAMES:

@@ -1,7 +1,7 @@
-"""Messages that hold as long as the session: announcements, subscriptions with a name.
+"""Messages that are in force as long as the session: announcements, named subscriptions.
 
-A server that forgets the session forgets them, so they are sent again, ahead of everything that
-waits: what is published without its announcement would reach others than it is meant for.
+A server that loses the session loses them, so they are sent again, ahead of everything that waits:
+events published without their announcement would reach other nodes than intended.
 """
 
 from nearcast.client.protocol.outgoing import OutgoingMessage
@@ -9,7 +9,7 @@ from nearcast.wire.mqtt import ReasonCode
 
 
 class StandingMessages:
-    """What stands, by topic: a later message on a topic replaces the one before."""
+    """Standing messages by topic: a later message on a topic replaces the one before."""
 
     def __init__(self) -> None:
         self._standing: dict[str, OutgoingMessage] = {}
@@ -18,7 +18,7 @@ class StandingMessages:
         return len(self._standing)
 
     def answered(self, item: OutgoingMessage, code: ReasonCode) -> None:
-        """Keep what the server took; a refusal leaves what stood, unless that was refused."""
+        """Keep an accepted message; a refusal keeps the previous one, unless that was refused."""
         topic = item.frame.topic
         if code.failed:
             # It was sent again and is refused now.
@@ -31,11 +31,11 @@ class StandingMessages:
             self._standing[topic] = item
 
     def forget(self) -> None:
-        """Drop all: the server has, and nobody wants them back."""
+        """Drop all: the server has, and they are not to be renewed."""
         self._standing.clear()
 
     def renewals(self) -> list[OutgoingMessage]:
-        """Return the messages that bring all of it back."""
+        """Return the messages that renew all of them."""
         return [
             OutgoingMessage(0, item.frame, item.qos, item.retain, item.size, standing=True)
             for item in self._standing.values()

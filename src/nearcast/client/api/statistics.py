@@ -1,10 +1,10 @@
-"""How much a client holds, and where."""
+"""Statistics of a client."""
 
 from msgspec import Struct
 
 
 class Statistics(Struct, frozen=True):
-    """How much a client's state machine holds."""
+    """Contents of a client's state machine."""
 
     waiting: int
     in_flight: int
@@ -16,24 +16,24 @@ class Statistics(Struct, frozen=True):
 
 
 class ConnectionStatistics(Struct, frozen=True):
-    """How much waits, on the way out and for a reader."""
+    """Sizes of the outgoing and the incoming queue."""
 
     sending: Statistics
     unread: int
     unread_bytes: int
     connections: int
-    """How often the server let the client in."""
+    """How often the client was connected."""
 
 
 class NodeStatistics(Struct, frozen=True):
-    """How much of a node's traffic waits, and how much there was."""
+    """Queue sizes and message counts of a node."""
 
     sending: Statistics
     unread: int
     unread_bytes: int
     received: int
-    """Messages that have come."""
+    """Messages received."""
     repeats: int
-    """Of these, the ones that the broker sent again and that were here before."""
+    """Those of them that the broker sent again and that were already received."""
     connections: int
-    """How often the broker let the node in."""
+    """How often the node was connected."""

@@ -1,4 +1,4 @@
-"""A subscription as it is sent: in a SUBSCRIBE, or with a name in JSON."""
+"""A subscription as sent to the broker: in a SUBSCRIBE, or named in JSON."""
 
 from collections.abc import Mapping
 
@@ -25,7 +25,7 @@ class SubscriptionRequest(Struct, frozen=True, kw_only=True):
 
     @property
     def label(self) -> str:
-        """What the broker calls it: the pattern, or the name."""
+        """Its label at the broker: the pattern, or the name."""
         return self.pattern if self.name is None else self.name
 
     async def begin(self, exchange: Exchange, commands: Commands) -> None:
@@ -34,7 +34,7 @@ class SubscriptionRequest(Struct, frozen=True, kw_only=True):
             await commands.state(f"{NAMED}{self.name}", self.document(exchange.version))
             return
         five = exchange.version == MQTT_5
-        # A server may not give a shared event to somebody else because its publisher got it.
+        # A server must not give a shared event to another member because its publisher was chosen.
         no_local = self.no_local and five and not self.pattern.startswith("$")
         wanted = TopicFilter(self.pattern, self.qos, no_local=no_local)
         await exchange.subscribe(wanted, properties=self.properties(exchange.version))
@@ -55,7 +55,7 @@ class SubscriptionRequest(Struct, frozen=True, kw_only=True):
         return Properties(user_properties=pairs)
 
     def document(self, version: int) -> bytes:
-        """Return the JSON that a named subscription is."""
+        """Return the JSON of a named subscription."""
         members: dict[str, object] = {"subject": self.pattern, "qos": self.qos}
         if self.no_local and not self.pattern.startswith("$share/"):
             members["no_local"] = True
@@ -69,7 +69,7 @@ class SubscriptionRequest(Struct, frozen=True, kw_only=True):
 
 
 def is_of_the_broker(pattern: str) -> bool:
-    """Whether a pattern selects topics of the broker's own, which carry no metadata."""
+    """Whether a pattern matches topics of the broker itself, which carry no metadata."""
     return pattern.startswith("$") and not pattern.startswith("$share/")
 
 

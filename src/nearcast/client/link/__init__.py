@@ -1,1 +1,1 @@
-"""Connections to a server: transports, and links that connect again."""
+"""Connections to a server: transports, and links that reconnect."""

@@ -1,4 +1,4 @@
-"""Where a server is: `mqtt://`, `mqtts://`, `ws://` and `wss://` addresses."""
+"""Server addresses: `mqtt://`, `mqtts://`, `ws://` and `wss://` URLs."""
 
 from urllib.parse import unquote, urlsplit
 
@@ -12,7 +12,7 @@ _SOCKETS = frozenset(("ws", "wss"))
 
 
 class Address(Struct, frozen=True):
-    """A server, how to reach it, and who asks."""
+    """The address of a server, with optional credentials."""
 
     scheme: str
     host: str
@@ -28,7 +28,7 @@ class Address(Struct, frozen=True):
 
     @property
     def websocket(self) -> bool:
-        """Whether MQTT goes through a WebSocket."""
+        """Whether MQTT is carried in a WebSocket."""
         return self.scheme in _SOCKETS
 
     def __str__(self) -> str:
@@ -37,7 +37,7 @@ class Address(Struct, frozen=True):
 
 
 def parse_address(url: str) -> Address:
-    """Return the address that a URL means, or raise `AddressError`."""
+    """Return the address in a URL, or raise `AddressError`."""
     try:
         parts = urlsplit(url)
         port = parts.port

@@ -1,4 +1,4 @@
-"""How long to wait before trying again: longer each time, and not all at once."""
+"""Delays between connection attempts: increasing, with jitter."""
 
 from random import Random
 
@@ -6,12 +6,12 @@ from msgspec import Struct
 
 
 class Backoff(Struct, frozen=True):
-    """Delays that double from `first_s` up to `most_s`; chance shortens each by up to half."""
+    """Delays that double from `first_s` up to `most_s`; jitter shortens each by up to half."""
 
     first_s: float = 0.5
     most_s: float = 30.0
 
     def delay_s(self, attempt: int, chance: Random) -> float:
-        """Return how long to wait before an attempt; the first is number 0."""
+        """Return the delay before an attempt; the first is number 0."""
         longest = min(self.most_s, self.first_s * 2.0 ** min(attempt, 32))
         return longest * chance.uniform(0.5, 1.0)

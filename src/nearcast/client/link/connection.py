@@ -1,7 +1,7 @@
-"""A connection to a server that lasts, for those who want messages as MQTT has them.
+"""A connection to a server that reconnects, for programs that use plain MQTT messages.
 
-It connects again by itself, and what was not acknowledged goes out again. Messages wait in a
-bounded buffer for the one who reads them; when that is full the socket is not read.
+Unacknowledged messages are sent again after a loss. Received ones wait in a bounded buffer for the
+reader; when that is full the socket is not read.
 """
 
 from collections.abc import AsyncIterator
@@ -15,7 +15,7 @@ from nearcast.wire.mqtt import Publish
 
 
 class ClientConnection(Exchange):
-    """A client on a server and the messages that it was sent, in order."""
+    """A client on a server and its received messages, in order."""
 
     def __init__(
         self,
@@ -30,7 +30,7 @@ class ClientConnection(Exchange):
         super().__init__(url, _AllMessages(self._arrivals), options, behaviour)
 
     def statistics(self) -> ConnectionStatistics:
-        """Return how much waits, and where."""
+        """Return the sizes of the queues."""
         return ConnectionStatistics(
             self.sending,
             len(self._arrivals),
@@ -41,7 +41,7 @@ class ClientConnection(Exchange):
     async def messages(self) -> AsyncIterator[Publish]:
         """Yield messages as they come, until the connection is closed.
 
-        Raises why if the connection cannot be had back.
+        Raises the reason if the connection cannot be restored.
         """
         while (message := await self._arrivals.get()) is not None:
             self.read_or_not()

@@ -8,13 +8,13 @@ from nearcast.client.link.backoff import Backoff
 
 
 class ConnectionOptions(Struct, frozen=True, kw_only=True):
-    """How often to try again, how much may wait for a reader, and whom to trust."""
+    """Delays between attempts, limits of the receive buffer, and TLS."""
 
     backoff: Backoff = Backoff()
     seed: int | None = None
-    """Makes the delays between attempts the same every time."""
+    """Makes the delays between attempts reproducible."""
     buffered_messages: int = 1_000
-    """Messages that nobody has read; then the socket is not read."""
+    """The limit of unread messages; above it the socket is not read."""
     buffered_bytes: int = 16 << 20
     tls: ssl.SSLContext | None = None
-    """What to trust; the system's authorities if there is none."""
+    """The TLS context; by default the system's authorities are trusted."""

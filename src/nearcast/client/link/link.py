@@ -1,6 +1,6 @@
-"""One transport of a connection, while it lasts: it drives the protocol and keeps its times.
+"""One transport of a connection: it drives the protocol and its timers.
 
-All that is sent in one turn of the loop is written at once.
+Everything sent in one iteration of the event loop is written at once.
 """
 
 import asyncio
@@ -13,7 +13,7 @@ from nearcast.wire.mqtt import ReasonCode
 
 
 class TransportLink:
-    """The listener of one transport; `hand_on` gets what happens."""
+    """The listener of one transport; `hand_on` gets the events."""
 
     def __init__(
         self,
@@ -33,13 +33,13 @@ class TransportLink:
         """Why the transport ended, once it has."""
 
     def begin(self, transport: Transport) -> None:
-        """The transport is open: introduce the client."""
+        """Send CONNECT over the open transport."""
         self._transport = transport
         self._protocol.connected_transport(self._loop.time())
         self.flush()
 
     def stop(self) -> None:
-        """Forget the transport and the timer."""
+        """Cancel the timer and abort the transport."""
         if self._timer is not None:
             self._timer.cancel()
         if self._transport is not None and not self.gone.done():
@@ -53,7 +53,7 @@ class TransportLink:
         await asyncio.wait([self.gone], timeout=within_s)
 
     def listen(self, wanted: bool) -> None:
-        """Read from the transport, or let the server wait."""
+        """Pause or resume reading from the transport."""
         if self._transport is None or wanted == self._listening or self.gone.done():
             return
         self._listening = wanted
@@ -64,13 +64,13 @@ class TransportLink:
             self._transport.pause_reading()
 
     def flush_soon(self) -> None:
-        """Write at the end of this turn of the loop."""
+        """Write at the end of this iteration of the event loop."""
         if not self._due:
             self._due = True
             self._loop.call_soon(self.flush)
 
     def flush(self) -> None:
-        """Write what the protocol has to send, and close if it wants to."""
+        """Write the protocol's output, and close if it requests that."""
         self._due = False
         if self._transport is None or self.gone.done():
             return
@@ -82,26 +82,26 @@ class TransportLink:
         self._set_timer()
 
     def received(self, data: bytes) -> None:
-        """The server sent something."""
+        """Process bytes from the server."""
         if self._transport is not None:
             self._hand_on(self._protocol.receive(data, self._loop.time()))
             self.flush_soon()
 
     def lost(self, why: str) -> None:
-        """The transport is gone."""
+        """Note the loss of the transport."""
         if not self.gone.done():
             self.gone.set_result(why)
 
     def pause_writing(self) -> None:
-        """The transport holds more than it should."""
+        """Stop writing while the transport's buffer is full."""
         self._writable.clear()
 
     def resume_writing(self) -> None:
-        """There is room again."""
+        """Resume writing."""
         self._writable.set()
 
     def _set_timer(self) -> None:
-        """Wake up in time; a timer that is too early only looks again."""
+        """Set the timer; one that fires too early is set again."""
         due = self._protocol.next_timer()
         if self._timer is not None:
             if due is None or due < self._timer.when():
@@ -121,6 +121,6 @@ class TransportLink:
         if found:
             self._hand_on(found)
         if self._protocol.should_close and self._transport is not None:
-            # A server that does not answer does not read a goodbye either.
+            # A server that does not answer does not read a DISCONNECT either.
             self._transport.abort()
         self.flush()

@@ -1,6 +1,6 @@
-"""A link that lasts: it connects, and connects again, until it is closed or finally refused.
+"""A link that connects, and reconnects, until it is closed or finally refused.
 
-Only the first attempt must succeed. Later ones wait longer each time.
+Only the first attempt must succeed. Later ones follow after increasing delays.
 """
 
 import asyncio
@@ -23,7 +23,7 @@ CLOSE_WITHIN_S = 2.0
 
 log = logging.getLogger("nearcast.client")
 
-# Nothing gets better by asking again.
+# A retry would not help with these.
 _FINAL = frozenset(
     (
         ReasonCode.UNSUPPORTED_PROTOCOL_VERSION,
@@ -41,7 +41,7 @@ _FINAL = frozenset(
 
 
 class ReconnectingLink:
-    """One client's transports to a server, one after the other; `hand_on` gets what happens."""
+    """The successive transports of one client to a server; `hand_on` gets the events."""
 
     def __init__(
         self,
@@ -64,9 +64,9 @@ class ReconnectingLink:
         self._writable.set()
         self._closing = False
         self.failure: Exception | None = None
-        """Why there will be no transport any more."""
+        """Why there will be no more transports."""
         self.connections = 0
-        """How often the server let the client in."""
+        """How often the client was connected."""
 
     @property
     def closing(self) -> bool:
@@ -74,7 +74,7 @@ class ReconnectingLink:
         return self._closing
 
     async def open(self) -> None:
-        """Connect, or raise why not: `ConnectionLostError`, or `RejectedError` by the server."""
+        """Connect, or raise `ConnectionLostError`, or `RejectedError` if the server refuses."""
         assert self._task is None, "it is open already"
         self._first = asyncio.get_running_loop().create_future()
         self._task = asyncio.create_task(self._stay_connected())
@@ -95,7 +95,7 @@ class ReconnectingLink:
         self._fail(None)
 
     async def ready(self) -> None:
-        """Wait while too much is unsent; raise if nothing will be sent any more."""
+        """Wait while the write buffer is full; raise if the link has ended."""
         if self._closing or self._task is None:
             raise ConnectionLostError("the connection is not open")
         await self._writable.wait()
@@ -103,12 +103,12 @@ class ReconnectingLink:
             raise self.failure
 
     def flush_soon(self) -> None:
-        """Write at the end of this turn of the loop, if there is a transport."""
+        """Write at the end of this iteration of the event loop, if there is a transport."""
         if self._link is not None:
             self._link.flush_soon()
 
     def listen(self, wanted: bool) -> None:
-        """Read what the server sends, or let it wait."""
+        """Pause or resume reading from the server."""
         if self._link is not None:
             self._link.listen(wanted or not self._protocol.online)
 
@@ -134,7 +134,7 @@ class ReconnectingLink:
             await asyncio.sleep(delay_s)
 
     async def _connect_once(self) -> tuple[str, float]:
-        """Use one transport as long as it lasts; return why it ended and how long it lasted."""
+        """Use one transport until it ends; return the reason and its duration."""
         link = TransportLink(self._protocol, self._happened, self._writable)
         within_s = self._protocol.options.answer_within_s
         loop = asyncio.get_running_loop()
@@ -155,8 +155,8 @@ class ReconnectingLink:
         return why, loop.time() - began
 
     def _happened(self, found: list[Happened]) -> None:
-        """Hand on all of it, and note what concerns the link itself."""
-        # First to the others: an answer may stand right before the server's goodbye.
+        """Pass all events on, and process those about the link itself."""
+        # Pass on first: an answer may come right before the server's DISCONNECT.
         self._hand_on(found)
         for event in found:
             match event:
@@ -187,6 +187,6 @@ class ReconnectingLink:
             log_event(log, logging.WARNING, "refused", address=self.address, why=why)
 
     def _fail(self, failure: Exception | None) -> None:
-        """It is over, for a reason or because it was closed."""
+        """End the link, with an error or because it was closed."""
         self.failure = self.failure or failure
         self._over(self.failure)

@@ -1,4 +1,4 @@
-"""Bytes to a server and back: over TCP or a WebSocket, with or without TLS."""
+"""Transports to a server: TCP or WebSocket, with or without TLS."""
 
 import asyncio
 import os
@@ -13,32 +13,32 @@ class Listener(Protocol):
     """Callbacks of a transport."""
 
     def received(self, data: bytes) -> None:
-        """The server sent something."""
+        """Process bytes from the server."""
 
     def lost(self, why: str) -> None:
-        """The transport is gone; it comes once, and nothing after it."""
+        """Called once when the transport is closed; nothing follows."""
 
     def pause_writing(self) -> None:
-        """More is unsent than should be."""
+        """Called when the write buffer is full."""
 
     def resume_writing(self) -> None:
-        """There is room again."""
+        """Called when there is room again."""
 
 
 class Transport(Protocol):
-    """What a client does with a transport."""
+    """The interface of a transport."""
 
     def write(self, data: bytes) -> None:
-        """Send, or keep for sending."""
+        """Send, or buffer for sending."""
 
     def pause_reading(self) -> None:
-        """Read nothing until `resume_reading`."""
+        """Stop reading until `resume_reading`."""
 
     def resume_reading(self) -> None:
-        """Read again."""
+        """Resume reading."""
 
     def close(self) -> None:
-        """Close once everything is sent."""
+        """Close after everything is sent."""
 
     def abort(self) -> None:
         """Close at once."""
@@ -52,7 +52,7 @@ async def open_transport(
     try:
         async with asyncio.timeout(within_s):
             if address.websocket:
-                # Not at the top: most clients never open one.
+                # Not at the top: most clients never use it.
                 from nearcast.client.link.websocket import open_websocket
 
                 return await open_websocket(address, listener, context)
@@ -84,7 +84,7 @@ class _Stream(asyncio.Protocol):
         self._transport: asyncio.Transport
 
     def connection_made(self, transport: asyncio.BaseTransport) -> None:
-        # Not asserted: uvloop's transports are of another family.
+        # Not asserted: uvloop's transports have other base classes.
         self._transport = transport  # type: ignore[assignment]
 
     def data_received(self, data: bytes) -> None:

@@ -33,7 +33,7 @@ async def open_websocket(
 
 
 class _Socket(WSListener):
-    """A WebSocket; its frames and MQTT's packets need not begin together."""
+    """A WebSocket; frames and MQTT packets need not be aligned."""
 
     def __init__(self, listener: Listener) -> None:
         self._listener = listener

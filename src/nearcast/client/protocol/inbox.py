@@ -1,7 +1,7 @@
-"""Incoming messages: each of QoS 2 once, and topics of aliases.
+"""Incoming messages: QoS 2 exactly once, and topic aliases.
 
-A packet identifier of QoS 2 is remembered until its PUBREL, over as many connections as the
-session lasts; whatever comes with it before that is the same message.
+A packet identifier of QoS 2 is remembered until its PUBREL, over all connections of the session; a
+message with the same identifier before that is a repeat.
 """
 
 from msgspec.structs import replace
@@ -20,28 +20,28 @@ class Inbox:
         self._receive_maximum = receive_maximum
         self._topic_alias_maximum = topic_alias_maximum
         self._unreleased: set[int] = set()
-        # Of these, the ones of this connection: only they count towards the Receive Maximum.
+        # Those of this connection: only they count towards the Receive Maximum.
         self._counted: set[int] = set()
         self._topics: dict[int, str] = {}
 
     @property
     def unreleased(self) -> int:
-        """How many messages of QoS 2 wait for their PUBREL."""
+        """The number of QoS 2 messages that wait for their PUBREL."""
         return len(self._unreleased)
 
     def lost(self) -> None:
-        """The transport is gone, and with it the topic aliases."""
+        """Drop the topic aliases of a lost transport."""
         self._counted.clear()
         self._topics.clear()
 
     def begin_anew(self) -> None:
-        """The server remembers nothing, so nothing will be released."""
+        """Drop all identifiers: the server has lost the session and will release none."""
         self._unreleased.clear()
 
     def accept(self, publish: Publish) -> Publish | None:
-        """Return a message with its whole topic; None if it was here before.
+        """Return a message with its topic resolved; None if it is a repeat.
 
-        Raises `ProtocolError` for one that the server should not have sent.
+        Raises `ProtocolError` for a message that the server must not send.
         """
         if self._version == MQTT_5:
             publish = self._whole(publish)
@@ -60,7 +60,7 @@ class Inbox:
         return publish if new else None
 
     def release(self, packet_id: int) -> bool:
-        """Forget an identifier, and return whether it was known."""
+        """Drop an identifier, and return whether it was known."""
         known = packet_id in self._unreleased
         self._unreleased.discard(packet_id)
         self._counted.discard(packet_id)
@@ -86,7 +86,7 @@ class Inbox:
         return replace(publish, topic=self._topics[alias], raw_properties=raw, _properties=None)
 
     def validate_state(self, connected: bool) -> None:
-        """Check that all parts agree."""
+        """Assert the invariants."""
         assert self._counted <= self._unreleased
         assert len(self._counted) <= self._receive_maximum
         assert all(1 <= alias <= self._topic_alias_maximum for alias in self._topics)

@@ -1,9 +1,9 @@
-"""Outgoing messages: those that wait, those in flight, and those to be sent again.
+"""Outgoing messages: queued, in flight, and to be sent again.
 
-Everything is sent in the order of the calls. A message of QoS 1 or 2 is kept until
-its last acknowledgement: after a reconnection it goes out again, with its packet identifier and
-DUP if the server remembers the session, as a new message if not. A forgotten session can so make
-a message of QoS 2 arrive twice, but nothing is lost.
+Everything is sent in the order of the calls. A message of QoS 1 or 2 is kept until its last
+acknowledgement: after a reconnection it is sent again, with its packet identifier and DUP if the
+server has the session, as a new message if not. After a lost session a message of QoS 2 can thus
+arrive twice, but nothing is lost.
 """
 
 from collections import deque
@@ -28,7 +28,7 @@ class ServerLimits(Struct, frozen=True):
     retain_available: bool = True
 
     def problem_with(self, item: Item) -> ReasonCode | None:
-        """Return why the server would not take something, or None if it would."""
+        """Return why the server would refuse an item, or None if it would not."""
         if item.size > self.maximum_packet_size:
             return ReasonCode.PACKET_TOO_LARGE
         if isinstance(item, OutgoingMessage):
@@ -52,7 +52,7 @@ class ClientOutbox:
         self._unacknowledged: dict[int, OutgoingMessage] = {}
         self._released: dict[int, OutgoingMessage] = {}
         self._requests: dict[int, OutgoingRequest] = {}
-        # Identifiers sent with DUP that can be sent no more, but that the server may remember.
+        # Identifiers sent with DUP that cannot be sent again, but that the server may remember.
         self._abandoned: set[int] = set()
         # Messages that count towards the server's Receive Maximum on this connection.
         self._counted: set[int] = set()
@@ -60,17 +60,17 @@ class ClientOutbox:
 
     @property
     def waiting(self) -> int:
-        """How many messages and requests have not been sent."""
+        """The number of messages and requests not sent yet."""
         return len(self._waiting) + len(self._resending)
 
     @property
     def in_flight(self) -> int:
-        """How many have been sent and not been answered."""
+        """The number of those sent and not answered."""
         sent = len(self._unacknowledged) - len(self._resending)
         return sent + len(self._released) + len(self._requests)
 
     def add(self, item: Item, unsent_bytes: int) -> None:
-        """Queue something, or raise `QueueFullError`; `unsent_bytes` wait beyond this queue."""
+        """Queue an item, or raise `QueueFullError`; `unsent_bytes` are outside of this queue."""
         if self.waiting + self.in_flight >= self._most:
             raise QueueFullError(
                 f"{self._most} messages wait to be sent or acknowledged; that is the limit"
@@ -84,7 +84,7 @@ class ClientOutbox:
         self.held_bytes += item.size
 
     def lost(self) -> None:
-        """The transport is gone; requests that it may have carried will be made again."""
+        """Handle a lost transport; unanswered requests will be sent again."""
         self._counted.clear()
         self._resending.clear()
         again = sorted(self._requests.values(), key=_token)
@@ -94,12 +94,12 @@ class ClientOutbox:
         self._waiting.extendleft(reversed(again))
 
     def resume(self) -> bytes:
-        """The server remembers the session: return its PUBRELs, and resend the rest."""
+        """Return the PUBRELs of a resumed session, and queue the other messages again."""
         self._resending.extend(self._unacknowledged.values())
         return b"".join([success(PacketType.PUBREL, packet_id) for packet_id in self._released])
 
     def begin_anew(self, renewals: list[Item]) -> None:
-        """The server remembers nothing: everything is new, after what the session holds."""
+        """Send everything as new, after the renewals: the server has lost the session."""
         kept = (*self._unacknowledged.values(), *self._released.values(), *self._waiting)
         self.held_bytes -= sum(item.size for item in kept if not item.token)
         anew = sorted((item for item in kept if item.token), key=_token)
@@ -114,12 +114,12 @@ class ClientOutbox:
         self.renew(renewals)
 
     def renew(self, renewals: list[Item]) -> None:
-        """Put what is sent again in front of all else."""
+        """Queue items that are sent again, ahead of all others."""
         self.held_bytes += sum(item.size for item in renewals)
         self._waiting.extendleft(reversed(renewals))
 
     def write(self, limits: ServerLimits) -> Iterator[bytes | tuple[Item, ReasonCode]]:
-        """Yield what may be sent now as bytes, and what this server would not take."""
+        """Yield packets that may be sent now, and items that this server would refuse."""
         while self._resending:
             if len(self._counted) >= limits.receive_maximum:
                 return
@@ -144,7 +144,7 @@ class ClientOutbox:
             yield data
 
     def _first_time(self, item: Item, limits: ServerLimits) -> bytes | None:
-        """Return the first in line as bytes; None if it has to wait."""
+        """Return the packet of the first item; None if it has to wait."""
         if isinstance(item, OutgoingMessage) and not item.qos:
             self._waiting.popleft()
             self.held_bytes -= item.size
@@ -169,7 +169,7 @@ class ClientOutbox:
         )
 
     def _abandon(self, item: OutgoingMessage) -> None:
-        """Give up a message; a new one of QoS 2 with its identifier would look like this one."""
+        """Drop a message; a QoS 2 identifier stays in use, lest a new message look like it."""
         del self._unacknowledged[item.packet_id]
         self.held_bytes -= item.size
         if item.qos == 2:
@@ -186,14 +186,14 @@ class ClientOutbox:
         return self._released.get(packet_id)
 
     def release(self, item: OutgoingMessage, reason_code: ReasonCode) -> None:
-        """The server has the message: it will not be sent again, only its PUBREL."""
+        """Note a PUBREC: the message will not be sent again, only its PUBREL."""
         self._unacknowledged.pop(item.packet_id)
         self._forget_to_resend(item)
         item.reason_code = reason_code
         self._released[item.packet_id] = item
 
     def done(self, item: OutgoingMessage) -> None:
-        """The last acknowledgement has come."""
+        """Drop a message after its last acknowledgement."""
         for where in (self._unacknowledged, self._released):
             where.pop(item.packet_id, None)
         self._forget_to_resend(item)
@@ -202,12 +202,12 @@ class ClientOutbox:
         self.held_bytes -= item.size
 
     def _forget_to_resend(self, item: OutgoingMessage) -> None:
-        # A server may answer from memory before it gets the message again.
+        # A server may answer from its state before it gets the message again.
         if item in self._resending:
             self._resending.remove(item)
 
     def answered(self, packet_id: int) -> OutgoingRequest | None:
-        """Return the request that a SUBACK or UNSUBACK answers; it is done."""
+        """Remove and return the request that a SUBACK or UNSUBACK answers."""
         request = self._requests.pop(packet_id, None)
         if request is not None:
             self._ids.free(packet_id)
@@ -215,7 +215,7 @@ class ClientOutbox:
         return request
 
     def validate_state(self, limits: ServerLimits | None) -> None:
-        """Check that all parts agree; `limits` are None while there is no connection."""
+        """Assert the invariants; `limits` is None while there is no connection."""
         parts = (self._unacknowledged, self._released, self._requests, self._abandoned)
         ids = [packet_id for part in parts for packet_id in part]
         assert len(ids) == len(set(ids)), "a packet identifier is used twice"

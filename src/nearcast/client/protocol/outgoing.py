@@ -1,4 +1,4 @@
-"""What a client can have on its way out: messages and requests, checked when they are made."""
+"""Outgoing messages and requests, checked on creation."""
 
 from msgspec import Struct
 
@@ -30,7 +30,7 @@ class OutgoingMessage(Struct, eq=False):
     reason_code: ReasonCode = ReasonCode.SUCCESS
     """The code of its PUBREC."""
     standing: bool = False
-    """It holds as long as the session, so it is sent again if the server loses that."""
+    """It is in force as long as the session, so it is sent again if the server loses that."""
 
 
 class OutgoingRequest(Struct, eq=False):

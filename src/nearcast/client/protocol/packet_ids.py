@@ -4,14 +4,14 @@ MOST = 0xFFFF
 
 
 class PacketIds:
-    """Hands out identifiers in turn, so that a free one rests as long as it can."""
+    """Allocates identifiers in turn, so that a free one is reused as late as possible."""
 
     def __init__(self, first: int = 1) -> None:
         self._next = first
         self.taken: set[int] = set()
 
     def take(self) -> int | None:
-        """Return a free identifier, which is taken from now on; None if there is none."""
+        """Allocate an identifier; None if all are in use."""
         if len(self.taken) == MOST:
             return None
         while self._next in self.taken:
@@ -22,11 +22,11 @@ class PacketIds:
         return found
 
     def free(self, packet_id: int) -> None:
-        """Give one back."""
+        """Free an identifier."""
         self.taken.remove(packet_id)
 
     def forget(self) -> None:
-        """All are free: the session that knew them is gone."""
+        """Free all: the session that used them has ended."""
         self.taken.clear()
 
     def _step(self) -> None:

@@ -1,9 +1,9 @@
-"""An MQTT client as a state machine: bytes and times in, bytes and happenings out.
+"""An MQTT client as a state machine: bytes and times in, bytes and events out.
 
-It has no socket, no clock and no threads: its driver says when a transport is up or gone,
-hands it what was read, writes what `take` returns, and calls `tick` when `next_timer` says so.
-The same calls always give the same bytes. Messages may be published at any time; what cannot be
-sent yet waits, within bounds.
+It has no socket, no clock and no threads: its driver reports when a transport is up or lost, passes
+in received bytes, writes the result of `take`, and calls `tick` when `next_timer` is due. The same
+calls always give the same bytes. Messages may be published at any time; those that cannot be sent
+yet are queued, within limits.
 """
 
 from collections.abc import Iterable
@@ -47,19 +47,19 @@ from nearcast.wire.mqtt.errors import forbidden
 from nearcast.wire.mqtt.packet_types import LARGEST_PACKET
 
 PING_AFTER = 0.8
-"""The part of the keep-alive after which a silent client pings."""
+"""The fraction of the keep-alive after which a silent client pings."""
 HTTP = b"HTTP/"
 NOT_MQTT = "this port speaks HTTP; give the broker's port for MQTT (1883), or ws:// for WebSocket"
 
 
 class Phase(Enum):
-    """How far a connection is."""
+    """The phase of a connection."""
 
     OFFLINE = auto()
     CONNECTING = auto()
     ONLINE = auto()
     ENDING = auto()
-    """Close the transport once everything is written."""
+    """Close the transport after everything is written."""
 
 
 class ClientProtocol:
@@ -68,7 +68,7 @@ class ClientProtocol:
     def __init__(self, options: ClientOptions) -> None:
         self.options = options
         self.client_id = options.client_id
-        """The one in the options, or the one that the server chose."""
+        """The one in the options, or the one that the server assigned."""
         self._version = options.version
         self._phase = Phase.OFFLINE
         self._clean_start = options.clean_start
@@ -89,11 +89,11 @@ class ClientProtocol:
 
     @property
     def should_close(self) -> bool:
-        """Whether the transport is to be closed once what `take` returns is written."""
+        """Whether the transport is to be closed after the result of `take` is written."""
         return self._phase is Phase.ENDING
 
     def statistics(self) -> Statistics:
-        """Return how much waits and where."""
+        """Return the sizes of the queues."""
         outbox = self._session.outbox
         return Statistics(
             outbox.waiting,
@@ -105,7 +105,7 @@ class ClientProtocol:
         )
 
     def connected_transport(self, now: float) -> None:
-        """A new transport is up: send CONNECT."""
+        """Send CONNECT over a new transport."""
         assert self._phase is Phase.OFFLINE, "there is a transport already"
         self._phase = Phase.CONNECTING
         self._decoder = self._new_decoder()
@@ -114,7 +114,7 @@ class ClientProtocol:
         self._write(encode(hello, self._version), now)
 
     def disconnected_transport(self, now: float) -> None:
-        """The transport is gone; what was not acknowledged is kept for the next one."""
+        """Handle a lost transport; unacknowledged messages are kept for the next one."""
         self._phase = Phase.OFFLINE
         self._out.clear()
         self._unsent_bytes = 0
@@ -122,7 +122,7 @@ class ClientProtocol:
         self._session.lost()
 
     def receive(self, data: bytes, now: float) -> list[Happened]:
-        """Take what the server sent, and return what happened by it, in order."""
+        """Process bytes from the server, and return the resulting events in order."""
         found: list[Happened] = []
         if self._phase not in (Phase.CONNECTING, Phase.ONLINE):
             return found
@@ -135,7 +135,7 @@ class ClientProtocol:
         try:
             packets = self._decoder.feed(data)
         except ProtocolError as error:
-            # What came before the fault still counts.
+            # Packets before the fault still count.
             packets, fault = error.packets, error
         try:
             self._handle(packets, found, now)
@@ -155,7 +155,7 @@ class ClientProtocol:
         return data
 
     def next_timer(self) -> float | None:
-        """When `tick` has something to do, if nothing happens before; None: never."""
+        """The time when `tick` has work to do, if nothing happens before; None: never."""
         if self._phase not in (Phase.CONNECTING, Phase.ONLINE):
             return None
         if self._pinged_at is not None:
@@ -175,12 +175,12 @@ class ClientProtocol:
             return []
         what = "CONNECT" if self._phase is Phase.CONNECTING else "PINGREQ"
         text = f"the server did not answer a {what} within {self.options.answer_within_s:g} s"
-        # No goodbye: should the server live, it is to publish the will.
+        # No DISCONNECT: if the server is alive, it has to publish the will.
         self._phase = Phase.ENDING
         return [ProtocolBroken(ReasonCode.KEEP_ALIVE_TIMEOUT, text)]
 
     def not_listening(self, now: float) -> None:
-        """Nothing was read until now on purpose, so the server's silence proves nothing."""
+        """Note that reading was paused, so the server's silence means nothing."""
         if self.online:
             self._received_at = now
             self._pinged_at = None
@@ -196,24 +196,24 @@ class ClientProtocol:
     ) -> int:
         """Send a message, or queue it, and return its token.
 
-        Raises `EncodeError` for what MQTT cannot carry, `QueueFullError`, and `RejectedError` for
-        what the connected server does not support.
+        Raises `EncodeError` for a message that MQTT cannot carry, `QueueFullError`, and
+        `RejectedError` for one that the connected server does not support.
         """
         item = outgoing(self._tokens + 1, topic, payload, qos, retain, properties, self._version)
         return self._add(item, now)
 
     def state(self, topic: str, payload: bytes, now: float) -> int:
-        """Publish what holds as long as the session, with QoS 1, and return its token.
+        """Publish a standing message with QoS 1, and return its token.
 
-        Should a server forget the session it is said again, ahead of all else, until something
-        else is stated on the topic; nothing (an empty payload) ends it.
+        It is in force as long as the session. If a server loses the session it is sent again, ahead
+        of all others, until it is replaced by another on the same topic; an empty payload ends it.
         """
         item = outgoing(self._tokens + 1, topic, payload, 1, False, NO_PROPERTIES, self._version)
         item.standing = True
         return self._add(item, now)
 
     def subscribe(self, filters: Iterable[TopicFilter], properties: Properties, now: float) -> int:
-        """Ask for messages, now or once connected, and return the token of the answer."""
+        """Subscribe, now or once connected, and return the token of the answer."""
         wanted = tuple(filters)
         for each in wanted:
             parse_filter(each.filter)
@@ -224,16 +224,16 @@ class ClientProtocol:
         return self._ask(Unsubscribe(1, tuple(filters), properties), now)
 
     def disconnect(self, reason: ReasonCode, now: float) -> None:
-        """Disconnect; what was not acknowledged is kept for the next transport.
+        """Disconnect; unacknowledged messages are kept for the next transport.
 
-        The server keeps the session as long as the options said, unless they say that it ends.
+        The server keeps the session for the expiry in the options, unless `ends_session` is set.
         """
         if self._phase in (Phase.CONNECTING, Phase.ONLINE):
             ends = self.options.ends_session and self.options.session_expiry_s
             self._end(reason, Properties(session_expiry_interval=0) if ends else NO_PROPERTIES, now)
 
     def validate_state(self) -> None:
-        """Check the invariants."""
+        """Assert the invariants."""
         connected = self._phase is not Phase.OFFLINE
         assert connected or not self._out, "bytes wait for a transport that is gone"
         assert self._unsent_bytes == sum(map(len, self._out))
@@ -270,7 +270,7 @@ class ClientProtocol:
     def _end(self, reason: ReasonCode, properties: Properties, now: float) -> None:
         """Send a DISCONNECT with the reason if MQTT 5 allows it, and close the transport."""
         packet = Disconnect(reason, properties)
-        # MQTT 3 has no reasons, and before a CONNACK none may be sent.
+        # MQTT 3 has no reasons, and none may be sent before the CONNACK.
         wordless = self._version != MQTT_5 or not self.online
         if not wordless:
             largest = self._limits.maximum_packet_size

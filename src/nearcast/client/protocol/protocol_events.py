@@ -1,4 +1,4 @@
-"""What a client learns from its server, in the order in which it came."""
+"""Events of a client's protocol, in order of arrival."""
 
 from msgspec import Struct
 
@@ -6,7 +6,7 @@ from nearcast.wire.mqtt import NO_PROPERTIES, Properties, Publish, ReasonCode
 
 
 class Connected(Struct, frozen=True):
-    """The server let the client in; `session_present`: it remembers the session."""
+    """The server accepted the client; `session_present`: it has the session."""
 
     session_present: bool
     properties: Properties = NO_PROPERTIES
@@ -21,15 +21,15 @@ class ConnectRefused(Struct, frozen=True):
 
 
 class MessageReceived(Struct, frozen=True):
-    """A message of somebody; its topic is whole, a topic alias is resolved and gone."""
+    """A message was received; its topic alias, if any, is resolved and removed."""
 
     publish: Publish
 
 
 class Acknowledged(Struct, frozen=True):
-    """A message of QoS 1 or 2 was accepted by the server, or refused if the code says so.
+    """A message of QoS 1 or 2 was accepted by the server, or refused, by its reason code.
 
-    For QoS 0 it comes only when the message cannot be sent to this server.
+    For QoS 0 it comes only if the message cannot be sent to this server.
     """
 
     token: int
@@ -46,7 +46,7 @@ class SubscribeAcknowledged(Struct, frozen=True):
 
 
 class Resubscribed(Struct, frozen=True):
-    """The answer to filters that were subscribed again, since the session was forgotten."""
+    """The answer to filters that were subscribed again, since the session was lost."""
 
     filters: tuple[str, ...]
     reason_codes: tuple[ReasonCode, ...]
@@ -78,7 +78,7 @@ class Disconnected(Struct, frozen=True):
 
 
 class ProtocolBroken(Struct, frozen=True):
-    """The server broke the protocol or fell silent; the transport is to be closed."""
+    """The server violated the protocol or did not answer; the transport is to be closed."""
 
     reason_code: ReasonCode
     text: str = ""

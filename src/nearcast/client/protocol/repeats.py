@@ -1,7 +1,7 @@
-"""Repeats: events that a server sends again since it got no acknowledgement.
+"""Repeats: messages that a server sends again because it got no acknowledgement.
 
-Both memories are bounded. What is beyond them, or looks like something new, is delivered
-again rather than lost.
+Both memories are bounded. A repeat that is no longer remembered, or looks new, is delivered again
+rather than lost.
 """
 
 from collections import OrderedDict
@@ -21,8 +21,8 @@ class KnownEvents:
         self._known: OrderedDict[Hashable, None] = OrderedDict()
 
     def is_repeat(self, event: Received) -> bool:
-        """Decide whether an event was here before; from now on it was."""
-        # Ids are unique for one publisher only, and retained events come at every subscribing.
+        """Return whether an event is a repeat, and remember it."""
+        # Ids are unique per publisher only, and retained events come with every subscription.
         if event.id is None or event.publisher is None or event.retain or not event.qos:
             return False
         key = (event.publisher, event.id, event.subject, event.time, event.withdrawn)
@@ -42,12 +42,12 @@ class SentTwice:
         self._known: OrderedDict[int, int] = OrderedDict()
 
     def is_repeat(self, message: Publish) -> bool:
-        """Decide whether a message is marked as sent before, and came then too."""
+        """Return whether a message is marked as a repeat, and was received before."""
         if message.qos != 1:
             return False
         properties = message.properties.user_properties
         content = hash((message.topic, message.payload, properties))
-        # An identifier is used again for other messages, so their content must be the same.
+        # An identifier is reused for other messages, so the content must be the same too.
         repeat = message.dup and self._known.get(message.packet_id) == content
         self._known.pop(message.packet_id, None)
         self._known[message.packet_id] = content
@@ -56,5 +56,5 @@ class SentTwice:
         return repeat
 
     def forget(self) -> None:
-        """Begin anew: the server has forgotten what it sent."""
+        """Forget all: the server has lost the session."""
         self._known.clear()

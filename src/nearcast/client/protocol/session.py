@@ -1,7 +1,7 @@
 """A client's side of a session: what outlives a connection, and the exchange of messages.
 
-It answers every packet that a server sends once it has let the client in. The acknowledgement of
-a message is written in the same step in which the message is handed on.
+It handles every packet from the server after the CONNACK. The acknowledgement of a message is
+written in the same step in which the message is passed on.
 """
 
 from collections.abc import Callable, Iterator
@@ -41,7 +41,7 @@ NOTHING = b""
 
 
 class ClientSession:
-    """Messages both ways and subscriptions of one client, over all its connections."""
+    """Messages in both directions and subscriptions of one client, over all its connections."""
 
     def __init__(self, options: ClientOptions) -> None:
         self._options = options
@@ -62,12 +62,12 @@ class ClientSession:
         self.standing = StandingMessages()
 
     def lost(self) -> None:
-        """The transport is gone."""
+        """Handle a lost transport."""
         self.outbox.lost()
         self.inbox.lost()
 
     def take_up(self, present: bool, clean_start: bool) -> bytes:
-        """Resume the session or begin it anew; return the first packets."""
+        """Resume the session or start a new one; return the first packets."""
         if not self._options.resubscribe and not present:
             self.subscriptions.forget()
             self.standing.forget()
@@ -75,7 +75,7 @@ class ClientSession:
             return self.outbox.resume()
         renewals: list[Item] = [*self.standing.renewals(), *self.subscriptions.renewals()]
         if self._version == MQTT_3_1 and not clean_start:
-            # Such a server does not say whether it has a session; this is harmless if it does.
+            # Such a server does not report whether it has the session; this is harmless if it does.
             resumed = self.outbox.resume()
             self.outbox.renew(renewals)
             return resumed
@@ -84,7 +84,7 @@ class ClientSession:
         return NOTHING
 
     def write(self, limits: ServerLimits, found: list[Happened]) -> Iterator[bytes]:
-        """Yield what may be sent now; what this server does not take has happened."""
+        """Yield packets that may be sent now; items that this server refuses become events."""
         for what in self.outbox.write(limits):
             if isinstance(what, bytes):
                 yield what
@@ -94,7 +94,7 @@ class ClientSession:
     def handle(self, packet: Packet, found: list[Happened]) -> bytes:
         """Handle a packet, and return the answer.
 
-        Raises `ProtocolError` for one that the server should not have sent.
+        Raises `ProtocolError` for a packet that the server must not send.
         """
         handle = _HANDLERS.get(type(packet))
         if handle is None:
@@ -102,7 +102,7 @@ class ClientSession:
         return handle(self, packet, found)
 
     def validate_state(self, limits: ServerLimits | None) -> None:
-        """Check the invariants; `limits` are None while there is no transport."""
+        """Assert the invariants; `limits` is None while there is no transport."""
         self.outbox.validate_state(limits)
         self.inbox.validate_state(limits is not None)
 
@@ -160,14 +160,14 @@ class ClientSession:
             raise forbidden(f"message {packet.packet_id} was not released", "PUBCOMP")
         item = self.outbox.released(packet.packet_id)
         if item is not None:
-            # A server that has forgotten the identifier has the message all the same.
+            # A server that has forgotten the identifier still has the message.
             self.outbox.done(item)
             text = packet.properties.reason_string or ""
             found.append(self._acknowledged(item, item.reason_code, text))
         return NOTHING
 
     def _acknowledged(self, item: OutgoingMessage, code: ReasonCode, text: str) -> Happened:
-        """Note what the end of a message changes, and return what happened."""
+        """Apply the end of a message, and return the event."""
         if item.standing:
             self.standing.answered(item, code)
         if item.token:
@@ -191,7 +191,7 @@ class ClientSession:
     def _answer(
         self, request: OutgoingRequest, codes: tuple[ReasonCode, ...], text: str
     ) -> Happened:
-        """Note what the answer to a request changes, and return what happened."""
+        """Apply the answer to a request, and return the event."""
         packet = request.packet
         if isinstance(packet, Unsubscribe):
             self.subscriptions.ended(packet, codes)
@@ -203,7 +203,7 @@ class ClientSession:
         return happened.Resubscribed(tuple(w.filter for w in packet.filters), codes, text)
 
 
-# Each takes packets of its own type, which a table of functions cannot express.
+# Each takes packets of its own type, which the type of a table cannot express.
 _HANDLERS: dict[type, Callable[[ClientSession, Any, list[Happened]], bytes]] = {
     Publish: ClientSession._message,
     PubAck: ClientSession._puback,

@@ -9,16 +9,16 @@ from nearcast.wire.mqtt import Properties, ReasonCode, Subscribe, TopicFilter, U
 
 
 class GrantedSubscription(Struct, frozen=True):
-    """A filter that was granted, with what else stood in its SUBSCRIBE."""
+    """A granted filter, with the properties of its SUBSCRIBE."""
 
     wanted: TopicFilter
     properties: Properties
     packet: int
-    """Which SUBSCRIBE it was: those of one are sent again in one, so none gets larger."""
+    """The number of its SUBSCRIBE: filters of one are renewed in one, so that none gets larger."""
 
 
 class ClientSubscriptions:
-    """What is subscribed, by filter: a filter that is subscribed again is replaced."""
+    """Granted subscriptions by filter; subscribing again replaces one."""
 
     def __init__(self, version: int) -> None:
         self._version = version
@@ -29,7 +29,7 @@ class ClientSubscriptions:
         return len(self._granted)
 
     def answered(self, packet: Subscribe, codes: tuple[ReasonCode, ...]) -> None:
-        """Keep what was granted; a refusal leaves an older subscription as it was."""
+        """Keep the granted filters; a refusal leaves an older subscription unchanged."""
         self._packets += 1
         for wanted, code in zip(packet.filters, codes, strict=True):
             if not code.failed:
@@ -39,24 +39,24 @@ class ClientSubscriptions:
                 )
 
     def renewed(self, packet: Subscribe, codes: tuple[ReasonCode, ...]) -> None:
-        """Drop what was not granted again."""
+        """Drop the filters that were not granted again."""
         for wanted, code in zip(packet.filters, codes, strict=True):
             held = self._granted.get(wanted.filter)
             if code.failed and held is not None and held.wanted is wanted:
                 del self._granted[wanted.filter]
 
     def ended(self, packet: Unsubscribe, codes: tuple[ReasonCode, ...]) -> None:
-        """Drop what was unsubscribed; MQTT 3 has no codes, and all of it was."""
+        """Drop the filters that were unsubscribed; without codes (MQTT 3), all of them."""
         for topic_filter, code in zip_longest(packet.filters, codes):
             if code is None or not code.failed:
                 self._granted.pop(topic_filter, None)
 
     def forget(self) -> None:
-        """Drop all: the server has, and nobody wants them back."""
+        """Drop all: the server has, and they are not to be renewed."""
         self._granted.clear()
 
     def renewals(self) -> list[OutgoingRequest]:
-        """Return the SUBSCRIBEs that bring all of it back."""
+        """Return the SUBSCRIBEs that renew all of them."""
         packets: dict[int, list[GrantedSubscription]] = {}
         for granted in self._granted.values():
             packets.setdefault(granted.packet, []).append(granted)

@@ -1,1 +1,1 @@
-"""What a client receives: events on their way to who reads them."""
+"""Received messages: from the protocol to the reader."""

@@ -1,9 +1,9 @@
-"""Mailboxes: one for each subscription of a node; an event goes into all that it fits.
+"""Mailboxes: one for each subscription of a node; an event is put into all that match.
 
-A session gets one copy of an event, with the names of the subscriptions that it fits; without
-names its subject decides. A full mailbox stops the reading of the socket, for all of them: nothing
-is dropped. What comes for a subscription that an earlier run of the program made waits until it is
-subscribed to again.
+A session gets one copy of an event, with the names of the matching subscriptions; without names its
+subject decides. A full mailbox stops the reading of the socket, for all of them: nothing is
+dropped. Events for a subscription from an earlier run of the program wait until it is subscribed to
+again.
 """
 
 import logging
@@ -22,7 +22,7 @@ log = logging.getLogger("nearcast.client")
 
 
 class Mailbox:
-    """What has come to one subscription and was not read yet."""
+    """Unread events of one subscription."""
 
     def __init__(self, label: str, pattern: str, most: int) -> None:
         self.label = label
@@ -32,19 +32,19 @@ class Mailbox:
         self._known = KnownEvents()
 
     def fits(self, event: Received) -> bool:
-        """Decide whether an event is for this subscription."""
+        """Return whether an event is for this subscription."""
         if event.subscriptions:
             return self.label in event.subscriptions
         return subject_matches(self._pattern, event.subject)
 
     def put(self, event: Received) -> None:
-        """Add an event, unless it was here before."""
+        """Add an event, unless it is a repeat."""
         if not self._known.is_repeat(event):
             self.arrivals.put(event, event.size)
 
 
 class Mailboxes:
-    """Where a node's messages go."""
+    """All mailboxes of a node."""
 
     def __init__(self, version: int) -> None:
         self._version = version
@@ -57,37 +57,37 @@ class Mailboxes:
         self._over = False
         self._why: Exception | None = None
         self.received = 0
-        """How many messages have come."""
+        """The number of received messages."""
         self.repeats = 0
-        """How many of them were here before."""
+        """The number of repeats among them."""
 
     def __len__(self) -> int:
         return sum(len(box.arrivals) for box in self._boxes) + len(self._unclaimed)
 
     @property
     def bytes(self) -> int:
-        """How much is unread."""
+        """The size of the unread events."""
         return sum(box.arrivals.bytes for box in self._boxes) + self._unclaimed.bytes
 
     @property
     def full(self) -> bool:
-        """Whether no more should be read."""
+        """Whether reading should stop."""
         return self._unclaimed.full or any(box.arrivals.full for box in self._boxes)
 
     @property
     def overfull(self) -> bool:
-        """Whether no more may be read, whoever waits for it."""
+        """Whether reading must stop, even if a caller awaits an answer."""
         return self._unclaimed.overfull or any(box.arrivals.overfull for box in self._boxes)
 
     def begin(self, session_present: bool) -> None:
-        """The server let the client in."""
+        """Note whether the server has the session."""
         if self._resumed is None:
             self._resumed = session_present
         if not session_present:
             self._sent_twice.forget()
 
     def put(self, message: Publish) -> None:
-        """Put a message into every mailbox that it fits."""
+        """Put a message into every matching mailbox."""
         self.received += 1
         if self._sent_twice.is_repeat(message):
             self.repeats += 1
@@ -100,7 +100,7 @@ class Mailboxes:
             self._hold(event)
 
     def end(self, why: Exception | None) -> None:
-        """No more will come."""
+        """End all mailboxes: no more messages will come."""
         self._over, self._why = True, why
         for box in self._boxes:
             box.arrivals.end(why)
@@ -110,7 +110,7 @@ class Mailboxes:
         return any(box.label == label for box in self._boxes)
 
     def open(self, box: Mailbox) -> None:
-        """Add a mailbox; what waits for it unclaimed goes into it."""
+        """Add a mailbox; unclaimed events that match are moved into it."""
         self._boxes.append(box)
         self._closed.discard(box.label)
         self._kept.discard(box.label)
@@ -123,7 +123,7 @@ class Mailboxes:
             box.arrivals.end(self._why)
 
     def close(self, box: Mailbox, *, keep: bool = False) -> None:
-        """Remove a mailbox, and what is in it unless its subscription is kept."""
+        """Remove a mailbox; its events are dropped unless its subscription is kept."""
         self._boxes.remove(box)
         (self._kept if keep else self._closed).add(box.label)
         for event in box.arrivals.take_all():
@@ -132,7 +132,7 @@ class Mailboxes:
         box.arrivals.end(None)
 
     def _may_be_claimed(self, event: Received) -> bool:
-        """Whether somebody may subscribe again to what an event came for."""
+        """Whether the subscription of an unclaimed event may be subscribed to again."""
         if not self._kept.isdisjoint(event.subscriptions):
             return True
         return bool(self._resumed) and self._closed.isdisjoint(event.subscriptions)

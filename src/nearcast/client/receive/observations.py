@@ -1,4 +1,4 @@
-"""What the broker publishes of nodes and areas, as values."""
+"""Messages of the broker about nodes and areas, as values."""
 
 from datetime import datetime
 from typing import Literal
@@ -22,11 +22,11 @@ class Known(Struct, frozen=True):
     context: dict[str, Value] = {}
     """Its other attributes."""
     online: bool | None = None
-    """None if the reader may not know."""
+    """None if the reader may not see it."""
 
 
 class Present(Known, frozen=True):
-    """A node that is there: what is known of it, and how far it is if requested."""
+    """A node in a node list: its state, and its distance if requested."""
 
     distance_m: float | None = None
     time: datetime | None = None
@@ -34,15 +34,15 @@ class Present(Known, frozen=True):
 
 
 class NodeListPage(Struct, frozen=True):
-    """Some of the nodes that are there."""
+    """A page of a node list."""
 
     nodes: list[Present]
     cursor: str | None
-    """What to ask for the next with; None if there are no more."""
+    """The cursor of the next page; None if there are no more."""
 
 
 class Sighting(Struct, frozen=True):
-    """A node that came into a watched area or went out of it."""
+    """A node that entered or left a watched area."""
 
     state: Literal["in", "out"]
     node: str
@@ -55,7 +55,7 @@ def node_topic(node: str, what: str) -> str:
 
 
 def known_with(known: Known, event: Received) -> Known:
-    """Return what is known of a node after one more message about it."""
+    """Return the state of a node, updated by a message about it."""
     what = event.subject.rpartition("/")[2]
     if what == POSITION:
         return msgspec.structs.replace(known, position=_position(event.payload))
@@ -73,7 +73,7 @@ def known_with(known: Known, event: Received) -> Known:
 
 
 def node_page_of(event: Received, mark: str) -> NodeListPage | None:
-    """Return the answer to a question; None if it is the answer to another."""
+    """Return the answer to a query; None if the message answers another one."""
     members = event.attributes
     nodes, cursor = members.get("nodes"), members.get("next")
     if members.get("id") != mark or not isinstance(nodes, list):
@@ -96,7 +96,7 @@ def _present(members: dict[str, Value]) -> Present:
 
 
 def sighting_of(event: Received) -> Sighting | None:
-    """Return who entered or left; None if the message names no node."""
+    """Return the node that entered or left; None if the message is not valid."""
     members = event.attributes
     state, node = members.get("state"), members.get("node")
     if state not in ("in", "out") or not isinstance(node, str):

@@ -1,7 +1,7 @@
-"""What has come and nobody has read yet: bounded, and never dropped.
+"""A buffer of unread messages: bounded, and nothing is dropped.
 
-When it is full the socket is no longer read, so that the server waits; beyond `overfull` it is
-not read even for an answer that somebody awaits.
+When it is full the socket is no longer read, so that the server waits; beyond `overfull` it is not
+read even for an awaited answer.
 """
 
 import asyncio
@@ -11,11 +11,11 @@ from typing import Generic, TypeVar
 T = TypeVar("T")
 
 OVERFULL = 16
-"""How many times its bound may come in while an answer is awaited."""
+"""The multiple of its limits that may be received while an answer is awaited."""
 
 
 class ReceiveBuffer(Generic[T]):
-    """A queue with one end that waits."""
+    """A queue with a waiting reader."""
 
     def __init__(self, most: int, most_bytes: int) -> None:
         self._most = most
@@ -31,24 +31,24 @@ class ReceiveBuffer(Generic[T]):
 
     @property
     def full(self) -> bool:
-        """Whether no more should be read."""
+        """Whether reading should stop."""
         return len(self._items) >= self._most or self.bytes >= self._most_bytes
 
     @property
     def overfull(self) -> bool:
-        """Whether no more may be read, whoever waits for it."""
+        """Whether reading must stop, even if a caller awaits an answer."""
         return len(self._items) >= self._most * OVERFULL or (
             self.bytes >= self._most_bytes * OVERFULL
         )
 
     def put(self, item: T, size: int) -> None:
-        """Add what came; the one who calls stops reading when it is full."""
+        """Add an item; the caller stops reading when the buffer is full."""
         self._items.append((item, size))
         self.bytes += size
         self._changed.set()
 
     async def get(self) -> T | None:
-        """Return the next one; None once there will be none, or raise why there is none."""
+        """Return the next item; at the end None, or raise the reason of the end."""
         while not self._items:
             if not self._open:
                 if self._ended is not None:
@@ -59,11 +59,11 @@ class ReceiveBuffer(Generic[T]):
         return self._take()
 
     def take_all(self) -> list[T]:
-        """Return all that is here, without waiting."""
+        """Return all items, without waiting."""
         return [self._take() for _ in range(len(self._items))]
 
     def end(self, why: Exception | None) -> None:
-        """No more will come; what is here can still be read."""
+        """Close the buffer; its items can still be read."""
         if self._open:
             self._open = False
             self._ended = why

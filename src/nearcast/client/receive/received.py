@@ -1,7 +1,7 @@
-"""An event as it came to a subscription: what was published, and its metadata.
+"""A received event: what was published, and its metadata.
 
-With MQTT 5 the metadata is in user properties that begin with `nc-`; with MQTT 3 it is in
-a JSON object round the payload. What cannot be read is left out: a message is never lost for it.
+With MQTT 5 the metadata is in user properties that begin with `nc-`; with MQTT 3 it is in a JSON
+object around the payload. Invalid metadata is left out: no message is lost because of it.
 """
 
 import binascii
@@ -22,7 +22,7 @@ PREFIX = "nc-"
 
 
 class Received(Struct, frozen=True, kw_only=True):
-    """An event that was received; what is unknown or hidden is None."""
+    """A received event; unknown and hidden values are None."""
 
     subject: str
     payload: bytes = b""
@@ -34,19 +34,19 @@ class Received(Struct, frozen=True, kw_only=True):
     priority: int | None = None
     """From 1, the most urgent, upwards."""
     subscriptions: tuple[str, ...] = ()
-    """The subscriptions that it fits: their patterns, or their names."""
+    """The subscriptions that it matches: their patterns, or their names."""
     qos: int = 0
     retain: bool = False
     """Whether it was retained, and is older than the subscription."""
     withdrawn: bool = False
-    """It ends an event that stays: who shows that should no longer."""
+    """It withdraws a live event, which should no longer be shown."""
     properties: tuple[tuple[str, str], ...] = ()
     """The publisher's own user properties (MQTT 5)."""
     _attributes: dict[str, Value] | None = None
 
     @property
     def attributes(self) -> dict[str, Value]:
-        """The members of a JSON object, or `value` for other JSON; nothing if it is no JSON."""
+        """The members of a JSON object, or `value` for other JSON; empty if it is not JSON."""
         if self._attributes is None:
             force_setattr(self, "_attributes", attributes_of(self.payload))
         assert self._attributes is not None
@@ -54,12 +54,12 @@ class Received(Struct, frozen=True, kw_only=True):
 
     @property
     def text(self) -> str:
-        """The payload as text; raises `UnicodeDecodeError` if it is none."""
+        """The payload as text; raises `UnicodeDecodeError` if it is not UTF-8."""
         return self.payload.decode()
 
     @property
     def size(self) -> int:
-        """How much of a buffer it takes, in bytes."""
+        """Its size in a buffer, in bytes."""
         return len(self.subject) + len(self.payload) + 200
 
 
@@ -90,7 +90,7 @@ def _from_properties(message: Publish) -> Received:
 
 
 def _opened(message: Publish) -> Received | None:
-    """Return what an envelope holds; None if this is none."""
+    """Return the event in an envelope; None if this is not an envelope."""
     try:
         members = msgspec.json.decode(message.payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError):
@@ -107,7 +107,7 @@ def _opened(message: Publish) -> Received | None:
         except binascii.Error:
             return None
     elif "payload" in members:
-        # The bytes as they were published, which decoding and encoding may change.
+        # The bytes as published, which decoding and encoding could change.
         raw = msgspec.json.decode(message.payload, type=dict[str, msgspec.Raw])
         payload = bytes(raw["payload"])
     return _event(message, payload, names, (), members)

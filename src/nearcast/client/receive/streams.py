@@ -21,14 +21,14 @@ CLOSE_WITHIN_S = 2.0
 
 
 class StreamStatistics(Struct, frozen=True):
-    """How much of a stream is unread."""
+    """The unread part of a stream."""
 
     unread: int
     unread_bytes: int
 
 
 class StreamContext(Struct, frozen=True):
-    """What streams of one node share."""
+    """Objects shared by the streams of one node."""
 
     exchange: Exchange
     mailboxes: Mailboxes
@@ -38,14 +38,14 @@ class StreamContext(Struct, frozen=True):
 
 
 class Stream(Generic[T]):
-    """What comes to one subscription, in order.
+    """The events of one subscription, in order.
 
     `async with` subscribes, and raises `RejectedError` with the broker's reason if it refuses.
-    Inside, `async for` yields what comes. It ends when the connection is closed, and raises why
-    if the connection cannot be had back. While `buffer` events are unread nothing more is read
-    from the network: the broker waits, and so do the other streams of the node. Leaving
-    unsubscribes, and what was not read is gone; a subscription that is kept goes on, and what
-    comes waits for the next stream that asks for it.
+    Inside, `async for` yields events as they come. It ends when the connection is closed, and
+    raises the reason if the connection cannot be restored. While `buffer` events are unread nothing
+    more is read from the network: the broker waits, and so do the other streams of the node.
+    Leaving unsubscribes, and drops unread events; a subscription that is kept continues, and its
+    events wait for the next stream with the same subscription.
     """
 
     def __init__(
@@ -70,12 +70,12 @@ class Stream(Generic[T]):
 
     @property
     def pattern(self) -> str:
-        """What was subscribed to."""
+        """The pattern subscribed to."""
         return self._request.pattern
 
     @property
     def name(self) -> str | None:
-        """The subscription's name at the broker; None if the pattern is its identity."""
+        """The subscription's name at the broker; None if the pattern identifies it."""
         return self._request.name
 
     def statistics(self) -> StreamStatistics:
@@ -98,7 +98,7 @@ class Stream(Generic[T]):
         return self
 
     async def __anext__(self) -> T:
-        """Return the next; raises `StopAsyncIteration` once there will be none."""
+        """Return the next value; raises `StopAsyncIteration` at the end."""
         while True:
             event = await self._box.arrivals.get()
             if event is None:
@@ -109,7 +109,7 @@ class Stream(Generic[T]):
                 return found
 
     def take_all(self) -> list[T]:
-        """Return what has come and was not read, without waiting."""
+        """Return all unread values, without waiting."""
         events = self._box.arrivals.take_all()
         self._context.exchange.read_or_not()
         return [found for event in events if (found := self._read(event)) is not None]
@@ -118,13 +118,13 @@ class Stream(Generic[T]):
         """Subscribe; raises `RejectedError` if the broker refuses."""
         context = self._context
         assert not self._open, "it is open already"
-        # Before the question: a session that is resumed may bring events ahead of the answer.
+        # Before the request: a resumed session may bring events ahead of the answer.
         context.mailboxes.open(self._box)
         self._open = True
         try:
             await self._request.begin(context.exchange, context.commands)
         except BacklogError:
-            # So many came that the answer is behind them: the session had this subscription.
+            # The answer is behind many events: the session already had this subscription.
             if not self._box.arrivals.full:
                 self._end_soon()
                 raise
@@ -144,8 +144,8 @@ class Stream(Generic[T]):
     async def close(self) -> None:
         """Unsubscribe, unless it is kept.
 
-        It waits for the broker's answer for 2 s at most, and not at all while the broker is away:
-        the end is then sent once it is back. A second call does nothing.
+        It waits for the broker's answer for 2 s at most, and not at all while disconnected: the
+        request is then sent after the reconnection. A second call does nothing.
         """
         if not self._open:
             return
@@ -162,10 +162,10 @@ class Stream(Generic[T]):
         self._context.exchange.read_or_not()
 
     def _end_soon(self) -> asyncio.Task[None]:
-        """Forget the mailbox at once, and have the subscription ended."""
+        """Remove the mailbox at once, and end the subscription in a task."""
         self._forget()
         task = asyncio.create_task(self._finish())
-        # A loop keeps only weak references to its tasks.
+        # An event loop has only weak references to its tasks.
         self._context.ending.add(task)
         task.add_done_callback(self._context.ending.discard)
         return task
