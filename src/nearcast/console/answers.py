@@ -1,4 +1,4 @@
-"""Answers over HTTP: JSON, and nothing that a browser keeps or loads from elsewhere."""
+"""HTTP responses: JSON, not cached by browsers, and without external resources."""
 
 import msgspec
 from starlette.responses import Response
@@ -11,11 +11,11 @@ HEADERS = {
 
 
 def json_answer(answer: object, status: int = 200) -> Response:
-    """Return an answer as JSON."""
+    """Return a JSON response."""
     body = msgspec.json.encode(answer)
     return Response(body, status, headers=HEADERS, media_type="application/json")
 
 
 def problem(status: int, why: str) -> Response:
-    """Return why there is no answer."""
+    """Return an error response."""
     return json_answer({"error": why}, status)

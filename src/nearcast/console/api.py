@@ -1,6 +1,6 @@
-"""What programs and people ask of a broker over HTTP, within the rights of whoever asks.
+"""The HTTP API of a broker, within the permissions of the client.
 
-What may not be seen is unknown here as everywhere: it is answered as if it were not there.
+What a client may not see is answered as if it did not exist.
 """
 
 import asyncio
@@ -36,9 +36,9 @@ from nearcast.store import StoreError, UpgradeError
 
 MOST_EVENTS = 200
 LOOKED_THROUGH = 20
-"""So many times the requested number of events are searched for those that may be shown."""
+"""This multiple of the requested number of events is searched for visible ones."""
 PLAYED_AT_ONCE = 2
-"""Playing a log takes a core."""
+"""A replay of the log takes a core."""
 WAITING_MOST = 8
 SYSTEM = "$SYS/broker/#"
 NO_LOG = "this broker keeps no log"
@@ -51,7 +51,7 @@ UNKNOWN_EVENT = (
 def make_api(
     metrics: Metrics, settings: Settings, log_directory: Path | None, server: Server | None
 ) -> APIRouter:
-    """Return everything under `/api`; who asks is in the scope of a request."""
+    """Return everything under `/api`; the client is in the scope of a request."""
     api = APIRouter(prefix="/api")
     players = asyncio.Semaphore(PLAYED_AT_ONCE)
     waiting: set[object] = set()
@@ -60,8 +60,8 @@ def make_api(
         world = None if server is None else server.hub.engine.matcher.world
         return View(request.scope[ASKER], world)
 
-    # Plain `async def` throughout: FastAPI runs other functions in threads, and the parts that
-    # are asked belong to the loop.
+    # Plain `async def` throughout: FastAPI runs other functions in threads, and the parts that are
+    # called belong to the event loop.
     @api.get("/statistics", response_model=dict[str, dict[str, float] | None])
     async def statistics(request: Request) -> Response:
         """The figures of every part; null for a part that gives none."""
@@ -139,7 +139,7 @@ def make_api(
         """
         if log_directory is None:
             return problem(404, NO_LOG)
-        # The parameters are cut where a %2F was, too; as it was sent, the last level is the node.
+        # The parameters are also split at a %2F; in the raw path the last level is the node.
         sent = request.scope["raw_path"].decode("ascii").removeprefix("/api/explain/")
         event, _, node = map(unquote, sent.rpartition("/"))
         view = view_of(request)
@@ -176,13 +176,13 @@ def _explained(found: Explanation, view: View) -> Response:
         return problem(404, UNKNOWN_EVENT)
     sees = view.sees(found.event.publisher)
     if sees != SEE_ALL and found.node != view.asker.node:
-        # A decision for another node reveals where the publisher is and what it is.
+        # A decision for another node reveals the position and the attributes of the publisher.
         return problem(403, "you may not see all of the publisher")
     value = as_value(found)
     if not sees & SEE_IDENTITY:
         value["publisher"] = None
     if not view.asker.operates:
-        # They would reveal how active others are.
+        # They would reveal how active other clients are.
         del value["seq"]
         if found.later is not None:
             value["later"] = {"time": time_text(found.later.time)}

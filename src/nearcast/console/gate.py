@@ -23,7 +23,7 @@ from nearcast.console.answers import problem
 from nearcast.wire.mqtt import Connect, ReasonCode
 
 ASKER = "nearcast.asker"
-"""Where in the scope of a request it stands who asks."""
+"""The key of the client in the scope of a request."""
 _STATUS = {
     ReasonCode.BAD_USER_NAME_OR_PASSWORD: 401,
     ReasonCode.CONNECTION_RATE_EXCEEDED: 429,
@@ -33,28 +33,28 @@ _STATUS = {
 
 
 class Asker(Struct, frozen=True):
-    """Who asks: a node, and what it may do."""
+    """The client of a request: a node, and its permissions."""
 
     identity: Identity = Identity()
     node: str = ""
     permissions: Permissions = ANYTHING
     operates: bool = True
-    """It may know of the broker itself: a superuser, or anyone where there are no users."""
+    """It may read about the broker itself: a superuser, or any client if there are no users."""
 
 
 class AdmissionService(Protocol):
-    """What is needed of a broker to know who asks."""
+    """The part of a broker that checks credentials."""
 
     @property
     def admission(self) -> Admission:
-        """Who decides on names and rights."""
+        """The access control in use."""
 
     async def admit(self, connect: Connect, peer: Peer) -> Admitted | AuthRefusal:
-        """Let someone in or not, within the limits for passwords."""
+        """Check credentials, within the limits for passwords."""
 
 
 class Gate:
-    """Lets requests through to an application, with who asks in their scope."""
+    """Passes requests to an application, with the client in their scope."""
 
     def __init__(self, app: ASGIApp, names: WebOrigins, broker: AdmissionService | None) -> None:
         self._app = app
@@ -62,7 +62,7 @@ class Gate:
         self._broker = broker
 
     async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
-        """Answer, or hand on."""
+        """Refuse a request, or pass it on."""
         if scope["type"] != "http":
             await self._app(scope, receive, send)
             return
@@ -78,13 +78,13 @@ class Gate:
         await following(scope, receive, send)
 
     def _foreign(self, headers: Headers) -> Response | None:
-        """Refuse what a page of another site had a browser ask."""
+        """Refuse requests that a page of another site caused."""
         host, origin = headers.get("host"), headers.get("origin")
         if not self._names.takes_host(host):
             return problem(403, "this name is not in the setting listen.hosts")
         if not self._names.takes_origin(origin, host):
             return problem(403, "this page is not in the setting listen.origins")
-        # What a page only shows, as an image, comes without its name. A link may be followed.
+        # Embedded content such as an image has no Origin header. A link may be followed.
         if (
             origin is None
             and headers.get("sec-fetch-site") == "cross-site"
@@ -117,7 +117,7 @@ class Gate:
 
 
 def _connect(node: str, authorization: str | None) -> Connect | None:
-    """The credentials as those of a CONNECT; None if they cannot be read."""
+    """Return the credentials as a CONNECT; None if they cannot be parsed."""
     if authorization is None:
         return Connect(node)
     scheme, _, text = authorization.partition(" ")

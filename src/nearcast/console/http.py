@@ -1,6 +1,6 @@
-"""The broker over HTTP: figures, health and its API, for machines and for a look.
+"""The broker over HTTP: metrics, health and its API.
 
-Every answer is made in the broker's own loop, where its parts may be asked. No page loads
+Every response is made in the broker's own event loop, where its parts may be called. No page loads
 anything from elsewhere.
 """
 
@@ -64,8 +64,8 @@ def make_app(
 ) -> FastAPI:
     """Return the application.
 
-    With a log it can explain decisions; with a server it asks for its users and tells of its
-    nodes, and without one it knows no rights.
+    With a log it can explain decisions; with a server it checks credentials and lists nodes, and
+    without one there are no permissions.
     """
     app = FastAPI(
         title="Nearcast",
@@ -76,8 +76,8 @@ def make_app(
     )
     app.add_middleware(Gate, names=WebOrigins.of(settings.listen), broker=server)
 
-    # Plain `async def` throughout: FastAPI runs other functions in threads, and the parts that
-    # are asked belong to the loop.
+    # Plain `async def` throughout: FastAPI runs other functions in threads, and the parts that are
+    # called belong to the event loop.
     @app.get("/", response_class=HTMLResponse)
     async def front() -> HTMLResponse:
         """What this is, and where to go on."""
@@ -135,7 +135,7 @@ def _rows(app: FastAPI) -> str:
         shown = html.escape(path)
         link = f'<a href="{shown}">{shown}</a>' if "{" not in path else shown
         for method, operation in methods.items():
-            # FastAPI makes the summary from the function's name; what people read is its text.
+            # FastAPI makes the summary from the function's name; the description is for readers.
             text = operation.get("description") or operation.get("summary", "")
             rows.append(f"<tr><td>{method.upper()}<td>{link}<td>{html.escape(text)}")
     return "\n".join(rows)

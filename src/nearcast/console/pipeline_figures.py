@@ -1,6 +1,6 @@
-"""Figures and health of the data pipeline, for those of a broker.
+"""Metrics and health of the data pipeline, for those of a broker.
 
-Only the file is read that the pipeline keeps up to date; where and whether Spark runs does not
+Only the status file that the pipeline maintains is read; where and whether Spark runs does not
 matter here.
 """
 
@@ -12,17 +12,17 @@ from nearcast.pipeline.jobs.status import QueryStatus, figures, read_status
 
 
 def pipeline_figures(data: Path) -> dict[str, float]:
-    """Return the figures of the pipeline of a data directory; one that never ran is not up."""
+    """Return the metrics of the pipeline of a data directory; one that never ran is not up."""
     status = read_status(data)
     return {"up": 0.0} if status is None else figures(status)
 
 
 def pipeline_health(data: Path) -> Health:
-    """Return how the pipeline is that should run."""
+    """Return the health of a pipeline that should run."""
     status = read_status(data)
     if status is None or not status.is_up:
         return Health("degraded", "the data pipeline does not run, or has just been started")
-    # Why is in the log and the status: it may name what not everyone need know.
+    # The reason is in the log and the status: it may contain details that are not public.
     failing = [_failing(query) for query in status.queries if query.failing_since is not None]
     waiting = [query.name for query in status.queries if query.state == "waiting"]
     if waiting:

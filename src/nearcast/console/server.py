@@ -1,7 +1,7 @@
-"""An HTTP server inside the broker's loop: starts, knows its port, and stops on request.
+"""An HTTP server inside the broker's event loop, with start and stop.
 
-Uvicorn does the work, without its signal handlers and its own way of logging: signals and lines
-belong to the program that runs the broker.
+Uvicorn does the work, without its signal handlers and its own logging: signals and log lines belong
+to the program that runs the broker.
 """
 
 import asyncio
@@ -98,7 +98,7 @@ class _Uvicorn(uvicorn.Server):
 
 
 async def _listener(host: str, port: int) -> socket.socket:
-    """Bind here rather than in uvicorn, which ends the program where it cannot."""
+    """Bind a socket here rather than in uvicorn, which exits the program on failure."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     family, _, _, _, address = found[0]
     listener = socket.create_server((address[0], address[1]), family=family)

@@ -1,4 +1,4 @@
-"""What one who asks over HTTP may know of nodes and events, by the rules of now."""
+"""What a client of the HTTP API may see of nodes and events, by the rules in force."""
 
 from msgspec import Struct
 
@@ -9,26 +9,26 @@ from nearcast.core.model.visibility import SEE_ALL
 
 
 class View(Struct, frozen=True):
-    """The world as an asker may see it; without a world nothing is hidden."""
+    """The visibility of nodes and events for a client; without a world nothing is hidden."""
 
     asker: Asker
     world: WorldView | None
 
     def sees(self, node: str) -> int:
-        """What may be seen of a node."""
+        """The visible aspects of a node."""
         if self.world is None or node == self.asker.node:
             return SEE_ALL
         return self.world.may_see(self.asker.node, node)
 
     def may_read(self, event: Event) -> bool:
-        """Whether the subject of an event is open to the asker, or the event its own."""
+        """Whether the client may subscribe to the subject of an event, or published it."""
         asker = self.asker
         return event.publisher == asker.node or asker.permissions.may_subscribe(event.subject)
 
     def could_get(self, event: Event) -> bool:
-        """Whether an event is the asker's own or one that it could have got where it is now.
+        """Whether the client published an event or could have received it at its position.
 
-        Whoever may connect as anyone could have got them all.
+        A client that may operate the broker could have received all of them.
         """
         if event.publisher == self.asker.node or self.world is None:
             return True
