@@ -1,4 +1,4 @@
-"""The command line: one module per verb, loaded when it is called."""
+"""The command line: one module per verb, loaded on use."""
 
 import os
 from importlib import import_module
@@ -13,7 +13,7 @@ from nearcast.cli.failures import VerbGroup, fail
 
 
 class Verb(NamedTuple):
-    """A verb: `attribute` of the module is a function or an app of its own."""
+    """A verb: `attribute` of the module is a function or a Typer app."""
 
     module: str
     attribute: str
@@ -21,7 +21,7 @@ class Verb(NamedTuple):
 
     @property
     def name(self) -> str:
-        """The word that is typed."""
+        """The name of the command."""
         return self.module.rpartition(".")[2]
 
 
@@ -47,9 +47,9 @@ VERBS = (
 )
 
 COMPLETE = "_NEARCAST_COMPLETE"
-"""By this a shell asks what could come next."""
+"""The variable by which a shell requests completion."""
 PLANNED = ("experiment", "policy", "relate", "script", "simulate")
-"""Verbs that do not exist yet: not in help, and whoever calls one is told so."""
+"""Verbs that do not exist yet: hidden in help; calling one prints that it is planned."""
 
 app = typer.Typer(
     name="nearcast", cls=VerbGroup, no_args_is_help=True, pretty_exceptions_enable=False
@@ -81,7 +81,7 @@ def _root(
 
 
 def command_as_written(verb: Verb) -> Any:  # noqa: ANN401  # Typer's Click has no public name
-    """Return the command that a verb is, with its help as its module has it."""
+    """Return the command of a verb, with the help text of its module."""
     found = getattr(import_module(f"{__name__}.{verb.module}"), verb.attribute)
     if not isinstance(found, typer.Typer):
         alone = typer.Typer(add_completion=False, pretty_exceptions_enable=False)
@@ -91,15 +91,15 @@ def command_as_written(verb: Verb) -> Any:  # noqa: ANN401  # Typer's Click has 
 
 
 def command_of(verb: Verb) -> Any:  # noqa: ANN401  # likewise
-    """Return the command that a verb is, ready to be called with its arguments."""
+    """Return the command of a verb, ready to be called with its arguments."""
     command = command_as_written(verb)
     _take_literally(command)
     return command
 
 
 def _take_literally(command: Any) -> None:  # noqa: ANN401  # likewise
-    """Make brackets in help, as round defaults, be text and not markup."""
-    # Not at the top: the list of verbs has none, and is to be quick.
+    """Escape brackets in help texts, as around defaults, so that they are not markup."""
+    # Not at the top: the list of verbs does not need it, and has to be quick.
     from rich.markup import escape
 
     for part in (command, *command.params):
@@ -110,7 +110,7 @@ def _take_literally(command: Any) -> None:  # noqa: ANN401  # likewise
 
 
 def _mount(verb: Verb) -> None:
-    """Add a verb whose module is imported only when it is called, so that help is quick."""
+    """Add a verb whose module is imported only on use, so that help is quick."""
     if verb.name in _completed_words():
         _mount_whole(verb)
         return
@@ -127,7 +127,7 @@ def _mount(verb: Verb) -> None:
 
 
 def _mount_whole(verb: Verb) -> None:
-    """Add a verb with all its options, for a shell that is to complete them."""
+    """Add a verb with all its options, for shell completion."""
     found = getattr(import_module(f"{__name__}.{verb.module}"), verb.attribute)
     if isinstance(found, typer.Typer):
         app.add_typer(found, name=verb.name)
@@ -136,7 +136,7 @@ def _mount_whole(verb: Verb) -> None:
 
 
 def _completed_words() -> list[str]:
-    """Return the words that a shell wants to have completed, if it asks for that."""
+    """Return the words to be completed, if a shell requests completion."""
     if COMPLETE not in os.environ:
         return []
     words = os.environ.get("COMP_WORDS") or os.environ.get("_TYPER_COMPLETE_ARGS", "")

@@ -201,9 +201,9 @@ def pipeline(
 
 
 def _measured(run: Callable[[Callable[[str], None]], Result]) -> Result:
-    """Run what starts servers of its own, telling what it does."""
+    """Run a benchmark that starts its own servers, showing its progress."""
     errors = Console(stderr=True)
-    # Who ends this command wants the servers to end with it.
+    # The servers have to end with this command.
     signal.signal(signal.SIGTERM, lambda number, frame: sys.exit(128 + number))
     if errors.is_terminal:
         with errors.status("starting") as status:

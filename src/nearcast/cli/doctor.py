@@ -1,7 +1,7 @@
-"""``nearcast doctor``: what is installed, what is not, and what to do about it.
+"""``nearcast doctor``: checks what is installed, and advises what to do.
 
-Looks only; changes nothing unless asked to warm up. Something required that is missing makes the
-exit code 1; what only the pipeline, benchmarks and tests need is reported and no more.
+It changes nothing unless asked to warm up. A missing requirement makes the exit code 1; what only
+the pipeline, benchmarks and tests need is reported, without effect on the exit code.
 """
 
 import json
@@ -36,7 +36,7 @@ CheckState = Literal["ok", "optional", "missing"]
 
 
 class DoctorCheck(Struct, frozen=True):
-    """One thing looked at; `optional` means that it is not as it could be."""
+    """The result of one check; `optional` means that it could be better."""
 
     what: str
     state: CheckState
@@ -84,7 +84,7 @@ def examine() -> Iterator[DoctorCheck]:
 
 
 def examine_broker(config: Path | None, data: str | None) -> Iterator[DoctorCheck]:
-    """Yield what a broker would meet here."""
+    """Yield the checks of a broker's environment."""
     if missing_packages(packages()["broker"]):
         return
     # Not at the top: a plain client has no broker to check.
@@ -105,7 +105,7 @@ def check_python(running: tuple[int, int]) -> DoctorCheck:
 
 
 def check_package(name: str, tested: dict[str, str], extra: str = "") -> DoctorCheck:
-    """Check that a package is there, and in the version that was tested."""
+    """Check that a package is installed, in the tested version."""
     try:
         found = version(name)
     except PackageNotFoundError:
@@ -122,7 +122,7 @@ def check_package(name: str, tested: dict[str, str], extra: str = "") -> DoctorC
 
 
 def check_java() -> DoctorCheck:
-    """Check for a Java that the pipeline can run on."""
+    """Check for a Java version that the pipeline can use."""
     try:
         java = find_java()
     except JavaError as error:
@@ -141,10 +141,10 @@ def check_kernels() -> DoctorCheck:
 
 
 def check_peer(program: str, advice: str) -> DoctorCheck:
-    """Check for a program that benchmarks run beside us."""
+    """Check for a program that benchmarks compare with."""
     found = shutil.which(program)
     if found is None:
-        # Debian keeps the servers of each version of PostgreSQL apart, and off the path.
+        # Debian installs each version of the PostgreSQL servers separately, outside of the path.
         found = next(map(str, Path("/usr/lib/postgresql").glob(f"*/bin/{program}")), None)
     if found is None:
         return DoctorCheck(program, "optional", "not installed", advice)
@@ -152,7 +152,7 @@ def check_peer(program: str, advice: str) -> DoctorCheck:
 
 
 def tested_versions(constraints: Path) -> dict[str, str]:
-    """Return the versions in a constraints file; none where only the package is installed."""
+    """Return the versions in a constraints file; empty if only the package is installed."""
     try:
         lines = constraints.read_text().splitlines()
     except OSError:
@@ -162,7 +162,7 @@ def tested_versions(constraints: Path) -> dict[str, str]:
 
 
 def missing_packages(names: Iterable[str]) -> set[str]:
-    """Return those of some packages that are not installed."""
+    """Return those of the packages that are not installed."""
     missing = set()
     for name in names:
         try:
@@ -173,7 +173,7 @@ def missing_packages(names: Iterable[str]) -> set[str]:
 
 
 def table(checks: list[DoctorCheck]) -> Table:
-    """Return the checks for a terminal."""
+    """Return the checks as a table for a terminal."""
     colours = {"ok": "green", "optional": "yellow", "missing": "red"}
     grid = Table("", "what", "found", "what to do", box=None, pad_edge=False)
     for check in checks:

@@ -1,6 +1,6 @@
-"""How a command ends that did not do what it was to do: one message and an exit code.
+"""The end of a failed command: one message and an exit code.
 
-Exit code 2 says that something given was wrong, 1 that it could not be done.
+Exit code 2 means that an argument was wrong, 1 that the command could not be carried out.
 """
 
 from typing import Any, NoReturn
@@ -18,7 +18,10 @@ def fail(message: str, code: int = 1) -> NoReturn:
 
 
 class VerbGroup(TyperGroup):
-    """The group of all verbs; the one place where errors become messages. A bug keeps its trace."""
+    """The group of all verbs; the only place where errors become messages.
+
+    Bugs keep their trace.
+    """
 
     def invoke(self, ctx: Any) -> Any:  # noqa: ANN401  # Typer's Click has no public name
         """Run a verb."""

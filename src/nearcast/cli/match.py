@@ -21,7 +21,7 @@ from nearcast.core.model.inputs import ContextPatched, Input, Moved
 from nearcast.core.model.payload import attributes_of
 
 ROUND_IT = ("at", "base64", "id", "payload", "priority", "publisher", "subject", "text", "time")
-"""Members of an object that is an event, and not its payload: as in `$me/publish`."""
+"""Members of an object that is a whole event, not only its payload: as in `$me/publish`."""
 
 
 def match(
@@ -56,7 +56,7 @@ def match(
     An object with "payload" is taken for a whole event: with "at": "LAT,LON", "subject",
     "publisher" and "time" beside it. The exit code is 0 if it matches, 1 if it does not.
     """
-    # Each on its own: of an event outside the area the filter is told too.
+    # Separately, so that the filter is also evaluated for an event outside the area.
     wanted = [Subscription("match", "me", "#", where=parse(where))]
     if area is not None:
         wanted.insert(0, Subscription("match", "me", "#", from_=parse_area(area)))
@@ -74,7 +74,7 @@ def match(
             found, position=position_of(event_at, "--event-at"), at_given=True
         )
     verdicts = [explain(found, each, engine.matcher.world) for each in wanted]
-    # The subject fits, the event has no target, and there are no priorities here.
+    # The subject matches, the event has no target, and there are no priorities here.
     steps = [
         step
         for each, verdict in zip(wanted, verdicts, strict=True)
@@ -87,7 +87,7 @@ def match(
 
 
 def _object(source: str, what: str) -> dict[str, object]:
-    """Return a JSON object from a file, from the input, or as it is given."""
+    """Return a JSON object from a file, from standard input, or from the argument itself."""
     try:
         if source == "-":
             text = sys.stdin.read()
@@ -106,7 +106,7 @@ def _object(source: str, what: str) -> dict[str, object]:
 
 
 def _event(members: dict[str, object], subject: str) -> Event:
-    """The event that an object is, or whose payload it is."""
+    """Return the event of an object, which is a whole event or its payload."""
     whole = "payload" in members and members.keys() <= set(ROUND_IT)
     payload = members["payload"] if whole else members
     said = members if whole else {}

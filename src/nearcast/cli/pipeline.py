@@ -1,4 +1,4 @@
-"""`nearcast pipeline`: run the data pipeline, see how it does, replay, audit and compact."""
+"""`nearcast pipeline`: run the data pipeline, show its status, replay, audit and compact."""
 
 import json
 import os
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from nearcast.pipeline.jobs.audit import Audit
 
 LARGE_ROWS = 1_000_000
-"""From so many rows on a history is worth compiling Java for."""
+"""From this number of rows on, compiling Java code pays off."""
 app = typer.Typer(no_args_is_help=True, help="The data pipeline on Spark.")
 
 Config = Annotated[
@@ -87,7 +87,7 @@ def run(
 
 
 def _end_with(parent: int, stopped: threading.Event) -> None:
-    """Stop when the process that watches over this one is gone."""
+    """Stop when the parent process has ended."""
     while os.getppid() == parent:
         time.sleep(1.0)
     stopped.set()
@@ -221,7 +221,7 @@ def compact(
 def _session(
     settings: Settings, quiet: bool
 ) -> "Iterator[tuple[SparkSession, Callable[[str, int, int], None]]]":
-    """Have Spark, with a bar that shows what is going on."""
+    """Start Spark, with a progress bar."""
     if not (Path(settings.node.data) / "brokers").is_dir():
         raise StoreError(f"{settings.node.data} has no logs of brokers: see --data")
     from nearcast.cli.spark_settings import spark_settings
@@ -273,7 +273,7 @@ def _time(text: str | None, option: str) -> float | None:
 
 
 def _with_times(status: dict[str, object]) -> dict[str, object]:
-    """A status with its times as RFC 3339, which the file of the pipeline has as seconds."""
+    """Return a status with times in RFC 3339; the status file has seconds."""
     shown = status | {"written": time_text(float(str(status["written"])))}
     queries = status["queries"]
     assert isinstance(queries, list)

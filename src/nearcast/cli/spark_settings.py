@@ -1,4 +1,4 @@
-"""What the configuration says of the pipeline, in the pipeline's own words."""
+"""The configuration of the pipeline, as settings of the pipeline and of Spark."""
 
 from nearcast.broker.config.settings import Settings
 from nearcast.core.gathering import parse_rules
@@ -10,24 +10,24 @@ from nearcast.store.file_access import file_access
 
 MASK = "spark.hadoop.fs.permissions.umask-mode"
 AWAITED_S, UNAWAITED_S = 0.5, 10.0
-"""How often tables are written: where clients wait for what the pipeline decides, and where not."""
+"""How often tables are written: if clients wait for decisions of the pipeline, and if not."""
 
 
 def spark_settings(settings: Settings, *, brisk: bool = False) -> SparkSettings:
-    """Return where Spark runs and how large it is; brisk for batches or a history that is small."""
+    """Return the settings of Spark; `brisk` for small batches or a short history."""
     chosen = settings.pipeline
     return SparkSettings(
         master=chosen.master,
         shuffle_partitions=chosen.shuffle_partitions,
         driver_memory=chosen.memory,
         brisk=brisk,
-        # Hadoop sets modes by a mask of its own.
+        # Hadoop sets file modes by its own umask.
         conf={MASK: f"{file_access(settings.data.group).umask:03o}", **settings.spark},
     )
 
 
 def pipeline_settings(settings: Settings) -> PipelineSettings:
-    """Return what the pipeline is to do."""
+    """Return the settings of the pipeline."""
     chosen = settings.pipeline
     silent_s = chosen.lateness_s + chosen.encounters_fresh_s
     movement = MovementSettings(

@@ -1,1 +1,1 @@
-"""Verbs that run a broker, or look after its files."""
+"""Verbs that run a broker, or manage its files."""

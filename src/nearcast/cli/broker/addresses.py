@@ -1,27 +1,27 @@
-"""Where a broker listens, as its users need to know it."""
+"""The addresses of a broker, for its users."""
 
 from collections.abc import Mapping
 
 from msgspec import Struct
 
-# What stands for all addresses of a machine is none to connect to.
+# Wildcard addresses cannot be connected to.
 _REACHED = {"": "127.0.0.1", "0.0.0.0": "127.0.0.1", "::": "::1"}
 
 
 class Addresses(Struct, frozen=True):
-    """The addresses of a broker that runs."""
+    """The addresses of a running broker."""
 
     host: str
     mqtt_port: int | None
     """The port for MQTT on TCP, if it listens there."""
     listeners: Mapping[str, str]
-    """By protocol, in words."""
+    """Addresses as text, by protocol."""
     api: str | None
-    """The page of the HTTP API."""
+    """The URL of the HTTP API page."""
 
     @property
     def url(self) -> str:
-        """Where a client on this machine connects."""
+        """The URL for clients on this machine."""
         host = _REACHED.get(self.host, self.host)
         return (
             f"mqtt://[{host}]:{self.mqtt_port}"

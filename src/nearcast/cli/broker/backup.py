@@ -1,4 +1,4 @@
-"""`nearcast backup`: a copy of what a broker keeps, while it runs or not."""
+"""`nearcast backup`: a copy of a broker's data, while it runs or not."""
 
 import json
 import os

@@ -1,4 +1,4 @@
-"""What stands between a configuration and a broker that runs on it."""
+"""Checks of a configuration and the environment of a broker."""
 
 import os
 import resource
@@ -18,7 +18,7 @@ LOW_SPACE_BYTES = 1 << 30
 
 
 class Finding(Struct, frozen=True):
-    """One thing looked at; `advice` is empty where nothing needs to be done."""
+    """The result of one check; `advice` is empty if nothing needs to be done."""
 
     what: str
     found: str
@@ -27,7 +27,7 @@ class Finding(Struct, frozen=True):
 
 
 def broker_checks(config: Path | None, data: str | None) -> Iterator[Finding]:
-    """Yield what a broker with this configuration would meet here."""
+    """Yield the findings for a broker with this configuration."""
     try:
         settings = load(config, os.environ, {"broker.data": data})
     except ConfigurationError as error:
@@ -41,7 +41,7 @@ def broker_checks(config: Path | None, data: str | None) -> Iterator[Finding]:
 
 
 def check_data(data: Path) -> Finding:
-    """Check that the data directory can be written, and has room."""
+    """Check that the data directory is writable, and has room."""
     there = data
     while not there.exists() and there != there.parent:
         there = there.parent
@@ -56,7 +56,7 @@ def check_data(data: Path) -> Finding:
 
 
 def check_log(settings: Settings) -> Finding:
-    """Check whether anything is missing from the log."""
+    """Check whether parts of the log are missing."""
     directory = broker_directory(Path(settings.node.data), settings.node.name) / "log"
     if not directory.is_dir():
         return Finding("event log", "none yet")
@@ -94,7 +94,7 @@ def check_ports(settings: Settings) -> Iterator[Finding]:
 
 
 def check_descriptors(connections: int) -> Finding:
-    """Check that the system lets the broker have as many connections as it is configured for."""
+    """Check that the limit of open files allows the configured number of connections."""
     most, _ = resource.getrlimit(resource.RLIMIT_NOFILE)
     found = f"{most} open files"
     if most < connections + SPARE_DESCRIPTORS:

@@ -1,4 +1,4 @@
-"""`nearcast config`: what the broker would run with, what it could, and whether a file is right.
+"""`nearcast config`: the settings in force, all settings, and checks of a file.
 
 Descriptions are the texts under the fields in `nearcast.broker.config.settings`, and nowhere else.
 """
@@ -77,7 +77,7 @@ def check(file: Annotated[Path, typer.Argument(help="The file to check.")]) -> N
 
 
 def as_rows(found: Effective) -> list[dict[str, object]]:
-    """Return every setting with its value and what it came from."""
+    """Return every setting with its value and its origin."""
     return [
         {
             "setting": key,
@@ -90,7 +90,7 @@ def as_rows(found: Effective) -> list[dict[str, object]]:
 
 
 def default_toml() -> str:
-    """Return a configuration file with every setting as it is by default, and its description."""
+    """Return a configuration file with the default and the description of every setting."""
     texts = descriptions()
     lines = ["# Every setting of Nearcast, as it is without a file."]
     for section in SECTIONS:
@@ -120,9 +120,9 @@ def descriptions() -> dict[str, str]:
 
 
 def toml_value(value: object) -> str:
-    """Return a value as TOML writes it."""
+    """Return a value in TOML syntax."""
     if isinstance(value, str):
-        # A basic string of TOML has the escapes of JSON, and may not hold a bare DEL.
+        # TOML basic strings have the escapes of JSON, but must not contain a bare DEL.
         return json.dumps(value, ensure_ascii=False).replace("\x7f", "\\u007F")
     if isinstance(value, list | tuple):
         return f"[{', '.join(map(toml_value, value))}]"
@@ -133,7 +133,7 @@ def toml_value(value: object) -> str:
 
 
 def _texts(node: ast.ClassDef) -> dict[str, str]:
-    """Return the strings that stand right under the fields of a class."""
+    """Return the strings directly under the fields of a class."""
     found: dict[str, str] = {}
     for field, after in zip(node.body, node.body[1:], strict=False):
         if (
@@ -156,6 +156,6 @@ def _table(found: Effective) -> Table:
     for key, setting in SETTINGS.items():
         value, origin = value_of(found.settings, setting), found.origins[key]
         mark = "" if value == setting.default else "*"
-        # Text, so that brackets in values are not taken for markup.
+        # As `Text`, so that brackets in values are not markup.
         grid.add_row(mark, key, Text(toml_value(value)), Text(origin.where or origin.kind))
     return grid

@@ -91,7 +91,7 @@ def explain(
 
 
 def _wait_for(log: Path, event: str) -> None:
-    """Give an event that was just published the second that it takes to be in the log."""
+    """Wait until an event that was just published is in the log, which takes a second."""
     until = time.monotonic() + LOGGED_WITHIN_S
     while log.is_dir() and not publishers_of(LogReader(log), event) and time.monotonic() < until:
         time.sleep(0.1)
@@ -110,7 +110,7 @@ def _of_node(
 def _played(
     as_json: bool, play: Callable[..., T], log: Path, event: str, publisher: str | None
 ) -> T:
-    """Play the log again, with a bar where somebody looks."""
+    """Replay the log, with a progress bar on a terminal."""
     quiet = as_json or not sys.stderr.isatty()
     with Progress(console=Console(stderr=True), disable=quiet, transient=True) as bar:
         task = bar.add_task("Playing the log again", total=None)

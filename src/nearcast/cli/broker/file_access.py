@@ -1,4 +1,4 @@
-"""Who may read the files that a command writes."""
+"""Access permissions of the files that a command writes."""
 
 import os
 from pathlib import Path
@@ -8,9 +8,9 @@ from nearcast.store.file_access import file_access
 
 
 def limit_access(settings: Settings) -> None:
-    """Let what this process and its children write be as `[data]` says, or raise `StoreError`.
+    """Apply the `[data]` settings to files of this process and its children; or `StoreError`.
 
-    Spark and its Java process make files of their own: they inherit the umask.
+    Spark and its Java process create files of their own: they inherit the umask.
     """
     access = file_access(settings.data.group)
     os.umask(access.umask)

@@ -1,4 +1,4 @@
-"""`nearcast forget`: a person out of a broker's state and log, and out of the tables."""
+"""`nearcast forget`: erase a node from a broker's state, its log and the tables."""
 
 import json
 import os
@@ -18,7 +18,7 @@ from nearcast.pipeline.tables.erasure import forget as forget_in_tables
 from nearcast.store import InUseError, Store, broker_directory, read_manifest
 
 WAIT_S = 60.0
-"""How long a pipeline that runs is waited for."""
+"""How long to wait for a running pipeline."""
 
 
 def forget(

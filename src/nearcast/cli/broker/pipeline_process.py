@@ -1,4 +1,4 @@
-"""The pipeline beside the broker: a process of its own, started again when it dies."""
+"""The pipeline beside the broker: a separate process, restarted when it dies."""
 
 import asyncio
 import contextlib
@@ -22,14 +22,14 @@ log = logging.getLogger("nearcast.cli")
 
 LONGEST_PAUSE_S = 60.0
 LASTING_S = 120.0
-"""A pipeline that ran this long is started again at once."""
+"""A pipeline that ran longer than this is restarted without an increased delay."""
 STOP_WITHIN_S = 20.0
 NICE = 5
-"""What it gives way to the broker by."""
+"""Its niceness, so that the broker has priority."""
 
 
 def obstacle() -> str | None:
-    """Why no pipeline can run here; None if one can."""
+    """Return why no pipeline can run here; None if one can."""
     if find_spec("pyspark") is None:
         return f"PySpark is not installed ({how_to_install('pipeline')})"
     from nearcast.pipeline.errors import JavaError
@@ -50,9 +50,9 @@ def pipeline_beside(
     variables: Mapping[str, str] | None = None,
     stop_within_s: float = STOP_WITHIN_S,
 ) -> "tuple[PipelineBeside | None, str]":
-    """Return the pipeline that is to run beside a broker; None where it cannot, and why.
+    """Return the pipeline to run beside a broker; None if it cannot run, and why.
 
-    Where it cannot, that is also said in one line.
+    If it cannot, the reason is also printed in one line.
     """
     why = obstacle()
     if why is not None:
@@ -67,7 +67,7 @@ def pipeline_beside(
 
 
 class PipelineBeside:
-    """Runs `nearcast pipeline run` with the same settings as long as its context lasts."""
+    """Runs `nearcast pipeline run` with the same settings while its context is active."""
 
     def __init__(
         self,
@@ -77,10 +77,10 @@ class PipelineBeside:
         variables: Mapping[str, str] | None = None,
         stop_within_s: float = STOP_WITHIN_S,
     ) -> None:
-        """What it writes goes to the file `output`, by default where this process writes.
+        """Its output is written to the file `output`, by default that of this process.
 
-        It has `variables` beside those of this process. A pipeline that has not ended so many
-        seconds after it was told to is killed: it goes on from its last epoch when it runs again.
+        It gets `variables` in addition to those of this process. A pipeline that has not ended
+        `stop_within_s` after SIGTERM is killed: the next run continues from its last epoch.
         """
         self._options = [*options, "--parent", str(os.getpid())]
         self._output = output
@@ -92,7 +92,7 @@ class PipelineBeside:
 
     @property
     def pid(self) -> int | None:
-        """The process that runs now."""
+        """The id of the running process; None if there is none."""
         running = self._process is not None and self._process.returncode is None
         return self._process.pid if self._process is not None and running else None
 
@@ -117,7 +117,7 @@ class PipelineBeside:
         try:
             await asyncio.wait_for(process.wait(), self._stop_within_s)
         except TimeoutError:
-            # Java and the workers too: they are in a session of their own.
+            # Including Java and the workers, which are in a session of their own.
             with contextlib.suppress(ProcessLookupError):
                 os.killpg(process.pid, signal.SIGKILL)
             await process.wait()

@@ -97,10 +97,10 @@ def up(
         "listen.http_port": http_port,
         "bridge.url": bridge,
     }
-    # Messages come in bursts of thousands and are gone in a moment: look for cycles seldom.
+    # Messages come in bursts of thousands and are short-lived: collect cycles rarely.
     gc.set_threshold(50_000, 20, 50)
     if demo:
-        # Only here: a broker without a city need not know how to draw one.
+        # Only here: a broker without the demo does not need it.
         from nearcast.cli.demo.up_demo import prepare
 
         with prepare(config, options, in_lines=no_view, with_pipeline=not no_pipeline) as prepared:
@@ -114,7 +114,7 @@ def up(
 def run_until_stopped(
     settings: Settings, beside: PipelineBeside | None, demo: "Demonstration | None" = None
 ) -> None:
-    """Run the broker until it is told to stop."""
+    """Run the broker until it is stopped by a signal."""
     handler = set_up(settings.logging, None if demo is None else demo.log)
     try:
         limit_access(settings)
@@ -126,7 +126,7 @@ def run_until_stopped(
 
 
 def _run(work: Coroutine[object, object, None]) -> None:
-    """Run on uvloop, which is twice as fast, where there is one."""
+    """Run on uvloop, which is twice as fast, where it is available."""
     factory: Callable[[], asyncio.AbstractEventLoop] | None = None
     if sys.platform != "win32":
         import uvloop
@@ -159,7 +159,7 @@ async def _serve(
             sources["bridge"] = bridge.statistics
             checks["bridge"] = bridge.health
         if settings.listen.http_port != NO_LISTENER:
-            # Only here: a broker without HTTP begins a fifth sooner.
+            # Only here: a broker without HTTP starts a fifth faster.
             from nearcast.console.http import make_app
 
             directory = broker_directory(data, settings.node.name)
@@ -206,7 +206,7 @@ def _print_addresses(addresses: Addresses, bridge: Bridge | None, more: Sequence
 
 
 def _stopped_by_signals(server: Server) -> asyncio.Event:
-    """Return what is set once the broker is told to stop."""
+    """Return an event that is set when a signal stops the broker."""
     stopped = asyncio.Event()
     loop = asyncio.get_running_loop()
     with contextlib.suppress(NotImplementedError, AttributeError):

@@ -1,6 +1,6 @@
-"""`nearcast user`: who may come in with a password.
+"""`nearcast user`: users with passwords.
 
-The file is written whole, readable by its owner alone; a running broker notices that it changed.
+The file is written atomically, readable by its owner only; a running broker notices the change.
 """
 
 import json
@@ -170,7 +170,7 @@ def _new_password(file: Path | None, generate: bool) -> bytes:
 
 
 def _print_result(done: str, generated: bytes | None) -> None:
-    # A password is alone on the standard output, so that it can be passed on.
+    # A generated password is alone on standard output, so that it can be piped.
     typer.echo(done, err=generated is not None)
     if generated is not None:
         typer.echo(generated.decode())

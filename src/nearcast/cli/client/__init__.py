@@ -1,1 +1,1 @@
-"""Verbs that talk to a broker as its clients do."""
+"""Verbs that connect to a broker as a client."""

@@ -1,4 +1,4 @@
-"""What a broker says is in vain, on stderr, while a command talks to it."""
+"""Warnings of a broker, printed to stderr while a command is connected."""
 
 import asyncio
 import contextlib
@@ -10,7 +10,7 @@ from nearcast.client.api.commands import ERRORS, problem_of
 from nearcast.client.link.connection import ClientConnection
 from nearcast.client.receive.received import received
 
-# Control characters could rewrite what stands on a terminal.
+# Control characters could overwrite text on a terminal.
 SHOWN = {code: f"\\x{code:02x}" for code in (*range(32), *range(127, 160)) if code not in (9, 10)}
 
 
@@ -21,12 +21,12 @@ def show(why: str) -> None:
 
 @contextlib.asynccontextmanager
 async def shown(connection: ClientConnection) -> AsyncIterator[None]:
-    """Print all warnings that come about what is sent meanwhile; nothing else is read."""
+    """Print all warnings about messages sent in this context; other messages are discarded."""
     await connection.subscribe(ERRORS)
     reading = asyncio.create_task(_show_all(connection))
     try:
         yield
-        # What is on its way comes before the answers.
+        # Warnings in flight come before the answers.
         for _ in range(2):
             await connection.subscribe(ERRORS)
     finally:

@@ -1,4 +1,4 @@
-"""`nearcast context`: what is known of a node, and saying it."""
+"""`nearcast context`: show and set the context of a node."""
 
 import asyncio
 import contextlib
@@ -55,7 +55,7 @@ def context(
     # Parts share the context of their node.
     node = node.partition("~")[0] or node
     if says and client_id is None:
-        # A part of the node: its context is changed, its own session is not touched.
+        # A part of the node: the node's context is changed, its own session is not affected.
         client_id = f"{node}{server.client_options(None, 'context').client_id}"
     options = server.client_options(client_id, "context", version=mqtt)
     broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
@@ -83,7 +83,7 @@ def context(
 
 
 def node_with(broker: server.BrokerOptions, options: ClientOptions) -> Node:
-    """Return a node that is not connected yet; bad options end the command."""
+    """Return a node that is not connected yet; invalid options end the command."""
     made = broker.connection(options)
     return Node(str(made.address), made.options, made.behaviour)
 

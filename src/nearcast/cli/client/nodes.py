@@ -1,4 +1,4 @@
-"""`nearcast nodes`: who is there, as far as one may see."""
+"""`nearcast nodes`: list the visible nodes."""
 
 import asyncio
 from typing import Annotated
@@ -52,7 +52,7 @@ def nodes(
             found.extend(await me.nodes(area, where=where, near=near, most=most))
 
     asyncio.run(work())
-    # A node that is there only to ask is not told of; a user's is.
+    # The node of this command is not listed, unless the user named it.
     asking = options.client_id.lstrip(server.PART)
     found = [each for each in found if client_id is not None or each.node != asking]
     if as_json:

@@ -1,7 +1,7 @@
-"""What a command says of an event, a subscription or a node, read as the broker will read it.
+"""Checks of event, subscription and position options, as the broker will parse them.
 
-What cannot be meant ends the command with exit code 2 before anything is sent; what a broker does
-not permit is its own answer, and exit code 1.
+Invalid options end the command with exit code 2 before anything is sent; a refusal by the broker
+ends it with exit code 1.
 """
 
 import typer
@@ -12,10 +12,10 @@ from nearcast.wire.mqtt.properties import PropertyPairs
 
 
 def check_event(pairs: PropertyPairs) -> None:
-    """Refuse properties that no event can have."""
+    """Refuse invalid event properties."""
     if not pairs:
         return
-    # Only where they are needed: they take longer to load than a plain message to send.
+    # Only if needed: the imports take longer than sending a plain message.
     from nearcast.broker.ingest.refusal import RefusedError
     from nearcast.broker.situation.nc_properties import event_options
 
@@ -26,7 +26,7 @@ def check_event(pairs: PropertyPairs) -> None:
 
 
 def check_subscription(pairs: PropertyPairs) -> None:
-    """Refuse properties that no subscription can have."""
+    """Refuse invalid subscription properties."""
     if not pairs:
         return
     from nearcast.broker.ingest.refusal import RefusedError
@@ -39,7 +39,7 @@ def check_subscription(pairs: PropertyPairs) -> None:
 
 
 def position_of(text: str, option: str) -> Position:
-    """Return the position that an option says."""
+    """Return the position in an option."""
     try:
         return parse_position(text)
     except ModelError as error:

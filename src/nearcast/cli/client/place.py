@@ -26,7 +26,7 @@ app = typer.Typer(
 )
 
 AT_ONCE = 100
-"""Places on their way to the broker."""
+"""How many places are sent concurrently."""
 JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
@@ -61,12 +61,12 @@ def load(
 
     The exit code is 1 if there was one.
     """
-    # Not at the top: listing and removing do without shapely.
+    # Not at the top: the other commands do not need shapely.
     from nearcast.core.model.geometry.places import Places
 
     places = Places()
     loaded = _loaded(places, file, name_member, kind_member, kind)
-    # The broker tells places apart by kind and name alone; the last of one name would win.
+    # The broker identifies places by kind and name; the last one with the same would win.
     found = {(place.kind, place.name): place for place in places}
     twice = len(places) - len(found)
     broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)

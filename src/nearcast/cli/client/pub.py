@@ -1,4 +1,4 @@
-"""`nearcast pub`: publish a message, a file, or every line of the input."""
+"""`nearcast pub`: publish a message, a file, or every line of standard input."""
 
 import asyncio
 import contextlib
@@ -106,7 +106,7 @@ def pub(
         )
     pairs = tuple(_pair(text) for text in properties or ())
     given = (at, to, valid, key, priority, time, event_id)
-    # What can be wrong with these is told only by an acknowledgement.
+    # Errors in these are reported only by an acknowledgement.
     level = qos if qos is not None else int(any(each is not None for each in given))
     event = EventOptions(
         at=at, to=to, valid=valid, object=key, priority=priority, time=time, id=event_id
@@ -119,7 +119,7 @@ def pub(
     broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     connection = broker.connection(options)
 
-    # Only a target that moves can be in vain.
+    # Only a moving target can be without effect.
     warnings_of = contextlib.nullcontext if to is None else shown
 
     async def work() -> None:
@@ -167,9 +167,9 @@ async def _payloads(message: str | None, file: Path | None) -> AsyncIterator[byt
 
 
 async def _lines() -> AsyncIterator[bytes]:
-    """Yield the lines of the input; meanwhile the client keeps talking to the broker."""
+    """Yield the lines of standard input, without blocking the client."""
     loop = asyncio.get_running_loop()
-    # One line at a time: whoever writes them waits for the broker.
+    # One line at a time, so that the writer waits for the broker.
     lines: asyncio.Queue[bytes | None] = asyncio.Queue(1)
 
     def read() -> None:
@@ -181,7 +181,7 @@ async def _lines() -> AsyncIterator[bytes]:
         for last in (rest, None) if rest else (None,):
             asyncio.run_coroutine_threadsafe(lines.put(last), loop).result()
 
-    # Nothing waits for this thread: a read that never ends does not hold up Ctrl-C.
+    # A daemon thread: a read that never returns does not block Ctrl-C.
     threading.Thread(target=read, daemon=True).start()
     while (line := await lines.get()) is not None:
         yield line.removesuffix(b"\r")

@@ -1,4 +1,4 @@
-"""The options by which a command finds its broker and says who it is."""
+"""The options for the broker's address and the credentials of a command."""
 
 import secrets
 import ssl
@@ -49,7 +49,7 @@ MqttOption = Annotated[
 
 
 class BrokerOptions(Struct, frozen=True):
-    """Where the broker is and who connects."""
+    """The address of the broker, and the credentials."""
 
     url: str | None
     host: str | None
@@ -59,7 +59,7 @@ class BrokerOptions(Struct, frozen=True):
     authority: Path | None
 
     def connection(self, options: ClientOptions) -> ClientConnection:
-        """Return a connection that is not open yet; bad options end the command."""
+        """Return a connection that is not open yet; invalid options end the command."""
         tls = None
         if self.authority is not None:
             try:
@@ -97,13 +97,12 @@ class BrokerOptions(Struct, frozen=True):
 def client_options(client_id: str | None, verb: str, **others: object) -> ClientOptions:
     """Return options with a client id.
 
-    Without one of the user's it is a part that nobody has, of a node that
-    `BrokerOptions.connection` adds.
+    Without one from the user it is a unique part, of a node that `BrokerOptions.connection` adds.
     """
     name = client_id if client_id is not None else f"{PART}{verb}-{secrets.token_hex(4)}"
     return ClientOptions(
         client_id=name,
-        # An older session of this id may have left messages behind under low numbers.
+        # An older session of this id may have left unfinished messages under low packet ids.
         first_packet_id=secrets.randbelow(0xFFFF) + 1,
         **others,  # type: ignore[arg-type]
     )

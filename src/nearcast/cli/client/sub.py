@@ -22,9 +22,9 @@ from nearcast.core.model.geometry.position import Position, plain
 from nearcast.wire.mqtt import MQTT_5, Properties, Publish, ReasonCode, TopicFilter
 
 ADVICE = "publish $me/position"
-"""What the broker says to those who have no position."""
+"""The broker's advice for clients without a position."""
 STOPPED = 130
-"""The exit code where fewer messages came than were asked for."""
+"""The exit code if fewer messages came than requested."""
 _Subscribe = Callable[[], Coroutine[None, None, object]]
 
 
@@ -113,7 +113,7 @@ def sub(
 
 
 class _Wanted(msgspec.Struct):
-    """What is printed, and how much of it was."""
+    """Which messages are printed, and how many were."""
 
     as_json: bool
     count: int | None
@@ -121,7 +121,7 @@ class _Wanted(msgspec.Struct):
     fails_on_errors: bool
     """Whether a refusal comes as a message, since MQTT 3 has no other way."""
     prints_errors: bool
-    """Whether errors were asked for as messages like any others."""
+    """Whether the error topic was subscribed to like any other."""
     printed: int = 0
 
     @property
@@ -130,7 +130,7 @@ class _Wanted(msgspec.Struct):
 
 
 class _Situation(msgspec.Struct, frozen=True):
-    """What is wanted beside topics."""
+    """Options of a subscription besides topics."""
 
     where: str | None
     from_: str | None
@@ -140,7 +140,7 @@ class _Situation(msgspec.Struct, frozen=True):
     meta: bool
 
     def check(self, topics: list[str], version: int) -> None:
-        """Refuse what cannot be asked for."""
+        """Refuse invalid combinations of options."""
         if self.name is not None and len(topics) != 1:
             raise typer.BadParameter("a name is for one topic filter", param_hint="--name")
         if self.envelope and self.name is None:
@@ -157,7 +157,7 @@ class _Situation(msgspec.Struct, frozen=True):
         return {name: value for name, value in pairs if value is not None}
 
     def subscribing(self, connection: ClientConnection, filters: list[TopicFilter]) -> _Subscribe:
-        """Return what subscribes."""
+        """Return the function that subscribes."""
         options = self._options()
         wanted = filters[0]
         members = {"subject": wanted.filter, "qos": wanted.qos, **options}
@@ -173,7 +173,7 @@ class _Situation(msgspec.Struct, frozen=True):
                 here = f"{plain(self.at.lat)},{plain(self.at.lon)}"
                 await connection.publish("$me/position", here.encode(), qos=1)
             if options or (self.name is not None and connection.version != MQTT_5):
-                # What cannot match is told there, if it becomes so later.
+                # Later warnings that the subscription cannot match come there.
                 await connection.subscribe(ERRORS)
             if self.name is None:
                 await connection.subscribe(*filters, properties=properties)
@@ -187,7 +187,7 @@ class _Situation(msgspec.Struct, frozen=True):
 async def _print_until_stopped(
     connection: ClientConnection, subscribe: _Subscribe, wanted: _Wanted
 ) -> None:
-    """Print in one task and wait for a signal in this one, so that the end is a clean one."""
+    """Print in one task and wait for a signal in this one, so that it closes cleanly."""
     stopped = asyncio.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         with contextlib.suppress(NotImplementedError):
@@ -207,7 +207,7 @@ async def _print_until_stopped(
 
 async def _print(connection: ClientConnection, subscribe: _Subscribe, wanted: _Wanted) -> None:
     await connection.open()
-    # Printing begins at once: what was published before may come ahead of the answer.
+    # Printing starts at once: retained messages may come before the answer.
     subscribing = asyncio.ensure_future(subscribe())
     reading = asyncio.create_task(_print_all(connection, wanted))
     try:
@@ -234,7 +234,7 @@ async def _print_all(connection: ClientConnection, wanted: _Wanted) -> None:
             continue
         line = _json(message) if wanted.as_json else _text(message)
         try:
-            # In a thread, so that the client keeps talking to the broker if nobody reads this.
+            # In a thread, so that the client stays connected if the output is not read.
             await asyncio.to_thread(_write, line)
         except BrokenPipeError:
             _close_output()
@@ -245,7 +245,7 @@ async def _print_all(connection: ClientConnection, wanted: _Wanted) -> None:
 
 
 def _warn(topic: str, why: str) -> None:
-    """Say why nothing will come."""
+    """Print why the subscription matches nothing."""
     show(why.replace(ADVICE, f"give --at or {ADVICE}"))
 
 
@@ -255,7 +255,7 @@ def _write(line: bytes) -> None:
 
 
 def _close_output() -> None:
-    # Else the interpreter tries once more when it ends, and complains.
+    # Otherwise the interpreter flushes again on exit, and reports an error.
     with contextlib.suppress(BrokenPipeError):
         sys.stdout.close()
 

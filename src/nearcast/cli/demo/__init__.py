@@ -1,1 +1,1 @@
-"""A small living city, in virtual time or on a broker, to look at."""
+"""A small simulated city, in virtual time or on a broker, as a demonstration."""

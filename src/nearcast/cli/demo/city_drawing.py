@@ -1,7 +1,7 @@
-"""The city drawn in text: what each sign looks like, the map, the legend, and lines of events.
+"""The city as text: symbols, the map, the legend, and lines of events.
 
 Shared by `nearcast demo`, which draws a run of the engine, and the view of `nearcast up --demo`,
-which draws what clients of a broker told and were told.
+which draws what clients of a broker sent and received.
 """
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
@@ -18,7 +18,7 @@ from nearcast.simulation.city_map import CityMap
 from nearcast.simulation.city_run import Happening
 
 FADES_S = 12
-"""So many seconds after an event its mark is gone, and its receivers look as before."""
+"""After this many seconds the mark of an event and the highlight of its receivers disappear."""
 
 LOOKS = {
     "empty": (" ", " ", ""),
@@ -40,7 +40,7 @@ LOOKS = {
     "visitor": ("@", "@", "bold bright_white"),
     "absent visitor": ("@", "@", "grey50"),
 }
-"""What each look is drawn as, what where there are only ASCII characters, and its style."""
+"""The character of each look, its ASCII replacement, and its style."""
 LEGEND = {
     "ambulance": "ambulance",
     "siren": "its siren",
@@ -56,18 +56,18 @@ LEGEND = {
     "place": "place",
     "along": "street",
 }
-"""What the signs on the map mean."""
+"""The meaning of the symbols on the map."""
 SUBJECT_STYLES = {
     "emergency": "red", "bus": "green", "offer": "magenta", "friend": "cyan", "hazard": "yellow",
     "spots": "bright_blue", "encounters": "bright_blue", "traffic": "bright_blue",
 }  # fmt: skip
 OTHER_SUBJECT = "white"
-# Those who are few are put last, where nobody covers them.
+# Rare kinds are drawn last, so that they are not covered.
 KINDS = ("person", "car", "works", "shop", "bus", "ambulance", "absent visitor", "visitor")
 
 
 class DrawnNode(Struct, frozen=True):
-    """Somebody on the map; `heard` is the subject of what it got lately."""
+    """A node on the map; `received` is the subject of its latest event."""
 
     kind: str
     position: Position
@@ -76,13 +76,13 @@ class DrawnNode(Struct, frozen=True):
 
 
 class Picture(Struct, frozen=True):
-    """What is to be seen in the city at a time."""
+    """The visible state of the city at a time."""
 
     nodes: Sequence[DrawnNode]
     hazards: Sequence[Circle] = ()
     sirens: Sequence[Circle] = ()
     marks: Sequence[tuple[Position, float]] = ()
-    """Where something happened, and how many seconds ago."""
+    """Positions of events, and their age in seconds."""
 
 
 def draw_map(
@@ -114,7 +114,7 @@ def draw_map(
 
 
 def cell(look: str, *, ascii_only: bool) -> tuple[str, str]:
-    """Return the character of a look and its style; `KIND|SUBJECT` is somebody who got one."""
+    """Return the character of a look and its style; `KIND|SUBJECT`: a node that got an event."""
     if look.startswith("text:"):
         return look[5:], "grey74"
     kind, _, received = look.partition("|")
@@ -125,7 +125,7 @@ def cell(look: str, *, ascii_only: bool) -> tuple[str, str]:
 
 
 def legend(width: int, signs: Mapping[str, str] = LEGEND, *, ascii_only: bool) -> list[Text]:
-    """Return what the signs on the map mean, in as many lines as that takes."""
+    """Return the legend, in as many lines as needed."""
     entries = [
         Text.assemble(cell(look, ascii_only=ascii_only), f" {meaning}")
         for look, meaning in signs.items()
@@ -144,7 +144,7 @@ def _filled(entries: Iterable[Text], width: int) -> Iterator[Text]:
 
 
 def line(happening: Happening) -> Text:
-    """Return a happening as a line: when, what, from whom, and who got it at which priority."""
+    """Return a happening as a line: time, event, publisher, and receivers with priorities."""
     event = happening.event
     attributes = " ".join(f"{name}={value}" for name, value in event.attributes.items())
     return Text.assemble(
@@ -159,23 +159,23 @@ def line(happening: Happening) -> Text:
 
 
 def plain(text: str) -> str:
-    """Return a text that others chose without what would take no cell of a terminal, or two.
+    """Return text from other users with every character exactly one terminal cell wide.
 
-    Control characters could rewrite what stands there.
+    Control characters could overwrite text on the terminal.
     """
     fits = (letter.isprintable() and cell_len(letter) == 1 for letter in text)
     return "".join(letter if fit else "?" for letter, fit in zip(text, fits, strict=True))
 
 
 def receivers(copies: tuple[Delivery, ...]) -> str:
-    """Return who got something, the most urgent first."""
+    """Return the receivers of an event, the most urgent first."""
     ordered = sorted(copies, key=lambda copy: copy.priority)
     names = ", ".join(f"{copy.node} ({copy.priority})" for copy in ordered)
     return f"{len(copies)}: {names}" if len(copies) > 1 else names or "nobody"
 
 
 def subject_style(subject: str) -> str:
-    """Return the colour of a subject, which is that of its first level."""
+    """Return the colour of a subject, by its first level."""
     return SUBJECT_STYLES.get(subject.partition("/")[0], OTHER_SUBJECT)
 
 

@@ -1,4 +1,4 @@
-"""The client through which the view sees a city: it subscribes like any other."""
+"""The client that observes a city for the view: it subscribes like any other."""
 
 import asyncio
 from collections.abc import Callable
@@ -12,7 +12,7 @@ NAME = "city-view"
 
 
 async def observe(url: str, scene: CityScene) -> None:
-    """Let a scene know what may be seen and heard by anyone, until this is cancelled."""
+    """Update a scene with all public positions, presence and events, until cancelled."""
     async with connect(url, node=NAME) as me, asyncio.TaskGroup() as streams:
         for what in (POSITION, ONLINE):
             streams.create_task(_read(me, f"$node/+/{what}", scene.note_known))

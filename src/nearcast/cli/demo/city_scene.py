@@ -1,8 +1,7 @@
-"""What is to be seen of a city that lives on a broker, as its clients know it.
+"""The visible state of a city on a broker, as its clients know it.
 
-Residents tell what they sent and what came to them, and an observer that subscribes like anyone
-else what it hears: who is where, who is online, and what the pipeline publishes. Nothing here
-looks into the broker.
+Residents report what they sent and received, and an observer that subscribes like any other client
+reports positions, presence, and events of the pipeline. Nothing here accesses the broker.
 """
 
 import time
@@ -24,14 +23,14 @@ from nearcast.simulation.city_run import REMEMBERED, Happening
 from nearcast.wire.handover import PUBLISHER as PIPELINE
 
 TOGETHER_S = 2
-"""Copies of an event that come within so many seconds of the first are one happening; who gets it
-after that has come to it later."""
+"""Copies of an event that come within this many seconds of the first are one happening; later
+copies are another one."""
 SOMEBODY = "somebody"
-"""A publisher whose name may not be known."""
+"""The name for a hidden publisher."""
 
 
 class CityScene:
-    """Who is where, who got what lately, and what was decided in the pipeline."""
+    """Positions, recent deliveries, and decisions of the pipeline."""
 
     def __init__(
         self,
@@ -42,7 +41,7 @@ class CityScene:
     ) -> None:
         self.life = life
         self._decided_later = decided_later
-        """Patterns of the subjects that brokers leave to the pipeline."""
+        """Patterns of the subjects that the pipeline decides."""
         self._observer = observer
         self._now = now
         self._began = now()
@@ -56,7 +55,7 @@ class CityScene:
         self.sent = 0
         self.received = 0
         self.counts: dict[str, int] = {}
-        """What the pipeline published, by the first level of its subject."""
+        """Counts of the pipeline's events, by the first level of their subject."""
 
     @property
     def time_s(self) -> float:
@@ -65,23 +64,23 @@ class CityScene:
 
     @property
     def visitors(self) -> list[str]:
-        """Nodes from outside that are online or somewhere to be seen."""
+        """Nodes from outside that are online or have a position."""
         return sorted(
             name
             for name in self.online | self.positions.keys()
             if name not in self.life.residents and name != self._observer
         )
 
-    # What residents tell
+    # Reported by residents
 
     def note_sent(self, event: Event) -> None:
-        """A resident published an event."""
+        """Note an event that a resident published."""
         self.sent += 1
         if isinstance(event.to, Circle) and event.valid_s:
             self._live[event.id] = (event.to, self.time_s + event.valid_s)
 
     def note_received(self, node: str, event: Received) -> None:
-        """An event came to a resident."""
+        """Note an event that a resident received."""
         self.received += 1
         if event.publisher == PIPELINE:
             return
@@ -91,7 +90,7 @@ class CityScene:
         now = int(self.time_s)
         began = now if found is None else int(found.event.time)
         if found is None or now - found.time_s > TOGETHER_S:
-            # What waits for the pipeline is late, and not met.
+            # Events decided in the pipeline come late, but are not met later.
             happening = Happening(now, _event(event, now if later else began), ())
             news.append(happening)
         else:
@@ -99,10 +98,10 @@ class CityScene:
         copy = Delivery(happening.event, node, (), event.priority or 1)
         news[_index(news, happening)] = replace(happening, copies=(*happening.copies, copy))
 
-    # What the observer hears
+    # Reported by the observer
 
     def note_overheard(self, event: Received) -> None:
-        """The observer got an event: the pipeline's, or one from outside, is news."""
+        """Note an event of the pipeline, or from outside."""
         if event.publisher == PIPELINE:
             self.found.append(Happening(int(self.time_s), _event(event, int(self.time_s)), ()))
             kind = event.subject.partition("/")[0]
@@ -114,7 +113,7 @@ class CityScene:
             self.happenings.append(Happening(now, _event(event, now), ()))
 
     def note_known(self, event: Received) -> None:
-        """The broker told something of a node, under `$node/NODE/position` or `.../online`."""
+        """Note the position or presence of a node, from `$node/NODE/position` or `.../online`."""
         _, name, what = event.subject.split("/", 2)
         node = unquote(name)
         if what == POSITION:
@@ -128,10 +127,10 @@ class CityScene:
         elif what == ONLINE:
             self.online.discard(node)
 
-    # What is drawn
+    # Drawing
 
     def picture(self) -> Picture:
-        """Return what is to be seen now."""
+        """Return the picture of the current state."""
         now = self.time_s
         for key in [key for key, (_, until) in self._live.items() if until <= now]:
             del self._live[key]
@@ -176,7 +175,7 @@ class CityScene:
 
 
 def _event(event: Received, time_s: int) -> Event:
-    """Return what came as the core's event, at a time of the scene."""
+    """Return a received event as an event of the core, at a time of the scene."""
     return Event(
         event.id or "",
         event.subject,

@@ -1,7 +1,7 @@
-"""The demonstration on a broker that listens: a city of clients, and what a spectator sees of it.
+"""The demonstration on a running broker: a city of clients, and its presentation.
 
-On a terminal that is the view, elsewhere lines: how far the pipeline is, who comes from outside,
-and who got what.
+On a terminal that is the view, elsewhere lines: the progress of the pipeline, visitors from
+outside, and deliveries.
 """
 
 import asyncio
@@ -29,16 +29,16 @@ LINES_EVERY_S = 0.5
 
 
 class Shown(Protocol):
-    """What shows a scene until it is cancelled."""
+    """Presents a scene until it is cancelled."""
 
     async def run(self) -> None:
-        """Show it."""
+        """Present the scene."""
 
 
 async def show_city(url: str, scene: CityScene, shown: Shown, stopped: asyncio.Event) -> None:
-    """Let a city live on a broker and show it until `stopped` is set.
+    """Run a city on a broker and present it until `stopped` is set.
 
-    Raises an `ExceptionGroup` of `ClientError` if the broker does not let the city in.
+    Raises an `ExceptionGroup` of `ClientError` if the broker refuses the city's clients.
     """
     async with asyncio.TaskGroup() as group:
         tasks = [
@@ -52,7 +52,7 @@ async def show_city(url: str, scene: CityScene, shown: Shown, stopped: asyncio.E
 
 
 class CityOnScreen:
-    """Shows the view on a terminal, all of which it takes."""
+    """Draws the view on a terminal, full screen."""
 
     def __init__(self, view: CityView, console: Console, stopped: asyncio.Event) -> None:
         self._view = view
@@ -60,9 +60,9 @@ class CityOnScreen:
         self._stopped = stopped
 
     async def run(self) -> None:
-        """Draw until cancelled; then the terminal is as it was."""
+        """Draw until cancelled; then the terminal is restored."""
         with contextlib.suppress(NotImplementedError, AttributeError):
-            # A terminal that is closed takes the city with it.
+            # The demonstration ends when its terminal is closed.
             loop = asyncio.get_running_loop()
             loop.add_signal_handler(signal.SIGHUP, self._stopped.set)
         console = self._console
@@ -75,7 +75,7 @@ class CityOnScreen:
 
 
 class CityInLines:
-    """Prints a line for all that is new."""
+    """Prints a line for everything new."""
 
     def __init__(
         self,
@@ -91,20 +91,20 @@ class CityInLines:
         self._printed_s = -1
 
     async def run(self) -> None:
-        """Print until cancelled, or until nobody can read it any more."""
+        """Print until cancelled, or until the output is closed."""
         try:
             while True:
                 for line in self.news():
-                    # In a thread, so that the broker goes on while nobody reads this.
+                    # In a thread, so that the broker continues if the output is not read.
                     await asyncio.to_thread(typer.echo, line)
                 await asyncio.sleep(LINES_EVERY_S)
         except BrokenPipeError:
-            # What is still said goes nowhere, and is no error.
+            # Further output is discarded, without an error.
             os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
             self._stopped.set()
 
     def news(self) -> Iterator[str]:
-        """Yield what is new since this was last asked for."""
+        """Yield the lines that are new since the last call."""
         yield from self._of_pipeline()
         visitors = set(self._scene.visitors)
         for name in sorted(visitors - self._visitors):
@@ -112,7 +112,7 @@ class CityInLines:
         for name in sorted(self._visitors - visitors):
             yield f"{plain(name)} left."
         self._visitors = visitors
-        # Once copies have come to all who get one.
+        # Wait until all copies have come.
         until = int(self._scene.time_s) - TOGETHER_S - 1
         new = [
             each

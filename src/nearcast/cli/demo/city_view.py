@@ -1,8 +1,8 @@
-"""The view of a city that lives on a broker, in a terminal.
+"""The view of a city on a broker, in a terminal.
 
-From the top: the map with the broker's addresses and figures and how far the pipeline is beside
-it, what the signs mean, what to type in another terminal, and who got what. Everything fits the
-terminal, however small; where it is small, there is less of each.
+From the top: the map, beside it the broker's addresses and statistics and the progress of the
+pipeline; then the legend, commands for another terminal, and deliveries. Everything is fitted to
+the size of the terminal; on a small one each part is reduced.
 """
 
 import textwrap
@@ -29,7 +29,7 @@ from nearcast.wire.handover import PUBLISHER as PIPELINE
 SIDE_WIDTH, SIDE_HEIGHT = 33, 13
 FEWEST_NEWS = 3
 WIDE = 110
-"""From so many columns on, what was decided where stands side by side."""
+"""From this width on, decisions of the broker and of Spark are side by side."""
 SIGNS: Mapping[str, str] = LEGEND | {"visitor": "visitor"}
 SPINNER = "⠋⠙⠹⠸⠼⠴⠦⠧⠇⠏"
 ASCII_SPINNER = "|/-\\"
@@ -37,7 +37,7 @@ DIM, TITLE = "grey50", "bold"
 
 
 class ViewCaptions(Struct, frozen=True):
-    """What does not change while the city lives: where everything is, and what to type."""
+    """The constant texts of the view: addresses, and commands to type."""
 
     addresses: Sequence[str]
     commands: Sequence[str]
@@ -47,7 +47,7 @@ class ViewCaptions(Struct, frozen=True):
 
 
 class CityView:
-    """Draws a scene, and how the broker and the pipeline are."""
+    """Draws a scene, and the state of the broker and the pipeline."""
 
     def __init__(
         self,
@@ -64,7 +64,7 @@ class CityView:
         self._frames = 0
 
     def screen(self, width: int, height: int, *, ascii_only: bool = False) -> Group:
-        """Return all of it for a terminal of a size, row by row."""
+        """Return the rows of the view for a terminal size."""
         self._ascii_only = ascii_only
         self._frames += 1
         rows = [*self._rows(width, height)][:height]
@@ -98,7 +98,7 @@ class CityView:
         yield from self._news(width, height - fixed - top)
 
     def _map_height(self, width: int, height: int) -> int:
-        """Return how many of the rows that are left the map gets: as many as its streets need."""
+        """Return how many of the remaining rows the map gets: as many as its streets need."""
         city = self.scene.life.city
         most = max(height - FEWEST_NEWS, 1)
         blocks = min((most - 1) // (city.rows - 1), (width - 1) // (2 * (city.columns - 1)))
@@ -119,7 +119,7 @@ class CityView:
         between = dash * max(width - len(left) - len(end), 0)
         return Text.assemble((left, DIM), (between, DIM), (end, DIM))
 
-    # The broker and the pipeline
+    # Broker and pipeline
 
     def _side(self, width: int) -> Iterator[Text]:
         for address in self._setting.addresses:
@@ -167,7 +167,7 @@ class CityView:
             return frames[self._frames % len(frames)], "bold"
         return ("." if self._ascii_only else "·"), DIM
 
-    # What happened
+    # News
 
     def _news(self, width: int, height: int) -> Iterator[Text]:
         happenings, found = [*self.scene.happenings], [*self.scene.found]
@@ -191,7 +191,7 @@ class CityView:
 
 
 def happening_line(happening: Happening) -> Text:
-    """Return a happening as a line; what the pipeline published in words of its own."""
+    """Return a happening as a line; events of the pipeline have a text of their own."""
     if happening.event.publisher != PIPELINE:
         return line(happening)
     return Text.assemble(
@@ -240,9 +240,9 @@ def _pair(name: str, value: str, width: int) -> Text:
 
 
 def _of_each_kind(happenings: Sequence[Happening], most: int) -> Sequence[Happening]:
-    """Return the latest, among them the latest of each subject that there is room for.
+    """Return the latest happenings, including the latest of each subject if there is room.
 
-    A batch of the pipeline brings many encounters at once: they would hide all else.
+    A batch of the pipeline brings many encounters at once, which would hide all others.
     """
     latest = {
         (each.event.publisher == PIPELINE, each.event.subject.partition("/")[0]): at

@@ -1,7 +1,7 @@
-"""``nearcast demo``: a small city moves in the terminal, and events find those they concern.
+"""``nearcast demo``: a small city in the terminal, with events and the nodes that get them.
 
-The simulation makes the inputs, the engine decides, and this draws: a map, who got what at which
-priority, and counts. Where the output is no terminal it prints a line for each event instead, as
+The simulation makes the inputs, the engine decides, and this module draws: a map, deliveries with
+priorities, and counts. If the output is not a terminal it prints a line for each event instead, as
 fast as it can. The same seed shows the same city.
 """
 
@@ -36,7 +36,7 @@ from nearcast.simulation.city_run import CityRun, Happening
 
 FRAMES_PER_S = 8
 UNWATCHED_S = 10
-"""How long the city runs where the output is no terminal and nothing was said."""
+"""How long the city runs by default if the output is not a terminal."""
 AVERAGED = 50
 SIDE_WIDTH = 29
 
@@ -88,7 +88,7 @@ def demo(
 
 
 class Show:
-    """A run of the city, drawn."""
+    """Draws a run of the city."""
 
     def __init__(self, run: CityRun, *, ascii_only: bool = False) -> None:
         self.run = run
@@ -97,7 +97,7 @@ class Show:
         self._step_s: deque[float] = deque(maxlen=AVERAGED)
 
     def watch(self, console: Console, seconds: float | None) -> None:
-        """Show the city until it is interrupted, or for so many seconds."""
+        """Show the city until interrupted, or for a number of seconds."""
         started = time.monotonic()
         city_s = 0.0
         with Live(console=console, screen=True, auto_refresh=False) as live:
@@ -106,24 +106,24 @@ class Show:
                 city_s += self.speed / FRAMES_PER_S
                 while self.run.time_s < int(city_s) and time.monotonic() < frame_ends:
                     self.step()
-                # A city asked to run faster than it can runs slower, but stays on the screen.
+                # If the speed cannot be reached, the city runs slower, but stays on the screen.
                 city_s = min(city_s, self.run.time_s + 1.0)
                 live.update(self.screen(console.width, console.height, city_s), refresh=True)
                 time.sleep(max(0.0, frame_ends - time.monotonic()))
 
     def step(self) -> None:
-        """Let a second of the city pass, and time the engine's part of it."""
+        """Advance the city by a second, and time the engine's part of it."""
         inputs = self.run.prepare()
         began = time.perf_counter()
         self.run.step(inputs)
         self._step_s.append(time.perf_counter() - began)
 
     def news(self) -> list[Happening]:
-        """Return what happened in the last second."""
+        """Return the happenings of the last second."""
         return [each for each in self.run.happenings if each.time_s == self.run.time_s]
 
     def screen(self, width: int, height: int, time_s: float) -> Layout:
-        """Return the whole picture for a terminal of a size."""
+        """Return the whole layout for a terminal size."""
         signs = legend(width - 2, ascii_only=self._ascii_only)[: height // 8]
         below = max(6, min(height // 3, 16) - len(signs))
         map_height = height - below - len(signs) - 2
@@ -151,7 +151,7 @@ class Show:
         return Group(*drawn)
 
     def picture(self, time_s: float) -> Picture:
-        """Return what is to be seen at a time."""
+        """Return the picture of the city at a time."""
         run = self.run
         positions = run.life.positions(time_s)
         received = self._received(time_s)
@@ -200,7 +200,7 @@ class Show:
         return Panel(grid, title="statistics", subtitle="Ctrl-C ends", border_style="grey50")
 
     def log(self, width: int, height: int) -> Panel:
-        """Return who got what, the latest last, and why somebody did not."""
+        """Return the latest deliveries, and why a node did not get an event."""
         lines = [line(happening) for happening in [*self.run.happenings][-max(height - 1, 1) :]]
         missed = self.run.missed
         if missed is not None:
@@ -212,7 +212,7 @@ class Show:
         return Panel(Group(*lines), title="who got what (priority)", border_style="grey50")
 
     def _received(self, time_s: float) -> dict[str, str]:
-        """Return who heard something lately, and on which subject, by its first level."""
+        """Return the nodes that recently got an event, with the first level of its subject."""
         return {
             copy.node: happening.event.subject.partition("/")[0]
             for happening in self.run.happenings

@@ -1,4 +1,4 @@
-"""Where a demonstration runs: data and log of its own, and ports that are free."""
+"""The environment of a demonstration: its own data and log, and free ports."""
 
 import errno
 import os
@@ -22,12 +22,12 @@ TRIED_PORTS = 20
 LOG_NAME = "demo.log"
 SCRATCH = "scratch"
 LONGEST_PLACE = 40
-"""Paths of sockets have 103 bytes on some systems."""
+"""Paths of sockets are limited to 103 bytes on some systems."""
 REMOVE_TRIES, REMOVE_EVERY_S = 20, 0.1
 
 
 class DemoPlace(Struct, frozen=True):
-    """Settings that the user left open, a file for the log, and what is to be said of them."""
+    """Settings that the user did not choose, a log file, and notices to print."""
 
     options: Mapping[str, object]
     log: TextIO
@@ -37,7 +37,7 @@ class DemoPlace(Struct, frozen=True):
 
     @property
     def variables(self) -> Mapping[str, str]:
-        """What the pipeline's process gets besides, so that it leaves nothing elsewhere."""
+        """Environment variables of the pipeline, so that it leaves no files elsewhere."""
         if not self.temporary:
             return {}
         directory = Path(self.log.name).with_name(SCRATCH)
@@ -54,7 +54,7 @@ class DemoPlace(Struct, frozen=True):
 def demo_place(
     config: Path | None, environ: Mapping[str, str], options: Mapping[str, object]
 ) -> Iterator[DemoPlace]:
-    """Have a place for a demonstration: what is temporary is removed at the end."""
+    """Provide the environment of a demonstration; temporary data is removed at the end."""
     found = effective(config, environ, options)
     chosen, notices = _free_ports(
         found.settings, {key: found.origins[key].kind for key in found.origins}
@@ -77,7 +77,7 @@ def demo_place(
 
 
 def _remove(directory: Path) -> None:
-    """Remove a directory; what a process that was just killed still writes, a little later."""
+    """Remove a directory; retry while a process that was just killed still writes."""
     for _ in range(REMOVE_TRIES):
         shutil.rmtree(directory, ignore_errors=True)
         if not directory.exists():
@@ -86,7 +86,7 @@ def _remove(directory: Path) -> None:
 
 
 def _short_directory() -> str | None:
-    """Return where to put the data if the usual place has too long a name for sockets in it."""
+    """Return a directory for the data if the default path is too long for sockets in it."""
     return "/tmp" if len(tempfile.gettempdir()) > LONGEST_PLACE else None
 
 
@@ -97,7 +97,7 @@ def _private(path: str, flags: int) -> int:
 def _free_ports(
     settings: Settings, origins: Mapping[str, str]
 ) -> tuple[dict[str, object], list[str]]:
-    """Return other ports for those that are in use and nobody asked for, and what to say."""
+    """Return other ports for default ones that are in use, and notices about them."""
     chosen: dict[str, object] = {}
     notices: list[str] = []
     for name, protocol in PORTS.items():
@@ -126,7 +126,7 @@ def _in_use(host: str, port: int) -> bool:
 
 
 def program() -> str:
-    """Return how to call this program from the current directory."""
+    """Return the command that calls this program from the current directory."""
     beside = Path(sys.executable).with_name("nearcast")
     on_path = shutil.which("nearcast")
     if on_path is not None and Path(on_path).parent == beside.parent:

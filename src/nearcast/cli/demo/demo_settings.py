@@ -1,4 +1,4 @@
-"""What the demo's broker leaves to the pipeline and lets it gather, unless the user says."""
+"""Default `decide` and `aggregates` settings of the demo's broker."""
 
 from collections.abc import Mapping, MutableMapping
 from pathlib import Path
@@ -16,7 +16,7 @@ DEMO: Mapping[str, Mapping[str, str]] = {
 def choose_demo(
     config: Path | None, environ: MutableMapping[str, str], options: Mapping[str, object]
 ) -> None:
-    """Set what the user left open, as variables: the pipeline beside gets the same ones."""
+    """Set these where the user did not, as variables, so that the pipeline gets the same."""
     origins = effective(config, environ, options).origins
     for name, table in DEMO.items():
         if origins[name].kind == "default":

@@ -1,4 +1,4 @@
-"""How far the pipeline beside a broker is: the steps of its start, as it says itself."""
+"""The progress of the pipeline beside a broker: the steps of its start, from its status."""
 
 from pathlib import Path
 from typing import Literal
@@ -10,7 +10,7 @@ from nearcast.pipeline.jobs.status import STAGES, Status, problems, read_status
 
 
 class Step(Struct, frozen=True):
-    """One step of a start, and how much of it is done where that can be counted."""
+    """One step of a start, and how much of it is done, if that can be counted."""
 
     name: str
     state: Literal["done", "now", "to do"]
@@ -22,7 +22,7 @@ class Step(Struct, frozen=True):
 
 
 class PipelineProgress(Struct, frozen=True):
-    """The steps of a pipeline's start, and what it says of itself once it runs."""
+    """The steps of a pipeline's start, and its status once it runs."""
 
     steps: list[Step]
     status: Status | None
@@ -30,17 +30,17 @@ class PipelineProgress(Struct, frozen=True):
 
     @property
     def is_up(self) -> bool:
-        """Whether every query has dealt with something."""
+        """Whether every query has completed an epoch."""
         return all(step.state == "done" for step in self.steps)
 
     @property
     def now(self) -> Step | None:
-        """The step that it is at; None once all are done."""
+        """The current step; None once all are done."""
         return next((step for step in self.steps if step.state == "now"), None)
 
     @property
     def problem(self) -> str | None:
-        """What does not go well, in one line."""
+        """The current problem, in one line."""
         if self.status is not None and (found := problems(self.status)):
             return found[0]
         times = f"{self.restarts} time{'s' * (self.restarts != 1)}"
@@ -48,10 +48,10 @@ class PipelineProgress(Struct, frozen=True):
 
 
 def progress(data: Path, beside: PipelineBeside) -> PipelineProgress:
-    """Return how far the pipeline of a data directory is."""
+    """Return the progress of the pipeline of a data directory."""
     status = read_status(data)
     if status is not None and (status.pid != beside.pid or status.ended):
-        # What another one left.
+        # The status of another process.
         status = None
     return PipelineProgress(_steps(beside.pid, status), status, beside.restarts)
 

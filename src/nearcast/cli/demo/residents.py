@@ -1,7 +1,7 @@
-"""Residents: the small living city as clients of a broker, each with a connection of its own.
+"""Residents: the small city as clients of a broker, each with a connection of its own.
 
-Beside the life that the simulation gives them, people say where they like it, and some want to
-hear of such spots and of traffic: both are for the pipeline to decide.
+In addition to the simulated life, people rate the spots where they are, and some subscribe to such
+spots and to traffic: both are decided by the pipeline.
 """
 
 import asyncio
@@ -25,14 +25,14 @@ from nearcast.core.model.inputs import (
 
 SECOND_S = 1.0
 VISIT_S = 20
-"""How often each person says that it likes it where it is."""
+"""How often each person rates the spot where it is, in seconds."""
 CURIOUS = {"person": "spots/#", "car": "traffic/#"}
-"""What some of the residents want to hear of that a pipeline decides, by their kind."""
+"""Subjects decided by the pipeline that some residents subscribe to, by kind."""
 MOST_CURIOUS = 3
 
 
 class Residents:
-    """Lives a city's life through a broker, and tells a scene what they send and get."""
+    """Runs a city's life through a broker, and reports messages to a scene."""
 
     def __init__(self, url: str, scene: CityScene) -> None:
         self._url = url
@@ -41,7 +41,7 @@ class Residents:
         self._nodes: dict[str, Node] = {}
 
     async def live(self) -> None:
-        """Connect everyone, and live until this is cancelled."""
+        """Connect all residents, and run until cancelled."""
         try:
             async with asyncio.TaskGroup() as hearing:
                 for name in self._life.residents:
@@ -76,7 +76,7 @@ class Residents:
                 yield Published(Event(f"{node} {second}", "spots/visit", node, second, stars))
 
     async def _do(self, value: Input, hearing: asyncio.TaskGroup) -> None:
-        """Say to the broker what would be an input of the engine."""
+        """Send to the broker what would be an input of the engine."""
         nodes = self._nodes
         if isinstance(value, Moved) and value.position is not None:
             await nodes[value.node].move(value.position.lat, value.position.lon)

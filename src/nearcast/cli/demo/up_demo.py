@@ -1,4 +1,4 @@
-"""What `nearcast up --demo` does beside running a broker: a place of its own, and a city to see."""
+"""`nearcast up --demo`: the environment of the demonstration, and its city."""
 
 import asyncio
 import os
@@ -30,12 +30,12 @@ from nearcast.simulation.city_life import CityLife
 
 RESIDENTS = 30
 STOP_WITHIN_S = 6.0
-"""Nobody waits longer for the end of a demonstration: the pipeline may be at its start."""
+"""How long to wait for the pipeline at the end; it may still be starting."""
 USUAL_PORT = 1883
 
 
 Screen = Callable[[CityView, asyncio.Event], Shown]
-"""What shows a view, and may end the demonstration."""
+"""Makes the presentation of a view, which may end the demonstration."""
 
 
 @contextmanager
@@ -47,9 +47,9 @@ def prepare(
     with_pipeline: bool,
     screen: Screen | None = None,
 ) -> "Iterator[Demonstration]":
-    """Have all that a demonstration needs before its broker starts.
+    """Prepare a demonstration before its broker starts.
 
-    It is shown on a screen, by default the terminal, or in lines where there is none.
+    It is shown on a screen, by default the terminal, or in lines if there is none.
     """
     _warm_up.main()
     with demo_place(config, os.environ, options) as place:
@@ -66,7 +66,7 @@ def prepare(
                 settings,
                 output=place.log.fileno(),
                 variables=place.variables,
-                # What is thrown away need not be finished.
+                # Temporary results need not be completed.
                 stop_within_s=0.0 if place.temporary else STOP_WITHIN_S,
             )
         if pipeline is not None:
@@ -78,14 +78,14 @@ def prepare(
 
 
 def screen_of(console: Console) -> Screen | None:
-    """Return the terminal as a screen, None if there is none that can be drawn on."""
+    """Return the terminal as a screen; None if it cannot be drawn on."""
     if not console.is_terminal or console.is_dumb_terminal:
         return None
     return lambda view, stopped: CityOnScreen(view, console, stopped)
 
 
 class Demonstration:
-    """A city on a broker, and what a spectator is told and shown of it."""
+    """A city on a broker, and its presentation."""
 
     def __init__(
         self,
@@ -105,11 +105,11 @@ class Demonstration:
 
     @property
     def log(self) -> TextIO:
-        """Where everything else that is said goes."""
+        """The file for all other output."""
         return self._place.log
 
     def notices(self, addresses: Addresses) -> list[str]:
-        """Return what is said first: what is different from usual, and what to type."""
+        """Return the initial notices: deviations from defaults, and commands to type."""
         commands = (f"  {each}" for each in self._commands(addresses))
         return [*self._place.notices, "In another terminal:", *commands]
 
@@ -119,7 +119,7 @@ class Demonstration:
         figures: Callable[[], Mapping[str, float]],
         stopped: asyncio.Event,
     ) -> None:
-        """Let the city live, and show it until `stopped` is set."""
+        """Run the city, and show it until `stopped` is set."""
         try:
             await show_city(
                 addresses.url, self.scene, self._shown(addresses, figures, stopped), stopped
@@ -137,7 +137,7 @@ class Demonstration:
 
     @property
     def summary(self) -> str:
-        """What there was to be seen."""
+        """A summary of the run."""
         scene = self.scene
         found = ", ".join(f"{count} {kind}" for kind, count in scene.counts.items())
         return (
@@ -169,7 +169,7 @@ class Demonstration:
         return progress(Path(self.settings.node.data), self.pipeline)
 
     def _commands(self, addresses: Addresses) -> list[str]:
-        """Return what brings somebody into the city to hear, lets it move, and be heard."""
+        """Return commands that subscribe in the city, move the subscriber, and publish."""
         call, middle = program(), f"{CENTRE.lat},{CENTRE.lon}"
         harbour = City().position((8, 1))
         port = "" if addresses.mqtt_port == USUAL_PORT else f" --port {addresses.mqtt_port}"
@@ -181,7 +181,7 @@ class Demonstration:
 
 
 def _first(group: BaseExceptionGroup[BaseException]) -> ClientError | None:
-    """Return the first error of a client in a group, however deep."""
+    """Return the first client error in a group, at any depth."""
     for error in group.exceptions:
         found = _first(error) if isinstance(error, BaseExceptionGroup) else error
         if isinstance(found, ClientError):
