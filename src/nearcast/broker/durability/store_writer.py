@@ -18,7 +18,7 @@ from nearcast.logs import log_event
 from nearcast.store import Merging, Segment, Store, StoreError, is_followed
 
 RETRY_S = 1.0
-GATHER_S = 0.01
+GATHER_S = 0.05
 """How long entries without a callback (QoS 0) are collected before they are committed."""
 AWAIT_S = 0.001
 """How long the event loop itself waits at most for the commit of a small, lone tick."""
