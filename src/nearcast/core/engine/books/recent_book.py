@@ -6,8 +6,10 @@ are parsed and indexed only while some filter counts, and events that came as co
 until then.
 """
 
+from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
+from itertools import accumulate, islice
 
 import numpy as np
 from msgspec import Struct
@@ -30,40 +32,69 @@ class RecentEvents(Struct, gc=False):
     at: float
     """Their time; for columns, that of the first."""
     nbytes: int
-    """Bytes of their payloads."""
+    """Bytes of the payloads that are left."""
+    start: int = 0
+    """The events before this one were dropped."""
+    ends: list[int] = []
+    """Bytes of the payloads up to and including each event; computed when some are dropped."""
+
+    def __len__(self) -> int:
+        return len(self.events) - self.start
 
     def count_before(self, before: float) -> int:
         """Return the number of leading events made before a time."""
         if isinstance(self.events, EventColumns):
-            young = np.flatnonzero(self.events.times >= before)
-            return int(young[0]) if len(young) else len(self.events)
-        return len(self.events) if self.at < before else 0
+            young = np.flatnonzero(self.events.times[self.start :] >= before)
+            return int(young[0]) if len(young) else len(self)
+        return len(self) if self.at < before else 0
 
-    def sizes(self) -> list[int]:
-        """Return the size of each payload."""
-        events = self.events
-        if isinstance(events, EventColumns):
-            found: list[int] = events.sizes.tolist()
-            return found
-        if isinstance(events, EventRun):
-            return list(map(len, events.payloads))
-        return [len(event.payload) for event in events]
+    def count_of(self, nbytes: int) -> int:
+        """Return how many leading events have so many bytes together; all if they have fewer."""
+        if len(self) == 1:
+            return 1
+        found = bisect_left(self._sizes(), nbytes + self._dropped(), self.start)
+        return min(found - self.start + 1, len(self))
+
+    def drop(self, many: int) -> int:
+        """Drop some leading events, but not all; return the bytes of their payloads."""
+        assert many < len(self)
+        before = self._dropped()
+        self.start += many
+        nbytes = self._sizes()[self.start - 1] - before
+        self.nbytes -= nbytes
+        if 2 * self.start > len(self.events):
+            # The memory of the dropped half is released, so that each event is copied once.
+            events, start = self.events, self.start
+            if isinstance(events, EventColumns):
+                self.events = events.part(start, len(events))
+            else:
+                self.events = events[start:]
+            self.start, self.ends = 0, []
+        return nbytes
 
     def one_by_one(self) -> "Iterator[RecentEvents]":
         """Yield one entry per event."""
         times = [self.at] * len(self.events)
         if isinstance(self.events, EventColumns):
             times = self.events.times.tolist()
-        for event, at in zip(self.events, times, strict=True):
+        for event, at in islice(zip(self.events, times, strict=True), self.start, None):
             yield RecentEvents((event,), at, len(event.payload))
 
-    def without_first(self, many: int, nbytes: int) -> "RecentEvents":
-        """Return the entry without its first `many` events, which have `nbytes` bytes."""
-        events = self.events
-        if isinstance(events, EventColumns):
-            rest = events.part(many, len(events))
-            return RecentEvents(rest, float(rest.times[0]), self.nbytes - nbytes)
-        return RecentEvents(events[many:], self.at, self.nbytes - nbytes)
+    def _dropped(self) -> int:
+        """Return the bytes of the payloads before `start`."""
+        return self._sizes()[self.start - 1] if self.start else 0
+
+    def _sizes(self) -> list[int]:
+        """Return `ends`, computed once."""
+        if not self.ends:
+            events = self.events
+            if isinstance(events, EventColumns):
+                self.ends = np.cumsum(events.sizes).tolist()
+            elif isinstance(events, EventRun):
+                self.ends = list(accumulate(map(len, events.payloads)))
+            else:
+                self.ends = list(accumulate(len(event.payload) for event in events))
+        return self.ends
 
 
 class RecentBook(EngineDependent):
@@ -94,9 +125,12 @@ class RecentBook(EngineDependent):
         """Store a run of events."""
         sizes = list(map(len, run.payloads))
         if self._counting or max(sizes) > LARGEST_JSON_PAYLOAD:
-            self.note(run, (run.time,) * len(run))
+            self.note(run, (run.time,) * len(sizes))
             return
-        self._append(RecentEvents(run, run.time, sum(sizes)))
+        nbytes = sum(sizes)
+        self._events.append(RecentEvents(run, run.time, nbytes))
+        self._count += len(sizes)
+        self._bytes += nbytes
         self._bound()
 
     def note_columns(self, events: EventColumns) -> None:
@@ -171,15 +205,10 @@ class RecentBook(EngineDependent):
     def _bound(self) -> None:
         """Drop the oldest events until the limits are met."""
         while self._bytes > self._most_bytes or self._count > self._most:
-            oldest = self._events[0]
-            if len(oldest.events) == 1:
-                self._drop(1)
-                continue
-            room = self._bytes - np.cumsum(oldest.sizes())
-            enough = (room <= self._most_bytes) & (
-                self._count - np.arange(1, len(oldest.events) + 1) <= self._most
-            )
-            self._drop(int(enough.argmax()) + 1 if enough.any() else len(oldest.events))
+            oldest, too_many = self._events[0], self._count - self._most
+            if self._bytes > self._most_bytes:
+                too_many = max(too_many, oldest.count_of(self._bytes - self._most_bytes))
+            self._drop(min(too_many, len(oldest)))
 
     def _put(self, number: int, event: Event) -> None:
         if not event.attributes and event.payload:
@@ -188,15 +217,13 @@ class RecentBook(EngineDependent):
 
     def _drop(self, many: int) -> None:
         """Drop the first `many` events of the oldest entry."""
-        oldest = self._events.popleft()
-        number = self._first
+        oldest, number = self._events[0], self._first
         self._first += many
         self._count -= many
-        if many < len(oldest.events):
-            nbytes = sum(oldest.sizes()[:many])
-            self._bytes -= nbytes
-            self._events.appendleft(oldest.without_first(many, nbytes))
+        if many < len(oldest):
+            self._bytes -= oldest.drop(many)
             return
+        self._events.popleft()
         self._bytes -= oldest.nbytes
         if self._counting:
             self._matcher.world.recent.remove(str(number))
