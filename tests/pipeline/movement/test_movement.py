@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 from urllib.parse import quote
 
 import pytest
+from msgspec.structs import replace
 
 from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.core.relationships import MeetingSettings, TrackSettings
@@ -155,6 +156,28 @@ def test_processors_tell_each_encounter_once_and_end_with_nothing(
     assert near_and_apart(processors.told) == sorted(plain_transitions(fixes, SETTINGS.meetings))
     assert processors.state() == {"nodes": {}, "cells": {}}
     assert processors.timers() == 0
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_transitions_of_a_pair_alternate_in_the_order_of_time_and_cause(seed: int) -> None:
+    rows = wandering(Random(seed), 800)
+    # Nodes report together, so that a pair can part and meet at one time.
+    rows = [replace(row, ingested=float(round(row.ingested / 20.0)) * 20.0) for row in rows]
+    processors = Processors(SETTINGS)
+    processors.take(rows)
+    processors.watermark(START + LONG_AFTER)
+
+    states: dict[tuple[str, str], list[str]] = {}
+    ordered = sorted(
+        (row for row in processors.told if row.encounter and row.encounter.state != "closer"),
+        key=lambda row: (row.encounter.time, row.cause_broker, row.cause_seq),
+    )
+    for row in ordered:
+        states.setdefault((row.encounter.a, row.encounter.b), []).append(row.encounter.state)
+
+    assert states
+    for found in states.values():
+        assert found == ["near", "apart"] * (len(found) // 2)
 
 
 def test_a_node_has_one_timer_and_so_has_a_cell() -> None:

@@ -1,8 +1,9 @@
 """An epoch is written the same way whether it is small or large, and whole whatever happens."""
 
 import json
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from random import Random
 from typing import TYPE_CHECKING, Any
 
 import pyarrow.parquet as pq
@@ -123,6 +124,44 @@ def test_what_is_told_comes_once_however_often_an_epoch_is_tried(
         close_idle()
         broker.end()
     assert [got.payload for got in client.got] == [b"0", b"1", b"2", b""]
+
+
+@pytest.mark.parametrize("write", [write_small, write_large])
+def test_events_of_a_subject_come_in_order_from_whatever_task(
+    spark: "SparkSession", tmp_path: Path, write: Callable[[Tables, Epoch], None]
+) -> None:
+    data = tmp_path / "data"
+    tables = Tables(data)
+    tables.begin()
+    broker = BrokerProcess(data).wait_until_it_listens()
+    client = StubbornClient("listener")
+    events = [
+        ("local", "event", f"{subject} {number}", subject, number / 3, number, f"{number}".encode())
+        for subject in ("a/1", "a/2", "a/3")
+        for number in range(60)
+    ]
+    Random(1).shuffle(events)
+    outgoing = spark.createDataFrame(
+        events,
+        "broker string, kind string, id string, subject string, time double, number long, "
+        "payload binary",
+    ).repartition(5)
+    ordered = Epoch(
+        0, {}, outgoing, {"path": str(data), "query": "test"}, ("subject", "time", "number")
+    )
+    try:
+        client.connect(broker.port)
+        client.subscribe("a/+", "end")
+        write(tables, ordered)
+        write_small(tables, telling(spark, data, 1, "end", ""))
+        client.wait_for("end", b"")
+    finally:
+        client.leave()
+        close_idle()
+        broker.end()
+    for subject in ("a/1", "a/2", "a/3"):
+        got = [int(each.payload) for each in client.got if each.topic == subject]
+        assert got == list(range(60))
 
 
 def telling(spark: "SparkSession", data: Path, number: int, subject: str, text: str) -> Epoch:

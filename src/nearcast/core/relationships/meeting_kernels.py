@@ -18,6 +18,7 @@ from nearcast.core.relationships.meeting_cells import B8, F64, I32, I64, MOST_CE
 APART = 0
 NEAR = 1
 CLOSER = 2
+TIME_PASSED = -1
 HALVINGS = 6
 """The number of halvings of the distance that are reported: 100 m to 1.6 m."""
 
@@ -52,6 +53,7 @@ def put_transition(
     who: I64,
     values: F64,
     n: int,
+    cause: int,
     state: int,
     a: int,
     b: int,
@@ -61,10 +63,14 @@ def put_transition(
     lat: float,
     lon: float,
 ) -> int:
-    """Write one transition, the nodes in order of name; return the number of transitions."""
+    """Write one transition, the nodes in order of name; return the number of transitions.
+
+    `cause` is the index of the fix that caused it; `TIME_PASSED` if there is none.
+    """
     who[n, 0] = state
     who[n, 1] = a if rank[a] < rank[b] else b
     who[n, 2] = b if rank[a] < rank[b] else a
+    who[n, 3] = cause
     values[n, WHEN] = time
     values[n, HOW_FAR] = distance
     values[n, AT_LAT] = lat
@@ -136,7 +142,7 @@ def advance(
                     # The same cell as in `expire`: other cells may have dropped it before.
                     if home[older]:
                         n = put_transition(
-                            who, values, n, APART, mover, other, rank, end,
+                            who, values, n, i, APART, mover, other, rank, end,
                             distance_m(before[LAT], before[LON], theirs[LAT], theirs[LON]),
                             state[older, LAT], state[older, LON],
                         )  # fmt: skip
@@ -161,7 +167,7 @@ def advance(
             if new_state >= 0:
                 last = now if has_place else before
                 n = put_transition(
-                    who, values, n, new_state, mover, other, rank,
+                    who, values, n, i, new_state, mover, other, rank,
                     max(time, theirs[TIME]), distance, last[LAT], last[LON],
                 )  # fmt: skip
         present[mover] = False
@@ -211,7 +217,8 @@ def expire(
         for other in range(everyone):
             if present[other] and near(mine, state[other], within_m, fresh_s):
                 n = put_transition(
-                    who, values, n, APART, gone, other, rank, mine[TIME] + fresh_s,
+                    who, values, n, TIME_PASSED, APART, gone, other, rank,
+                    mine[TIME] + fresh_s,
                     distance_m(mine[LAT], mine[LON], state[other, LAT], state[other, LON]),
                     mine[LAT], mine[LON],
                 )  # fmt: skip

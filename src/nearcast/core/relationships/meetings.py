@@ -54,6 +54,8 @@ class Transitions(Struct, frozen=True):
     distance_m: F64
     lat: F64
     lon: F64
+    cause: list[int]
+    """The index of the fix that caused it; -1 if a fix became too old."""
 
     def __len__(self) -> int:
         return len(self.a)
@@ -179,7 +181,7 @@ class Meetings:
 
 def _room(least: int) -> tuple[I64, F64]:
     room = max(_ROOM, least)
-    return np.empty((room, 3), np.int64), np.empty((room, kernels.VALUE_COLUMNS))
+    return np.empty((room, 4), np.int64), np.empty((room, kernels.VALUE_COLUMNS))
 
 
 def _ranks(names: list[str]) -> I64:
@@ -189,7 +191,7 @@ def _ranks(names: list[str]) -> I64:
 
 
 def _transitions(names: list[str], parts: list[tuple[I64, F64]]) -> Transitions:
-    who = np.concatenate([each for each, _ in parts]) if parts else np.empty((0, 3), np.int64)
+    who = np.concatenate([each for each, _ in parts]) if parts else np.empty((0, 4), np.int64)
     values = (
         np.concatenate([each for _, each in parts])
         if parts
@@ -203,4 +205,5 @@ def _transitions(names: list[str], parts: list[tuple[I64, F64]]) -> Transitions:
         values[:, kernels.HOW_FAR],
         values[:, kernels.AT_LAT],
         values[:, kernels.AT_LON],
+        who[:, 3].tolist(),
     )

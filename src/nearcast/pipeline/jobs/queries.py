@@ -23,7 +23,13 @@ from nearcast.pipeline.jobs.spark_session import use
 from nearcast.pipeline.jobs.state_rebuild import GATHER, MOVEMENT, published_until
 from nearcast.pipeline.movement.movement_query import movement
 from nearcast.pipeline.movement.movement_settings import MovementSettings
-from nearcast.pipeline.sink.broker_events import aggregate_events, for_all, movement_events
+from nearcast.pipeline.sink.broker_events import (
+    AGGREGATE_ORDER,
+    MOVEMENT_ORDER,
+    aggregate_events,
+    for_all,
+    movement_events,
+)
 from nearcast.pipeline.sink.epoch_writer import Epoch, rows_of_epoch, write
 from nearcast.pipeline.source.event_checks import LATENESS_S, judged
 from nearcast.pipeline.source.places import places_of
@@ -170,7 +176,8 @@ class Pipeline:
         batch = batch.persist()
         try:
             outgoing = aggregate_events(self._new(batch, GATHER))
-            self._write(GATHER, epoch, {"aggregates": batch}, for_all(outgoing, self._brokers))
+            told = for_all(outgoing, self._brokers)
+            self._write(GATHER, epoch, {"aggregates": batch}, told, AGGREGATE_ORDER)
         finally:
             batch.unpersist()
 
@@ -181,17 +188,23 @@ class Pipeline:
             met = batch.where(F.col("table") == "encounters").select("encounter.*")
             passed = batch.where(F.col("table") == "traffic").select("traffic.*")
             tables = {"encounters": met, "traffic": passed}
-            self._write(MOVEMENT, epoch, tables, for_all(outgoing, self._brokers))
+            told = for_all(outgoing, self._brokers)
+            self._write(MOVEMENT, epoch, tables, told, MOVEMENT_ORDER)
         finally:
             batch.unpersist()
 
     def _write(
-        self, query: str, number: int, tables: "dict[str, DataFrame]", outgoing: "DataFrame"
+        self,
+        query: str,
+        number: int,
+        tables: "dict[str, DataFrame]",
+        outgoing: "DataFrame",
+        order: tuple[str, ...] = (),
     ) -> None:
         settings = self.settings
         options = {"path": settings.data, "query": HANDED[query], "wait_s": str(settings.wait_s)}
         rows = rows_of_epoch(self.checkpoint(query), number)
-        write(self.tables, Epoch(number, tables, outgoing, options), rows)
+        write(self.tables, Epoch(number, tables, outgoing, options, order), rows)
 
     def _new(self, found: "DataFrame", query: str) -> "DataFrame":
         """Return the rows that were not published before the state was rebuilt."""

@@ -15,6 +15,7 @@ from pyspark.sql import Row
 from pyspark.sql.streaming.stateful_processor import StatefulProcessor, StatefulProcessorHandle
 
 from nearcast.core.relationships import CellTraffic, Meetings
+from nearcast.core.relationships.meeting_kernels import TIME_PASSED
 from nearcast.core.relationships.meetings import Fixes
 from nearcast.pipeline.movement.encounters import named
 from nearcast.pipeline.movement.movement_settings import MovementSettings
@@ -122,9 +123,11 @@ class CellProcessor(StatefulProcessor):
                 table="encounters",
                 encounter=Row(**dict(zip(_ENCOUNTER, row, strict=True))),
                 traffic=None,
+                cause_broker="" if cause == TIME_PASSED else sent[cause].broker,
+                cause_seq=0 if cause == TIME_PASSED else sent[cause].seq,
             )
             for each in changes
-            for row in named(each, self._settings)
+            for cause, row in named(each, self._settings)
         ]
         due = meetings.next_expiry()
         if due is None:
@@ -146,7 +149,13 @@ class CellProcessor(StatefulProcessor):
             else:
                 traffic.warn(each.time, each.hazard)
         rows = [
-            Row(table="traffic", encounter=None, traffic=Row(**window_row(form, cell, window)))
+            Row(
+                table="traffic",
+                encounter=None,
+                traffic=Row(**window_row(form, cell, window)),
+                cause_broker="",
+                cause_seq=0,
+            )
             for window in traffic.close(now)
         ]
         due = traffic.next_close()

@@ -23,6 +23,7 @@ ENCOUNTER = (
 )
 """A transition: the names of a pair in order, and near, apart, or closer (by half)."""
 
+EncounterRow = tuple[str | None, str, str, str, float, float, float, float]
 _PLACE = ("time", "lat", "lon")
 _BEFORE = ("previous_time", "previous_lat", "previous_lon")
 _ORDER = ("time", "broker", "seq")
@@ -89,16 +90,12 @@ def meeting(settings: MovementSettings) -> Callable[[tuple[pa.Scalar, ...], pa.T
 
 def named(
     transitions: Transitions, settings: MovementSettings
-) -> Iterator[tuple[str | None, str, str, str, float, float, float, float]]:
-    """Yield transitions with their relationships, one row for each."""
-    if settings.declared is None:
-        for row in transitions.rows():
-            yield (None, *row)
-        return
-    declared = DeclaredPairs(settings.declared)
-    for row in transitions.rows():
-        for name in declared.names(row[0], row[1]):
-            yield (name, *row)
+) -> Iterator[tuple[int, EncounterRow]]:
+    """Yield transitions with their relationships, one row for each, and the index of the cause."""
+    declared = None if settings.declared is None else DeclaredPairs(settings.declared)
+    for cause, row in zip(transitions.cause, transitions.rows(), strict=True):
+        for name in (None,) if declared is None else declared.names(row[0], row[1]):
+            yield cause, (name, *row)
 
 
 def _numbers(
@@ -120,7 +117,7 @@ def _table(transitions: Sequence[Transitions], settings: MovementSettings) -> pa
             ),
         ]
     else:
-        rows = [row for each in transitions for row in named(each, settings)]
+        rows = [row for each in transitions for _, row in named(each, settings)]
         columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * len(_SCHEMA)
     return pa.table(columns, schema=_SCHEMA)
 

@@ -14,6 +14,10 @@ from nearcast.pipeline.gather.aggregates import named_in
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+CAUSE = ("cause_broker", "cause_seq")
+MOVEMENT_ORDER = ("subject", "time", *CAUSE)
+AGGREGATE_ORDER = ("subject", "time", "id")
+"""The order of the events of one subject."""
 QOS = 2
 """Subscribers that ask for QoS 2 get the pipeline's events exactly once."""
 
@@ -26,7 +30,7 @@ def aggregate_events(found: "DataFrame") -> "DataFrame":
 def movement_events(found: "DataFrame") -> "DataFrame":
     """Return the rows of `movement` as events, without those that are not published."""
     named = found.where(F.col("subject").isNotNull())
-    return _events(named.withColumn("id", F.col("key")))
+    return _events(named.withColumn("id", F.col("key")), *CAUSE)
 
 
 def for_all(rows: "DataFrame", brokers: Sequence[str]) -> "DataFrame":
@@ -34,8 +38,17 @@ def for_all(rows: "DataFrame", brokers: Sequence[str]) -> "DataFrame":
     return rows.withColumn("broker", F.explode(F.array(*map(F.lit, brokers))))
 
 
-def _events(rows: "DataFrame") -> "DataFrame":
+def in_order(rows: "DataFrame", order: Sequence[str]) -> "DataFrame":
+    """Return rows so that a broker gets those of one subject in an order.
+
+    A broker releases the rows of an epoch partition by partition, each in its order.
+    """
+    return rows.repartition("broker", "subject").sortWithinPartitions("broker", *order)
+
+
+def _events(rows: "DataFrame", *others: str) -> "DataFrame":
     return rows.select(
+        *others,
         F.lit("event").alias("kind"), "id", "subject", "time", "lat", "lon",
         F.col("payload").cast("binary").alias("payload"), F.lit(QOS).alias("qos"), "about",
     )  # fmt: skip

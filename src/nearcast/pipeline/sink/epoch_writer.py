@@ -15,6 +15,7 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812
 
+from nearcast.pipeline.sink.broker_events import in_order
 from nearcast.pipeline.sink.data_sink import QUERY_ID, SinkOptions, hand_over, release, stage
 from nearcast.pipeline.tables.tables import Tables
 
@@ -38,6 +39,8 @@ class Epoch(Struct, frozen=True):
     """Rows for brokers, with the columns of the sink."""
     options: Mapping[str, str]
     """The options of the sink."""
+    order: tuple[str, ...] = ()
+    """The columns of `outgoing` by which rows are ordered; those of one subject stay together."""
 
 
 def write(tables: Tables, epoch: Epoch, rows: int | None) -> None:
@@ -50,7 +53,8 @@ def write(tables: Tables, epoch: Epoch, rows: int | None) -> None:
 
 def write_large(tables: Tables, epoch: Epoch) -> None:
     """Stage and write in tasks, with a job for the brokers and one for each table."""
-    hand_over(epoch.outgoing, epoch.options, epoch.number)
+    outgoing = in_order(epoch.outgoing, epoch.order) if epoch.order else epoch.outgoing
+    hand_over(outgoing, epoch.options, epoch.number)
     with tables.locked():
         for name, rows in epoch.tables.items():
             tables.write(name, rows, epoch.number)
@@ -61,6 +65,8 @@ def write_small(tables: Tables, epoch: Epoch, tasks: int = 1) -> None:
     found = collected({**epoch.tables, _OUTGOING: epoch.outgoing}, tasks)
     outgoing = found.pop(_OUTGOING)
     if outgoing.num_rows:
+        if epoch.order:
+            outgoing = outgoing.sort_by([(name, "ascending") for name in epoch.order])
         options = _options(epoch)
         release(stage(outgoing.to_batches(), options), options)
     with tables.writing() as aside:

@@ -12,7 +12,7 @@ from pyspark.sql import functions as F  # noqa: N812
 
 from nearcast.pipeline.jobs.audit import recorded
 from nearcast.pipeline.movement.movement_query import publishable
-from nearcast.pipeline.sink.broker_events import aggregate_events, movement_events
+from nearcast.pipeline.sink.broker_events import aggregate_events, in_order, movement_events
 from nearcast.pipeline.sink.data_sink import hand_over
 
 if TYPE_CHECKING:
@@ -73,7 +73,9 @@ def publish_once(rows: "DataFrame", data: str, what: str) -> int:
         if summed is None or not summed["count"]:
             return 0
         name = f"replay {what} {summed['count']} {summed['digest'] & (1 << 64) - 1:016x}"
-        hand_over(rows, {"path": data, "query": name}, 0)
+        is_deliveries = "recipients" in rows.columns
+        ordered = rows if is_deliveries else in_order(rows, ("subject", "time", "id"))
+        hand_over(ordered, {"path": data, "query": name}, 0)
         return int(summed["count"])
     finally:
         rows.unpersist()
