@@ -243,7 +243,7 @@ class Hub:
         slow: list[tuple[Connection, CredentialCheck]] = []
         releasing = self.releasing
         if (
-            state.pending
+            state.pending.inputs
             or state.leaving
             or state.arriving
             or self._due_at <= now
@@ -256,11 +256,12 @@ class Hub:
             self._driver.step(now)
             self._driver.remind_followers(now)
             self.look_ahead()
-        self._recorder.catch_up(now)
+        limits, journal = state.limits, state.journal
+        if journal.rows:
+            self._recorder.catch_up(now)
         self._dispatcher.flush()
         writes = []
         touched, state.touched = state.touched, []
-        limits, journal = state.limits, state.journal
         for connection in touched:
             connection.touched = False
             session = connection.session

@@ -64,7 +64,8 @@ class DeliveryDispatcher:
     def deliver_along(self, route: Route, events: Sequence[Event]) -> None:
         """Deliver events along a route; consecutive calls with one route are combined."""
         if route is not self._route:
-            self.flush()
+            if self._route is not None:
+                self.flush()
             self._route = route
         self._waiting.append(events)
 

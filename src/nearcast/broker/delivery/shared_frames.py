@@ -55,8 +55,7 @@ class SharedFrames:
         five = version == MQTT_5
         whole = self._joined.get(five)
         if whole is None:
-            frames = self.plain(version)
-            whole = self._joined[five] = frames[0] if len(frames) == 1 else b"".join(frames)
+            whole = self._joined[five] = b"".join(self.plain(version))
         return whole
 
     def with_metadata(

@@ -62,7 +62,7 @@ class OutcomeRecorder:
     def catch_up(self, now: float) -> None:
         """Store moved nodes periodically, in ticks that write to the log anyway."""
         journal, behind = self._state.journal, self._behind
-        if not journal.rows or abs(now - self._told_at) < BEHIND_S:
+        if abs(now - self._told_at) < BEHIND_S:
             return
         seq = self._state.engine.seq
         if not self._round:

@@ -138,6 +138,8 @@ class PublishHandler:
         assert type(first) is Publish
         topic, raw, qos = first.topic, first.raw_properties, first.qos
         run = [first]
+        if not qos and at + 1 == len(packets):
+            return run, 1
         alone = first.retain or topic.startswith(_READ_ONE_BY_ONE)
         if not (alone or NC_PREFIX in raw or _IS_TEXT in raw):
             for each in packets[at + 1 :] if at + 1 < len(packets) else ():
