@@ -59,3 +59,14 @@ def empty_directory(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A directory in which the test runs."""
     monkeypatch.chdir(tmp_path)
     return tmp_path
+
+
+@pytest.fixture
+def as_nobody() -> Iterator[None]:
+    """Be a user who may write only what all may."""
+    if os.getuid():
+        yield
+        return
+    os.seteuid(65_534)
+    yield
+    os.seteuid(0)

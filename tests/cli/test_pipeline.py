@@ -12,6 +12,7 @@ import pytest
 from typer.testing import CliRunner, Result
 
 from nearcast.cli import app
+from nearcast.cli.pipeline import audit_exit_code
 from nearcast.pipeline.errors import JavaError
 from nearcast.pipeline.jobs.java import find_java
 from nearcast.pipeline.jobs.job import alone
@@ -58,7 +59,15 @@ def write(tables: Tables, name: str, epoch: int) -> None:
 def test_a_status_is_told_before_during_and_after_a_run(tmp_path: Path) -> None:
     assert "No pipeline has run" in pipeline(tmp_path, "status").stdout
     told = json.loads(pipeline(tmp_path, "status", "--json").stdout)
-    assert told == {"running": False, "status": None, "tables": []}
+    assert told == {"running": False, "state": "absent", "status": None, "tables": []}
+
+    waiting = [QueryStatus("tables", "waiting")]
+    write_status(tmp_path, Status(time.time(), 1, waiting, stage="java"))
+    told = json.loads(pipeline(tmp_path, "status", "--json").stdout)
+    assert (told["running"], told["state"]) == (False, "starting")
+    shown = pipeline(tmp_path, "status").stdout
+    assert "The pipeline is starting: Java and Spark." in shown
+    assert "waiting" not in shown
 
     tables = Tables(tmp_path)
     tables.begin()
@@ -106,6 +115,14 @@ def test_there_is_one_pipeline_at_a_time(what: str, tmp_path: Path) -> None:
     with alone(tmp_path):
         done = by_itself(tmp_path, what, code=1)
     assert "another pipeline runs" in done.stderr
+
+
+@pytest.mark.parametrize(("copies", "missing", "code"), [(3, 0, 0), (3, 1, 1), (0, 0, 2)])
+def test_an_audit_says_by_its_exit_code_what_it_found(copies: int, missing: int, code: int) -> None:
+    pytest.importorskip("pyspark", reason="PySpark is not installed")
+    from nearcast.pipeline.jobs.audit import MISSING, Audit
+
+    assert audit_exit_code(Audit(copies, {MISSING: missing}, [], 0, 0)) == code
 
 
 def test_state_is_let_go_without_spark(tmp_path: Path) -> None:

@@ -119,17 +119,6 @@ TRY = (
 )
 
 
-@pytest.fixture
-def as_nobody() -> Iterator[None]:
-    """Be a user who may write only what all may."""
-    if os.getuid():
-        yield
-        return
-    os.seteuid(65_534)
-    yield
-    os.seteuid(0)
-
-
 @pytest.mark.usefixtures("as_nobody")
 def test_a_directory_that_may_not_be_written_is_named() -> None:
     with TemporaryDirectory() as place:

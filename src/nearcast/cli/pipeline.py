@@ -102,7 +102,12 @@ def status(config: Config = None, data: Data = None, as_json: AsJson = False) ->
     if as_json:
         shown = None if found is None else _with_times(msgspec.to_builtins(found))
         alive = found is not None and found.is_up
-        value = {"running": alive, "status": shown, "tables": msgspec.to_builtins(tables)}
+        value = {
+            "running": alive,
+            "state": "absent" if found is None else found.state,
+            "status": shown,
+            "tables": msgspec.to_builtins(tables),
+        }
         typer.echo(json.dumps(value, indent=2))
         return
     _print_status(where, found, tables)
@@ -178,8 +183,14 @@ def audit(
         typer.echo(json.dumps({"passed": found.passed} | msgspec.to_builtins(found), indent=2))
     else:
         _print_audit(found)
+    raise typer.Exit(audit_exit_code(found))
+
+
+def audit_exit_code(found: "Audit") -> int:
+    """Return 1 if anything differs, and 2 if nothing could be compared."""
     if not found.passed:
-        raise typer.Exit(1)
+        return 1
+    return 0 if found.copies else 2
 
 
 def _compare(settings: Settings, since: str | None, until: str | None, *, quiet: bool) -> "Audit":
@@ -294,13 +305,13 @@ def _print_status(data: Path, found: Status | None, tables: list[TableStatistics
         ago = time.time() - found.written
         console.print(f"The pipeline does not run; it was last seen {ago:.0f} s ago.")
     elif not found.is_up:
-        console.print(f"The pipeline is being started: {STAGES[found.stage]}.")
+        console.print(f"The pipeline is starting: {STAGES[found.stage]}.")
     if found is not None:
         shown = Table("query", "state", "epoch", "rows/s", "batch", "lag", "state", "failures")
         for query in found.queries:
             shown.add_row(
                 query.name,
-                query.state if not found.is_stale else "ended",
+                query.state if found.state == "running" else found.state,
                 str(query.epoch),
                 f"{query.rows_per_s:,.0f}",
                 f"{query.batch_rows:,} rows in {query.batch_s:.2f} s",
@@ -338,5 +349,7 @@ def _print_audit(found: "Audit") -> None:
         )
     if found.unusable:
         typer.echo(f"{found.unusable:,} stretches of the log could not be applied: see rejects.")
-    if found.passed and found.copies:
+    if not found.copies:
+        typer.echo("Nothing could be compared.")
+    elif found.passed:
         typer.echo("Nothing differs.")

@@ -2,13 +2,15 @@
 
 import threading
 from pathlib import Path
+from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
 
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
-from nearcast.pipeline.jobs.job import _PipelineRun
+from nearcast.pipeline.errors import PipelineError
+from nearcast.pipeline.jobs.job import _PipelineRun, alone
 from nearcast.pipeline.jobs.queries import Pipeline, PipelineSettings
 from nearcast.pipeline.jobs.status import Status, read_status
 
@@ -52,3 +54,20 @@ def test_a_start_is_told_stage_by_stage(tmp_path: Path) -> None:
     last = read_status(tmp_path)
     assert last is not None
     assert (last.stage, last.ended) == ("running", True)
+
+
+@pytest.mark.usefixtures("as_nobody")
+def test_a_checkpoint_directory_that_may_not_be_written_is_one_message() -> None:
+    with TemporaryDirectory() as place:
+        checkpoints = Path(place) / "checkpoints"
+        checkpoints.mkdir()
+        (checkpoints / "lock").touch()
+        checkpoints.chmod(0o555)
+        with (
+            pytest.raises(PipelineError, match="checkpoints cannot be written to: Permission"),
+            alone(Path(place)),
+        ):
+            pass
+        checkpoints.chmod(0o755)
+        with alone(Path(place)):
+            pass

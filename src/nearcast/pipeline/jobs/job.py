@@ -8,6 +8,7 @@ import contextlib
 import fcntl
 import logging
 import os
+import tempfile
 import threading
 import time
 from collections.abc import Iterator
@@ -93,8 +94,17 @@ def run(
 def alone(data: Path) -> Iterator[None]:
     """Lock a data directory; raises `PipelineError` if another pipeline holds the lock."""
     directory = data / "checkpoints"
-    make_directory(directory)
-    with (directory / "lock").open("a") as file:
+    try:
+        make_directory(directory)
+        # The lock may be writable where nothing else can be created.
+        with tempfile.TemporaryFile(dir=directory):
+            lock = (directory / "lock").open("a")
+    except OSError as error:
+        raise PipelineError(
+            f"{directory} cannot be written to: {error.strerror}; the pipeline keeps there how "
+            "far it has got, so let its user write there, or choose another directory by --data"
+        ) from None
+    with lock as file:
         try:
             fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:

@@ -22,6 +22,7 @@ STALE_S = 30.0
 LONGEST_PROBLEM = 500
 QueryState = Literal["running", "waiting", "failing"]
 """Failing: it failed and made no progress since, whether it is running or waits for a retry."""
+PipelineState = Literal["starting", "running", "ended"]
 Stage = Literal["java", "tables", "queries", "running"]
 """The start-up stage of a pipeline, then "running"."""
 STAGES: Mapping[Stage, str] = {
@@ -74,6 +75,13 @@ class Status(Struct, frozen=True):
     def is_stale(self) -> bool:
         """True if no process updates it any more."""
         return self.ended or time.time() - self.written > STALE_S
+
+    @property
+    def state(self) -> PipelineState:
+        """Whether it is starting, running, or ended."""
+        if self.is_stale:
+            return "ended"
+        return "running" if self.stage == "running" else "starting"
 
     @property
     def is_up(self) -> bool:
