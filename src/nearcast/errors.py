@@ -26,6 +26,7 @@ class NearcastError(Exception):
             JavaError
             LinkError
             PipelineInputError (V)
+            ResultLimitError
         ProtocolError
         RefusedError
         StoreError

@@ -24,6 +24,7 @@ def spark() -> Iterator["SparkSession"]:
     except JavaError as error:
         pytest.skip(str(error))
     from nearcast.pipeline.jobs.spark_session import SparkSettings, session, stop
+    from nearcast.pipeline.sink.epoch_writer import RESULT_LIMIT
 
     settings = SparkSettings(
         master="local[2]",
@@ -31,6 +32,7 @@ def spark() -> Iterator["SparkSession"]:
         shuffle_partitions=2,
         driver_memory="1g",
         brisk=True,
+        conf=RESULT_LIMIT,
     )
     with pytest.MonkeyPatch.context() as patch:
         patch.setenv("JAVA_TOOL_OPTIONS", JAVA)

@@ -17,3 +17,7 @@ class JavaError(PipelineError):
 
 class LinkError(PipelineError):
     """A broker could not be reached in time, or refused a request."""
+
+
+class ResultLimitError(PipelineError):
+    """The results of a job are larger than the driver takes."""

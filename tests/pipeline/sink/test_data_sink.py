@@ -22,7 +22,7 @@ from nearcast.pipeline.errors import LinkError, PipelineInputError
 from nearcast.pipeline.sink.broker_address import BrokerAccess, BrokerAddress, entrance_of
 from nearcast.pipeline.sink.broker_link import BrokerLink, borrowed, close_idle
 from nearcast.pipeline.sink.data_sink import SinkOptions, abort, hand_over, release, stage
-from nearcast.pipeline.sink.sink_rows import SINK_SCHEMA, rows_by_broker
+from nearcast.pipeline.sink.sink_rows import SINK_SCHEMA, bounded, rows_by_broker
 from nearcast.wire.handover import EventRow, Release, manifest_bytes
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients.stubborn_client import StubbornClient
@@ -153,6 +153,24 @@ def test_rows_are_read_as_they_are_written() -> None:
                      each["replayed"] or False)
                     for each in plain["recipients"]
                 ]  # fmt: skip
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_a_batch_is_sliced_so_that_few_recipients_are_objects_at_once(seed: int) -> None:
+    draw = random.Random(seed)
+    recipient = pa.struct([("session", pa.string())])
+    sizes = [draw.choice((0, 1, 5, 30, None)) for _ in range(100)]
+    lists = [None if size is None else [{"session": "s"}] * size for size in sizes]
+    whole = pa.record_batch(
+        [list(range(100)), pa.array(lists, pa.list_(recipient))], names=["id", "recipients"]
+    ).slice(3, 90)
+
+    parts = list(bounded(whole, 20))
+
+    assert [name for part in parts for name in part.column("id").to_pylist()] == list(range(3, 93))
+    for part in parts:
+        count = sum(len(each or ()) for each in part.column("recipients").to_pylist())
+        assert count <= 20 or part.num_rows == 1
 
 
 @pytest.mark.parametrize(

@@ -11,11 +11,15 @@ import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
+from pyspark.sql import functions as F  # noqa: N812
+
+from nearcast.pipeline.errors import ResultLimitError
 from nearcast.pipeline.sink.broker_link import close_idle
 from nearcast.pipeline.sink.epoch_writer import (
     Epoch,
     collected,
     rows_of_epoch,
+    write,
     write_large,
     write_small,
 )
@@ -59,10 +63,10 @@ def rows(tables: Tables, name: str) -> list[dict[str, Any]]:
 
 def test_small_and_large_epochs_hold_the_same(spark: "SparkSession", tmp_path: Path) -> None:
     small, large = Tables(tmp_path / "small"), Tables(tmp_path / "large")
-    for tables, write in ((small, write_small), (large, write_large)):
+    for tables, write_epoch in ((small, write_small), (large, write_large)):
         tables.begin()
-        write(tables, epoch(spark, 0, SOME, 5))
-        write(tables, epoch(spark, 1, SOME[:1], 0))
+        write_epoch(tables, epoch(spark, 0, SOME, 5))
+        write_epoch(tables, epoch(spark, 1, SOME[:1], 0))
     for name, count in (("people", 4), ("numbers", 5)):
         assert rows(small, name) == rows(large, name)
         assert len(rows(small, name)) == count
@@ -115,8 +119,8 @@ def test_what_is_told_comes_once_however_often_an_epoch_is_tried(
         for number, writers in enumerate(
             ((write_small, write_small), (write_small, write_large), (write_large, write_small))
         ):
-            for write in writers:
-                write(tables, telling(spark, data, number, "told", f"{number}"))
+            for write_epoch in writers:
+                write_epoch(tables, telling(spark, data, number, "told", f"{number}"))
         write_small(tables, telling(spark, data, 3, "end", ""))
         client.wait_for("end", b"")
     finally:
@@ -126,9 +130,9 @@ def test_what_is_told_comes_once_however_often_an_epoch_is_tried(
     assert [got.payload for got in client.got] == [b"0", b"1", b"2", b""]
 
 
-@pytest.mark.parametrize("write", [write_small, write_large])
+@pytest.mark.parametrize("write_epoch", [write_small, write_large])
 def test_events_of_a_subject_come_in_order_from_whatever_task(
-    spark: "SparkSession", tmp_path: Path, write: Callable[[Tables, Epoch], None]
+    spark: "SparkSession", tmp_path: Path, write_epoch: Callable[[Tables, Epoch], None]
 ) -> None:
     data = tmp_path / "data"
     tables = Tables(data)
@@ -152,7 +156,7 @@ def test_events_of_a_subject_come_in_order_from_whatever_task(
     try:
         client.connect(broker.port)
         client.subscribe("a/+", "end")
-        write(tables, ordered)
+        write_epoch(tables, ordered)
         write_small(tables, telling(spark, data, 1, "end", ""))
         client.wait_for("end", b"")
     finally:
@@ -162,6 +166,26 @@ def test_events_of_a_subject_come_in_order_from_whatever_task(
     for subject in ("a/1", "a/2", "a/3"):
         got = [int(each.payload) for each in client.got if each.topic == subject]
         assert got == list(range(60))
+
+
+def test_what_is_too_large_for_the_driver_is_written_by_tasks(
+    spark: "SparkSession", tables: Tables
+) -> None:
+    payload = F.expr("cast(repeat(uuid(), 30000) as binary)")
+    large = spark.range(100).select(F.lit("x").alias("name"), payload.alias("payload"))
+    few = Epoch(
+        0,
+        {"people": large, "numbers": spark.range(3)},
+        spark.createDataFrame([], SINK_SCHEMA),
+        {"path": "nowhere", "query": "test"},
+    )
+    with pytest.raises(ResultLimitError):
+        write_small(tables, few)
+
+    write(tables, few, rows=100)
+
+    assert spark.read.parquet(str(tables.path("people"))).count() == 100
+    assert spark.read.parquet(str(tables.path("numbers"))).count() == 3
 
 
 def telling(spark: "SparkSession", data: Path, number: int, subject: str, text: str) -> Epoch:

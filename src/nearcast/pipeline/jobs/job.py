@@ -17,6 +17,7 @@ from typing import TYPE_CHECKING
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 
 from nearcast.logs import log_event
@@ -32,6 +33,7 @@ from nearcast.pipeline.jobs.status import (
     query_status,
     write_status,
 )
+from nearcast.pipeline.sink.epoch_writer import RESULT_LIMIT
 from nearcast.store import LogReader, StoreError, broker_directory, follow
 from nearcast.store.file_access import make_directory
 
@@ -79,7 +81,8 @@ def run(
         parts = check_checkpoints(data, spark_settings)
         waiting = [QueryStatus(name, "waiting") for name in query_names(settings)]
         write_status(data, Status(time.time(), os.getpid(), waiting, stage="java"))
-        spark = session(msgspec.structs.replace(spark_settings, shuffle_partitions=parts))
+        conf = RESULT_LIMIT | spark_settings.conf
+        spark = session(replace(spark_settings, shuffle_partitions=parts, conf=conf))
         try:
             if not stopped.is_set():
                 _PipelineRun(Pipeline(spark, settings), data).run(stopped)

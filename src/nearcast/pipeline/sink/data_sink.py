@@ -14,6 +14,7 @@ import contextlib
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
+from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -28,7 +29,7 @@ from pyspark.sql.datasource import (
 from nearcast.pipeline.errors import LinkError, PipelineInputError
 from nearcast.pipeline.sink.broker_address import BrokerAddress
 from nearcast.pipeline.sink.broker_link import BrokerLink, borrowed
-from nearcast.pipeline.sink.sink_rows import rows_by_broker
+from nearcast.pipeline.sink.sink_rows import bounded, rows_by_broker
 from nearcast.wire.handover import (
     Abort,
     HandedRow,
@@ -214,7 +215,7 @@ def stage(
     attempt = secrets.token_hex(8)
     with contextlib.ExitStack() as stack:
         found: dict[str, _Staging] = {}
-        for batch in batches:
+        for batch in chain.from_iterable(map(bounded, batches)):
             for broker, rows in rows_by_broker(batch):
                 staging = found.get(broker)
                 if staging is None:

@@ -2,10 +2,13 @@
 
 A Spark job costs more than the rows of most epochs. A small epoch is one job, whose results the
 driver itself stages, releases and writes; a large one is distributed over tasks. Both ways give the
-same rows under the same names, so that an epoch may be retried the other way.
+same rows under the same names, so that an epoch may be retried the other way. Few rows of the log
+may make many copies: if the results exceed `RESULT_LIMIT`, Spark ends the job before the driver has
+them, and the epoch is written as a large one.
 """
 
 import json
+import logging
 from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -15,6 +18,8 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812
 
+from nearcast.logs import log_event
+from nearcast.pipeline.errors import ResultLimitError
 from nearcast.pipeline.sink.broker_events import in_order
 from nearcast.pipeline.sink.data_sink import QUERY_ID, SinkOptions, hand_over, release, stage
 from nearcast.pipeline.tables.tables import Tables
@@ -22,10 +27,13 @@ from nearcast.pipeline.tables.tables import Tables
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
+log = logging.getLogger("nearcast.pipeline")
 SMALL_ROWS = 20_000
 """Epochs of at most this many rows of the log are collected."""
 TASK_ROWS = 2_000
 """Rows of the log for each task of a small epoch."""
+RESULT_LIMIT = {"spark.driver.maxResultSize": "64m"}
+"""The setting of Spark that bounds what a small epoch may bring to the driver."""
 _OUTGOING = "$told"
 
 
@@ -46,9 +54,15 @@ class Epoch(Struct, frozen=True):
 def write(tables: Tables, epoch: Epoch, rows: int | None) -> None:
     """Publish and write an epoch of `rows` log rows, replacing an earlier attempt."""
     if rows is not None and rows <= SMALL_ROWS:
-        write_small(tables, epoch, 1 + rows // TASK_ROWS)
-    else:
-        write_large(tables, epoch)
+        try:
+            write_small(tables, epoch, 1 + rows // TASK_ROWS)
+            return
+        except ResultLimitError:
+            log_event(
+                log, logging.INFO, "epoch written in tasks: its results exceed the driver's limit",
+                epoch=epoch.number, rows=rows,
+            )  # fmt: skip
+    write_large(tables, epoch)
 
 
 def write_large(tables: Tables, epoch: Epoch) -> None:
@@ -80,13 +94,19 @@ def write_small(tables: Tables, epoch: Epoch, tasks: int = 1) -> None:
 
 
 def collected(frames: "Mapping[str, DataFrame]", tasks: int = 1) -> dict[str, pa.Table]:
-    """Return the rows of several frames, collected in one job."""
+    """Return the rows of several frames, collected in one job; raises `ResultLimitError`."""
     # Lists of one element: a null list takes no space, and its fields may be non-nullable.
     tagged = [rows.select(F.array(F.struct("*")).alias(name)) for name, rows in frames.items()]
     together = tagged[0]
     for each in tagged[1:]:
         together = together.unionByName(each, allowMissingColumns=True)
-    found = together.coalesce(tasks).toArrow()
+    try:
+        found = together.coalesce(tasks).toArrow()
+    except Exception as error:
+        # Which class it is depends on where Spark notices it.
+        if "spark.driver.maxResultSize" in str(error):
+            raise ResultLimitError("the results of an epoch exceed the driver's limit") from None
+        raise
     return {name: pa.Table.from_struct_array(_flat(found.column(name))) for name in frames}
 
 

@@ -25,7 +25,25 @@ SINK_SCHEMA = (
     "replayed: boolean>>, about array<string>"
 )
 """All columns, as Spark DDL. In `recipients`, `subscriptions` are ids."""
+MOST_RECIPIENTS = 100_000
 NEEDED = ("broker", "kind", "id", "subject")
+
+
+def bounded(batch: pa.RecordBatch, most: int = MOST_RECIPIENTS) -> Iterator[pa.RecordBatch]:
+    """Yield a batch in slices of at most `most` recipients, or of one row with more.
+
+    A recipient takes some hundred bytes as a Python object, and an event may have thousands.
+    """
+    if "recipients" not in batch.schema.names:
+        yield batch
+        return
+    lengths = batch.column("recipients").value_lengths().fill_null(0).to_numpy()
+    ends = lengths.cumsum()
+    start, done = 0, 0
+    while start < batch.num_rows:
+        end = max(start + 1, int(ends.searchsorted(done + most, side="right")))
+        yield batch.slice(start, end - start)
+        start, done = end, int(ends[end - 1])
 
 
 def rows_by_broker(batch: pa.RecordBatch) -> Iterator[tuple[str, list[HandedRow]]]:
