@@ -170,7 +170,7 @@ def test_transitions_of_a_pair_alternate_in_the_order_of_time_and_cause(seed: in
     states: dict[tuple[str, str], list[str]] = {}
     ordered = sorted(
         (row for row in processors.told if row.encounter and row.encounter.state != "closer"),
-        key=lambda row: (row.encounter.time, row.cause_broker, row.cause_seq),
+        key=lambda row: (row.encounter.time, row.cause),
     )
     for row in ordered:
         states.setdefault((row.encounter.a, row.encounter.b), []).append(row.encounter.state)

@@ -142,7 +142,7 @@ def advance(
                     # The same cell as in `expire`: other cells may have dropped it before.
                     if home[older]:
                         n = put_transition(
-                            who, values, n, i, APART, mover, other, rank, end,
+                            who, values, n, TIME_PASSED, APART, mover, other, rank, end,
                             distance_m(before[LAT], before[LON], theirs[LAT], theirs[LON]),
                             state[older, LAT], state[older, LON],
                         )  # fmt: skip

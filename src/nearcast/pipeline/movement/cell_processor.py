@@ -22,6 +22,8 @@ from nearcast.pipeline.movement.movement_settings import MovementSettings
 from nearcast.pipeline.movement.track_processor import after_ms, watermark_ms
 from nearcast.pipeline.movement.traffic import window_row
 
+TIME_CAUSE = "1"
+"""The cause of what time ended: it comes after all inputs of that time."""
 _ENCOUNTER = ("relationship", "a", "b", "state", "time", "distance_m", "lat", "lon")
 
 
@@ -42,6 +44,11 @@ class CellInput(Struct, frozen=True, gc=False):
     previous_lon: float = math.nan
     speed_mps: float | None = None
     hazard: str | None = None
+
+    @property
+    def cause(self) -> str:
+        """The place of this input among those of one time, as text that sorts like it."""
+        return f"0{self.broker}\0{self.seq:020d}"
 
 
 _DECODER = msgspec.json.Decoder(list[CellInput])
@@ -123,8 +130,7 @@ class CellProcessor(StatefulProcessor):
                 table="encounters",
                 encounter=Row(**dict(zip(_ENCOUNTER, row, strict=True))),
                 traffic=None,
-                cause_broker="" if cause == TIME_PASSED else sent[cause].broker,
-                cause_seq=0 if cause == TIME_PASSED else sent[cause].seq,
+                cause=TIME_CAUSE if cause == TIME_PASSED else sent[cause].cause,
             )
             for each in changes
             for cause, row in named(each, self._settings)
@@ -153,8 +159,7 @@ class CellProcessor(StatefulProcessor):
                 table="traffic",
                 encounter=None,
                 traffic=Row(**window_row(form, cell, window)),
-                cause_broker="",
-                cause_seq=0,
+                cause=TIME_CAUSE,
             )
             for window in traffic.close(now)
         ]

@@ -16,11 +16,8 @@ from nearcast.pipeline.movement.motion import tracks
 from nearcast.pipeline.movement.movement_settings import MovementSettings
 from nearcast.pipeline.movement.traffic import TRAFFIC, traffic
 
-DECIDED = (
-    f"table string, encounter struct<{ENCOUNTER}>, traffic struct<{TRAFFIC}>, "
-    "cause_broker string, cause_seq long"
-)
-"""Rows of the tables, and the broker and seq of the fix that caused a transition."""
+DECIDED = f"table string, encounter struct<{ENCOUNTER}>, traffic struct<{TRAFFIC}>, cause string"
+"""Rows of the tables, and the cause of a transition, as text that sorts in its order."""
 TABLES = ("encounters", "traffic")
 GOLDEN = 0.618
 """From row to row the assigned task advances by this share of all tasks.
@@ -37,7 +34,7 @@ def movement(log: DataFrame, settings: MovementSettings | None = None) -> DataFr
     Columns: `table`, `key` (unique, and the same when decided again), `subject`, `time`, `lat`,
     `lon`, `payload` (JSON), `about` (the nodes named in it), and `encounter` or `traffic`, the row
     of the table itself. Transitions to `closer` are in the table, and are not published: their
-    subject is null. `cause_broker` and `cause_seq` order transitions of one pair at one time.
+    subject is null. `cause` orders transitions of one pair at one time.
     """
     settings = settings or MovementSettings()
     followed = tracks(log, settings)
@@ -117,8 +114,7 @@ def _tagged(table: str, rows: DataFrame) -> DataFrame:
         "table",
         "encounter",
         "traffic",
-        F.lit("").alias("cause_broker"),
-        F.lit(0).cast("long").alias("cause_seq"),
+        F.lit("").alias("cause"),
     )
 
 
@@ -144,8 +140,7 @@ def _with_events(found: DataFrame) -> DataFrame:
         F.when(is_met, F.array(met["a"], met["b"])).alias("about"),
         "encounter",
         "traffic",
-        "cause_broker",
-        "cause_seq",
+        "cause",
     )
 
 

@@ -14,8 +14,7 @@ from nearcast.pipeline.gather.aggregates import named_in
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
-CAUSE = ("cause_broker", "cause_seq")
-MOVEMENT_ORDER = ("subject", "time", *CAUSE)
+MOVEMENT_ORDER = ("subject", "time", "cause")
 AGGREGATE_ORDER = ("subject", "time", "id")
 """The order of the events of one subject."""
 QOS = 2
@@ -30,7 +29,7 @@ def aggregate_events(found: "DataFrame") -> "DataFrame":
 def movement_events(found: "DataFrame") -> "DataFrame":
     """Return the rows of `movement` as events, without those that are not published."""
     named = found.where(F.col("subject").isNotNull())
-    return _events(named.withColumn("id", F.col("key")), *CAUSE)
+    return _events(named.withColumn("id", F.col("key")), "cause")
 
 
 def for_all(rows: "DataFrame", brokers: Sequence[str]) -> "DataFrame":
