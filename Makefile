@@ -39,13 +39,14 @@ test: $(INSTALLED) system
 		'make --no-print-directory checked' \
 		'make --no-print-directory suite'
 
-# At once what starts Spark, what starts other processes, and the rest: all of them wait for
-# something as much as they work.
+# At once what uses Spark in one session, what starts a Spark of its own, what starts other
+# processes, and the rest: all of them wait for something as much as they work.
 PYTEST := $(PY) -m pytest -m
 WITH_PROCESSES := $(wildcard tests/benchmarks tests/broker tests/chaos tests/cli tests/clients)
 suite: setup system
 	@sh scripts/side-by-side \
-		'$(PYTEST) "spark and not slow"' \
+		'$(PYTEST) "spark and not slow" tests/pipeline' \
+		'$(PYTEST) "spark and not slow" --ignore=tests/pipeline' \
 		'$(PYTEST) "not spark and not slow" $(WITH_PROCESSES)' \
 		'$(PYTEST) "not spark and not slow" $(addprefix --ignore=,$(WITH_PROCESSES))'
 

@@ -23,7 +23,7 @@ from msgspec import Struct
 from nearcast.store.durable_files import beside, put_in_place, sha256_of, sync_file, write_whole
 from nearcast.store.errors import CorruptError, MissingError, newer, told
 from nearcast.store.file_access import create_file
-from nearcast.store.rows.columns import column, integers_of, pairs
+from nearcast.store.rows.columns import column, from_numpy, integers_of, pairs
 from nearcast.store.rows.row_buffer import RowBuffer
 from nearcast.store.rows.row_kinds import check_kinds
 from nearcast.store.rows.rows import Row, erased
@@ -270,7 +270,7 @@ def to_arrow(rows: RowBuffer) -> pa.RecordBatch:
     counts = np.array(rows.counts, np.int64)
     begins = np.cumsum(counts) - counts
     seqs = np.arange(count) + np.repeat(np.array(rows.first_seqs, np.int64) - begins, counts)
-    run_of = pa.array(np.repeat(np.arange(runs, dtype=np.int32), counts))
+    run_of = from_numpy(np.repeat(np.arange(runs, dtype=np.int32), counts))
 
     def repeated(values: Sequence[object], name: str) -> pa.Array:
         found = column(values, SCHEMA.field(name).type)
@@ -278,8 +278,8 @@ def to_arrow(rows: RowBuffer) -> pa.RecordBatch:
 
     properties = pairs(rows.properties, SCHEMA.field("properties").type)
     columns = [
-        column([rows.broker], pa.string()).take(pa.array(np.zeros(count, np.int32))),
-        pa.array(seqs),
+        column([rows.broker], pa.string()).take(from_numpy(np.zeros(count, np.int32))),
+        from_numpy(seqs),
         repeated(rows.kinds, "kind"),
         repeated(rows.ingested, "ingested"),
         repeated(rows.schemas, "schema"),

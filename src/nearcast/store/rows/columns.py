@@ -8,9 +8,9 @@ from collections.abc import Sequence, Sized
 from itertools import chain
 
 import numpy as np
+import numpy.typing as npt
 import pyarrow as pa
 
-Pairs = Sequence[tuple[str, str]]
 Lengths = np.ndarray[tuple[int], np.dtype[np.int64]]
 
 
@@ -36,7 +36,13 @@ def column(values: Sequence[object], form: pa.DataType) -> pa.Array:
     return pa.Array.from_buffers(form, len(values), buffers, nulls)
 
 
-def pairs(values: Sequence[Pairs], form: pa.DataType) -> pa.Array:
+def from_numpy(values: "npt.NDArray[np.int32] | npt.NDArray[np.int64]") -> pa.Array:
+    """Return integers as a column, without copying them."""
+    form = pa.int32() if values.dtype == np.int32 else pa.int64()
+    return pa.Array.from_buffers(form, len(values), [None, pa.py_buffer(values)], 0)
+
+
+def pairs(values: Sequence[Sequence[tuple[str, str]]], form: pa.DataType) -> pa.Array:
     """Return a column of lists of (name, value); an empty list is null."""
     flat = list(chain.from_iterable(values))
     if not flat:

@@ -18,6 +18,7 @@ from nearcast.wire.mqtt import (
 )
 
 UserProperties = tuple[tuple[str, str], ...]
+"""In their order; names may be repeated."""
 HeaderColumns = tuple[UserProperties, bytes | None]
 """The values of `properties` and `headers`."""
 NO_HEADERS: HeaderColumns = ((), None)

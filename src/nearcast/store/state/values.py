@@ -17,10 +17,8 @@ from nearcast.core.model.inputs import Input, Published
 from nearcast.core.model.record import Record
 from nearcast.core.model.subject_permissions import SubjectPermissions
 from nearcast.store.errors import CorruptError, StoreError, newer
+from nearcast.store.rows.message_headers import UserProperties
 from nearcast.store.rows.rows import Row, input_of, record_row
-
-Pairs = tuple[tuple[str, str], ...]
-"""User properties: ordered, and names may be repeated."""
 
 VERSION = 1
 T = TypeVar("T")
@@ -33,7 +31,7 @@ class StoredMessage(Struct, frozen=True, array_like=True, gc=False):
     payload: bytes
     publisher: str = ""
     expires: float | None = None
-    properties: Pairs = ()
+    properties: UserProperties = ()
     content_type: str | None = None
     response_topic: str | None = None
     correlation: bytes | None = None
@@ -102,7 +100,7 @@ class SubscriptionState(Struct, frozen=True):
     retain_as_published: bool = False
     retain_handling: int = 0
     identifier: int | None = None
-    properties: Pairs = ()
+    properties: UserProperties = ()
     """The `nc-` properties, as given."""
     extra: bytes = b""
     countable: SubjectPermissions | None = None
