@@ -96,6 +96,23 @@ def test_compacting_changes_no_row_and_keeps_the_newest_epochs(
     assert len(versions(tmp_path)) == 2
 
 
+def test_what_is_large_already_is_not_written_again(tables: Tables) -> None:
+    write(tables, "events", 0, list(range(100_000)))
+    for epoch in range(1, 7):
+        write(tables, "events", epoch, [epoch])
+    before = read(tables, "events")
+    (large,) = (tables.version / "events" / "epoch=000000000000").iterdir()
+    inode, size = large.stat().st_ino, large.stat().st_size
+
+    assert tables.compact(keep=2, merged_bytes=size) == {"events": 4}
+
+    (same,) = (tables.version / "events" / "epoch=000000000000").iterdir()
+    assert same.stat().st_ino == inode
+    assert [n for _, n in read(tables, "events")] == [n for _, n in before]
+    assert [each.files for each in tables.statistics()] == [4]
+    assert tables.compact(keep=1, merged_bytes=size) == {"events": 2}
+
+
 def test_compacting_may_go_on_while_somebody_reads(tables: Tables) -> None:
     for epoch in range(12):
         write(tables, "events", epoch, [epoch])

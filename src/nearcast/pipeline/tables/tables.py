@@ -32,6 +32,8 @@ NAMES = (
 )  # fmt: skip
 CURRENT, VERSIONS, LOCK, ASIDE = "tables", ".tables", "lock", "aside-"
 KEPT_VERSIONS = 2
+MERGED_BYTES = 128 << 20
+BATCH_ROWS = 65_536
 _EPOCH = re.compile(r"epoch=(\d+)")
 
 
@@ -154,14 +156,19 @@ class Tables:
         epochs = _epochs(self.version / name)
         return [path for number, path in epochs if before - most <= number < before]
 
-    def compact(self, keep: int = 8) -> dict[str, int]:
+    def compact(self, keep: int = 8, merged_bytes: int = MERGED_BYTES) -> dict[str, int]:
         """Merge all epochs of each table but the last `keep`; return their number by table.
 
-        This makes a new version, whose other files are links to those of the version before.
+        This makes a new version, whose other files are links to those of the version before. Epochs
+        that were merged into `merged_bytes` or more stay as they are: what it costs depends on what
+        was written since, not on the size of the table.
         """
         with self.locked():
             old = self.version
-            merged = {name: _epochs(old / name)[: -keep or None] for name in _tables(old)}
+            merged = {
+                name: _after_large(_epochs(old / name)[: -keep or None], merged_bytes)
+                for name in _tables(old)
+            }
             merged = {name: epochs for name, epochs in merged.items() if len(epochs) > 1}
             if not merged:
                 return {}
@@ -210,6 +217,14 @@ def _epochs(table: Path) -> list[tuple[int, Path]]:
     return sorted((int(match[1]), path) for match, path in found if match is not None)
 
 
+def _after_large(epochs: list[tuple[int, Path]], size: int) -> list[tuple[int, Path]]:
+    """Return the epochs after the last one that has so many bytes."""
+    for place in reversed(range(len(epochs))):
+        if sum(path.stat().st_size for path in _files(epochs[place][1])) >= size:
+            return epochs[place + 1 :]
+    return epochs
+
+
 def _files(epoch: Path) -> list[Path]:
     return sorted(path for path in epoch.iterdir() if path.name.endswith(".parquet"))
 
@@ -231,7 +246,10 @@ def _compact(old: Path, new: Path, merged: list[tuple[int, Path]]) -> None:
     target = new / merged[-1][1].name / "part-compacted.parquet"
     with pq.ParquetWriter(target, schema, compression="zstd") as writer:
         for path in files:
-            writer.write_table(pq.read_table(path, partitioning=None).cast(schema))
+            # In batches: a table may be larger than memory.
+            with pq.ParquetFile(path) as file:
+                for batch in file.iter_batches(BATCH_ROWS):
+                    writer.write_table(pa.Table.from_batches([batch]).cast(schema))
 
 
 def _statistics(table: Path) -> TableStatistics:
