@@ -1,11 +1,14 @@
 """`nearcast pipeline`: what can be asked without Spark, and one history replayed and audited."""
 
 import json
+import os
+import signal
 import subprocess
 import sys
 import time
 from pathlib import Path
 
+import msgspec
 import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
@@ -23,6 +26,7 @@ from nearcast.testing import World
 from tests.support.logs.broker_log import write_log
 from tests.support.logs.recorded_life import log_of_a_life, recorded
 from tests.support.pipeline_process import variables
+from tests.support.waiting import until
 
 SMALL = """
 [pipeline]
@@ -108,6 +112,28 @@ def test_tables_are_compacted(tmp_path: Path) -> None:
     }
     assert tables.statistics()[0].rows == 12
     assert "--keep" in pipeline(tmp_path, "compact", "--keep", "1", code=2).stderr
+
+
+def test_a_status_can_be_watched(tmp_path: Path) -> None:
+    lagging = QueryStatus("tables", "running", 12, lag={"a": 6})
+    write_status(tmp_path, Status(time.time(), 1, [lagging]))
+    shown = tmp_path / "shown"
+    with shown.open("w") as file:
+        watching = subprocess.Popen(
+            [sys.executable, "-m", "nearcast", "pipeline", "status", "--watch", "--data", "."],
+            stdout=file, cwd=tmp_path, env=dict(os.environ, FORCE_COLOR="1", COLUMNS="200"),
+        )  # fmt: skip
+    try:
+        until(lambda: "6 rows" in shown.read_text(), "the first status is shown")
+        later = msgspec.structs.replace(lagging, lag={"a": 7})
+        write_status(tmp_path, Status(time.time(), 1, [later]))
+        until(lambda: "7 rows" in shown.read_text(), "the next status is shown")
+        watching.send_signal(signal.SIGINT)
+        assert watching.wait(20) == 0
+    finally:
+        watching.kill()
+        watching.wait()
+    assert "--watch" in pipeline(tmp_path, "status", "--watch", "--json", code=2).stderr
 
 
 @pytest.mark.parametrize("what", ["replay", "run"])

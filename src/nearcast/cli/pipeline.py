@@ -7,16 +7,18 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
 import msgspec
 import typer
-from rich.console import Console
+from rich.console import Console, Group
+from rich.live import Live
 from rich.progress import Progress
 from rich.table import Table
+from rich.text import Text
 
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import Settings
@@ -94,10 +96,23 @@ def _end_with(parent: int, stopped: threading.Event) -> None:
 
 
 @app.command()
-def status(config: Config = None, data: Data = None, as_json: AsJson = False) -> None:
+def status(
+    config: Config = None,
+    data: Data = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Show it anew every second; Ctrl-C ends that.")
+    ] = False,
+    as_json: AsJson = False,
+) -> None:
     """Say how the pipeline is doing: rates, lag, batch times, size of state, and its tables."""
     settings = _settings(config, data)
     where = Path(settings.node.data)
+    if watch:
+        if as_json:
+            why = "it is for people; programs call status --json again"
+            raise typer.BadParameter(why, param_hint="--watch")
+        _watch_status(where)
+        return
     found, tables = read_status(where), Tables(where).statistics()
     if as_json:
         shown = None if found is None else _with_times(msgspec.to_builtins(found))
@@ -110,7 +125,18 @@ def status(config: Config = None, data: Data = None, as_json: AsJson = False) ->
         }
         typer.echo(json.dumps(value, indent=2))
         return
-    _print_status(where, found, tables)
+    console = Console()
+    for part in _shown_status(where, found, tables):
+        console.print(part, soft_wrap=isinstance(part, Text))
+
+
+def _watch_status(data: Path) -> None:
+    """Show the status until the user has seen enough."""
+    with suppress(KeyboardInterrupt), Live(auto_refresh=False) as live:
+        while True:
+            found, tables = read_status(data), Tables(data).statistics()
+            live.update(Group(*_shown_status(data, found, tables)), refresh=True)
+            time.sleep(1.0)
 
 
 @app.command()
@@ -297,15 +323,17 @@ def _with_times(status: dict[str, object]) -> dict[str, object]:
     return shown
 
 
-def _print_status(data: Path, found: Status | None, tables: list[TableStatistics]) -> None:
-    console = Console()
+def _shown_status(
+    data: Path, found: Status | None, tables: list[TableStatistics]
+) -> list[Text | Table]:
+    parts: list[Text | Table] = []
     if found is None:
-        console.print(f"No pipeline has run on {data} yet; nearcast pipeline run starts one.")
+        parts.append(Text(f"No pipeline has run on {data} yet; nearcast pipeline run starts one."))
     elif found.is_stale:
         ago = time.time() - found.written
-        console.print(f"The pipeline does not run; it was last seen {ago:.0f} s ago.")
+        parts.append(Text(f"The pipeline does not run; it was last seen {ago:.0f} s ago."))
     elif not found.is_up:
-        console.print(f"The pipeline is starting: {STAGES[found.stage]}.")
+        parts.append(Text(f"The pipeline is starting: {STAGES[found.stage]}."))
     if found is not None:
         shown = Table("query", "state", "epoch", "rows/s", "batch", "lag", "state", "failures")
         for query in found.queries:
@@ -315,19 +343,19 @@ def _print_status(data: Path, found: Status | None, tables: list[TableStatistics
                 str(query.epoch),
                 f"{query.rows_per_s:,.0f}",
                 f"{query.batch_rows:,} rows in {query.batch_s:.2f} s",
-                f"{sum(query.lag.values()):,} rows",
+                f"{sum(query.lag.values()):,} rows, {query.lag_s:,.1f} s",
                 f"{query.state_rows:,} rows, {query.state_bytes / 1e6:.1f} MB",
                 f"{query.failures:,}",
             )
-        console.print(shown)
-        for problem in problems(found):
-            console.print(problem, style="red", markup=False, highlight=False, soft_wrap=True)
+        parts.append(shown)
+        parts += [Text(problem, style="red") for problem in problems(found)]
     if tables:
         shown = Table("table", "rows", "epochs", "files", "size")
         for each in tables:
             size = f"{each.bytes / 1e6:.1f} MB"
             shown.add_row(each.name, f"{each.rows:,}", str(each.epochs), str(each.files), size)
-        console.print(shown)
+        parts.append(shown)
+    return parts
 
 
 def _print_audit(found: "Audit") -> None:

@@ -1,6 +1,7 @@
 """What the job says of queries that cannot be started, or fail."""
 
 import threading
+import time
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, cast
@@ -13,6 +14,8 @@ from nearcast.pipeline.errors import PipelineError
 from nearcast.pipeline.jobs.job import _PipelineRun, alone
 from nearcast.pipeline.jobs.queries import Pipeline, PipelineSettings
 from nearcast.pipeline.jobs.status import Status, read_status
+from nearcast.store import Row
+from tests.support.logs.broker_log import write_log
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -54,6 +57,22 @@ def test_a_start_is_told_stage_by_stage(tmp_path: Path) -> None:
     last = read_status(tmp_path)
     assert last is not None
     assert (last.stage, last.ended) == ("running", True)
+
+
+def test_lag_is_told_in_rows_and_in_seconds(tmp_path: Path) -> None:
+    then = time.time() - 100.0
+    rows = [Row("broker", seq, "position", then + seq, node="ann") for seq in range(1, 6)]
+    write_log(tmp_path, "broker", rows, per_segment=2)
+    no_spark = cast("SparkSession", None)
+    settings = PipelineSettings(data=str(tmp_path), movement=None)
+
+    _PipelineRun(Pipeline(no_spark, settings), tmp_path)._report()
+
+    status = read_status(tmp_path)
+    assert status is not None
+    (query,) = status.queries
+    assert query.lag == {"broker": 5}
+    assert 99.0 <= query.lag_s <= 99.0 + time.time() - status.written + 60.0
 
 
 @pytest.mark.usefixtures("as_nobody")

@@ -115,6 +115,7 @@ def test_brokers_tell_of_it_in_their_metrics(tmp_path: Path) -> None:
         "nearcast_pipeline_gather_processed_per_s": 2400.0,
         "nearcast_pipeline_gather_batch_seconds": 0.5,
         "nearcast_pipeline_gather_lag_rows": 20.0,
+        "nearcast_pipeline_gather_lag_seconds": 0.0,
         "nearcast_pipeline_gather_state_rows": 15.0,
         "nearcast_pipeline_gather_state_bytes": 1500.0,
         "nearcast_pipeline_gather_failures_total": 3.0,

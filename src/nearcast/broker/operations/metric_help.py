@@ -92,6 +92,7 @@ _OF_QUERIES = {
     "processed_per_s": "Rows that the query deals with in a second of work.",
     "batch_seconds": "How long the last batch took.",
     "lag_rows": "Rows that are in the log and not yet dealt with.",
+    "lag_seconds": "How long the oldest of them has been there.",
     "state_rows": "Rows of state.",
     "state_bytes": "Memory of the state.",
     "failures_total": "Times that the query failed.",

@@ -232,7 +232,7 @@ class _PipelineRun:
             state = "failing"
         progress = None if query is None else query.lastProgress
         reported = None if progress is None else msgspec.json.decode(progress.json)
-        return query_status(
+        found = query_status(
             name,
             reported,
             ends,
@@ -241,6 +241,19 @@ class _PipelineRun:
             problem=failing.problem,
             failing_since=failing.since,
         )
+        waiting = [self._waiting_since(each, ends[each], lag) for each, lag in found.lag.items()]
+        since = min((at for at in waiting if at is not None), default=None)
+        return found if since is None else replace(found, lag_s=max(0.0, time.time() - since))
+
+    def _waiting_since(self, broker: str, end: int, lag: int) -> float | None:
+        """The time of the segment with a broker's oldest unprocessed row; None if there is none."""
+        reader = self._logs.get(broker)
+        if reader is None or not lag:
+            return None
+        next_seq = end + 1 - lag
+        behind = (each for each in reader.segments() if each.last_seq >= next_seq)
+        first = next(behind, None)
+        return None if first is None else first.first_ingested
 
     def _tidy(self) -> None:
         """Compact the tables from time to time."""

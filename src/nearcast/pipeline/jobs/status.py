@@ -59,6 +59,8 @@ class QueryStatus(Struct, frozen=True):
     """The cause of the last failure, in one line."""
     failing_since: float | None = None
     """The time of the first failure without progress since; null while it works."""
+    lag_s: float = 0.0
+    """The age of the segment with the oldest row that is not processed yet."""
 
 
 class Status(Struct, frozen=True):
@@ -208,6 +210,7 @@ def figures(status: Status) -> dict[str, float]:
             f"{name}_processed_per_s": query.processed_per_s,
             f"{name}_batch_seconds": query.batch_s,
             f"{name}_lag_rows": sum(query.lag.values()),
+            f"{name}_lag_seconds": query.lag_s,
             f"{name}_state_rows": query.state_rows,
             f"{name}_state_bytes": query.state_bytes,
             f"{name}_failures_total": query.failures,
