@@ -7,7 +7,7 @@ import sys
 import threading
 import time
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager, suppress
+from contextlib import contextmanager
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
@@ -132,11 +132,14 @@ def status(
 
 def _watch_status(data: Path) -> None:
     """Show the status until the user has seen enough."""
-    with suppress(KeyboardInterrupt), Live(auto_refresh=False) as live:
-        while True:
+    stopped = threading.Event()
+    for number in (signal.SIGINT, signal.SIGTERM):
+        signal.signal(number, lambda *_: stopped.set())
+    with Live(auto_refresh=False) as live:
+        while not stopped.is_set():
             found, tables = read_status(data), Tables(data).statistics()
             live.update(Group(*_shown_status(data, found, tables)), refresh=True)
-            time.sleep(1.0)
+            stopped.wait(1.0)
 
 
 @app.command()
