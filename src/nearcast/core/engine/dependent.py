@@ -64,6 +64,6 @@ class EngineDependent:
 
 
 def overriding(parts: Iterable[object], base: type, method: str) -> list[Callable[..., Any]]:
-    """Return the method of each part that overrides the base class's empty one."""
+    """Return the bound method of each part whose class overrides it; the others do nothing."""
     inherited = getattr(base, method)
     return [getattr(each, method) for each in parts if getattr(type(each), method) is not inherited]

@@ -176,8 +176,8 @@ class Pipeline:
         batch = batch.persist()
         try:
             outgoing = aggregate_events(self._new(batch, GATHER))
-            told = for_all(outgoing, self._brokers)
-            self._write(GATHER, epoch, {"aggregates": batch}, told, AGGREGATE_ORDER)
+            outgoing = for_all(outgoing, self._brokers)
+            self._write(GATHER, epoch, {"aggregates": batch}, outgoing, AGGREGATE_ORDER)
         finally:
             batch.unpersist()
 
@@ -188,8 +188,8 @@ class Pipeline:
             met = batch.where(F.col("table") == "encounters").select("encounter.*")
             passed = batch.where(F.col("table") == "traffic").select("traffic.*")
             tables = {"encounters": met, "traffic": passed}
-            told = for_all(outgoing, self._brokers)
-            self._write(MOVEMENT, epoch, tables, told, MOVEMENT_ORDER)
+            outgoing = for_all(outgoing, self._brokers)
+            self._write(MOVEMENT, epoch, tables, outgoing, MOVEMENT_ORDER)
         finally:
             batch.unpersist()
 
