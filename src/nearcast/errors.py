@@ -25,8 +25,10 @@ class NearcastError(Exception):
         PipelineError
             JavaError
             LinkError
+                LinkRefusedError
             PipelineInputError (V)
             ResultLimitError
+            WouldLoseError
         ProtocolError
         RefusedError
         StoreError

@@ -1,1 +1,1 @@
-"""Nearcast side by side, in one run, with what a user would pick instead."""
+"""Benchmarks of Nearcast and its alternatives, measured side by side in one run."""

@@ -1,11 +1,11 @@
-"""A city with hot spots: the subscriptions and events that the benchmarks share.
+"""A city with hot spots: the subscriptions and events shared by the benchmarks.
 
-People and events crowd round the same places in a square of 60 km. A subscription asks for one
-subject (or all), for events within 100 m to 5 km of its owner, and for one to four conditions
-on attributes; one in ten has an OR, one in ten a NOT. The weights (how hot the hot spots are, and
-that most subscriptions ask for a kind and few also for a line) are chosen so that an event has
-about 20 matches among a million subscriptions, and in proportion among fewer. Everything is drawn
-as columns, so that every competitor gets the same in the form that suits it best.
+People and events cluster around the same hot spots in a square of 60 km. A subscription selects
+one subject (or all), events within 100 m to 5 km of its owner, and one to four conditions on
+attributes; one in ten has an OR, one in ten a NOT. The weights (density of the hot spots; most
+subscriptions have a condition on the kind, few on the line) are chosen so that an event has about
+20 matches among a million subscriptions, and proportionally fewer among fewer. All data is drawn
+as columns, so that each competitor gets the same data in the form that suits it best.
 """
 
 from typing import NamedTuple
@@ -33,15 +33,15 @@ KINDS = tuple(f"kind-{i}" for i in range(20))
 LINES = tuple(f"line-{i}" for i in range(60))
 HOT_SPOTS, HOT_SHARE, HOT_WIDTH_M = 40, 0.7, 1_800.0
 PEOPLE_PER = 2
-"""Subscriptions that each person has."""
+"""Subscriptions per person."""
 
 ABSENT = -1
 CONJUNCTION, WITH_OR, WITH_NOT = 0, 1, 2
-"""All conditions hold; speed or severity, and all others; severity does not, all others do."""
+"""Forms of a filter: a conjunction; one with (speed OR severity); one with NOT severity."""
 
 
 class CitySubscriptions(NamedTuple):
-    """Subscriptions as columns; ABSENT or NaN: no such condition."""
+    """Subscriptions as columns; ABSENT or NaN means that there is no such condition."""
 
     owner: I32
     subject: I32  # ANY_SUBJECT: all
@@ -56,7 +56,7 @@ class CitySubscriptions(NamedTuple):
 
 
 class People(NamedTuple):
-    """Where everyone is."""
+    """Positions of all people, as columns."""
 
     lat: F64
     lon: F64
@@ -76,12 +76,12 @@ class Events(NamedTuple):
 
 
 def draw_people(count: int, rng: np.random.Generator) -> People:
-    """People where people are."""
+    """Draw people, most of them at hot spots."""
     return People(*_places(count, rng))
 
 
 def draw_events(count: int, rng: np.random.Generator) -> Events:
-    """Events where people are."""
+    """Draw events with the same spatial distribution as people."""
     lat, lon = _places(count, rng)
     return Events(
         subject=_zipf(len(SUBJECTS), count, rng, 0.5),
@@ -96,10 +96,10 @@ def draw_events(count: int, rng: np.random.Generator) -> Events:
 
 
 def draw_subscriptions(count: int, rng: np.random.Generator) -> CitySubscriptions:
-    """What people want: round numbers, and mostly something in particular."""
+    """Draw subscriptions: round thresholds, and always a condition on the kind or the line."""
     wants = rng.random((count, 5))
     wanted = np.column_stack([wants[:, 0] < 0.25, wants[:, 1] < 0.20, wants[:, 2:] < 0.36])
-    # At least something in particular, and with OR and NOT the conditions they need.
+    # Each has a kind or a line, and the forms with OR and NOT have the conditions they need.
     form = rng.choice(3, count, p=[0.8, 0.1, 0.1]).astype(np.int32)
     plain = ~wanted[:, :2].any(axis=1)
     wanted[plain, 1] = rng.random(plain.sum()) < 0.2
@@ -127,7 +127,7 @@ def draw_subscriptions(count: int, rng: np.random.Generator) -> CitySubscription
 
 
 def filters(subscriptions: CitySubscriptions, first: int, last: int) -> list[Filter]:
-    """The filters of some of the subscriptions."""
+    """The filters of the subscriptions `first` to `last`, exclusive."""
     rows = zip(
         *(column[first:last].tolist() for column in subscriptions[3:]),
         strict=True,
@@ -138,7 +138,7 @@ def filters(subscriptions: CitySubscriptions, first: int, last: int) -> list[Fil
 def nearcast_subscriptions(
     subscriptions: CitySubscriptions, first: int, last: int
 ) -> list[Subscription]:
-    """Some of the subscriptions as Nearcast's own values."""
+    """The subscriptions `first` to `last`, exclusive, as `Subscription` values without ids."""
     owner, subject, radius = (column[first:last].tolist() for column in subscriptions[:3])
     return [
         Subscription(
@@ -155,7 +155,7 @@ def nearcast_subscriptions(
 
 
 def nearcast_batch(events: Events, first: int, last: int) -> EventBatch:
-    """Some of the events as a batch."""
+    """The events `first` to `last`, exclusive, as a batch."""
     count = last - first
     part = Events._make(column[first:last] for column in events)
     used, number = np.unique(

@@ -1,7 +1,7 @@
-"""Why a benchmark gives no figures."""
+"""The error raised when a benchmark cannot produce figures."""
 
 from nearcast.errors import NearcastError
 
 
 class BenchmarkError(NearcastError):
-    """A server did not start, a broker did not do what it must, or two results differ."""
+    """A server did not start, a broker misbehaved, or two results differ."""

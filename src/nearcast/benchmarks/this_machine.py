@@ -1,11 +1,11 @@
-"""What a benchmark ran on."""
+"""The machine on which a benchmark runs: its description, and its cores."""
 
 import os
 import platform
 
 
 def machine() -> dict[str, str]:
-    """Processor, cores and system."""
+    """Return the processor model, the number of cores and the operating system."""
     model = platform.processor() or platform.machine()
     try:
         with open("/proc/cpuinfo") as lines:
@@ -21,6 +21,9 @@ def machine() -> dict[str, str]:
 
 
 def cores_apart() -> tuple[set[int], set[int]]:
-    """Cores for what is measured, and one for what measures, where there are two."""
+    """Return the cores for the measured process and the core for the load generator.
+
+    With a single core, both sets hold that core.
+    """
     cores = sorted(os.sched_getaffinity(0))
     return set(cores[:-1] or cores), {cores[-1]}

@@ -1,4 +1,4 @@
-"""CPU time, as the best of several runs: noise only ever adds."""
+"""CPU time, as the best of several runs, because noise only ever adds to it."""
 
 import time
 from collections.abc import Callable
@@ -10,23 +10,23 @@ from nearcast.benchmarks.matching.peers.peer import MatchingPeer
 FIRST_EVENTS = 16
 MOST_GROWTH = 16
 LEAST_S = 0.2
-"""A run is at least so long, as the CPU of a server is counted in hundredths of a second."""
+"""Minimum CPU seconds of a run: the CPU time of a server has a resolution of 10 ms."""
 
 
 def cpu_s(work: Callable[[], object]) -> float:
-    """CPU seconds of this process for doing something once."""
+    """CPU seconds of this process for one call of `work`."""
     start = time.process_time()
     work()
     return time.process_time() - start
 
 
 def best_cpu_s(work: Callable[[], object], runs: int) -> float:
-    """The least CPU seconds of several runs."""
+    """The minimum of CPU seconds over several runs."""
     return min(cpu_s(work) for _ in range(runs))
 
 
 def peer_cpu_s(peer: MatchingPeer, work: Callable[[], object]) -> float:
-    """CPU seconds of this process and of a peer's server."""
+    """CPU seconds of this process and of the peer's server for one call of `work`."""
     server = peer.server_cpu_s()
     return cpu_s(work) + peer.server_cpu_s() - server
 
@@ -34,9 +34,10 @@ def peer_cpu_s(peer: MatchingPeer, work: Callable[[], object]) -> float:
 def peer_rate(
     peer: MatchingPeer, events: Events, batch: int, budget_s: float, runs: int
 ) -> tuple[float, int]:
-    """Events per CPU-second, and how many events it was measured on, within about a budget.
+    """Events per CPU-second and the number of events timed, within about `budget_s` CPU seconds.
 
-    The number of events grows until one run takes its share of the budget or all are used.
+    The number of events grows until one run takes half of its share of the budget, or all events
+    are used.
     """
     total = len(events.lat)
     count = min(FIRST_EVENTS, total)

@@ -1,1 +1,1 @@
-"""The broker beside mosquitto."""
+"""The broker benchmark: Nearcast and mosquitto under the same loads."""

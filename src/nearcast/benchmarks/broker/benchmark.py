@@ -1,7 +1,8 @@
 """The broker benchmark: Nearcast and mosquitto under the same loads, in one run.
 
-Rates are messages per CPU-second of the broker's process, so that a busy machine disturbs
-less; the brokers take turns, and the best of several runs counts, as noise only ever adds.
+Rates are messages per CPU-second of the broker's process, which makes them less sensitive to a
+busy machine. The brokers run alternately, and the best of several runs counts, because noise only
+ever adds.
 """
 
 import platform
@@ -35,14 +36,14 @@ from nearcast.benchmarks.load.process import LoadProcess
 from nearcast.benchmarks.this_machine import machine
 
 WANTED_BYTES_EACH = 4_096
-"""Our aim for an idle connection."""
+"""Target for the memory of an idle connection."""
 SPARE_DESCRIPTORS = 500
 MEMORY = "memory"
-"""The name of the row about idle connections."""
+"""Name of the row for the memory of idle connections."""
 
 
 class FlowFigures(Struct, frozen=True):
-    """A broker under one load: its best run, or why there is none."""
+    """A broker under one load: its best run, or the reason for its failure."""
 
     messages_per_cpu_s: float | None = None
     best: Flowed | None = None
@@ -60,11 +61,11 @@ class FlowRow(Struct, frozen=True):
     receivers: int
     brokers: dict[str, FlowFigures]
     ratios: dict[str, float]
-    """How many times as many messages per CPU-second as mosquitto."""
+    """Messages per CPU-second as a multiple of mosquitto's, by broker."""
 
 
 class LatencyFigures(Struct, frozen=True):
-    """How late the messages of a broker were, in its best runs."""
+    """Latency of a broker; each percentile is the minimum over its runs."""
 
     messages: int = 0
     p50_us: float | None = None
@@ -73,7 +74,7 @@ class LatencyFigures(Struct, frozen=True):
 
 
 class LatencyRow(Struct, frozen=True):
-    """All brokers at one rate of messages."""
+    """All brokers under one latency load."""
 
     name: str
     describe: str
@@ -81,18 +82,18 @@ class LatencyRow(Struct, frozen=True):
 
 
 class MemoryFigures(Struct, frozen=True):
-    """What an idle connection costs a broker: the median of all runs."""
+    """Memory of a broker per idle connection: the median of all runs."""
 
     connections: int = 0
     bytes_each: float | None = None
     bytes_each_subscribed: float | None = None
     runs: list[float] = []
-    """Bytes of a plain connection in every run: what was free before makes them differ."""
+    """Bytes of a plain connection in every run; they vary with the memory that was already free."""
     failed: str | None = None
 
 
 class BrokerResult(Struct, frozen=True):
-    """A whole run."""
+    """The result of a whole run."""
 
     benchmark: str
     started: str
@@ -101,7 +102,7 @@ class BrokerResult(Struct, frozen=True):
     versions: dict[str, str]
     describe: dict[str, str]
     promises: dict[str, str]
-    """Where a message of QoS 1 is when its acknowledgement leaves, by broker."""
+    """Where a QoS 1 message is stored when its PUBACK is sent, by broker."""
     skipped: dict[str, str]
     rows: list[FlowRow]
     latency: list[LatencyRow]
@@ -110,7 +111,7 @@ class BrokerResult(Struct, frozen=True):
 
     @property
     def failures(self) -> list[str]:
-        """What went wrong, in words."""
+        """Descriptions of all failures."""
         tables: dict[str, Mapping[str, FlowFigures | LatencyFigures | MemoryFigures]] = {
             **{row.describe: row.brokers for row in self.rows},
             **{row.describe: row.brokers for row in self.latency},
@@ -125,12 +126,12 @@ class BrokerResult(Struct, frozen=True):
 
 
 def row_names(settings: BrokerBenchSettings) -> list[str]:
-    """The names that rows can be chosen by."""
+    """The row names that `BrokerBenchSettings.rows` accepts."""
     return [row.name for row in (*flow_rows(settings), *latency_rows(settings))] + [MEMORY]
 
 
 def run(settings: BrokerBenchSettings, step: Callable[[str], None]) -> BrokerResult:
-    """Measure; `step` is told what is going on. Raises BenchmarkError."""
+    """Run the benchmark; `step` gets progress texts. Raises BenchmarkError."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     settings = _within_descriptors(settings)
     missing = {name: broker.missing() for name, broker in BROKERS.items()}
@@ -164,18 +165,18 @@ def run(settings: BrokerBenchSettings, step: Callable[[str], None]) -> BrokerRes
 
 
 def _within_descriptors(settings: BrokerBenchSettings) -> BrokerBenchSettings:
-    """Allow as many connections as can be; measure with fewer where the system has a limit."""
+    """Raise the descriptor limit to its maximum, and cap the number of connections by it."""
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     if most == resource.RLIM_INFINITY:
         return settings
-    # Whole hundreds, as connections are served in groups of that size.
+    # A multiple of 100, because connections are served in groups of that size.
     connections = min(settings.connections, (most - SPARE_DESCRIPTORS) // 100 * 100)
     return msgspec.structs.replace(settings, connections=connections)
 
 
 class _BrokerRuns:
-    """Brokers that run side by side and are measured in turn."""
+    """Brokers that run side by side and are measured alternately."""
 
     def __init__(
         self,
@@ -200,7 +201,7 @@ class _BrokerRuns:
         self._running.clear()
 
     def flow(self, row: BenchRow) -> FlowRow:
-        """Messages per CPU-second under one load."""
+        """Measure the messages per CPU-second of all brokers under one load."""
         brokers = {}
         for name, outcomes in self._take_turns(row).items():
             last = outcomes[-1]
@@ -217,7 +218,7 @@ class _BrokerRuns:
         return FlowRow(row.name, row.describe, row.wanted, row.receivers, brokers, _ratios(brokers))
 
     def latency(self, row: BenchRow) -> LatencyRow:
-        """How late messages are at a modest rate."""
+        """Measure the latency of all brokers under one load."""
         brokers = {}
         for name, outcomes in self._take_turns(row).items():
             last = outcomes[-1]
@@ -233,7 +234,7 @@ class _BrokerRuns:
         return LatencyRow(row.name, row.describe, brokers)
 
     def memory(self) -> dict[str, MemoryFigures]:
-        """Memory of idle connections, each broker started anew."""
+        """Measure the memory of idle connections, with a fresh broker for each run."""
         count = self._settings.connections
         order = partial(Idle, connections=count)
         row = BenchRow(MEMORY, f"{count:,} idle connections", order, anew=True)
@@ -253,7 +254,7 @@ class _BrokerRuns:
         return figures
 
     def _take_turns(self, row: BenchRow) -> dict[str, list[LoadResult]]:
-        """Let all brokers run in turn, so that noise hits them alike; who fails is out."""
+        """Run all brokers alternately, so that noise affects them alike; skip those that failed."""
         names = [*self._names, FLOOR] if row.has_floor else self._names
         outcomes: dict[str, list[LoadResult]] = {name: [] for name in names}
         for number in range(1, self._settings.runs + 1):
@@ -286,7 +287,7 @@ class _BrokerRuns:
         return outcome
 
     def _warm_up(self, broker: Running) -> None:
-        """Let everything happen once that a broker puts off until it is needed."""
+        """Trigger a broker's lazy initialisation before it is measured."""
         target = Target(broker.port, broker.pid, 0.0)
         for order in (FanOut(target, 10, 10, 16, 4, 1), Ingest(target, 1, 2, 16, 4)):
             self._load.carry_out(order)

@@ -1,8 +1,8 @@
-"""The least that a durable message of QoS 1 can cost: read it, commit it with one sync, answer.
+"""The minimum cost of a durable QoS 1 message: read it, commit it with one sync, acknowledge it.
 
-A process that serves one connection after the other with nothing but that: no topics, no rights,
-no log. It speaks as much MQTT as the load generator needs. `python -m` with this module and a
-directory says where it listens, as a broker does.
+A server process that does nothing else: no topics, no access control, no log; one connection at a
+time. It implements only the MQTT that the load generator needs. Run it with `python -m` and a
+directory; it prints its port in the same form as the broker.
 """
 
 import socket
@@ -23,7 +23,7 @@ from nearcast.wire.mqtt import (
 
 
 def main(directory: Path) -> None:
-    """Serve until the process is ended."""
+    """Serve until the process is terminated."""
     db = sqlite3.connect(directory / "floor.sqlite", isolation_level=None)
     db.execute("PRAGMA journal_mode = WAL")
     db.execute("PRAGMA synchronous = FULL")

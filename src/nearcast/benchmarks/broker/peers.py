@@ -1,7 +1,7 @@
-"""The brokers that are compared: how each is started, and what its acknowledgement promises.
+"""The compared brokers: how each is started, and what its acknowledgement guarantees.
 
-Nearcast is measured twice: as mosquitto works, with the benchmark's messages kept out of the
-event log, and with every message recorded in it.
+Nearcast is measured twice: with the benchmark's messages excluded from the event log, which
+corresponds to mosquitto, and with every message recorded in the log.
 """
 
 import os
@@ -22,7 +22,7 @@ from nearcast.benchmarks.this_machine import cores_apart
 
 OURS, RECORDED, MOSQUITTO = "nearcast", "nearcast-recorded", "mosquitto"
 FLOOR = "floor"
-"""No broker: reads a message, commits it with one sync, answers."""
+"""Not a broker: reads a message, commits it with one sync, acknowledges it."""
 _OUR_PROMISE = "on disk for all that keep it: sessions and the log"
 _LISTENING = re.compile(r"MQTT on \S*:(\d+)")
 _SYSTEM_PROGRAMS = "/usr/local/sbin:/usr/sbin:/sbin:/opt/homebrew/sbin"
@@ -33,16 +33,16 @@ class PeerBroker(NamedTuple):
 
     describe: str
     promise: str
-    """Where a message of QoS 1 is when its acknowledgement leaves."""
+    """Where a QoS 1 message is stored when its PUBACK is sent."""
     missing: Callable[[], str | None]
     version: Callable[[], str]
     start: Callable[[Path], "Running"]
-    """Start it with its files in a directory."""
+    """Start the broker with its files in the given directory."""
     records: bool = False
 
 
 class Running:
-    """A broker that runs; `close` stops it."""
+    """A running broker; `close` stops it."""
 
     def __init__(self, command: list[str], directory: Path, port: int | None) -> None:
         self._said = directory / "output.txt"
@@ -63,17 +63,17 @@ class Running:
 
     @property
     def port(self) -> int:
-        """Where it listens."""
+        """The port on which the broker listens."""
         assert self._port is not None
         return self._port
 
     @property
     def alive(self) -> bool:
-        """Whether it has not ended by itself."""
+        """True while the process runs."""
         return self._process.poll() is None
 
     def close(self) -> None:
-        """Stop it."""
+        """Stop the broker."""
         stop(self._process)
 
     def _is_ready(self) -> bool:
@@ -93,7 +93,7 @@ class Running:
 
 
 def _start_ours(directory: Path, exclude: tuple[str, ...]) -> Running:
-    """Start `nearcast up`: the one place where its command line is made."""
+    """Start `nearcast up`; the only place that builds its command line for this benchmark."""
     config = directory / "nearcast.toml"
     config.write_text(
         "[listen]\nmqtt_port = 0\nws_port = -1\nhttp_port = -1\n"
@@ -108,7 +108,7 @@ def _start_ours(directory: Path, exclude: tuple[str, ...]) -> Running:
 
 
 def start_floor(directory: Path) -> Running:
-    """Start what does the least for a durable message."""
+    """Start the commit floor (see `commit_floor`)."""
     module = "nearcast.benchmarks.broker.commit_floor"
     return Running([sys.executable, "-m", module, str(directory)], directory, None)
 

@@ -1,4 +1,4 @@
-"""The figures of a broker run as tables for people."""
+"""Prints the figures of a broker run as tables."""
 
 from collections.abc import Sequence
 
@@ -19,7 +19,7 @@ from nearcast.benchmarks.load.mqtt_frames import FRAME_BYTES
 from nearcast.benchmarks.load.orders import Flowed
 
 SHORT = {OURS: "nearcast", RECORDED: "+ log", MOSQUITTO: "mosquitto"}
-"""As columns are headed."""
+"""Column headings."""
 
 
 def show(result: BrokerResult, console: Console) -> None:

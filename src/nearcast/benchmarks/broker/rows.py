@@ -1,4 +1,4 @@
-"""The rows of the broker benchmark: what is sent to whom, and how much faster we want to be."""
+"""The rows of the broker benchmark: the load of each row, and its target ratio to mosquitto."""
 
 from collections.abc import Callable
 from functools import partial
@@ -20,46 +20,46 @@ PUBLISHERS = 10
 INGEST_CHUNK = 256
 CHUNK, SMALLER_CHUNK = 128, 64
 OUTSTANDING = 2
-"""Chunks on their way at once: while one is counted the next is there already."""
+"""Chunks in flight at once, so that the next has arrived while one is being counted."""
 SPARSE_CHUNK = 100
 
 
 class BrokerBenchSettings(Struct, frozen=True):
-    """What to measure."""
+    """Settings of the broker benchmark."""
 
     deliveries: int = 300_000
-    """Messages delivered (for ingest: taken) in a run of a row, about."""
+    """Approximate number of messages delivered (ingest: accepted) in a run of a row."""
     fan_outs: tuple[int, ...] = (1, 10, 100, 1_000)
     pairs: int = 100
     connections: int = 10_000
     rounds: int = 3
-    """Messages for each of the sparse connections."""
+    """Messages per connection in the sparse row."""
     latency_messages: int = 1_000
     runs: int = 3
     settle_s: float = 1.3
-    """How long to wait for a log to be written, so that its CPU is counted."""
+    """Seconds to wait until the log is written, so that its CPU time is counted."""
     rows: tuple[str, ...] = ()
-    """Names of rows, or none for all."""
+    """Names of the rows to run; empty for all."""
 
 
 class BenchRow(NamedTuple):
-    """One row: what the load generator is told for a broker, and what we aim at."""
+    """One row: the order for the load generator, given a broker, and the target."""
 
     name: str
     describe: str
     order: Callable[[Target], Order]
     wanted: float | None = None
-    """How many times mosquitto's rate is our aim."""
+    """Target rate as a multiple of mosquitto's."""
     receivers: int = 0
-    """In rows that show how cost grows with receivers: how many there are."""
+    """Number of receivers, in rows that show the growth of cost with it; otherwise 0."""
     has_floor: bool = False
-    """Whether the least that it can cost is measured beside it."""
+    """True if the commit floor is measured as well."""
     anew: bool = False
-    """Whether every run starts its broker anew."""
+    """True if every run starts a fresh broker."""
 
 
 def flow_rows(settings: BrokerBenchSettings) -> list[BenchRow]:
-    """The rows of messages per CPU-second."""
+    """The rows that measure messages per CPU-second."""
     return [
         _ingest(0, 1.0, settings),
         _ingest(1, 0.7, settings),
@@ -82,7 +82,7 @@ def flow_rows(settings: BrokerBenchSettings) -> list[BenchRow]:
 
 
 def latency_rows(settings: BrokerBenchSettings) -> list[BenchRow]:
-    """The rows of latency."""
+    """The rows that measure latency."""
     messages, many = settings.latency_messages, min(100, max(settings.fan_outs))
     return [
         BenchRow(
@@ -123,7 +123,7 @@ def _ingest(qos: int, wanted: float, settings: BrokerBenchSettings) -> BenchRow:
 
 def _pipelined(receivers: int, settings: BrokerBenchSettings) -> BenchRow:
     chunk = SMALLER_CHUNK if receivers >= 1_000 else CHUNK
-    # What is written together is cheap: with so few messages there would be little to measure.
+    # Batched writes are cheap: without more messages the run would be too short to measure.
     deliveries = settings.deliveries * (3 if receivers >= 100 else 1)
     order = partial(
         FanOut,
@@ -139,7 +139,7 @@ def _pipelined(receivers: int, settings: BrokerBenchSettings) -> BenchRow:
 
 
 def _one_at_a_time(receivers: int, settings: BrokerBenchSettings) -> BenchRow:
-    # One message to one receiver is mostly waiting: fewer of them take as long.
+    # One message to one receiver is mostly waiting: fewer messages take as long.
     messages = min(settings.deliveries // receivers, settings.deliveries // 15)
     order = partial(
         FanOut,

@@ -1,1 +1,1 @@
-"""Load generators, and what they cost."""
+"""The MQTT load generator of the broker benchmark, and the costs of processes."""

@@ -1,7 +1,7 @@
 """Many MQTT connections from one process: opened, subscribed and closed in groups.
 
-A group is not larger than what a server lets wait to be accepted, so that no connection is
-retried by the system a second later.
+A group is no larger than the accept queue of a server, so that the operating system does not have
+to retry a connection a second later.
 """
 
 import contextlib
@@ -22,7 +22,7 @@ _Item = TypeVar("_Item")
 
 
 class Client:
-    """One connection, which reads and writes with a deadline."""
+    """One connection, with a timeout for reads and writes."""
 
     __slots__ = ("receive_maximum", "socket")
 
@@ -32,7 +32,7 @@ class Client:
         self.receive_maximum = _NO_MAXIMUM
 
     def read_packet(self) -> tuple[Packet, int]:
-        """The next packet, and how many bytes it had; nothing may follow it yet."""
+        """Return the next packet and its size in bytes; raise if more than one packet arrived."""
         data = b""
         while len(data) < 2 or len(data) < _length(data):
             try:
@@ -49,7 +49,7 @@ class Client:
 
 
 def open_clients(port: int, names: Sequence[str], known: list[Client]) -> list[Client]:
-    """Connect clients, each with a session of its own; `known` gets all that are to be closed."""
+    """Connect a client with its own session for each name; append all to `known`, for closing."""
     clients: list[Client] = []
     for group in _groups(names):
         fresh = []
@@ -79,7 +79,7 @@ def subscribe_clients(clients: Sequence[Client], topics: Sequence[str]) -> None:
 
 
 def close_clients(clients: Sequence[Client]) -> None:
-    """Say goodbye, and wait until the broker has closed all of them, if it ever does."""
+    """Send DISCONNECT, and wait until the broker has closed all connections or a timeout ends."""
     deadline = time.monotonic() + CLOSED_WITHIN_S
     for client in clients:
         with contextlib.suppress(OSError):
@@ -94,7 +94,7 @@ def close_clients(clients: Sequence[Client]) -> None:
 
 
 def _length(data: bytes) -> int:
-    """How long the packet is that begins here, as far as one can see."""
+    """Size of the packet at the start of the data; more than the data if its length is cut off."""
     length = shift = 0
     for at in range(1, min(5, len(data))):
         length |= (data[at] & 0x7F) << shift

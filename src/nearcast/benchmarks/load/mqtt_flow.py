@@ -1,8 +1,8 @@
-"""Flows: a publisher that sends chunks of encoded messages, and those who get them.
+"""Flows: a publisher that sends chunks of encoded messages, and their receivers.
 
-One loop drives all flows through epoll and only counts bytes, as the length of every message is
-known: a message costs the load generator a small part of a system call. A flow has at most
-`outstanding` chunks that not all of their receivers have, so no broker ever has to drop one.
+One loop drives all flows through epoll and only counts bytes, because the length of every message
+is known: a message costs the load generator a small fraction of a system call. A flow has at most
+`outstanding` chunks in flight, so that no broker has to drop a message.
 """
 
 import select
@@ -18,7 +18,7 @@ MOST_EVENTS = 4_096
 
 
 class FlowReceiver:
-    """One who gets `unit` bytes for every chunk that concerns it."""
+    """A client that receives `unit` bytes for every chunk of its block."""
 
     __slots__ = ("block", "flow", "got", "socket")
 
@@ -30,15 +30,15 @@ class FlowReceiver:
 
 
 class Plan(NamedTuple):
-    """What a flow sends and what comes of it; chunk i concerns block i, and blocks take turns."""
+    """The chunks and receivers of a flow; chunk i is for block i modulo the number of blocks."""
 
     chunks: Sequence[bytes]
-    """Sent one after the other, from the first again after the last."""
+    """Sent in order, starting again after the last."""
     total: int
-    """How many chunks are sent."""
+    """Number of chunks to send; a multiple of the number of blocks."""
     blocks: Sequence[Sequence[FlowReceiver]]
     unit: int
-    """Bytes that a receiver gets for a chunk."""
+    """Bytes received by a receiver for each chunk of its block."""
     outstanding: int
 
 
@@ -51,7 +51,7 @@ class Flow:
         self.socket = publisher.socket
         self.receivers = [receiver for block in self._blocks for receiver in block]
         self.expected = self._unit * (self._total // len(self._blocks))
-        """Bytes for each receiver."""
+        """Bytes expected by each receiver in all."""
         self.sent = self.done = 0
         self._current = self._goal = self._waiting = 0
         self._rest: memoryview | None = None
@@ -62,11 +62,11 @@ class Flow:
 
     @property
     def finished(self) -> bool:
-        """Whether everyone has everything."""
+        """True if all receivers have all chunks."""
         return self.done == self._total
 
     def push(self) -> bool:
-        """Send what may be sent; return whether the rest has to wait for the socket."""
+        """Send up to the limit of chunks in flight; return True if the socket would block."""
         while True:
             if self._rest is None:
                 if self.sent == self._total or self.sent - self.done == self._outstanding:
@@ -80,7 +80,7 @@ class Flow:
             self._rest = self._rest[size:] if size < len(self._rest) else None
 
     def received(self, receiver: FlowReceiver, size: int) -> bool:
-        """Count what a receiver got; return whether that completed a chunk."""
+        """Count bytes of a receiver; return True if they completed the oldest chunk in flight."""
         before = receiver.got
         receiver.got = before + size
         if receiver.block != self._current or not before < self._goal <= receiver.got:
@@ -93,7 +93,7 @@ class Flow:
         return True
 
     def _expect(self) -> None:
-        """Find the oldest chunk that someone still waits for."""
+        """Advance to the oldest chunk that a receiver has not yet received in full."""
         while self.done < self._total:
             turn, self._current = divmod(self.done, len(self._blocks))
             self._goal = goal = (turn + 1) * self._unit
@@ -104,7 +104,7 @@ class Flow:
 
 
 def drive(flows: Sequence[Flow]) -> None:
-    """Run flows until all of them are finished; raise BenchmarkError if they stop."""
+    """Run flows until all are finished; raise BenchmarkError on a stall or a closed connection."""
     receivers = {each.socket.fileno(): each for flow in flows for each in flow.receivers}
     publishers = {flow.socket.fileno(): flow for flow in flows}
     buffer = bytearray(BUFFER_BYTES)
@@ -141,7 +141,7 @@ def drive(flows: Sequence[Flow]) -> None:
 
 
 def take_late(receivers: Iterable[FlowReceiver]) -> None:
-    """Count also what came after a flow was finished, which should be nothing."""
+    """Count bytes that arrived after a flow was finished; there should be none."""
     for receiver in receivers:
         try:
             receiver.got += len(receiver.socket.recv(BUFFER_BYTES))

@@ -1,7 +1,7 @@
 """The packets of the broker benchmark, encoded once: every message is a frame of 223 bytes.
 
-Messages are MQTT 5 with two user properties and a small JSON payload that can carry the time it
-was sent, at a place that is the same in every frame.
+Messages are MQTT 5 with two user properties and a small JSON payload with a timestamp. The offset
+of the timestamp from the end of the frame is constant.
 """
 
 from nearcast.wire.mqtt import (
@@ -17,7 +17,7 @@ from nearcast.wire.mqtt import (
 
 FRAME_BYTES = 223
 TOPICS = "bench"
-"""All topics begin so; `bench/#` is what a broker may be told not to record."""
+"""First level of all topics; `bench/#` can be excluded from the event log."""
 USER_PROPERTIES = (("kind", "bus"), ("line", "17"))
 PING = encode(PingReq())
 PING_ANSWER_BYTES = 2
@@ -27,12 +27,12 @@ _TIME_DIGITS = 19
 
 
 def message(topic: str, qos: int = 0, packet_id: int = 0) -> bytes:
-    """A message for a topic: always FRAME_BYTES long."""
+    """An encoded PUBLISH for a topic, always FRAME_BYTES long."""
     return encode(published(topic, qos, packet_id))
 
 
 def published(topic: str, qos: int = 0, packet_id: int = 0) -> Publish:
-    """The packet of a message."""
+    """The PUBLISH for a topic, with a payload that makes its frame FRAME_BYTES long."""
     filler = FRAME_BYTES
     while True:
         packet = Publish(topic, _payload(filler), qos, packet_id=packet_id)
@@ -45,7 +45,7 @@ def published(topic: str, qos: int = 0, packet_id: int = 0) -> Publish:
 
 
 def is_same(packet: Publish, sent: Publish) -> bool:
-    """Whether a message was delivered as it was sent, with nothing left out."""
+    """True if topic, payload and user properties were delivered unchanged."""
     return (
         packet.topic == sent.topic
         and packet.payload == sent.payload
@@ -54,25 +54,25 @@ def is_same(packet: Publish, sent: Publish) -> bool:
 
 
 def numbered(topic: str, count: int) -> bytes:
-    """So many messages for a topic, no two alike."""
+    """`count` messages for a topic, each with a different number in place of the timestamp."""
     frame = message(topic)
     from_end = time_from_end(frame)
     return b"".join(stamped(frame, from_end, number) for number in range(count))
 
 
 def time_from_end(frame: bytes) -> int:
-    """Where the time is in a message, counted from the end of its frame."""
+    """Offset of the timestamp from the end of a frame."""
     return len(frame) - frame.index(_BEFORE_TIME) - len(_BEFORE_TIME)
 
 
 def stamped(frame: bytes, from_end: int, time_ns: int) -> bytes:
-    """The same message with the time that it is sent at."""
+    """The frame with its timestamp replaced."""
     at = len(frame) - from_end
     return frame[:at] + b"%019d" % time_ns + frame[at + _TIME_DIGITS :]
 
 
 def sent_ns(frame: bytes | bytearray, from_end: int) -> int:
-    """The time in a message that was received."""
+    """The timestamp of a received frame."""
     at = len(frame) - from_end
     return int(frame[at : at + _TIME_DIGITS])
 

@@ -1,4 +1,4 @@
-"""Latency at a modest fixed rate: from just before a message is sent until it is received."""
+"""Latency at a moderate fixed rate, from just before a message is sent until it is received."""
 
 import select
 import time
@@ -21,7 +21,7 @@ def delivery_latency(
     messages: int,
     per_s: float,
 ) -> Delayed:
-    """Send messages with their time in them; how late they are at all receivers."""
+    """Send messages with timestamps; return the latency over all messages and receivers."""
     from_end = mqtt_frames.time_from_end(frame)
     sockets = {client.socket.fileno(): client.socket for client in receivers}
     pending = {number: bytearray() for number in sockets}
@@ -59,7 +59,7 @@ def delivery_latency(
 def acknowledgement_latency(
     publisher: Client, topic: str, messages: int, per_s: float | None
 ) -> Delayed:
-    """Send messages of QoS 1, one at a time; how late their acknowledgements are."""
+    """Send QoS 1 messages one at a time; return the latency of their acknowledgements."""
     late_ns = []
     due = time.perf_counter()
     for number in range(messages):

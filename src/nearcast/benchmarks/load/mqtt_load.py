@@ -1,8 +1,8 @@
-"""The load generator of the broker benchmark: a process that is given orders, one a line.
+"""The load generator of the broker benchmark: a process that executes orders, one per line.
 
-It connects to a broker, lets one message through to see that it arrives as it was sent, and
-then measures: the broker's CPU, its own, and the time it took. `python -m` with this module
-reads orders from its input and answers each with one line.
+For each order it connects to a broker, checks that a message is delivered unchanged, and then
+measures the broker's CPU time, its own CPU time and the elapsed time. Run it with `python -m`; it
+reads orders from standard input and answers each with one line.
 """
 
 import contextlib
@@ -42,25 +42,25 @@ from nearcast.benchmarks.load.process_figures import cpu_s, memory_bytes, wait_u
 from nearcast.wire.mqtt import ProtocolError, PubAck, Publish
 
 WARM_CONNECTIONS = 100
-"""Opened before memory is looked at, so that what a broker needs once is not counted."""
+"""Opened before memory is measured, so that one-time allocations of a broker are not counted."""
 
 
 class Load:
-    """Carries out one order; `close` ends its connections."""
+    """Executes one order; `close` closes its connections."""
 
     def __init__(self, target: Target) -> None:
         self._target = target
         self._clients: list[Client] = []
 
     def close(self) -> None:
-        """Close all connections and wait until the broker has dealt with it."""
+        """Close all connections and wait until the broker is idle."""
         close_clients(self._clients)
         self._clients.clear()
-        with contextlib.suppress(OSError):  # A broker that has ended is quiet.
+        with contextlib.suppress(OSError):  # A broker that has ended is idle.
             wait_until_quiet(self._target.pid, 0.0)
 
     def carry_out(self, order: Order) -> LoadResult:
-        """Measure what an order says."""
+        """Execute an order and return its figures."""
         if isinstance(order, Ingest):
             return self._ingest(order)
         if isinstance(order, FanOut):
@@ -79,7 +79,7 @@ class Load:
             topic = f"{TOPICS}/ingest/{number}"
             chunk, count = order.chunk, order.chunks
             if order.qos == 0:
-                # A ping after each chunk, answered once everything before it has been read.
+                # A PINGREQ after each chunk: its answer shows that the broker has read the chunk.
                 chunks = [mqtt_frames.numbered(topic, chunk) + mqtt_frames.PING]
                 unit = mqtt_frames.PING_ANSWER_BYTES
             else:
@@ -138,7 +138,7 @@ class Load:
         gc.unfreeze()
         receivers = [receiver for flow in flows for receiver in flow.receivers]
         take_late(receivers)
-        # All messages are of one length, so bytes are as good as messages.
+        # All messages have the same length, so their number follows from the bytes.
         wanted = sum(flow.expected * len(flow.receivers) for flow in flows)
         arrived = sum(receiver.got for receiver in receivers) * expected / wanted
         return Flowed(sent, round(arrived), expected, broker, load, wall)
@@ -183,7 +183,7 @@ class Load:
 
 
 def _acknowledged_chunks(topic: str, chunk: int) -> list[bytes]:
-    """Two chunks of QoS 1 without a packet identifier in common, to be sent in turn."""
+    """Two chunks of QoS 1 messages with disjoint packet identifiers, to be sent alternately."""
     return [
         b"".join(mqtt_frames.message(topic, 1, first + at) for at in range(chunk))
         for first in (1, 1 + chunk)
@@ -191,7 +191,7 @@ def _acknowledged_chunks(topic: str, chunk: int) -> list[bytes]:
 
 
 def _acknowledgement_bytes(publisher: Client, topic: str) -> int:
-    """Let one message be acknowledged, and see how long the answer is."""
+    """Publish one QoS 1 message and return the size of its PUBACK."""
     publisher.socket.sendall(mqtt_frames.message(topic, 1, 1))
     answer, size = publisher.read_packet()
     if not isinstance(answer, PubAck) or answer.reason_code.failed:
@@ -200,7 +200,7 @@ def _acknowledgement_bytes(publisher: Client, topic: str) -> int:
 
 
 def _delivered_bytes(publisher: Client, topics: Sequence[str], clients: Sequence[Client]) -> int:
-    """Let one message through to all; see that it is as it was sent, and how long it is now."""
+    """Publish one message per topic, check that it is delivered unchanged, and return its size."""
     publisher.socket.sendall(b"".join(mqtt_frames.message(topic) for topic in topics))
     sizes = set()
     for number, client in enumerate(clients):
@@ -215,7 +215,7 @@ def _delivered_bytes(publisher: Client, topics: Sequence[str], clients: Sequence
 
 
 def main() -> None:
-    """Answer orders until there are no more."""
+    """Execute orders from standard input until its end."""
     orders = msgspec.json.Decoder(Order)
     for line in sys.stdin.buffer:
         order = orders.decode(line)

@@ -1,19 +1,19 @@
-"""What the load generator of the broker benchmark can be told to do, and what it answers."""
+"""The orders of the load generator of the broker benchmark, and its results."""
 
 from msgspec import Struct
 
 
 class Target(Struct, frozen=True):
-    """The broker that is measured."""
+    """The measured broker."""
 
     port: int
     pid: int
     settle_s: float
-    """How long to wait for what it does after a message was delivered."""
+    """Seconds to wait for work that the broker does after a delivery."""
 
 
 class Ingest(Struct, frozen=True, tag=True):
-    """Several publishers, nobody who listens."""
+    """Several publishers, without subscribers."""
 
     target: Target
     qos: int
@@ -23,7 +23,7 @@ class Ingest(Struct, frozen=True, tag=True):
 
 
 class FanOut(Struct, frozen=True, tag=True):
-    """Topics with one publisher and some receivers each."""
+    """Topics with one publisher and `receivers` receivers each."""
 
     target: Target
     topics: int
@@ -34,7 +34,7 @@ class FanOut(Struct, frozen=True, tag=True):
 
 
 class Sparse(Struct, frozen=True, tag=True):
-    """Connections with a topic of their own each, and messages that go round."""
+    """Connections with one topic each; one publisher sends to each in every round."""
 
     target: Target
     connections: int
@@ -44,7 +44,7 @@ class Sparse(Struct, frozen=True, tag=True):
 
 
 class Latency(Struct, frozen=True, tag=True):
-    """One message every so often, to all receivers."""
+    """Messages at a fixed rate to all receivers."""
 
     target: Target
     receivers: int
@@ -53,27 +53,27 @@ class Latency(Struct, frozen=True, tag=True):
 
 
 class AcknowledgementLatency(Struct, frozen=True, tag=True):
-    """One message of QoS 1 every so often, until it is acknowledged."""
+    """QoS 1 messages, each timed until its acknowledgement."""
 
     target: Target
     messages: int
     per_s: float | None = None
-    """None: each as soon as the one before is acknowledged."""
+    """Messages per second; None to send each as soon as the previous one is acknowledged."""
 
 
 class Idle(Struct, frozen=True, tag=True):
-    """Connections that do nothing, then with one subscription each."""
+    """Idle connections, first without and then with one subscription each."""
 
     target: Target
     connections: int
 
 
 class Flowed(Struct, frozen=True, tag=True):
-    """What a load used, until its last message had arrived; the broker's CPU until it rested."""
+    """Costs of a load until its last message arrived; the broker's CPU time until it was idle."""
 
     sent: int
     arrived: int
-    """Messages at their receivers; for ingest, messages that were taken."""
+    """Messages received; for ingest, messages accepted by the broker."""
     expected: int
     broker_cpu_s: float
     load_cpu_s: float
@@ -81,7 +81,7 @@ class Flowed(Struct, frozen=True, tag=True):
 
 
 class Delayed(Struct, frozen=True, tag=True):
-    """How late messages were."""
+    """Percentiles of latency."""
 
     messages: int
     p50_us: float
@@ -89,7 +89,7 @@ class Delayed(Struct, frozen=True, tag=True):
 
 
 class Rested(Struct, frozen=True, tag=True):
-    """Memory of a broker for each connection."""
+    """Memory of a broker per connection."""
 
     connections: int
     bytes_each: float
@@ -97,7 +97,7 @@ class Rested(Struct, frozen=True, tag=True):
 
 
 class Failed(Struct, frozen=True, tag=True):
-    """Why there is no figure."""
+    """The reason for which there are no figures."""
 
     reason: str
 

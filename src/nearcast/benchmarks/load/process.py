@@ -1,7 +1,7 @@
-"""The load generator's process, as the benchmark sees it: an order goes in, an outcome comes out.
+"""Starts the load generator as a process, sends it orders and reads their results.
 
-It is a process of its own so that neither a progress bar nor the collecting of figures takes
-time from it, and so that what it uses can be told apart.
+It is a separate process so that neither a progress bar nor the collection of figures takes time
+from it, and so that its CPU time can be measured separately.
 """
 
 import os
@@ -27,12 +27,12 @@ class LoadProcess:
             stdin=subprocess.PIPE,
             stdout=subprocess.PIPE,
         )
-        # On a core of its own: it would be moved to the broker's, and wait for it there.
+        # Pinned to its own core: the scheduler would move it to the broker's, where it would wait.
         os.sched_setaffinity(self._process.pid, cores_apart()[1])
         self._outcomes = msgspec.json.Decoder(LoadResult)
 
     def carry_out(self, order: Order) -> LoadResult:
-        """Let an order be carried out."""
+        """Send an order and return its result."""
         assert self._process.stdin is not None
         assert self._process.stdout is not None
         self._process.stdin.write(msgspec.json.encode(order) + b"\n")
@@ -44,7 +44,7 @@ class LoadProcess:
         return outcome
 
     def close(self) -> None:
-        """Let the process end."""
+        """Close its input and wait until the process has ended."""
         self._process.communicate(timeout=STOP_S)
 
     def __enter__(self) -> "LoadProcess":

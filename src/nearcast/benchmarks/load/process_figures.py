@@ -1,4 +1,4 @@
-"""What another process used: its CPU time to the nanosecond, and its memory."""
+"""CPU time of another process, in nanosecond resolution, and its memory."""
 
 import time
 from pathlib import Path
@@ -9,16 +9,16 @@ QUIET_WITHIN_S = 10.0
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of all threads of a process, those that ended included (Linux)."""
-    # The number of a process's CPU clock, as clock_getcpuclockid(3) makes it.
+    """CPU seconds of all threads of a process, including ended threads (Linux)."""
+    # The id of the process's CPU clock, as clock_getcpuclockid(3) computes it.
     return time.clock_gettime(~pid << 3 | 2)
 
 
 def memory_bytes(pid: int) -> int:
-    """Memory that a process has for itself, also what was moved to swap (Linux).
+    """Anonymous memory of a process, including swapped pages (Linux).
 
-    Pages of files are left out: how many of them are there, and with how many processes they
-    are shared, changes with what else happens on the machine.
+    File pages are excluded: how many are resident, and how many processes share them, depends on
+    other activity on the machine.
     """
     lines = Path(f"/proc/{pid}/smaps_rollup").read_text().splitlines()
     kib = [int(line.split()[1]) for line in lines if line.startswith(("Anonymous:", "Swap:"))]
@@ -28,7 +28,7 @@ def memory_bytes(pid: int) -> int:
 
 
 def wait_until_quiet(pid: int, least_s: float) -> None:
-    """Wait for so long, and then until a process does next to nothing."""
+    """Wait `least_s` seconds, and then until a process is almost idle or a timeout ends."""
     time.sleep(least_s)
     deadline = time.monotonic() + QUIET_WITHIN_S
     used = cpu_s(pid)

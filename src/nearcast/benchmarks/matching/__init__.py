@@ -1,1 +1,1 @@
-"""The matcher beside what else one could use."""
+"""The matching benchmark: Nearcast's matcher and its alternatives."""

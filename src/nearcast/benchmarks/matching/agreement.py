@@ -1,7 +1,7 @@
-"""Agreement: no figure is worth printing unless everyone found the same pairs.
+"""Agreement: figures are meaningless unless Nearcast and its peers find the same pairs.
 
-Two sets of pairs may differ only where the distance is the radius to within 1e-5 of it, which is
-what `nearcast.core.model.geometry.geodesy` promises against exact geodesics.
+Two sets of pairs may differ only where the distance equals the radius to within a relative 1e-5,
+which is the accuracy of `nearcast.core.model.geometry.geodesy` against exact geodesics.
 """
 
 import numpy as np
@@ -27,7 +27,7 @@ class MatchingCity:
 def check_agreement(
     city: MatchingCity, name: str, theirs: MatchedPairs, ours: MatchedPairs
 ) -> None:
-    """Raise BenchmarkError, with the first difference, unless a peer found what we found."""
+    """Raise BenchmarkError with the first difference unless a peer found the same pairs."""
     found, expected = _keys(city, theirs), _keys(city, ours)
     for whose, keys in ((name, found), ("nearcast", expected)):
         if len(np.unique(keys)) != len(keys):

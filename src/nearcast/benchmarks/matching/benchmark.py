@@ -1,7 +1,7 @@
 """The matching benchmark: Nearcast and its peers on the same city, in one run.
 
-Everyone must find the same pairs on a sample of the events before anything is timed; rates are
-per CPU-second, so that a server, a library and a busy machine can be compared.
+Each peer must find the same pairs as Nearcast on a sample of the events before it is timed. Rates
+are per CPU-second, so that servers and libraries can be compared, also on a busy machine.
 """
 
 import platform
@@ -21,39 +21,39 @@ from nearcast.benchmarks.this_machine import machine
 from nearcast.benchmarks.timing import peer_cpu_s, peer_rate, whole_rate
 
 LARGEST_FOR_PEERS = 1_000_000
-"""Beyond, loading the peers takes longer and more memory than it can teach."""
+"""Beyond this size, loading the peers takes too much time and memory for what it shows."""
 
 
 class MatchingBenchSettings(Struct, frozen=True):
-    """What to measure."""
+    """Settings of the matching benchmark."""
 
     sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     events: int = 20_000
     seed: int = 1
     peers: tuple[str, ...] = tuple(PEERS)
     sample: int = 256
-    """Events on which all must agree."""
+    """Number of events on which all must agree."""
     budget_s: float = 8.0
-    """CPU seconds, about, for timing one peer at one size; more for all events at once."""
+    """Approximate CPU seconds for timing one peer at one size; all events at once take more."""
     runs: int = 3
 
 
 class PeerFigures(Struct, frozen=True):
-    """What was measured of a peer; `skipped` says why nothing was."""
+    """Figures of a peer; `skipped` is the reason if it was not measured."""
 
     describe: str
     skipped: str | None = None
     events_per_s: dict[str, float] = {}
-    """By batch size; the last is the best of these and of all events at once."""
+    """By batch size; the last is the best of all sizes and of all events at once."""
     ratios: dict[str, float] = {}
-    """How many times as many events Nearcast matched per CPU-second, in batches of that size."""
+    """Nearcast's events per CPU-second as a multiple of the peer's, by batch size."""
     load_s: float | None = None
-    """CPU seconds to load everything and build any index."""
+    """CPU seconds to load all subscriptions and to build any index."""
     events_timed: dict[str, int] = {}
 
 
 class SizeFigures(Struct, frozen=True):
-    """One size of the city."""
+    """Figures for one number of subscriptions."""
 
     subscriptions: int
     people: int
@@ -63,7 +63,7 @@ class SizeFigures(Struct, frozen=True):
 
 
 class MatchingResult(Struct, frozen=True):
-    """A whole run."""
+    """The result of a whole run."""
 
     benchmark: str
     started: str
@@ -75,7 +75,7 @@ class MatchingResult(Struct, frozen=True):
 
 
 def run(settings: MatchingBenchSettings, step: Callable[[str], None]) -> MatchingResult:
-    """Measure; `step` is told what is going on. Raises BenchmarkError."""
+    """Run the benchmark; `step` gets progress texts. Raises BenchmarkError."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     missing = {name: PEERS[name].missing() for name in settings.peers}
     step("starting Python anew")
@@ -119,7 +119,7 @@ def _size(
 
 
 def draw(size: int, events: int, seed: int) -> MatchingCity:
-    """Draw a city with so many subscriptions."""
+    """Draw a city with `size` subscriptions."""
     rng = np.random.default_rng(seed)
     people = cities.draw_people(-(-size // cities.PEOPLE_PER), rng)
     subscriptions = cities.draw_subscriptions(size, rng)
@@ -159,7 +159,7 @@ def _peer_rates(
         rates[str(size)], timed[str(size)] = peer_rate(
             peer, city.events, size, share_s, settings.runs
         )
-    # Databases are at their best with all events in one query: let whoever can have that.
+    # Databases are fastest with all events in one query: measure that if it fits the budget.
     largest = str(BATCHES[-1])
     if settings.events / rates[largest] <= 2.0 * settings.budget_s:
         rates["all"] = whole_rate(peer, city.events, settings.runs)

@@ -1,4 +1,4 @@
-"""First start: how long from starting Python to the first match, with machine code cached."""
+"""First start: the time from starting Python to the first match, with machine code cached."""
 
 import subprocess
 import sys

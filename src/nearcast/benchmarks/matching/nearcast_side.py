@@ -20,20 +20,20 @@ from nearcast.core.model.event_batch import EventBatch
 BATCHES = (1, 64, 4096)
 OBJECT_BATCHES = (1, 64)
 SINGLE_CALLS = 2_000
-"""Events in batches of one, and calls of `move`, `add` and `remove`."""
+"""Number of events in batches of one, and of single calls of `move`, `add` and `remove`."""
 
 CHUNK = 50_000
 STEP_M = 30.0
 
 
 class NearcastFigures(Struct, frozen=True):
-    """What was measured; rates are per CPU-second, costs in CPU-microseconds."""
+    """Figures of Nearcast; rates are per CPU-second, costs in CPU-microseconds."""
 
     matches_per_event: float
     events_per_s: dict[str, float]
-    """By batch size, given ready batches."""
+    """By batch size, given prepared batches."""
     from_objects_per_s: dict[str, float]
-    """By batch size, making each batch from `Event` values included."""
+    """By batch size, including building each batch from `Event` values."""
     us_per_event: float
     us_per_match: float | None
     bytes_per_subscription: float
@@ -50,7 +50,7 @@ class NearcastFigures(Struct, frozen=True):
 def measure(
     city: MatchingCity, sample: int, runs: int, step: Callable[[str], None]
 ) -> tuple[NearcastFigures, MatchedPairs]:
-    """All figures, and the pairs of the first `sample` events."""
+    """Measure all figures; also return the pairs of the first `sample` events."""
     step("warming up")
     _warm_up(city)
     before = _rss_bytes()
@@ -208,7 +208,7 @@ def _singles(matcher: Matcher, city: MatchingCity) -> tuple[float, float]:
 
 
 def _rss_bytes() -> int | None:
-    """Resident memory, after giving back what is free; None without psutil."""
+    """Resident memory after returning free memory to the system; None without psutil."""
     if not find_spec("psutil"):
         return None
     import psutil

@@ -1,4 +1,4 @@
-"""The figures of a matching run as tables for people."""
+"""Prints the figures of a matching run as tables."""
 
 from collections.abc import Iterable, Sequence
 

@@ -1,1 +1,1 @@
-"""The pipeline beside a join in Spark SQL."""
+"""The pipeline benchmark: the matching stage in Spark and a join in Spark SQL."""

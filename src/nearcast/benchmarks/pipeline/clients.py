@@ -1,7 +1,7 @@
-"""The pipeline with a real broker and real clients: how many events, and how soon.
+"""Throughput and latency of the pipeline with a real broker and real clients.
 
-Both processes run as a user starts them, `nearcast up` and `nearcast pipeline run`, on the same
-machine as the clients.
+Broker and pipeline are started as a user starts them, by `nearcast up` and `nearcast pipeline
+run`, on the same machine as the clients.
 """
 
 import asyncio
@@ -34,20 +34,20 @@ if TYPE_CHECKING:
     )
 
 TOPICS, READERS_A_TOPIC = 50, 20
-"""Events are spread over so many topics, and each concerns so many sessions."""
+"""Number of topics over which events are spread, and of sessions that receive each event."""
 WARM_UPS, WARM_UP = 8, 2_000
-"""So many times so many events go before those that are counted."""
+"""Number of warm-up rounds before the measurement, and of events in each."""
 START_WITHIN_S = 180.0
 DONE_WITHIN_S = 240.0
 LAST_S = 60.0
-"""So long after the last event its aggregate may take."""
+"""Timeout for outstanding aggregates after the last event."""
 RATE = 1_000
-"""Events a second while latency is measured."""
+"""Events per second while latency is measured."""
 PARTS = 10
 MOVERS = 10
-"""So many nodes move meanwhile, where they do: all of them near each other."""
+"""Number of nodes in the measurement with movement; all of them are near each other."""
 WARM_UP_S = 45.0
-"""Of what comes so soon after the start the latency does not count: Spark has yet to warm up."""
+"""Thresholds completed within this time are not counted, because Spark is still warming up."""
 _CONFIG = """
 [listen]
 mqtt_port = 0
@@ -63,7 +63,7 @@ level = "warning"
 def measure_clients(
     settings: "PipelineBenchSettings", step: Callable[[str], None]
 ) -> "ClientFigures":
-    """Let Spark decide on events, and see when all of them are at all clients."""
+    """Measure the time until all events, decided in Spark, have reached all clients."""
     from nearcast.benchmarks.pipeline.benchmark import ClientFigures
 
     events = settings.client_events
@@ -76,7 +76,7 @@ def measure_clients(
 def measure_latency(
     settings: "PipelineBenchSettings", step: Callable[[str], None], movers: int
 ) -> "PipelineLatencyFigures":
-    """Complete a threshold again and again while events come in, and see how long it takes."""
+    """Complete thresholds at a constant rate of events, and measure the latency of aggregates."""
     from nearcast.benchmarks.pipeline.benchmark import PipelineLatencyFigures
 
     rule = f'[aggregates]\n"spots/#" = "people {PARTS}"\n'
@@ -89,7 +89,7 @@ def measure_latency(
 
 @contextmanager
 def _pipeline(config: str, step: Callable[[str], None]) -> Iterator[int]:
-    """Run a broker and a pipeline; the port of the broker, once both work."""
+    """Run a broker and a pipeline; yield the port of the broker once both are ready."""
     with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as directory:
         path = Path(directory) / "nearcast.toml"
         path.write_text(_CONFIG + config)
@@ -132,7 +132,7 @@ def _wait_for(data: Path, pipeline: "subprocess.Popen[bytes]") -> None:
 
 
 class _ByteCounter(asyncio.Protocol):
-    """Counts the bytes that come after it has subscribed."""
+    """A client that subscribes and counts the bytes it receives, acknowledgements included."""
 
     def __init__(self, name: str, topics: list[str]) -> None:
         self._hello = encode(Connect(name, keep_alive=0), MQTT_5) + encode(
@@ -150,7 +150,7 @@ class _ByteCounter(asyncio.Protocol):
 
 
 async def _flood(port: int, events: int) -> float:
-    """Publish as fast as the broker takes it; the seconds until all is at all clients."""
+    """Publish as fast as the broker reads; return the seconds until all clients have all events."""
     loop = asyncio.get_running_loop()
     readers: list[_ByteCounter] = []
     for number in range(READERS_A_TOPIC):
@@ -199,7 +199,7 @@ async def _until(readers: list[_ByteCounter], before: list[int], wanted: int) ->
 
 
 async def _thresholds_meanwhile(port: int, seconds: float, movers: int) -> list[float]:
-    """Have nodes walk beside each other, each a step a second, while thresholds are completed."""
+    """Run `_thresholds` while nodes near each other move once a second."""
     async with contextlib.AsyncExitStack() as stack:
         url = f"mqtt://127.0.0.1:{port}"
         nodes = [
@@ -221,7 +221,10 @@ async def _thresholds_meanwhile(port: int, seconds: float, movers: int) -> list[
 
 
 async def _thresholds(port: int, seconds: float) -> list[float]:
-    """Ten people come to one spot after another; the seconds from the tenth to its aggregate."""
+    """Let PARTS nodes publish to one spot after another; return the latency of each aggregate.
+
+    Latency is counted from the publication of the last node, which completes the threshold.
+    """
     url = f"mqtt://127.0.0.1:{port}"
     completed: dict[str, float] = {}
     took: list[float] = []

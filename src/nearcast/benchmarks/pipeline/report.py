@@ -1,4 +1,4 @@
-"""The figures of a pipeline run as tables for people."""
+"""Prints the figures of a pipeline run as tables."""
 
 from collections.abc import Sequence
 

@@ -1,9 +1,9 @@
-"""Hot cells: whether one task waits for another when most of a city is in one square kilometre.
+"""Hot cells: the skew of task durations when most nodes are in one square kilometre.
 
-People walk about a city, most of them in its middle, and publish where they are. The stream of
-movement follows them, and the stage that decides goes through the events of a city with hot
-spots. How long each task took is Spark's own word, from its status store. A task that is first
-in its Python process pays for starting it, so what comes first is done once before.
+People walk in a city, most of them in its middle, and publish positions, which the movement query
+processes. The deciding stage processes the events of a city with hot spots. Task durations come
+from Spark's status store. The first task of a Python process also starts that process, so the
+first batch or run is not counted.
 """
 
 import math
@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WANTED_SKEW = 3.0
-"""Our aim: the slowest task of a stage takes at most so many times the median."""
+"""Target: maximum duration of the slowest task of a stage as a multiple of the median."""
 TASKS = 8
 MIDDLE = 53.35, -6.26
 METRES_PER_DEGREE = 111_195.0
@@ -38,15 +38,15 @@ TRACKS, CELLS, DECIDED = "tracks by node", "encounters and traffic", "deciding"
 
 
 class SkewSettings(Struct, frozen=True):
-    """The city."""
+    """Settings of the skew measurement."""
 
     nodes: int = 6_000
     hot: float = 0.6
-    """This share of all is in one square kilometre."""
+    """Share of the nodes in one square kilometre."""
     width_m: float = 20_000.0
-    """The others are in a square so wide."""
+    """Side of the square that holds the other nodes."""
     steps: int = 16
-    """How often each says where it is."""
+    """Positions per node."""
     batches: int = 4
     subscriptions: int = 100_000
     events: int = 80_000
@@ -54,7 +54,7 @@ class SkewSettings(Struct, frozen=True):
 
 
 def skewed(events: int) -> SkewSettings:
-    """Return a city for a benchmark of so many events: a smaller one for few."""
+    """Return the settings for a benchmark with this many events; a smaller city for few."""
     settings = SkewSettings()
     if events >= settings.events:
         return settings
@@ -62,7 +62,7 @@ def skewed(events: int) -> SkewSettings:
 
 
 class StageSkew(Struct, frozen=True):
-    """The tasks of one stage, of the batch that was most uneven among those that count."""
+    """The tasks of one stage, in the counted batch with the greatest skew."""
 
     stage: str
     tasks: int
@@ -73,12 +73,12 @@ class StageSkew(Struct, frozen=True):
 
     @property
     def ratio(self) -> float:
-        """How many times the median the slowest task takes."""
+        """Duration of the slowest task as a multiple of the median."""
         return self.slowest_s / self.median_s
 
 
 class SkewFigures(Struct, frozen=True):
-    """All stages."""
+    """The skew of all stages."""
 
     settings: SkewSettings
     wanted: float
@@ -88,7 +88,7 @@ class SkewFigures(Struct, frozen=True):
 def measure_skew(
     spark: "SparkSession", settings: SkewSettings, step: Callable[[str], None]
 ) -> SkewFigures:
-    """Measure in a session whose shuffles have `TASKS` parts."""
+    """Measure the skew in a session with `TASKS` shuffle partitions."""
     with tempfile.TemporaryDirectory(prefix="nearcast-bench-") as directory:
         data = Path(directory)
         step("hot cells: movement")
@@ -102,7 +102,7 @@ def measure_skew(
 
 
 class Walkers:
-    """People in a city, most of them in its middle, who walk and turn."""
+    """A random walk of people in a city, most of them in its middle."""
 
     def __init__(self, settings: SkewSettings) -> None:
         self._random = np.random.default_rng(settings.seed)
@@ -113,20 +113,20 @@ class Walkers:
         self._towards = self._random.uniform(0.0, 2.0 * math.pi, count)
 
     def places(self) -> tuple[list[float], list[float]]:
-        """Return where everyone is, as latitudes and longitudes."""
+        """Return all positions as latitudes and longitudes."""
         lat = MIDDLE[0] + self._at[1] / METRES_PER_DEGREE
         lon = MIDDLE[1] + self._at[0] / METRES_PER_DEGREE / math.cos(math.radians(MIDDLE[0]))
         return lat.tolist(), lon.tolist()
 
     def walk(self) -> None:
-        """Go on; who comes to the edge of where they stay turns round."""
+        """Advance all by one step; positions are clipped to each person's area."""
         self._towards += self._random.normal(0.0, 0.3, len(self._towards))
         step = np.array([np.cos(self._towards), np.sin(self._towards)]) * WALK_MPS * STEP_S
         self._at = np.clip(self._at + step, -self._reach_m, self._reach_m)
 
 
 def walked(settings: SkewSettings) -> Iterator[list[Row]]:
-    """Yield the rows of a log of everyone's walk, a step of all at a time."""
+    """Yield the position rows of a log, one list for each step."""
     walkers = Walkers(settings)
     seq = 0
     for number in range(settings.steps):
@@ -159,13 +159,13 @@ def _moved(spark: "SparkSession", data: Path, settings: SkewSettings) -> list[St
     )
     since = _last_stage(spark)
     query.start().awaitTermination()
-    # Batches without rows let only time pass.
+    # Batches without rows only advance time.
     stages = [
         stage
         for stage in _stages(spark, since)
         if len(stage.tasks) == TASKS and any(task.records for task in stage.tasks)
     ]
-    # In the first batch processes start, and everyone is new.
+    # Without the first batch, in which processes start and all nodes are new.
     return [
         _most_uneven(name, [stage for stage in stages if stage.writes == writes][1:])
         for name, writes in ((TRACKS, True), (CELLS, False))
@@ -199,12 +199,12 @@ def _decided(
             .mode("overwrite")
             .save()
         )
-        # In the first run processes load their snapshots.
+        # Without the first run, in which processes load their snapshots.
         found += _stages(spark, since) if number else []
     return _most_uneven(DECIDED, found)
 
 
-# What Spark says
+# Task metrics from Spark
 
 
 class _Task(Struct, frozen=True):
@@ -215,7 +215,7 @@ class _Task(Struct, frozen=True):
 class _Stage(Struct, frozen=True):
     number: int
     writes: bool
-    """Whether another stage reads what it makes."""
+    """True if the stage writes shuffle output."""
     tasks: list[_Task]
 
 
@@ -236,7 +236,7 @@ def _last_stage(spark: "SparkSession") -> int:
 
 
 def _known(spark: "SparkSession") -> Iterator[tuple[int, Any]]:
-    """Yield the stages that Spark remembers."""
+    """Yield the stages in Spark's status store, with their ids."""
     context = spark.sparkContext
     context._jsc.sc().listenerBus().waitUntilEmpty(60_000)
     store = context._jsc.sc().statusStore()
@@ -251,7 +251,7 @@ def _known(spark: "SparkSession") -> Iterator[tuple[int, Any]]:
 
 
 def _stages(spark: "SparkSession", since: int) -> list[_Stage]:
-    """Return the stages that were done after one, the first one first."""
+    """Return the completed stages with ids above `since`, in order of their ids."""
     store = spark.sparkContext._jsc.sc().statusStore()
     found = []
     for number, stage in sorted(_known(spark), key=lambda each: each[0]):

@@ -1,7 +1,7 @@
-"""CPU of all that Spark started: Java and its Python processes, also of those that have ended.
+"""CPU time of all processes of Spark, Java and Python, including those that have ended.
 
-A Python worker whose daemon ends has no parent any more, and its CPU would be lost with it. So
-all are looked at again and again, and what each had used when it was last seen counts for good.
+A Python worker whose daemon ends has no parent any more, so its CPU time would be lost. Therefore
+all processes are sampled periodically, and the last sample of each is kept.
 """
 
 import threading
@@ -17,7 +17,7 @@ LOOK_S = 0.25
 
 
 class SparkCpu:
-    """Looks at the processes of a session from now on, until it ends."""
+    """Samples the processes of a session in a thread until Java ends."""
 
     def __init__(self, spark: "SparkSession") -> None:
         gateway = spark.sparkContext._gateway
@@ -28,7 +28,7 @@ class SparkCpu:
         threading.Thread(target=self._look_again, daemon=True).start()
 
     def seconds(self) -> float:
-        """CPU that was used until now; never less than before."""
+        """CPU seconds used so far, as far as sampled; never decreases."""
         with self._looking:
             for process in self._processes():
                 try:
@@ -39,7 +39,7 @@ class SparkCpu:
             return sum(self._used.values())
 
     def memory(self) -> int:
-        """Memory of all processes together, now."""
+        """Current resident memory of all processes, in bytes."""
         total = 0
         for process in self._processes():
             try:

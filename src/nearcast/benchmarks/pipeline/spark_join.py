@@ -1,8 +1,8 @@
-"""The grid join that a Spark user would write: circles laid out in cells, events joined by cell.
+"""The grid join that a Spark user would write: circles expanded to cells, events joined by cell.
 
-Each subscription is a row for every cell that its circle may touch, made beforehand and kept in
-memory; an event is in one cell. What is left is compared by the join's other conditions. People
-who move would have to be laid out anew, which is not counted here.
+Each subscription has a row for every cell that its circle may touch, computed in advance and
+cached in memory; an event is in one cell. The join's other conditions filter the candidates. After
+a move these rows would have to be computed again, which is not counted here.
 """
 
 from typing import TYPE_CHECKING
@@ -18,13 +18,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 CELL_DEGREES = (0.01, 0.02)
-"""Sizes of cells to try, in degrees of latitude; the best counts."""
+"""Cell sizes to try, in degrees; the best one counts."""
 _CELL = "cast(floor({lat} / {size}) AS BIGINT) * 100000 + cast(floor({lon} / {size}) AS BIGINT)"
 _SPAN = "sequence(cast(floor({low} / {size}) AS BIGINT), cast(floor({high} / {size}) AS BIGINT))"
 
 
 class SparkJoin:
-    """Subscriptions in cells, kept by Spark."""
+    """Subscriptions expanded to cells, cached in Spark."""
 
     def __init__(
         self, spark: "SparkSession", city: MatchingCity, size: float, partitions: int
@@ -47,25 +47,25 @@ class SparkJoin:
         self.rows = self._laid_out.count()
 
     def frame(self, city: MatchingCity, most: int) -> "DataFrame":
-        """The first events of a city, with their cells."""
+        """The first `most` events of a city, with their cells."""
         count = min(most, len(city.events.lat))
         events = self._spark.createDataFrame(events_table(city.events, 0, count))
         cell = _CELL.format(lat="lat", lon="lon", size=self._size)
         return events.selectExpr("*", f"{cell} AS cell")
 
     def matches(self, events: "DataFrame") -> "DataFrame":
-        """Return the pairs of an event and a subscription that belong together."""
+        """Return the matching pairs of events and subscriptions."""
         self._laid_out.createOrReplaceTempView("subscriptions")
         events.createOrReplaceTempView("events")
         return self._spark.sql(plain_query("s.cell = e.cell"))
 
     def pairs(self, events: "DataFrame", sample: int) -> MatchedPairs:
-        """The pairs of the first events."""
+        """The pairs of the first `sample` events."""
         found = self.matches(events.where(f"id < {sample}")).toArrow()
         return MatchedPairs(
             np.asarray(found["event"], np.int32), np.asarray(found["subscription"], np.int32)
         )
 
     def close(self) -> None:
-        """Give the memory back."""
+        """Release the cached rows."""
         self._laid_out.unpersist(blocking=True)

@@ -1,1 +1,1 @@
-"""A city of movers beside a broker with a grid of topics."""
+"""The situation benchmark: moving clients with Nearcast, with a grid of topics and with Redis."""

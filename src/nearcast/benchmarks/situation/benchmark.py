@@ -1,8 +1,9 @@
-"""The situation benchmark: movers who want what happens round them, kept informed in several ways.
+"""The situation benchmark: moving clients that subscribe to the events around them.
 
-Nearcast, mosquitto with the cells of a grid as topics, and Redis with a geo set play the same
-journeys. What counts is useful deliveries, those that concern their receiver, per CPU-second of
-all processes: server and clients. What arrives is compared with the truth in every run.
+Nearcast, mosquitto with the cells of a grid as topics, and Redis with a geo set run the same
+journeys. The metric is useful deliveries, those that match the receiver's subscription, per
+CPU-second of all processes: server and clients. Every run that is not paced compares the
+deliveries with the expected ones.
 """
 
 import platform
@@ -29,27 +30,27 @@ from nearcast.benchmarks.situation.sides import KINDS_TOO, MOSQUITTO, OURS, RECO
 from nearcast.benchmarks.this_machine import machine
 
 WANTED_RATIO, WANTED_BYTES = 5.0, 0.1
-"""Our aims: so many times mosquitto's useful deliveries per CPU-second, and of its bytes."""
+"""Targets: useful deliveries per CPU-second and bytes, as multiples of mosquitto's."""
 MOVES_IN_GROWTH = 15_000
 SETTLE_S = 1.3
-"""How long to wait for a log to be written, so that its CPU is counted."""
+"""Seconds to wait until the log is written, so that its CPU time is counted."""
 LOAD_WITHIN_S = 600.0
 
 
 class SituationBenchSettings(Struct, frozen=True):
-    """What to measure."""
+    """Settings of the situation benchmark."""
 
     scenario: Scenario = Scenario()
     cells_m: tuple[float, ...] = (1_000.0, 500.0, 250.0)
-    """Sizes of cells to try; the best for mosquitto is the one that counts."""
+    """Cell sizes to try; the best one for mosquitto is used in the comparison."""
     growth: tuple[int, ...] = (100, 500, 1_000, 5_000)
     paced_rounds: int = 5
-    """Of two seconds each, at the pace of life."""
+    """Rounds in real time, of two seconds each."""
     runs: int = 2
 
 
 class Line(Struct, frozen=True):
-    """One side in one scenario: its best run, or why there is none."""
+    """One side in one scenario: its best run, or the reason for its failure."""
 
     side: str
     scenario: Scenario
@@ -65,7 +66,7 @@ class Line(Struct, frozen=True):
 
 
 class SituationResult(Struct, frozen=True):
-    """A whole run."""
+    """The result of a whole run."""
 
     benchmark: str
     started: str
@@ -77,19 +78,19 @@ class SituationResult(Struct, frozen=True):
     wanted_ratio: float
     wanted_bytes: float
     cells: list[Line]
-    """mosquitto with cells of every size, without filters and with them."""
+    """mosquitto with every cell size, without and with filters."""
     comparison: list[Line]
-    """Everyone in both scenarios."""
+    """All sides, without and with filters."""
     paced: list[Line]
-    """Everyone at the pace of life."""
+    """All sides in real time."""
     denser: list[Line]
     """More movers in the same city."""
     wider: list[Line]
-    """More movers in a larger city, as near to each other as before."""
+    """More movers in a larger city, at constant density."""
 
     @property
     def failures(self) -> list[str]:
-        """What went wrong, in words."""
+        """Descriptions of all failures."""
         lines = [*self.cells, *self.comparison, *self.paced, *self.denser, *self.wider]
         return [
             f"{line.side}, {line.scenario.movers:,} movers: {line.failed}"
@@ -99,7 +100,7 @@ class SituationResult(Struct, frozen=True):
 
 
 def run(settings: SituationBenchSettings, step: Callable[[str], None]) -> SituationResult:
-    """Measure; `step` is told what is going on. Raises BenchmarkError."""
+    """Run the benchmark; `step` gets progress texts. Raises BenchmarkError."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
@@ -156,7 +157,7 @@ def run(settings: SituationBenchSettings, step: Callable[[str], None]) -> Situat
 
 
 class _SituationRuns:
-    """Everyone who is here, measured in turn."""
+    """Measures the installed sides alternately."""
 
     def __init__(
         self, present: Sequence[str], settings: SituationBenchSettings, step: Callable[[str], None]
@@ -168,7 +169,7 @@ class _SituationRuns:
     def measure(
         self, names: Sequence[str], scenario: Scenario, cell_m: float, *, paced: bool = False
     ) -> list[Line]:
-        """Let some play a scenario, in turn, so that noise hits them alike."""
+        """Run a scenario on several sides alternately, so that noise affects them alike."""
         names = [name for name in names if name in self._present]
         if not scenario.filtered:
             names = [name for name in names if name != KINDS_TOO]
@@ -184,7 +185,7 @@ class _SituationRuns:
 
 
 def _play(name: str, scenario: Scenario, cell_m: float, paced: bool) -> SituationOutcome:
-    """Start a server, let a load generator play to it, and stop it."""
+    """Start a server, run a load generator against it, and stop it."""
     side = SIDES[name]
     with tempfile.TemporaryDirectory() as directory:
         server = side.start(Path(directory))
@@ -218,7 +219,7 @@ def _line(
     played = [each for each in outcomes if isinstance(each, SituationPlayed)]
     best = max(played, key=_rate)
     if paced:
-        # Each its best: what others did on the machine only ever adds.
+        # The minimum of each percentile: other load on the machine only ever adds.
         best = replace(
             best,
             p50_us=min(each.p50_us or 0.0 for each in played),

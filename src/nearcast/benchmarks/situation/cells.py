@@ -1,8 +1,8 @@
-"""A grid over the city: which cells someone must listen to who wants all within a radius.
+"""A grid over the city: the cells that a client must subscribe to for all events within a radius.
 
-That is what one does with a broker that knows topics only: an event goes to the topic of its
-cell, and whoever moves keeps subscribed to all cells that its circle touches. The cells are
-looked up by a small box that holds the position, so a move mostly costs two divisions.
+This is the usual solution with a broker that supports only topics: an event is published to the
+topic of its cell, and a moving client stays subscribed to all cells that its circle touches. The
+cells are looked up by a small box that contains the position, so most moves cost two divisions.
 """
 
 from collections import Counter
@@ -13,13 +13,13 @@ from nearcast.benchmarks.situation.city import Round
 
 Cell = tuple[int, int]
 BOXES = 8
-"""So many boxes along the side of a cell."""
+"""Number of boxes along the side of a cell."""
 SLACK = 1.01
-"""The grid is flat and the Earth is not: cells are looked for a little beyond the radius."""
+"""Factor by which the radius is enlarged, because the grid is flat and the Earth is not."""
 
 
 class Cells:
-    """Square cells, and for every box in one the cells that may be within reach of it."""
+    """Square cells, and for every box of a cell the cells that may be within the radius."""
 
     def __init__(self, cell_m: float, radius_m: float) -> None:
         self.cell_m = cell_m
@@ -30,21 +30,21 @@ class Cells:
         ]
 
     def box(self, lat: float, lon: float) -> Cell:
-        """The box that holds a position: as long as it is the same, so are the cells."""
+        """The box that contains a position; the cells to subscribe to depend only on the box."""
         return (
             int((lon - WEST) * M_PER_LON // self._box_m),
             int((lat - SOUTH) * M_PER_LAT // self._box_m),
         )
 
     def cell(self, lat: float, lon: float) -> Cell:
-        """The cell that holds a position."""
+        """The cell that contains a position."""
         return (
             int((lon - WEST) * M_PER_LON // self.cell_m),
             int((lat - SOUTH) * M_PER_LAT // self.cell_m),
         )
 
     def around(self, box: Cell) -> set[Cell]:
-        """The cells that someone in a box must listen to."""
+        """The cells to subscribe to for a position in a box."""
         column, inner_column = divmod(box[0], BOXES)
         row, inner_row = divmod(box[1], BOXES)
         reach = self._reach[inner_column][inner_row]
@@ -52,7 +52,7 @@ class Cells:
 
 
 def arrivals(cells: Cells, one: Round, kinds: Sequence[int] | None) -> int:
-    """How many messages of a round arrive, wanted or not; with `kinds` in the topics, too."""
+    """Number of deliveries in a round, useful or not; pass `kinds` if topics contain the kind."""
     listeners: Counter[tuple[Cell, int]] = Counter()
     for mover, (lat, lon) in enumerate(zip(one.lat, one.lon, strict=True)):
         kind = 0 if kinds is None else kinds[mover]
@@ -62,7 +62,7 @@ def arrivals(cells: Cells, one: Round, kinds: Sequence[int] | None) -> int:
     for mover, kind in zip(one.publishers, one.kinds, strict=True):
         cell = cells.cell(one.lat[mover], one.lon[mover])
         topic = kind if kinds is not None else 0
-        # Nobody gets its own.
+        # A publisher does not receive its own event.
         count += listeners[cell, topic] - (kinds is None or kinds[mover] == kind)
     return count
 
@@ -82,5 +82,5 @@ def _within_reach(column: int, row: int, cell_m: float, radius_m: float) -> list
 
 
 def _gap(start: float, length: float, other: float, other_length: float) -> float:
-    """How far apart two intervals are."""
+    """The distance between two intervals."""
     return max(0.0, other - start - length, start - other - other_length)

@@ -1,9 +1,9 @@
-"""Movers in a city with hot spots, and the truth of who is concerned by what they tell.
+"""Movers in a city with hot spots, and the expected deliveries of their events.
 
-Everyone drives to places where people are, at some 10 m/s, says every two (virtual) seconds where
-it is, and tells of something every five. All of it is drawn from a seed beforehand, and so is the
-truth that deliveries are compared with: who is within the radius of an event and, where there are
-filters, wants its content.
+Each mover drives between places, most of them near hot spots, at about 10 m/s, publishes its
+position every two (virtual) seconds, and an event every five on average. The journey is drawn from
+a seed in advance, together with the expected deliveries: for each event the movers within the
+radius whose filter, if there is one, accepts its content.
 """
 
 from collections.abc import Sequence
@@ -26,24 +26,24 @@ HOT_SPOTS_PER_KM2, HOT_SHARE, HOT_WIDTH_M = 0.02, 0.7, 1_000.0
 KINDS = ("car", "bus", "tram", "taxi", "bike", "truck", "works", "crowd")
 WANTED_SPEEDS = (20.0, 40.0, 60.0)
 DECIMALS = 6
-"""Of a degree, as positions are sent: a tenth of a metre."""
+"""Decimals of a degree in published positions: a tenth of a metre."""
 EVENTS_AT_ONCE = 128
 
 
 class Scenario(Struct, frozen=True):
-    """Who moves where, and what they want."""
+    """Parameters of a journey."""
 
     movers: int = 1_000
     side_m: float = 20_000.0
     rounds: int = 30
     radius_m: float = 1_000.0
     filtered: bool = False
-    """Each also wants just one kind, above some speed."""
+    """True if each subscription also requires one kind and a speed above a threshold."""
     seed: int = 1
 
 
 class Round(NamedTuple):
-    """Everyone moves, then some tell of something; events are numbered through."""
+    """One round: all movers move, then some publish; `first` is the number of its first event."""
 
     lat: list[float]
     lon: list[float]
@@ -54,39 +54,39 @@ class Round(NamedTuple):
 
 
 class Wishes(NamedTuple):
-    """What everyone wants of content."""
+    """Content filters of all movers: kind, and speed to be exceeded."""
 
     kinds: list[int]
     least_speeds: list[float]
 
 
 class Journey(NamedTuple):
-    """A whole run, and what must come of it."""
+    """All rounds of a run, and the expected deliveries."""
 
     scenario: Scenario
     rounds: list[Round]
     wishes: Wishes
     truth: list[I64]
-    """For each round the useful deliveries: event number times movers plus receiver, sorted."""
+    """Expected deliveries of each round, sorted; code: event number times movers plus receiver."""
 
     @property
     def moves(self) -> int:
-        """How many there are after the first round, in which everyone just appears."""
+        """Number of moves after the first round, which only sets the initial positions."""
         return self.scenario.movers * (len(self.rounds) - 1)
 
     @property
     def events(self) -> int:
-        """How many there are after the first round."""
+        """Number of events after the first round."""
         return sum(len(each.publishers) for each in self.rounds[1:])
 
     @property
     def useful(self) -> int:
-        """How many useful deliveries there are after the first round."""
+        """Number of expected deliveries after the first round."""
         return sum(len(codes) for codes in self.truth[1:])
 
 
 def draw_journey(scenario: Scenario) -> Journey:
-    """Draw everything; the first of `rounds` + 1 is there to warm up."""
+    """Draw a journey of `rounds` + 1 rounds, the first of which is the warm-up."""
     rng = np.random.default_rng(scenario.seed)
     count = scenario.movers
     spots = rng.random((max(1, round(_km2(scenario) * HOT_SPOTS_PER_KM2)), 2)) * scenario.side_m
@@ -120,7 +120,7 @@ def draw_journey(scenario: Scenario) -> Journey:
 
 
 def distances_m(one: Round, pairs: Sequence[tuple[int, int]]) -> list[float]:
-    """How far apart pairs of movers are in a round, for what is at the edge."""
+    """Distances between pairs of movers in a round, to decide cases at the edge of the radius."""
     x, y, z = points(np.array(one.lat), np.array(one.lon))
     return [float(np.hypot(np.hypot(x[a] - x[b], y[a] - y[b]), z[a] - z[b])) for a, b in pairs]
 

@@ -1,8 +1,8 @@
 """Many clients in one process: raw sockets, epoll, and a parser that finds payloads.
 
-The same machinery for all who are compared, as light as it can be in Python, so that what clients
-cost is mostly what they get and what they do with it. Everything here counts: bytes both ways,
-and packets that carry no event.
+All sides use the same client code, as light as possible in Python, so that the cost of clients is
+mostly that of the received messages and their processing. It counts bytes in both directions, and
+packets without an event.
 """
 
 import select
@@ -19,11 +19,11 @@ READ_BYTES = 1 << 18
 _PUBLISH = 0x30
 
 Parse = Callable[[bytes, list[bytes]], tuple[int, int]]
-"""Finds payloads in what came; how many bytes were used, and how many other packets there are."""
+"""Appends the payloads in the data; returns the bytes consumed and the number of other packets."""
 
 
 class Crowd:
-    """Sockets of clients by number; the last may be one that only asks whether all was read."""
+    """Sockets of clients by number; the last may belong to a client that only sends PINGREQ."""
 
     def __init__(
         self,
@@ -34,11 +34,11 @@ class Crowd:
         self._sockets = sockets
         self._parse = parse
         self._heard = heard
-        """Told the number of a client and the payloads that came for it."""
+        """Callback with the number of a client and its received payloads."""
         self._rest: dict[int, bytes] = {}
         self.sent_bytes = self.got_bytes = 0
         self.arrived = self.answers = 0
-        """Events, and other packets."""
+        """Number of received events, and of other packets."""
         self._poll = select.epoll(len(sockets))
         self._numbers: dict[int, int] = {}
         for number, each in enumerate(sockets):
@@ -47,7 +47,7 @@ class Crowd:
             self._poll.register(each.fileno(), select.EPOLLIN)
 
     def send(self, number: int, data: bytes) -> None:
-        """Send for a client; what does not fit into the system's buffer is a failure."""
+        """Send data for a client; raise BenchmarkError if the socket buffer is full."""
         try:
             sent = self._sockets[number].send(data)
         except BlockingIOError:
@@ -57,7 +57,7 @@ class Crowd:
         self.sent_bytes += sent
 
     def take(self, wait_s: float) -> bool:
-        """Take what came; whether anything did."""
+        """Read from all ready sockets, waiting up to `wait_s`; return True if any was ready."""
         found = self._poll.poll(wait_s, MOST_EVENTS)
         numbers, sockets, rests = self._numbers, self._sockets, self._rest
         for descriptor, _ in found:
@@ -79,7 +79,7 @@ class Crowd:
         return bool(found)
 
     def take_until(self, arrived: int, answers: int) -> None:
-        """Take until so many events and other packets have come in all."""
+        """Read until the total numbers of events and other packets are reached."""
         while self.arrived < arrived or self.answers < answers:
             if not self.take(STALLED_S):
                 raise BenchmarkError(
@@ -88,13 +88,13 @@ class Crowd:
                 )
 
     def take_for(self, seconds: float) -> None:
-        """Take what comes within a time."""
+        """Read for a number of seconds."""
         until = time.perf_counter() + seconds
         while (left := until - time.perf_counter()) > 0.0:
             self.take(left)
 
     def close(self) -> None:
-        """Stop listening; the sockets stay open."""
+        """Close the epoll object; the sockets stay open."""
         self._poll.close()
 
 
@@ -104,7 +104,7 @@ def sockets_of(clients: Sequence[Client]) -> list[socket.socket]:
 
 
 def mqtt_payloads(data: bytes, payloads: list[bytes]) -> tuple[int, int]:
-    """Find the payloads of PUBLISH packets of QoS 0, MQTT 5."""
+    """Parse the payloads of MQTT 5 PUBLISH packets with QoS 0 (see `Parse`)."""
     at, end, others = 0, len(data), 0
     while at + 2 <= end:
         head = data[at]
@@ -141,7 +141,7 @@ def publish_frame(topic_field: bytes, payload: bytes) -> bytes:
 
 
 def frame_head(kind: int, length: int) -> bytes:
-    """The first bytes of a packet with so many more."""
+    """The fixed header of a packet with `length` more bytes."""
     if length <= 0x7F:
         return bytes((kind, length))
     assert length <= 0x3FFF, "no packet here is that long"
@@ -149,6 +149,6 @@ def frame_head(kind: int, length: int) -> bytes:
 
 
 def text_field(text: str) -> bytes:
-    """A text with its length, as MQTT has it."""
+    """An MQTT string: UTF-8 with a length prefix."""
     data = text.encode()
     return len(data).to_bytes(2, "big") + data

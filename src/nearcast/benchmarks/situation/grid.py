@@ -1,8 +1,9 @@
-"""The way with topics only: a grid of cells, re-subscribing on the way, filtering at the receiver.
+"""The approach with topics only: cells as topics, re-subscription on moves, receiver filters.
 
-As a careful user would write it: an event goes to the topic of its cell with its position in it,
-cells are subscribed to and left in one packet each, and a receiver decodes what comes and decides
-whether it is near and wanted. Where there are content filters, the kind may be part of the topic.
+Implemented as a careful user would: an event is published with its position to the topic of its
+cell, changes of cells are sent as one SUBSCRIBE and one UNSUBSCRIBE (more beyond MOST_FILTERS), and
+the receiver decodes each event and decides on distance and content. With content filters, the kind
+may be part of the topic.
 """
 
 import math
@@ -20,18 +21,18 @@ from nearcast.core.model.geometry import ellipsoid
 _SUBSCRIBE, _UNSUBSCRIBE = 0x82, 0xA2
 _NO_LOCAL = b"\x04"
 MOST_FILTERS = 60
-"""In one packet."""
+"""Maximum number of topic filters in one packet."""
 
 
 class ToldWithPlace(Told, frozen=True, gc=False):
-    """An event that says where it is, for receivers that must find out whether it is near."""
+    """An event with its position, for receivers that decide on the distance."""
 
     lat: float = 0.0
     lon: float = 0.0
 
 
 class GridWay(MqttWay):
-    """Cells as topics."""
+    """Clients that subscribe to the cells around them, as topics."""
 
     def __init__(
         self, journey: Journey, keep: KeepEvents, port: int, cell_m: float, kind_in_topic: bool
@@ -50,18 +51,18 @@ class GridWay(MqttWay):
         self._expected = [arrivals(self._cells, one, self._kinds) for one in journey.rounds]
 
     def join(self) -> None:
-        """Let everyone come, at the positions of the first round."""
+        """Connect all movers and subscribe to the cells around the positions of the first round."""
         self.connect(self._heard)
         for mover, (lat, lon) in enumerate(zip(self._lat, self._lon, strict=True)):
             self.move(mover, lat, lon)
         self.settle()
 
     def subscribe(self, clients: list[Client]) -> None:
-        """Subscriptions come with the first positions."""
+        """Do nothing: `move` subscribes, with the first positions."""
         return
 
     def move(self, mover: int, lat: float, lon: float) -> None:
-        """Listen to other cells where that is due."""
+        """Change the subscriptions if the cells around the position have changed."""
         self._lat[mover], self._lon[mover] = lat, lon
         box = self._cells.box(lat, lon)
         if box == self._box[mover]:
@@ -81,12 +82,12 @@ class GridWay(MqttWay):
                 self.move_messages += 2
 
     def settle(self) -> None:
-        """Wait until all subscriptions are acknowledged."""
+        """Wait until every SUBSCRIBE and UNSUBSCRIBE is acknowledged."""
         unanswered, self._unanswered = self._unanswered, 0
         self.crowd.take_until(0, self.crowd.answers + unanswered)
 
     def tell(self, mover: int, told: Told, one: Round) -> None:
-        """Publish an event to its cell."""
+        """Publish an event to the topic of its cell."""
         lat, lon = one.lat[mover], one.lon[mover]
         x, y = self._cells.cell(lat, lon)
         topic = f"{TOPICS}/{x}/{y}"
@@ -96,7 +97,7 @@ class GridWay(MqttWay):
         self.crowd.send(mover, publish_frame(text_field(topic), self._encode(placed)))
 
     def expected(self, number: int) -> int:
-        """All that is told in the cells that people listen to."""
+        """Number of events delivered in a round, useful or not."""
         return self._expected[number]
 
     def _topic(self, cell: Cell, mover: int) -> bytes:
@@ -113,12 +114,12 @@ class GridWay(MqttWay):
 
 
 class ReceiverFilters:
-    """What receivers decide for themselves."""
+    """Filters by distance and content at the receiver."""
 
     def __init__(self, journey: Journey) -> None:
         scenario, first = journey.scenario, journey.rounds[0]
         self._limit = scenario.radius_m**2
-        # Nobody goes far in a run, so a degree stays as long as it is at the beginning.
+        # Movers do not go far in a run, so the length of a degree is taken at the initial position.
         self._degrees = [_degree_m(lat) for lat in first.lat]
         self._wishes: list[tuple[str, float]] | None = None
         if scenario.filtered:
@@ -126,7 +127,7 @@ class ReceiverFilters:
             self._wishes = list(zip(kinds, journey.wishes.least_speeds, strict=True))
 
     def keep(self, mover: int, lat: float, lon: float, told: list[ToldWithPlace]) -> list[int]:
-        """The numbers of the events that a mover wants."""
+        """The numbers of the events that pass a mover's filters."""
         north, east = self._degrees[mover]
         limit = self._limit
         if self._wishes is not None:
@@ -140,7 +141,7 @@ class ReceiverFilters:
 
 
 def _degree_m(lat: float) -> tuple[float, float]:
-    """How long a degree of latitude and one of longitude are."""
+    """The length in metres of a degree of latitude and of longitude."""
     sine = math.sin(math.radians(lat))
     curve = 1.0 - ellipsoid.ECCENTRICITY_SQUARED * sine * sine
     normal = ellipsoid.EQUATORIAL_RADIUS_M / math.sqrt(curve)

@@ -1,8 +1,9 @@
-"""The load generator of the situation benchmark: plays a scenario to a server and measures.
+"""The load generator of the situation benchmark: runs a scenario against a server and measures.
 
-By rounds, as fast as it goes: everyone moves, until that holds; some tell of something, until all
-of it has arrived; in the end what everyone kept is compared with the truth. Or at the pace of
-life, for latency. `python -m` with this module reads an order and answers with one line.
+By rounds, as fast as possible: all movers move, until the server has applied it; some publish,
+until all deliveries have arrived; at the end the kept events are compared with the expected ones.
+Or in real time, for latency. Run it with `python -m`; it reads an order from standard input and
+answers with one line.
 """
 
 import gc
@@ -31,11 +32,11 @@ from nearcast.benchmarks.this_machine import cores_apart
 from nearcast.wire.mqtt import ProtocolError
 
 LATE_S = 1.0
-"""So long is waited for what should not come."""
+"""Seconds to wait for late deliveries: unexpected ones, or the last ones in real time."""
 
 
 def play(order: Order) -> SituationOutcome:
-    """Carry out an order."""
+    """Execute an order and return its figures."""
     journey = draw_journey(order.scenario)
     kept: list[list[int]] = [[] for _ in range(order.scenario.movers)]
     sent_ns = [0] * sum(len(each.publishers) for each in journey.rounds)
@@ -92,7 +93,7 @@ def play(order: Order) -> SituationOutcome:
 
 
 class _Figures(NamedTuple):
-    """Where all counters stand."""
+    """Values of all counters at one moment."""
 
     server_cpu_s: float
     client_cpu_s: float
@@ -133,7 +134,7 @@ def _tell_all(way: ClientApproach, one: Round) -> None:
 
 
 class _Act(NamedTuple):
-    """Something that is due: an event that is told, or a move."""
+    """A scheduled action: the publication of an event, or a move."""
 
     due_s: float
     one: Round
@@ -142,7 +143,7 @@ class _Act(NamedTuple):
 
 
 def _acts(journey: Journey) -> list[_Act]:
-    """Everyone acts at its own time of the step, spread over all of it."""
+    """Schedule all moves and events, spread evenly over each step."""
     acts: list[_Act] = []
     count = journey.scenario.movers
     for step, one in enumerate(journey.rounds[1:]):
@@ -173,8 +174,8 @@ def _play_at_the_pace_of_life(way: ClientApproach, journey: Journey, sent_ns: li
 
 
 def main() -> None:
-    """Read an order, carry it out, answer."""
-    # On a core of its own: it would be moved to the server's, and wait for it there.
+    """Read an order, execute it and write the outcome."""
+    # Pinned to its own core: the scheduler would move it to the server's, where it would wait.
     os.sched_setaffinity(0, cores_apart()[1])
     order = msgspec.json.decode(sys.stdin.buffer.read(), type=Order)
     outcome: SituationOutcome

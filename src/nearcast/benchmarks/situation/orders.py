@@ -1,50 +1,50 @@
-"""What the load generator of the situation benchmark is told to do, and what it answers."""
+"""The order for the load generator of the situation benchmark, and its outcome."""
 
 from msgspec import Struct
 
 from nearcast.benchmarks.situation.city import Scenario
 
 NEARCAST, GRID, REDIS = "nearcast", "grid", "redis"
-"""Ways of keeping movers informed."""
+"""Approaches of the clients: a Nearcast subscription, a grid of topics, a Redis geo set."""
 
 
 class Order(Struct, frozen=True):
-    """A scenario to be played to a server."""
+    """A scenario to run against a server."""
 
     way: str
     port: int
     pid: int
     scenario: Scenario
     settle_s: float = 0.0
-    """How long to wait for what the server does after everything was delivered."""
+    """Seconds to wait for work that the server does after all deliveries."""
     cell_m: float = 1_000.0
     kind_in_topic: bool = False
     paced: bool = False
-    """At the pace of life, which shows latency; else as fast as it goes."""
+    """True to run in real time and measure latency; otherwise as fast as possible."""
 
 
 class SituationPlayed(Struct, frozen=True, tag=True):
-    """What came of it, without the first round."""
+    """Figures of a run, without the first round."""
 
     moves: int
     events: int
     useful: int
-    """Deliveries to those who are concerned, by the truth of the city."""
+    """Expected deliveries; if paced, deliveries that receivers kept."""
     arrived: int
-    """Deliveries of all sorts."""
+    """All deliveries, useful or not."""
     server_cpu_s: float
     client_cpu_s: float
     wall_s: float
     bytes_moved: int
-    """To and from the server."""
+    """Bytes to and from the server."""
     move_messages: int
-    """Packets because of moves, both ways."""
+    """Packets caused by moves, in both directions."""
     p50_us: float | None = None
     p99_us: float | None = None
 
 
 class SituationFailed(Struct, frozen=True, tag=True):
-    """Why there is no figure."""
+    """The reason for which there are no figures."""
 
     reason: str
 

@@ -1,9 +1,9 @@
-"""The way with Redis: positions in a geo set, a search for every event, a channel for everyone.
+"""The Redis approach: positions in a geo set, a search per event, a channel per mover.
 
-As an application in Python would do it with redis-py: it takes positions and events from movers
-(what that costs is not counted, which favours this way), asks with pipelines, and publishes to
-the channel of everyone found. Redis calculates on a sphere and with rounded positions, so it is
-asked for a little more than the radius, and receivers decide, also on content.
+Implemented as a Python application with redis-py: it receives positions and events from movers
+(that cost is not counted, which favours Redis), sends searches in pipelines, and publishes to the
+channel of every mover found. Redis calculates on a sphere with rounded positions, so the search
+radius is slightly enlarged, and receivers decide on distance and content.
 """
 
 import socket
@@ -22,7 +22,7 @@ MOVERS = "movers"
 SLACK, SLACK_M = 1.006, 2.0
 _END = b"\r\n"
 _PARTS = 3
-"""What comes on a channel is a list of three: that it is a message, the channel, the message."""
+"""A message on a channel is a list of three: the word `message`, the channel, the payload."""
 
 
 class RedisWay(ClientApproach):
@@ -45,7 +45,7 @@ class RedisWay(ClientApproach):
         self._encode = msgspec.json.Encoder().encode
 
     def join(self) -> None:
-        """Let everyone come, at the positions of the first round."""
+        """Connect all movers and set the positions of the first round."""
         for mover in range(self.journey.scenario.movers):
             own = socket.create_connection(("127.0.0.1", self._port), STALLED_S)
             self._sockets.append(own)
@@ -58,23 +58,23 @@ class RedisWay(ClientApproach):
         self.settle()
 
     def move(self, mover: int, lat: float, lon: float) -> None:
-        """Put a position into the set."""
+        """Queue a GEOADD for a position."""
         self._lat[mover], self._lon[mover] = lat, lon
         self._moves.geoadd(MOVERS, (lon, lat, mover))
         self.move_messages += 2
 
     def settle(self) -> None:
-        """Wait until all moves hold."""
+        """Execute the queued moves."""
         self._moves.execute()
 
     def tell(self, mover: int, told: Told, one: Round) -> None:
-        """Take an event to be sent on."""
+        """Queue an event until `flush`."""
         lat, lon = one.lat[mover], one.lon[mover]
         placed = ToldWithPlace(told.event, told.kind, told.speed, TEXT, lat, lon)
         self._told.append((mover, lat, lon, self._encode(placed)))
 
     def flush(self) -> None:
-        """Find who is near, and publish to their channels."""
+        """Search for the movers near each queued event, and publish it to their channels."""
         if len(self._moves):
             self._moves.execute()
         told, self._told = self._told, []
@@ -93,16 +93,16 @@ class RedisWay(ClientApproach):
         pipe.execute()
 
     def wait(self, number: int) -> None:
-        """Wait until all that was published has arrived."""
+        """Wait until all published messages have arrived."""
         self.crowd.take_until(self._sent, 0)
 
     def bytes_moved(self) -> int:
-        """Bytes to and from the server so far, by its own count."""
+        """Bytes to and from the server so far, from its statistics."""
         told = self._redis.info("stats")
         return int(told["total_net_input_bytes"]) + int(told["total_net_output_bytes"])
 
     def close(self) -> None:
-        """Let everyone go."""
+        """Close all connections."""
         if hasattr(self, "crowd"):
             self.crowd.close()
         for own in self._sockets:
@@ -118,7 +118,7 @@ class RedisWay(ClientApproach):
 
 
 def channel_payloads(data: bytes, payloads: list[bytes]) -> tuple[int, int]:
-    """Find the messages among what came on a channel."""
+    """Parse the payloads of messages on a channel (see `Parse`)."""
     used = at = 0
     while True:
         at = data.find(_END, used) + len(_END)
@@ -136,7 +136,7 @@ def channel_payloads(data: bytes, payloads: list[bytes]) -> tuple[int, int]:
 
 
 def missing() -> str | None:
-    """What is not there to measure with."""
+    """The missing program or package; None if nothing is missing."""
     if which("redis-server") is None:
         return "redis-server (Debian: apt-get install redis-server)"
     return None if find_spec("redis") else "the Python package redis"

@@ -1,4 +1,4 @@
-"""The figures of a situation run as tables for people."""
+"""Prints the figures of a situation run as tables."""
 
 from collections.abc import Sequence
 

@@ -1,4 +1,4 @@
-"""Who is compared in the situation benchmark: which server, and in which way it is used."""
+"""The sides of the situation benchmark: each is a server and an approach of its clients."""
 
 import shutil
 import socket
@@ -20,7 +20,7 @@ KINDS_TOO, REDIS = "mosquitto-kinds", "redis"
 
 
 class Side(NamedTuple):
-    """A server, and the way in which it keeps movers informed."""
+    """A server, and the approach by which its clients receive the events around them."""
 
     describe: str
     way: str

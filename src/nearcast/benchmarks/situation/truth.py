@@ -1,7 +1,7 @@
-"""Comparing what everyone kept with the truth of the city: nothing lost, nothing twice.
+"""Compares the events kept by receivers with the expected deliveries: none lost, none duplicated.
 
-What a broker decides must be the truth exactly. Receivers that decide for themselves calculate on
-a flat piece of Earth: theirs may differ where somebody is all but exactly at the radius.
+The decisions of a broker must agree exactly. Receivers that decide themselves use a flat
+approximation of the Earth, so theirs may differ if the distance is very close to the radius.
 """
 
 from collections.abc import Sequence
@@ -12,11 +12,11 @@ from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.situation.city import I64, Journey, distances_m
 
 EDGE = 1e-3
-"""At the radius to within this part of it either answer is right, for who decides itself."""
+"""Relative distance from the radius within which receivers that decide may answer either way."""
 
 
 def compare(journey: Journey, kept: Sequence[Sequence[int]], *, exact: bool) -> None:
-    """Raise `BenchmarkError` with the first difference, if there is one that counts."""
+    """Raise `BenchmarkError` with the first difference beyond the tolerance."""
     movers = journey.scenario.movers
     events = [np.array(own, np.int64) * movers + mover for mover, own in enumerate(kept)]
     codes = np.sort(np.concatenate(events))
@@ -34,7 +34,7 @@ def compare(journey: Journey, kept: Sequence[Sequence[int]], *, exact: bool) -> 
 
 
 def _off_the_edge(journey: Journey, codes: I64) -> I64:
-    """Those where nobody is at the edge of anybody's circle."""
+    """The codes whose distance differs from the radius by more than EDGE."""
     movers, radius_m = journey.scenario.movers, journey.scenario.radius_m
     found = []
     for code in codes.tolist():

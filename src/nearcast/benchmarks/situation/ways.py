@@ -1,7 +1,7 @@
-"""What all ways of keeping movers informed have in common, and Nearcast's way.
+"""The common base of all approaches of moving clients, and the approach with Nearcast.
 
-With Nearcast a client subscribes once, says where it is, and gets what concerns it. Payloads are
-decoded by all receivers in all ways: that is what one does with an event.
+With Nearcast a client subscribes once, publishes its position, and receives only matching events.
+Receivers decode every payload in all approaches, as an application would.
 """
 
 from abc import ABC, abstractmethod
@@ -28,11 +28,11 @@ EVENT_TOPIC = f"{TOPICS}/event"
 TEXT = "Slow down, lane closed ahead on the left"
 GROUP = 50
 KeepEvents = Callable[[int, list[int]], None]
-"""Told a receiver and the numbers of the events that it keeps."""
+"""Callback with a receiver and the numbers of the events that it keeps."""
 
 
 class Told(Struct, frozen=True, gc=False):
-    """An event, as its publisher tells of it."""
+    """The payload of an event."""
 
     event: int
     kind: str
@@ -41,7 +41,7 @@ class Told(Struct, frozen=True, gc=False):
 
 
 class ClientApproach(ABC):
-    """A way of keeping movers informed; `flush` sends what is still to be sent."""
+    """How moving clients receive the events around them; `flush` sends what is queued."""
 
     crowd: Crowd
 
@@ -49,23 +49,23 @@ class ClientApproach(ABC):
         self.journey = journey
         self.keep = keep
         self.move_messages = 0
-        """Packets because of moves, both ways."""
+        """Packets caused by moves, in both directions."""
 
     @abstractmethod
     def join(self) -> None:
-        """Let everyone come, at the positions of the first round."""
+        """Connect all movers, at the positions of the first round."""
 
     @abstractmethod
     def move(self, mover: int, lat: float, lon: float) -> None:
-        """Let a mover say where it is."""
+        """Send a mover's position, or what follows from it."""
 
     @abstractmethod
     def tell(self, mover: int, told: Told, one: Round) -> None:
-        """Let a mover tell of something."""
+        """Publish an event of a mover."""
 
     @abstractmethod
     def wait(self, number: int) -> None:
-        """Wait until all that was told in a round, wanted or not, has arrived."""
+        """Wait until all deliveries of a round, useful or not, have arrived."""
 
     @abstractmethod
     def bytes_moved(self) -> int:
@@ -73,19 +73,19 @@ class ClientApproach(ABC):
 
     @abstractmethod
     def close(self) -> None:
-        """Let everyone go."""
+        """Close all connections."""
 
     def flush(self) -> None:
-        """Send what was only put together so far."""
+        """Send queued messages."""
         return
 
     @abstractmethod
     def settle(self) -> None:
-        """Wait until all moves hold."""
+        """Wait until the server has applied all moves."""
 
 
 class MqttWay(ClientApproach):
-    """Clients that speak MQTT 5, with one more that asks whether everything was read."""
+    """MQTT 5 clients, and one more whose PINGREQ shows that the broker has read all packets."""
 
     def __init__(self, journey: Journey, keep: KeepEvents, port: int) -> None:
         super().__init__(journey, keep)
@@ -95,10 +95,10 @@ class MqttWay(ClientApproach):
 
     @abstractmethod
     def expected(self, number: int) -> int:
-        """How many events of a round arrive, wanted or not."""
+        """Number of events delivered in a round, useful or not."""
 
     def wait(self, number: int) -> None:
-        """Wait until all that was told in a round, wanted or not, has arrived."""
+        """Wait until all deliveries of a round, useful or not, have arrived."""
         self._due += self.expected(number)
         self.crowd.take_until(self._due, 0)
 
@@ -107,13 +107,13 @@ class MqttWay(ClientApproach):
         return self.crowd.sent_bytes + self.crowd.got_bytes
 
     def close(self) -> None:
-        """Let everyone go."""
+        """Close all connections."""
         if hasattr(self, "crowd"):
             self.crowd.close()
         close_clients(self._clients)
 
     def connect(self, heard: Callable[[int, list[bytes]], None]) -> None:
-        """Connect all movers, and the one who asks."""
+        """Connect all movers and the client that sends PINGREQ."""
         names = [*(f"m{n}" for n in range(self.journey.scenario.movers)), "asks"]
         clients = open_clients(self._port, names, self._clients)
         self.subscribe(clients)
@@ -121,13 +121,13 @@ class MqttWay(ClientApproach):
 
     @abstractmethod
     def subscribe(self, clients: list[Client]) -> None:
-        """Subscribe, as long as answers can be waited for one by one."""
+        """Subscribe the clients, before `crowd` takes over their sockets."""
 
     def ask(self) -> None:
-        """Wait until the broker has read what was sent.
+        """Wait until the broker has read all packets sent so far.
 
-        Sockets that can be read are served in the order in which they came to be: who asks after
-        all others have sent is answered when they have been read.
+        Sockets are served in the order in which they became readable, so a PINGREQ sent after all
+        other packets is answered after they have been read.
         """
         crowd = self.crowd
         crowd.send(self.journey.scenario.movers, mqtt_frames.PING)
@@ -135,7 +135,7 @@ class MqttWay(ClientApproach):
 
 
 class NearcastWay(MqttWay):
-    """One subscription for everything within the radius, and positions."""
+    """One subscription per mover for all events within the radius, and published positions."""
 
     def __init__(self, journey: Journey, keep: KeepEvents, port: int) -> None:
         super().__init__(journey, keep, port)
@@ -145,7 +145,7 @@ class NearcastWay(MqttWay):
         self._topic = text_field(EVENT_TOPIC)
 
     def join(self) -> None:
-        """Let everyone come, at the positions of the first round."""
+        """Connect all movers, at the positions of the first round."""
         self.connect(self._heard)
         first = self.journey.rounds[0]
         for mover, (lat, lon) in enumerate(zip(first.lat, first.lon, strict=True)):
@@ -153,12 +153,12 @@ class NearcastWay(MqttWay):
         self.settle()
 
     def subscribe(self, clients: list[Client]) -> None:
-        """Subscribe everyone once."""
+        """Subscribe each mover once."""
         journey = self.journey
         movers = clients[: journey.scenario.movers]
         for start in range(0, len(movers), GROUP):
             for mover, client in enumerate(movers[start : start + GROUP], start):
-                # As with the others, an event is its payload: nobody asks to be told more.
+                # As with the other sides, an event is its payload, without metadata.
                 properties = [
                     ("nc-from", f"circle:me,{journey.scenario.radius_m:g}"),
                     ("nc-meta", "0"),
@@ -181,15 +181,15 @@ class NearcastWay(MqttWay):
         self.move_messages += 1
 
     def settle(self) -> None:
-        """Wait until all moves hold."""
+        """Wait until the server has applied all moves."""
         self.ask()
 
     def tell(self, mover: int, told: Told, one: Round) -> None:
-        """Publish an event; it happens where its publisher is."""
+        """Publish an event; its position is that of its publisher."""
         self.crowd.send(mover, publish_frame(self._topic, self._encode(told)))
 
     def expected(self, number: int) -> int:
-        """Nobody gets anything in vain."""
+        """Number of expected deliveries: all deliveries are useful."""
         return len(self.journey.truth[number])
 
     def _heard(self, mover: int, payloads: list[bytes]) -> None:

@@ -1,9 +1,9 @@
-"""The tree of a filter: what CQL2 text, CQL2 JSON and seed C's XML all become.
+"""The tree of a filter: the common form of CQL2 text, CQL2 JSON and seed C's XML.
 
-The shape is that of CQL2 JSON. Every node is frozen and hashable, and two nodes are equal only
-when they would print alike: ``1``, ``1.0`` and ``TRUE`` are three different literals here, so
+The structure is that of CQL2 JSON. Every node is frozen and hashable, and two nodes are equal
+only if they are written alike: ``1``, ``1.0`` and ``TRUE`` are three different literals here, so
 that a table of shared nodes never confuses them. Trees have no cycles, so the garbage collector
-need not look at them.
+need not track them.
 """
 
 from collections.abc import Iterator
@@ -112,7 +112,7 @@ End: TypeAlias = Date | Timestamp | Property | None
 
 
 class Interval(Struct, frozen=True, gc=False):
-    """From `start` to `end`, both included; None is the unbounded ``'..'``."""
+    """The time from `start` to `end`, both included; None is the unbounded ``'..'``."""
 
     start: End
     end: End
@@ -127,20 +127,20 @@ class Geometry(Struct, frozen=True, gc=False, cache_hash=True):
 
 
 class BBox(Struct, frozen=True, gc=False):
-    """West, south, east, north; or with heights, as GeoJSON orders six numbers."""
+    """West, south, east, north; or six numbers with heights, in the order of GeoJSON."""
 
     values: tuple[float, ...]
 
 
 def alike(left: tuple[Node, ...], right: tuple[Node, ...]) -> bool:
-    """Return whether two rows of nodes are equal in value and in type."""
+    """Return whether two tuples of nodes are equal in value and in type."""
     return len(left) == len(right) and all(
         type(a) is type(b) and a == b for a, b in zip(left, right, strict=True)
     )
 
 
 def flattened(op: str, args: tuple[Node, ...]) -> Operation:
-    """Build ``and`` or ``or`` with directly nested ones of the same kind merged into it."""
+    """Build ``and`` or ``or``, merging directly nested operations of the same kind."""
     merged: list[Node] = []
     for arg in args:
         if isinstance(arg, Operation) and arg.op == op:

@@ -1,4 +1,4 @@
-"""A filter: a condition on events that can be read, written, compared and evaluated."""
+"""A filter: a condition on events that can be parsed, written, compared and evaluated."""
 
 from collections.abc import Mapping
 
@@ -39,7 +39,7 @@ class Filter(Struct, frozen=True, eq=False, gc=False):
 
     @property
     def counted_subjects(self) -> tuple[str, ...]:
-        """The patterns of the subjects whose earlier events it asks for; most filters have none."""
+        """The subject patterns of the earlier events it refers to; empty for most filters."""
         found: dict[str, None] = {}
         for node, _ in walk(self.root):
             if isinstance(node, Operation) and node.op == "count":
@@ -62,7 +62,7 @@ class Filter(Struct, frozen=True, eq=False, gc=False):
 def parse(source: str | bool | Mapping[str, object]) -> Filter:
     """Read a filter from CQL2 text, CQL2 JSON text (it begins with ``{``) or a JSON value.
 
-    Raises LanguageError, which says what is wrong, what would be right, and where.
+    Raise LanguageError, with the problem, a correction and the position, if it is invalid.
     """
     if not isinstance(source, str):
         root = parse_json(source)
@@ -71,7 +71,7 @@ def parse(source: str | bool | Mapping[str, object]) -> Filter:
     else:
         root = parse_text(source)
     found = Filter(root)
-    # A filter must survive being written: brackets and numbers in full may make it longer.
+    # A filter must parse again once written; added brackets and full numbers may lengthen it.
     length = len(found.to_text())
     if length > MAX_TEXT:
         raise LanguageError(
@@ -81,4 +81,4 @@ def parse(source: str | bool | Mapping[str, object]) -> Filter:
 
 
 parse_filter = parse
-"""The same, by its name outside of this package."""
+"""The name of `parse` outside this package."""

@@ -1,7 +1,7 @@
-"""What a geometry literal must satisfy, in WKT and GeoJSON alike: ranges, closed rings, one height.
+"""Checks of geometry literals, in WKT and GeoJSON alike: ranges, closed rings, heights.
 
-A point is (longitude, latitude) in degrees, with or without a height in metres. Whether rings
-cross is not asked here: such a geometry is accepted, and its predicates are unknown.
+A point is (longitude, latitude) in degrees, with or without a height in metres. Crossing rings
+are not checked here: such a geometry is accepted, and its predicates are unknown.
 """
 
 import math
@@ -19,7 +19,7 @@ WKT_NAMES = {
     "MULTIPOLYGON": "MultiPolygon",
     "GEOMETRYCOLLECTION": "GeometryCollection",
 }
-# How deep the points lie in the coordinates of each type.
+# The nesting depth of the points in the coordinates of each type.
 LEVELS = {
     "Point": 0,
     "LineString": 1,
@@ -31,7 +31,7 @@ LEVELS = {
 
 
 def clamped_point(point: Point) -> Point:
-    """Return a point without the rounding errors that put it beyond the limits."""
+    """Return a point with longitude and latitude clamped if beyond the limits by rounding."""
     if len(point) < 2:
         return point
     lon, lat, *height = point
@@ -39,13 +39,13 @@ def clamped_point(point: Point) -> Point:
 
 
 def clamped_box(values: Point) -> Point:
-    """Return the corners of a box without such errors."""
+    """Return the corners of a box, clamped likewise."""
     half = len(values) // 2
     return (*clamped_point(values[:half]), *clamped_point(values[half:]))
 
 
 def problem_with_point(point: Point) -> str | None:
-    """Return what is wrong with one point."""
+    """Return an error message for one point, or None."""
     if not 2 <= len(point) <= 3:
         return f"A point has two or three numbers, not {len(point)}: longitude, latitude, height."
     if not all(math.isfinite(c) for c in point):
@@ -59,7 +59,7 @@ def problem_with_point(point: Point) -> str | None:
 
 
 def problem_with_points(type_: str, points: tuple[Point, ...]) -> str | None:
-    """Return what is wrong with a line, or a ring if it is part of a polygon."""
+    """Return an error message for a line, a polygon's ring or a MultiPoint, or None."""
     if len({len(point) for point in points}) > 1:
         return "Some points have a height and some have none; give it to all or to none."
     if type_ in ("LineString", "MultiLineString") and len(points) < 2:
@@ -74,7 +74,7 @@ def problem_with_points(type_: str, points: tuple[Point, ...]) -> str | None:
 
 
 def problem_with_box(values: tuple[float, ...]) -> str | None:
-    """Return what is wrong with a bounding box; one with west > east crosses the antimeridian."""
+    """Return an error message for a bounding box, or None; west > east is allowed."""
     if len(values) not in (4, 6):
         return f"A box has four or six numbers, not {len(values)}: west, south, east, north."
     half = len(values) // 2
@@ -91,5 +91,5 @@ def problem_with_box(values: tuple[float, ...]) -> str | None:
 
 
 def degrees(value: float) -> str:
-    """Return a coordinate with all its digits and without a needless ``.0``."""
+    """Return a coordinate with all its digits and without a trailing ``.0``."""
     return str(int(value)) if value.is_integer() and abs(value) < 1e15 else repr(value)

@@ -1,4 +1,4 @@
-"""How large a filter may be: bounds on what one subscriber can make a broker do."""
+"""Size limits of filters: bounds on the work that one subscriber can cause in a broker."""
 
 from nearcast.core.language.ast import BBox, Geometry, Node, walk
 from nearcast.core.language.errors import LanguageError
@@ -12,7 +12,7 @@ MAX_VERTICES = 4096
 
 
 def check_size(root: Node, text: str = "") -> None:
-    """Refuse a tree that is too deep, too wide or holds too many vertices."""
+    """Raise LanguageError if a tree is too deep or has too many nodes or vertices."""
     vertices = 0
     for nodes, (node, depth) in enumerate(walk(root), 1):
         if depth > MAX_DEPTH:
@@ -30,12 +30,12 @@ def check_size(root: Node, text: str = "") -> None:
 
 
 def too_deep(text: str, position: int) -> LanguageError:
-    """Return the refusal of a filter that is nested too deeply."""
+    """Return the error for a filter that is nested too deeply."""
     return LanguageError(f"The filter is nested more than {MAX_DEPTH} deep.", text, position)
 
 
 def vertex_count(geometry: Geometry) -> int:
-    """Return how many points a geometry has."""
+    """Return the number of points of a geometry."""
     count = sum(vertex_count(part) for part in geometry.geometries)
     pending: list[object] = [geometry.coordinates]
     while pending:

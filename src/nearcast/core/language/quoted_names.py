@@ -1,7 +1,7 @@
-"""Names in double quotes where a value is likely meant: `delay = "4"`, `kind = "bus"`.
+"""Detects names in double quotes where a value is likely meant: `delay = "4"`, `kind = "bus"`.
 
-In CQL2 double quotes hold a property's name and single quotes hold text, so such a filter is
-right, and compares two attributes. Who wrote it hardly means that.
+In CQL2 double quotes enclose a property's name and single quotes enclose text, so such a filter is
+valid, and compares two attributes. The author hardly intends that.
 """
 
 import re
@@ -15,8 +15,9 @@ _PLAIN_NAME = re.compile(r"[^\W\d]\w*")
 def likely_values(text: str) -> list[str]:
     """Return the names in double quotes of a CQL2 text that look like values.
 
-    Those are numbers anywhere on the right of a comparison, and names that need no quotes there
-    while what they are compared with has none either.
+    Names after a comparison operator or BETWEEN and in lists of IN are examined. A number always
+    counts; a name that needs no quotes counts unless the left operand is quoted (not checked for
+    IN).
     """
     if text.lstrip().startswith("{"):
         return []
@@ -41,7 +42,7 @@ def likely_values(text: str) -> list[str]:
 
 
 def advice_on(name: str) -> str:
-    """Return what to write instead of a name in double quotes."""
+    """Return advice on how to write a value that is in double quotes."""
     number = f"a number takes none: {name}; " if _is_number(name) else ""
     return (
         f'"{name}" in double quotes is an attribute\'s name; {number}'

@@ -1,4 +1,4 @@
-"""What each operator and function takes: one table that text, JSON and XML are checked against."""
+"""The argument types of operators and functions: one table that checks text and JSON."""
 
 from msgspec import Struct
 
@@ -41,21 +41,21 @@ CALLED = (*FOLDINGS, *SPATIAL, *TEMPORAL, *ARRAYS, *FUNCTIONS)
 
 
 class SignatureProblem(Struct, frozen=True):
-    """What is wrong with an operation: the argument (-1 for all of it) and the message."""
+    """An error in an operation: the index of the argument (-1 for the whole) and the message."""
 
     arg: int
     message: str
 
 
 class Slot(Struct, frozen=True):
-    """What one argument may be: the kinds, and how a message calls them."""
+    """The kinds that one argument accepts, and their name in error messages."""
 
     kinds: frozenset[str]
     called: str
 
 
 def slot(called: str, *kinds: str) -> Slot:
-    """Build a slot; a property can stand anywhere, for its type is only known later."""
+    """Build a slot; it accepts a property too, whose type is known only at evaluation."""
     return Slot(frozenset((*kinds, "property")), called)
 
 
@@ -95,7 +95,7 @@ ARGUMENTS = {
 
 
 def problem_with(op: str, args: tuple[Node, ...]) -> SignatureProblem | None:
-    """Return what is wrong with an operation whose arguments are themselves in order."""
+    """Return the problem of an operation whose arguments have been checked, or None."""
     if op in FUNCTIONS:
         return problem_with_function(op, args)
     if op in ("and", "or"):
@@ -114,7 +114,7 @@ def problem_with(op: str, args: tuple[Node, ...]) -> SignatureProblem | None:
 
 
 def misfit(op: str, args: tuple[Node, ...], slots: tuple[Slot, ...]) -> SignatureProblem | None:
-    """Return the first argument that is not what its slot takes."""
+    """Return the problem of the first argument that its slot does not accept, or None."""
     for index, (arg, wanted) in enumerate(zip(args, slots, strict=True)):
         kind = kind_of(arg)
         if kind not in wanted.kinds:
@@ -123,7 +123,7 @@ def misfit(op: str, args: tuple[Node, ...], slots: tuple[Slot, ...]) -> Signatur
 
 
 def problem_with_in(args: tuple[Node, ...]) -> SignatureProblem | None:
-    """Check ``in``: a value and a list of at least one."""
+    """Check ``in``: a value and a list of at least one item."""
     if len(args) != 2 or not isinstance(args[1], Array):
         return SignatureProblem(-1, "in takes a value and a list: x IN ('a', 'b').")
     if not args[1].items:
@@ -166,7 +166,7 @@ def problem_with_function(op: str, args: tuple[Node, ...]) -> SignatureProblem |
 
 
 def problem_with_count(args: tuple[Node, ...]) -> SignatureProblem | None:
-    """Check the subject and the radius of ``count``; its filter is read by the parser."""
+    """Check the arguments of ``count``; the text of its filter is checked by the parser."""
     subject = args[0]
     if not isinstance(subject, str):
         return SignatureProblem(0, "count takes a subject in quotes first, such as 'traffic/#'.")
@@ -191,14 +191,14 @@ def problem_with_count(args: tuple[Node, ...]) -> SignatureProblem | None:
 
 
 def is_place(node: Node) -> bool:
-    """Return whether a node can stand in ``distance``."""
+    """Return whether a node is accepted by ``distance`` and ``approaching``."""
     if isinstance(node, Property):
         return node.name in WHO or node.name.endswith(".position")
     return isinstance(node, Geometry) and node.type == "Point"
 
 
 def problem_with_root(root: Node) -> str | None:
-    """Return why this cannot be a whole filter."""
+    """Return an error message if a node is not a condition, or None."""
     if kind_of(root) in TRUTH.kinds:
         return None
     if isinstance(root, Operation) and root.op in FUNCTIONS:
@@ -207,7 +207,7 @@ def problem_with_root(root: Node) -> str | None:
 
 
 def problem_with_name(name: str) -> str | None:
-    """Return what is wrong with a property's name."""
+    """Return an error message for a property's name, or None."""
     if not name:
         return "A property needs a name."
     if not name.startswith("event."):
@@ -224,7 +224,7 @@ def problem_with_name(name: str) -> str | None:
 
 
 def kind_of(node: Node) -> str:
-    """Return what a node yields, as far as the text tells."""
+    """Return the kind of a node's value, as far as it is known without evaluation."""
     if isinstance(node, bool):
         return "boolean"
     if isinstance(node, int | float):
@@ -249,7 +249,7 @@ def kind_of(node: Node) -> str:
 
 
 def called(node: Node) -> str:
-    """Return what a message calls a node."""
+    """Return the name of a node in error messages."""
     if isinstance(node, Property) and node.name in WHO:
         return f"{node.name} itself (it stands alone only in distance, approaching and friend)"
     if isinstance(node, Property):

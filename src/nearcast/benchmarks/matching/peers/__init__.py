@@ -1,4 +1,4 @@
-"""What a user would pick instead of Nearcast, each given the form that suits it best."""
+"""Alternatives to Nearcast's matcher, each given the data in the form that suits it best."""
 
 from nearcast.benchmarks.matching.peers import (
     duckdb_join,

@@ -1,4 +1,4 @@
-"""Boxes in degrees that hold the circles, a little too large so that no edge is lost."""
+"""Bounding boxes of the circles in degrees, slightly enlarged so that no point is lost."""
 
 from typing import NamedTuple
 
@@ -8,11 +8,11 @@ from nearcast.benchmarks.city import F64, CitySubscriptions, People
 
 SLACK = 1.001
 M_PER_DEGREE = 110_570.0
-"""The shortest degree of latitude on the ellipsoid; one of longitude is no shorter times cos."""
+"""The shortest degree of latitude on the ellipsoid; times cos(lat), a lower bound for longitude."""
 
 
 class Boxes(NamedTuple):
-    """The corners of each subscription's box."""
+    """The bounding boxes of all subscriptions, as columns."""
 
     south: F64
     north: F64
@@ -21,7 +21,7 @@ class Boxes(NamedTuple):
 
 
 def boxes(subscriptions: CitySubscriptions, people: People) -> Boxes:
-    """The boxes of all circles."""
+    """Compute the bounding boxes of all circles."""
     lat, lon = people.lat[subscriptions.owner], people.lon[subscriptions.owner]
     high = subscriptions.radius_m * SLACK / M_PER_DEGREE
     wide = high / np.cos(np.radians(np.abs(lat) + high))

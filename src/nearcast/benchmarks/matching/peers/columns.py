@@ -1,7 +1,7 @@
-"""The city's conditions over columns, for peers that decide in numpy.
+"""The city's conditions over columns, for peers that evaluate them in numpy.
 
-Points in space make the distance exact enough (a chord stands for its arc, as in the matcher)
-and cheap: six subtractions and products instead of six sines.
+Distances are chords between points in space (instead of arcs, as in the matcher), which is exact
+enough and cheap: six subtractions and products instead of six sines.
 """
 
 from typing import NamedTuple
@@ -14,7 +14,7 @@ from nearcast.core.model.geometry import ellipsoid
 
 
 class Where(NamedTuple):
-    """A place for each subscription: its owner's point in space, and how far it reaches."""
+    """For each subscription its owner's point in space, and its radius as a squared chord."""
 
     x: F64
     y: F64
@@ -23,14 +23,14 @@ class Where(NamedTuple):
 
 
 def where(subscriptions: CitySubscriptions, people: People) -> Where:
-    """Where each subscription is."""
+    """Compute the points and squared chords of all subscriptions."""
     x, y, z = points(people.lat, people.lon)
     owner = subscriptions.owner
     return Where(x[owner], y[owner], z[owner], chord_m(subscriptions.radius_m) ** 2)
 
 
 def points(lat: F64, lon: F64) -> tuple[F64, F64, F64]:
-    """Points in space on the ellipsoid."""
+    """Convert positions on the ellipsoid to points in space."""
     phi, lam = np.radians(lat), np.radians(lon)
     squared = ellipsoid.ECCENTRICITY_SQUARED
     normal = ellipsoid.EQUATORIAL_RADIUS_M / np.sqrt(1.0 - squared * np.sin(phi) ** 2)
@@ -39,13 +39,13 @@ def points(lat: F64, lon: F64) -> tuple[F64, F64, F64]:
 
 
 def chord_m(radius_m: F64) -> F64:
-    """The chord under an arc of so many metres."""
+    """The chord of an arc of `radius_m` metres."""
     diameter: F64 = np.array(2.0 * ellipsoid.MEAN_RADIUS_M)
     return diameter * np.sin(radius_m / diameter)
 
 
 def near(place: Where, rows: I32, x: float, y: float, z: float) -> I32:
-    """Those of the rows that reach a point."""
+    """The rows whose circle contains a point."""
     dx, dy, dz = place.x[rows] - x, place.y[rows] - y, place.z[rows] - z
     within = dx * dx + dy * dy + dz * dz <= place.chord_squared[rows]
     found: I32 = rows[within]
@@ -53,7 +53,7 @@ def near(place: Where, rows: I32, x: float, y: float, z: float) -> I32:
 
 
 def content(subscriptions: CitySubscriptions, rows: I32, events: Events, i: int) -> I32:
-    """Those of the rows whose subject, kind and line are an event's."""
+    """The rows whose conditions on subject, kind and line hold for event `i`."""
     for column, value, free in (
         (subscriptions.line, events.line[i], city.ABSENT),
         (subscriptions.kind, events.kind[i], city.ABSENT),
@@ -65,7 +65,7 @@ def content(subscriptions: CitySubscriptions, rows: I32, events: Events, i: int)
 
 
 def numbers(subscriptions: CitySubscriptions, rows: I32, events: Events, i: int) -> I32:
-    """Those of the rows whose conditions on numbers hold, with their OR and NOT."""
+    """The rows whose numeric conditions, including OR and NOT, hold for event `i`."""
     below, above = subscriptions.speed_below[rows], subscriptions.speed_above[rows]
     least, late = subscriptions.severity[rows], subscriptions.delay[rows]
     form = subscriptions.form[rows]

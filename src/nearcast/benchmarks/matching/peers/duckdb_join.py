@@ -1,7 +1,7 @@
-"""DuckDB: subscriptions are a table, the events another, and matching is a join.
+"""DuckDB: subscriptions and events are tables, and matching is a join.
 
-Once as one would write it, and once taken apart by hand so that every part can be hashed. One
-thread, so that it is one core's work. DuckDB is at its best with all events in one query.
+Measured with the plain join, and with a join split by hand so that every part can be hashed. One
+thread, so that it is the work of one core. DuckDB is fastest with all events in one query.
 """
 
 from importlib import metadata
@@ -18,7 +18,7 @@ IN_BOX = "e.lat BETWEEN s.south AND s.north AND e.lon BETWEEN s.west AND s.east"
 
 
 class DuckDbJoin:
-    """A database in memory."""
+    """An in-memory database."""
 
     def __init__(self, query: str = plain_query(IN_BOX)) -> None:
         import duckdb
@@ -26,27 +26,27 @@ class DuckDbJoin:
         self._query = query
 
         self._db = duckdb.connect(config={"threads": 1})
-        # A bar over a long query would end up in the output of --json.
+        # The progress bar of a long query would be written into the output of --json.
         self._db.execute("SET enable_progress_bar = false")
 
     def load(self, subscriptions: CitySubscriptions, people: People) -> None:
-        """Copy all into a table."""
+        """Copy all subscriptions into a table."""
         self._db.register("arriving", subscriptions_table(subscriptions, people))
         self._db.execute("CREATE TABLE subscriptions AS SELECT * FROM arriving")
         self._db.unregister("arriving")
 
     def match(self, events: Events, first: int, last: int) -> MatchedPairs:
-        """One query for all events."""
+        """Match all events in one query."""
         self._db.register("events", events_table(events, first, last))
         found = self._db.execute(self._query).fetchnumpy()
         return MatchedPairs(np.asarray(found["event"]), np.asarray(found["subscription"]))
 
     def server_cpu_s(self) -> float:
-        """It runs in this process."""
+        """Always 0: DuckDB runs in this process."""
         return 0.0
 
     def close(self) -> None:
-        """Drop all."""
+        """Close the database."""
         self._db.close()
 
 

@@ -1,7 +1,7 @@
-"""A numpy scan: every subscription is looked at for every event, a column at a time.
+"""A numpy scan: every event is compared with every subscription, one column at a time.
 
-The three small columns are bytes, so that the first pass over all subscriptions is short; only
-what is left of it is looked at any further. Nothing is indexed, so a move is one assignment.
+The three small columns are bytes, so that the first pass over all subscriptions is short; only the
+remaining candidates are examined further. There is no index, so a move is one assignment.
 """
 
 import numpy as np
@@ -26,7 +26,7 @@ class NumpyScan:
     _subject: U8
 
     def load(self, subscriptions: CitySubscriptions, people: People) -> None:
-        """Make the columns."""
+        """Build the columns."""
         self._subscriptions = subscriptions
         self._where = columns.where(subscriptions, people)
         self._line = _bytes(subscriptions.line, city.ABSENT)
@@ -34,7 +34,7 @@ class NumpyScan:
         self._subject = _bytes(subscriptions.subject, city.ANY_SUBJECT)
 
     def match(self, events: Events, first: int, last: int) -> MatchedPairs:
-        """Scan for one event after the other."""
+        """Scan all subscriptions for each event."""
         x, y, z = columns.points(events.lat[first:last], events.lon[first:last])
         parts = []
         for i in range(first, last):
@@ -48,11 +48,11 @@ class NumpyScan:
         return joined(parts)
 
     def server_cpu_s(self) -> float:
-        """There is no server."""
+        """Always 0: there is no server."""
         return 0.0
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: no process was started."""
 
 
 def _bytes(column: I32, free: int) -> U8:

@@ -1,7 +1,7 @@
-"""A peer: something else that finds the same (event, subscription) pairs.
+"""The interface of a peer: an alternative that finds the same (event, subscription) pairs.
 
-Every peer gets the same columns and must give the same pairs. It loads once, then matches ranges
-of the events in whatever batches suit it best; the CPU of a server that it runs counts as its own.
+Every peer gets the same columns and must return the same pairs. It loads once, then matches ranges
+of the events, split into batches as suits it best; the CPU time of its server counts as its own.
 """
 
 from collections.abc import Callable
@@ -20,33 +20,33 @@ class MatchedPairs(NamedTuple):
 
 
 class MatchingPeer(Protocol):
-    """Something that answers the same question."""
+    """An alternative to Nearcast's matcher."""
 
     def load(self, subscriptions: CitySubscriptions, people: People) -> None:
-        """Take all subscriptions and everyone's position, and build any index."""
+        """Load all subscriptions and positions, and build any index."""
 
     def match(self, events: Events, first: int, last: int) -> MatchedPairs:
-        """The pairs of some of the events."""
+        """Return the pairs of the events `first` to `last`, exclusive."""
 
     def server_cpu_s(self) -> float:
-        """CPU seconds used so far outside this process on behalf of the peer."""
+        """CPU seconds used so far by the peer outside this process."""
 
     def close(self) -> None:
-        """Stop what was started and delete what was written."""
+        """Stop the peer's processes and delete its files."""
 
 
 class PeerKind(NamedTuple):
-    """What is known of a peer before it is started."""
+    """Description of a peer that has not been started."""
 
     describe: str
     start: Callable[[], MatchingPeer]
     missing: Callable[[], str | None]
-    """What is not installed; None if nothing is missing."""
+    """Returns the missing program or package; None if nothing is missing."""
     version: Callable[[], str]
 
 
 def joined(parts: list[tuple[int, I32]]) -> MatchedPairs:
-    """Pairs from the subscriptions found for each event."""
+    """Combine the subscriptions found for each event into pairs."""
     if not parts:
         return MatchedPairs(np.zeros(0, np.int32), np.zeros(0, np.int32))
     counts = [len(found) for _, found in parts]

@@ -1,8 +1,8 @@
-"""PostGIS: subscriptions are rows with a box, found through GiST indexes.
+"""PostGIS: subscriptions are rows with a bounding box, found through GiST indexes.
 
-The indexes hold subject and topic beside the box, so that one descent decides on all three. A
-cluster of its own is made in a temporary directory, reached through a socket there and nowhere
-else, without fsync; the server refuses to run as root, so it runs as another user then.
+The indexes contain subject and topic as well as the box, so that one descent decides on all three.
+The peer creates a cluster in a temporary directory, reachable only through a socket there, without
+fsync. The server refuses to run as root; if the benchmark does, it runs as another user.
 """
 
 import os
@@ -35,7 +35,7 @@ SETTINGS = (
     "shared_buffers=512MB", "maintenance_work_mem=512MB", "work_mem=64MB", "jit=off",
     "max_parallel_workers_per_gather=0", "max_parallel_maintenance_workers=0",
 )  # fmt: skip
-"""Nothing that lasts, nothing in parallel, and memory for all."""
+"""No durability, no parallel workers, and enough memory for all data."""
 
 TABLES = """
 CREATE EXTENSION postgis; CREATE EXTENSION btree_gist;
@@ -63,7 +63,7 @@ EVENTS_AT_ONCE = 4096
 
 
 class PostGis:
-    """A cluster of its own."""
+    """A temporary PostgreSQL cluster."""
 
     def __init__(self) -> None:
         import psycopg
@@ -110,7 +110,7 @@ class PostGis:
         self._db.execute(INDEXES)
 
     def match(self, events: Events, first: int, last: int) -> MatchedPairs:
-        """Some thousand events at a time, as parameters of a prepared query."""
+        """Match EVENTS_AT_ONCE events at a time, passed as parameters of a prepared query."""
         parts = []
         cursor = self._db.cursor(binary=True)
         for start in range(first, last, EVENTS_AT_ONCE):
@@ -122,12 +122,12 @@ class PostGis:
         return MatchedPairs(pairs[:, 0], pairs[:, 1])
 
     def server_cpu_s(self) -> float:
-        """The CPU of the cluster's processes."""
+        """CPU seconds of the cluster's processes."""
         assert self._server is not None
         return cpu_s(self._server.pid)
 
     def close(self) -> None:
-        """Stop the cluster and delete it."""
+        """Stop the cluster and delete its files."""
         self._closing.close()
         if self._server is not None:
             if self._server.poll() is None:
@@ -163,7 +163,7 @@ def _missing() -> str | None:
     binaries = _binaries()
     if binaries is None:
         return "PostgreSQL (initdb)"
-    # Debian's place, or beside the binaries.
+    # Debian's directory, or the one next to the binaries.
     shares = Path("/usr/share/postgresql") / binaries.parent.name, binaries.parent / "share"
     controls = ("extension/postgis.control", "extension/btree_gist.control")
     if not any(all((share / control).exists() for control in controls) for share in shares):

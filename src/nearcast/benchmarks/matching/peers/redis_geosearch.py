@@ -1,9 +1,9 @@
 """Redis: subscriptions as members of geo sets, found by GEOSEARCH, decided in numpy.
 
-A set for every subject, topic (a line, or a kind) and class of radii, so that a search returns
-few that do not match. One script call asks for many events, and the candidates of an event come
-back as one string, which costs the client next to nothing. Redis calculates on a sphere and with
-rounded positions, so it is asked for a little more than the radius and numpy decides.
+There is a set for every subject, topic (a line or a kind) and class of radii, so that a search
+returns few false candidates. One script call searches for many events and returns the candidates
+of each as one string, which costs the client almost nothing. Redis calculates on a sphere with
+rounded positions, so the search radius is slightly enlarged and numpy decides.
 """
 
 import shutil
@@ -54,7 +54,7 @@ return found
 
 
 class RedisGeosearch:
-    """A server of its own, on a socket in a temporary directory."""
+    """A separate Redis server, on a socket in a temporary directory."""
 
     _subscriptions: CitySubscriptions
     _where: columns.Where
@@ -102,7 +102,7 @@ class RedisGeosearch:
         pipe.execute()
 
     def match(self, events: Events, first: int, last: int) -> MatchedPairs:
-        """Ask for some events at a time, then decide event by event."""
+        """Search for EVENTS_AT_ONCE events per call, then filter the candidates of each event."""
         parts: list[tuple[int, I32]] = []
         x, y, z = columns.points(events.lat[first:last], events.lon[first:last])
         for start in range(first, last, EVENTS_AT_ONCE):
@@ -122,11 +122,11 @@ class RedisGeosearch:
         return joined(parts)
 
     def server_cpu_s(self) -> float:
-        """The CPU of the server."""
+        """CPU seconds of the server."""
         return cpu_s(self._server.pid)
 
     def close(self) -> None:
-        """Stop the server."""
+        """Stop the server and delete its files."""
         self._closing.close()
         stop(self._server)
         shutil.rmtree(self._directory, ignore_errors=True)

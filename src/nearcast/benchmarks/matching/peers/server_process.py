@@ -1,4 +1,4 @@
-"""Servers that a benchmark starts: wait for them, count their CPU, stop them by their id."""
+"""Server processes of a benchmark: wait for readiness, count CPU time, stop."""
 
 import subprocess
 import time
@@ -22,7 +22,7 @@ def wait_until(ready: Callable[[], bool], server: subprocess.Popen[bytes]) -> No
 
 
 def cpu_s(pid: int) -> float:
-    """CPU seconds of a process and of those it started."""
+    """CPU seconds of a process and its descendants."""
     import psutil
 
     server = psutil.Process(pid)
@@ -37,7 +37,7 @@ def cpu_s(pid: int) -> float:
 
 
 def stop(server: subprocess.Popen[bytes]) -> None:
-    """Ask a server to end, and make it end if it does not."""
+    """Terminate a server; kill it if it has not ended after STOP_S seconds."""
     server.terminate()
     try:
         server.wait(STOP_S)
@@ -47,5 +47,5 @@ def stop(server: subprocess.Popen[bytes]) -> None:
 
 
 def free_of_server() -> str | None:
-    """What is missing to count the CPU of a server."""
+    """The package missing to count the CPU time of a server; None if it is installed."""
     return None if find_spec("psutil") else "the Python package psutil"

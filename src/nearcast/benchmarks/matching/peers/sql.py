@@ -1,9 +1,9 @@
-"""The city's conditions in SQL, in a form that lets a planner use equality.
+"""The city's conditions in SQL: a plain form, and one that lets a planner use equality.
 
-NULL is "no condition". Written as `s.line = e.line OR s.line IS NULL` no join can be hashed and
-no index used, so the query is four, for subscriptions with and without a subject and with and
-without a line (those without a line have a kind). "Any subject" is a subject, as indexes find
-a value sooner than a NULL.
+NULL means "no condition". With `s.line = e.line OR s.line IS NULL` a planner can neither hash a
+join nor use an index, so the tuned query is a union of four: subscriptions with and without a
+subject, with and without a line (those without a line have a kind). "Any subject" is a value of
+its own, because an index finds a value faster than a NULL.
 """
 
 from nearcast.benchmarks.city import ANY_SUBJECT
@@ -29,7 +29,7 @@ _TOPICS = (
 
 
 def plain_query(box: str) -> str:
-    """All pairs, in the one join that one would write first: NULL is "no condition"."""
+    """A query for all pairs as a single join, as a user would first write it."""
     return (
         "SELECT e.id AS event, s.id AS subscription FROM events e JOIN subscriptions s ON"
         f" (s.subject = e.subject OR s.subject = {ANY_SUBJECT})"
@@ -39,7 +39,7 @@ def plain_query(box: str) -> str:
 
 
 def matching_query(box: str) -> str:
-    """All pairs of `events e` and `subscriptions s`, given the condition that e is in s's box."""
+    """A query for all pairs as a union of four joins; `box` is the condition on s's box."""
     return "\nUNION ALL ".join(
         "SELECT e.id AS event, s.id AS subscription FROM events e JOIN subscriptions s"
         f" ON {subject} AND {topic} AND {box} AND {NEAR} AND {NUMBERS}"

@@ -1,8 +1,8 @@
-"""Shapely's STRtree over the boxes of all circles, then the conditions on what it finds.
+"""Shapely's STRtree over the bounding boxes of all circles, then the conditions on its candidates.
 
-The tree is built once and cannot change: whoever moves must build it again, so its building time
-is also the price of the first move. The conditions are decided in numpy, or by a function for
-each candidate, as one has to if filters are not known in advance.
+The tree is immutable: a move requires building it again, so its build time is also the cost of the
+first move. The conditions are evaluated in numpy, or by a function call for each candidate, as is
+necessary if filters are not known in advance.
 """
 
 from collections.abc import Callable
@@ -21,7 +21,7 @@ POINTS_AT_ONCE = 256
 
 
 class StrTree:
-    """A tree of boxes; conditions over columns."""
+    """A tree of bounding boxes; conditions are evaluated over columns."""
 
     _subscriptions: CitySubscriptions
     _where: columns.Where
@@ -34,7 +34,7 @@ class StrTree:
         self._tree = shapely.STRtree(shapely.box(box.west, box.south, box.east, box.north))
 
     def match(self, events: Events, first: int, last: int) -> MatchedPairs:
-        """Ask the tree for many points at once, then decide event by event."""
+        """Query the tree for POINTS_AT_ONCE points at a time, then filter the candidates."""
         parts: list[tuple[int, I32]] = []
         for start in range(first, last, POINTS_AT_ONCE):
             stop = min(last, start + POINTS_AT_ONCE)
@@ -52,21 +52,21 @@ class StrTree:
         return columns.numbers(self._subscriptions, rows, events, i)
 
     def server_cpu_s(self) -> float:
-        """There is no server."""
+        """Always 0: there is no server."""
         return 0.0
 
     def close(self) -> None:
-        """Nothing was started."""
+        """Do nothing: no process was started."""
 
 
 Predicate = Callable[[int, int, int, float, float, float], bool]
 
 
 class StrTreePython(StrTree):
-    """A tree of boxes; a Python function for each subscription."""
+    """A tree of bounding boxes; a Python function evaluates each candidate's conditions."""
 
     def load(self, subscriptions: CitySubscriptions, people: People) -> None:
-        """Build the tree and the functions, one for each different filter."""
+        """Build the tree, and one function for each distinct filter."""
         super().load(subscriptions, people)
         made: dict[tuple[float | None, ...], Predicate] = {}
         self._predicates: list[Predicate] = []
@@ -99,7 +99,7 @@ def _compiled(
     delay: float,
     form: int,
 ) -> Predicate:
-    """One expression, most selective condition first, so that most calls end after one test."""
+    """Compile a filter, most selective condition first, so that most calls end after one test."""
     parts = []
     if line != city.ABSENT:
         parts.append(f"line == {line}")

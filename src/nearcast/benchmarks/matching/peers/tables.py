@@ -1,4 +1,4 @@
-"""The city as Arrow tables, for databases: an absent condition is NULL."""
+"""The city as Arrow tables for databases; an absent condition is NULL."""
 
 from typing import Any
 
@@ -13,7 +13,7 @@ from nearcast.benchmarks.matching.peers.boxes import boxes
 
 
 def subscriptions_table(subscriptions: CitySubscriptions, people: People) -> pa.Table:
-    """One row for each subscription, with its place and its box."""
+    """One row per subscription, with its point in space and its bounding box."""
     named = subscriptions._asdict()
     ids = np.arange(len(subscriptions.owner), dtype=np.int32)
     table = {"id": ids, "subject": subscriptions.subject}
@@ -28,7 +28,7 @@ def subscriptions_table(subscriptions: CitySubscriptions, people: People) -> pa.
 
 
 def events_table(events: Events, first: int, last: int) -> pa.Table:
-    """One row for each event, with its place."""
+    """One row per event, with its point in space."""
     part = {name: column[first:last] for name, column in events._asdict().items()}
     x, y, z = columns.points(part["lat"], part["lon"])
     ids = np.arange(first, last, dtype=np.int32)

@@ -1,1 +1,1 @@
-"""A tree evaluated in a scope, in three-valued logic."""
+"""Evaluation of a tree in a scope, in three-valued logic."""

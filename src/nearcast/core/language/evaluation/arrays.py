@@ -8,8 +8,8 @@ from nearcast.core.language.evaluation.temporal import as_instant
 
 
 def related(op: str, left: Sequence[Value], right: Sequence[Value]) -> bool | None:
-    """Return whether a predicate holds between two lists; None if they nest absurdly deep."""
-    # Text stands for an instant only if it meets one, just as in a comparison.
+    """Return whether a predicate holds; None if the lists nest beyond the recursion limit."""
+    # A text is read as an instant only if a list contains one, as in a comparison.
     instants = any(isinstance(item, date) for item in (*left, *right))
     try:
         a = {key(item, instants) for item in left}
@@ -26,7 +26,7 @@ def related(op: str, left: Sequence[Value], right: Sequence[Value]) -> bool | No
 
 
 def key(value: Value, instants: bool) -> Hashable:
-    """Return what two values share exactly if they are equal and of one type."""
+    """Return a hashable key; values of the same type are equal if their keys are."""
     if isinstance(value, bool) or value is None:
         return ("constant", value)
     if isinstance(value, int | float):

@@ -1,7 +1,7 @@
-"""What each atom of a filter says, with the values that it was asked about.
+"""The result of each atom of a filter, with the values it was evaluated on.
 
-An atom is a condition without AND, OR and NOT. Those to blame are the ones that would have to be
-otherwise for the filter to be true.
+An atom is a condition without AND, OR and NOT. The atoms to blame are those whose result keeps
+the filter from being true.
 """
 
 from collections.abc import Iterator
@@ -18,7 +18,7 @@ from nearcast.core.language.forms.text_form import write_text
 
 LONGEST_VALUE = 80
 VALUED = ("distance", "count")
-"""Functions whose value says more than whether the atom holds."""
+"""Functions that are explained by their own value, not by those of their arguments."""
 
 
 class AtomVerdict(Struct, frozen=True):
@@ -30,12 +30,12 @@ class AtomVerdict(Struct, frozen=True):
 
 
 def atom_verdicts(where: Filter, scope: Scope) -> tuple[AtomVerdict, ...]:
-    """Return what every atom says, in the order in which they are written."""
+    """Return the verdict of every atom, in the order in which they are written."""
     return tuple(_verdict(atom, scope, where.two_valued) for atom in _atoms(where.root))
 
 
 def to_blame(where: Filter, scope: Scope) -> tuple[AtomVerdict, ...]:
-    """Return those atoms that keep a filter from being true."""
+    """Return the verdicts of the atoms that keep a filter from being true."""
     blamed = _blamed(where.root, scope, where.two_valued, True)
     return tuple(_verdict(atom, scope, where.two_valued) for atom in blamed)
 
@@ -63,7 +63,7 @@ def _verdict(atom: Node, scope: Scope, two_valued: bool) -> AtomVerdict:
 
 
 def _why(atom: Node, scope: Scope) -> str:
-    """What the parts of an atom are, and what it wants of them."""
+    """Return the values of an atom's operands, and the condition on them."""
     if not isinstance(atom, Operation):
         return _is(atom, scope)
     operands = [part for part in atom.args if _has_property(part)]
@@ -71,13 +71,13 @@ def _why(atom: Node, scope: Scope) -> str:
         return f"{write_text(atom)} is {_value_text(value_of(atom, scope))}"
     found = ", ".join(dict.fromkeys(_is(part, scope) for part in operands))
     text, first = write_text(atom), write_text(atom.args[0])
-    # Where the first part stands in front, what is left of the text is what it wants of it.
+    # If the first argument is an operand, the text after it is the condition on it.
     wants = text.removeprefix(first).strip() if operands[0] is atom.args[0] else text
     return f"{found}, wants {wants}"
 
 
 def _has_property(node: Node) -> bool:
-    """Whether a part has a value that is not written in the filter."""
+    """Return whether the value of a node depends on a property."""
     if isinstance(node, Property):
         return True
     return isinstance(node, Operation) and any(_has_property(arg) for arg in node.args)

@@ -1,10 +1,10 @@
-"""A tree evaluated in a scope, in three-valued logic: true, false or unknown (None).
+"""Evaluation of a tree in a scope, in three-valued logic: true, false or unknown (None).
 
 A missing value, a JSON null and a value of the wrong type make a comparison unknown; AND, OR
-and NOT follow Kleene. Numbers are IEEE doubles: both sides become floats before anything is
-done with them, and what has no finite result (a division by zero, an overflow, a root of a
-negative number) is unknown. ``%`` and ``div`` truncate towards zero, as in SQL. In a two-valued
-filter (seed C's XML) an atom that is unknown is false.
+and NOT follow Kleene. Numbers are IEEE doubles: both sides are converted to floats first, and a
+calculation without a finite result (a division by zero, an overflow, a root of a negative
+number) is unknown. ``%`` and ``div`` truncate towards zero, as in SQL. In a two-valued filter
+(seed C's XML) an unknown atom is false.
 """
 
 import math
@@ -44,7 +44,7 @@ Truth: TypeAlias = bool | None
 
 
 def truth(node: Node, scope: Scope, two_valued: bool = False) -> Truth:
-    """Return whether a condition holds."""
+    """Return the truth of a condition; with `two_valued`, an unknown atom is false."""
     if not isinstance(node, Operation) or node.op not in LOGICAL:
         found = value_of(node, scope)
         known = found if isinstance(found, bool) else None
@@ -64,7 +64,7 @@ def truth(node: Node, scope: Scope, two_valued: bool = False) -> Truth:
 
 
 def value_of(node: Node, scope: Scope) -> Value:
-    """Return the value of a node other than a geometry, an interval or a list."""
+    """Return the value of a node; None for a geometry, an interval or a list."""
     if isinstance(node, Operation):
         return EVALUATORS[node.op](node, scope)
     if isinstance(node, Property):
@@ -75,7 +75,7 @@ def value_of(node: Node, scope: Scope) -> Value:
 
 
 def compare(op: str, left: Value, right: Value) -> Truth:
-    """Compare two values of the same type; anything else is unknown."""
+    """Compare two values of the same type; the result is unknown for other pairs."""
     if left is None or right is None:
         return None
     if isinstance(left, bool) or isinstance(right, bool):
@@ -143,7 +143,7 @@ CALCULATIONS: dict[str, Callable[[float, float], float]] = {
 
 
 def like(node: Operation, scope: Scope) -> Value:
-    """Evaluate LIKE; CASEI and ACCENTI round the pattern fold its plain characters."""
+    """Evaluate LIKE; CASEI and ACCENTI around the pattern fold its plain characters."""
     text = value_of(node.args[0], scope)
     foldings: list[str] = []
     pattern = node.args[1]
@@ -197,8 +197,8 @@ def folding(node: Operation, scope: Scope) -> Value:
 
 
 def spatial_predicate(node: Operation, scope: Scope) -> Value:
-    """Evaluate s_intersects and its like."""
-    # Not at the top: a client that only reads filters does without shapely.
+    """Evaluate the spatial predicates (``s_...``)."""
+    # Imported here, so that a client that only parses filters does not need shapely.
     from nearcast.core.language.evaluation import spatial
 
     left, right = (shape_of(arg, scope) for arg in node.args)
@@ -219,13 +219,13 @@ def shape_of(node: Node, scope: Scope) -> "spatial.Shape | None":
 
 
 def temporal_predicate(node: Operation, scope: Scope) -> Value:
-    """Evaluate t_after and its like."""
+    """Evaluate the temporal predicates (``t_...``)."""
     left, right = (span_of(arg, scope) for arg in node.args)
     return None if left is None or right is None else temporal.related(node.op, left, right)
 
 
 def span_of(node: Node, scope: Scope) -> temporal.Span | None:
-    """Return the time an instant, an interval or a property's value takes."""
+    """Return the span of an instant, an interval or a property's value; None if unknown."""
     if isinstance(node, Interval):
         ends: list[temporal.Instant | None] = []
         for end in (node.start, node.end):
@@ -239,20 +239,20 @@ def span_of(node: Node, scope: Scope) -> temporal.Span | None:
 
 
 def end_of(end: End, scope: Scope) -> temporal.Instant | None:
-    """Return one end of an interval; a property may hold it."""
+    """Return one end of an interval, which may be a literal or a property."""
     if isinstance(end, Property):
         return temporal.as_instant(scope.value(end.name))
     return None if end is None else end.value
 
 
 def array_predicate(node: Operation, scope: Scope) -> Value:
-    """Evaluate a_contains and its like."""
+    """Evaluate the array predicates (``a_...``)."""
     left, right = (items_of(arg, scope) for arg in node.args)
     return None if left is None or right is None else arrays.related(node.op, left, right)
 
 
 def items_of(node: Node, scope: Scope) -> list[Value] | None:
-    """Return the items of a list; None if it is no list or an item of a literal is unknown."""
+    """Return the items of a list; None if it is not a list or an item of a literal is unknown."""
     if not isinstance(node, Array):
         found = value_of(node, scope)
         return list(found) if isinstance(found, list | tuple) else None
@@ -273,12 +273,12 @@ def any_of(node: Node, scope: Scope) -> Value:
 
 
 def logical(node: Operation, scope: Scope) -> Value:
-    """Evaluate a condition that stands where a value is wanted."""
+    """Evaluate AND, OR or NOT used as a value."""
     return truth(node, scope)
 
 
 def friendship(node: Operation, scope: Scope) -> Value:
-    """Evaluate ``friend``."""
+    """Evaluate ``friend``: whether the party's friends include the subscriber."""
     who = node.args[0]
     assert isinstance(who, Property)
     assert who.name in WHO

@@ -1,4 +1,4 @@
-"""Dates and timestamps as RFC 3339 writes them: read strictly, written in UTC."""
+"""Dates and timestamps in the format of RFC 3339: read strictly, written in UTC."""
 
 import calendar
 import re
@@ -11,7 +11,7 @@ MOMENT = re.compile(
 
 
 def read_date(text: str) -> date:
-    """Return the day; raise ValueError that says what is wrong with it."""
+    """Return the day; raise ValueError with the reason if the text is invalid."""
     found = DAY.fullmatch(text)
     if found is None:
         raise ValueError(f"{shown(text)} is not a date; write it as 2024-05-31.")
@@ -19,9 +19,9 @@ def read_date(text: str) -> date:
 
 
 def read_timestamp(text: str) -> datetime:
-    """Return the instant in UTC to the microsecond; raise ValueError that says what is wrong.
+    """Return the instant in UTC to the microsecond; raise ValueError with the reason if invalid.
 
-    A leap second, 23:59:60 in UTC on whatever day, is the second after it.
+    A leap second (23:59:60 UTC, accepted on any day) is read as the second after it.
     """
     found = MOMENT.fullmatch(text)
     if found is None:
@@ -44,18 +44,18 @@ def read_timestamp(text: str) -> datetime:
 
 
 def read_instant(text: str) -> date | datetime:
-    """Return the day or the instant that a text spells; raise ValueError if neither."""
+    """Return a text as a day or an instant; raise ValueError if it is neither."""
     return read_date(text) if len(text) <= 10 else read_timestamp(text)
 
 
 def write_timestamp(moment: datetime) -> str:
-    """Return the instant as RFC 3339 in UTC, with no more digits than it needs."""
+    """Return the instant as RFC 3339 in UTC, without trailing zeros in the fraction."""
     written = moment.astimezone(UTC).replace(tzinfo=None).isoformat()
     return (written.rstrip("0") if "." in written else written) + "Z"
 
 
 def day(year: int, month: int, number: int) -> date:
-    """Return a day of the calendar."""
+    """Return a calendar day; raise ValueError if it does not exist."""
     if not 1 <= year <= 9999:
         raise ValueError(f"There is no year {year:04}; years go from 0001 to 9999.")
     if not 1 <= month <= 12:
@@ -79,5 +79,5 @@ def zone(text: str) -> timezone:
 
 
 def shown(text: str) -> str:
-    """Return a text in quotes, cut to a length that fits a message."""
+    """Return a text in quotes, cut to 40 characters for a message."""
     return repr(text if len(text) <= 40 else text[:37] + "...")

@@ -1,9 +1,9 @@
 """LIKE patterns: ``%`` is any text, ``_`` any one character, a backslash makes the next one plain.
 
-A pattern is cut at its ``%`` into runs. The first must stand at the start, the last at the end,
-and those between are found one after another, each as far left as it can be; going back can
-never help. Runs without ``_`` are found by the standard search, the others by shifting one bit
-per character of the run, so the time is bounded by the length of the text for any pattern.
+A pattern is split at its ``%`` into runs. The first must match at the start, the last at the end,
+and those between are found one after another, each as far left as possible; backtracking can
+never help. Runs without ``_`` are found by the standard search, the others by a bit-parallel
+search with one bit per character of the run, so for any pattern the time is linear in the text.
 """
 
 import unicodedata
@@ -13,7 +13,7 @@ from msgspec import Struct
 
 
 class Run(Struct, frozen=True):
-    """Characters in a row; None is ``_``."""
+    """Consecutive characters of a pattern; None is ``_``."""
 
     characters: tuple[str | None, ...]
 
@@ -24,16 +24,16 @@ class Run(Struct, frozen=True):
         return "".join(found) if len(found) == len(self.characters) else None
 
     def at(self, text: str, start: int) -> bool:
-        """Return whether the run stands at this place."""
+        """Return whether the run matches at an index of the text."""
         end = start + len(self.characters)
         return start >= 0 and end <= len(text) and self.fits(text[start:end])
 
     def fits(self, piece: str) -> bool:
-        """Return whether the run spells a piece of its own length."""
+        """Return whether the run matches a piece of its own length."""
         return all(c is None or c == p for c, p in zip(self.characters, piece, strict=True))
 
     def find(self, text: str, start: int, end: int) -> int:
-        """Return where the run first ends between two places, or -1."""
+        """Return the end of the first match within ``text[start:end]``, or -1."""
         size = len(self.characters)
         plain = self.plain
         if plain is not None:
@@ -49,7 +49,7 @@ class Run(Struct, frozen=True):
         return -1
 
     def masks(self) -> tuple[dict[str, int], int]:
-        """Return for each character the places in the run where it may stand."""
+        """Return the bit mask of matching indexes per character of the run, and for any other."""
         anywhere = sum(1 << i for i, c in enumerate(self.characters) if c is None)
         masks: dict[str, int] = {}
         for i, c in enumerate(self.characters):
@@ -80,7 +80,7 @@ class Pattern(Struct, frozen=True):
 
 @lru_cache(maxsize=4096)
 def compile_pattern(pattern: str, foldings: tuple[str, ...] = ()) -> Pattern:
-    """Return a pattern whose plain characters are folded, innermost folding first."""
+    """Compile a pattern; its plain characters are folded, innermost folding first."""
     runs: list[list[str | None]] = [[]]
     plain = False
     for c in pattern:

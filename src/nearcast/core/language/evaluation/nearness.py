@@ -1,8 +1,8 @@
-"""Nearcast's own functions of place: ``distance``, ``approaching`` and ``count``.
+"""Nearcast's own spatial functions: ``distance``, ``approaching`` and ``count``.
 
 A position that is missing, or that the subscriber may not see, makes them unknown. The forms
 that only seed C's XML can express are here too: a node by its name (``node``), the nearest
-earlier event (``earlier``), and a count round someone else than the subscriber.
+earlier event (``earlier``), and a count around a party other than the subscriber.
 """
 
 from functools import lru_cache
@@ -35,7 +35,7 @@ def distance(node: Operation, scope: Scope) -> Value:
 def approaching(node: Operation, scope: Scope) -> Value:
     """Evaluate ``approaching``: whether it is nearer to me than before the latest fix of either.
 
-    Who has one fix only stands still; where neither has two, nobody knows.
+    A party with a single fix counts as stationary; if neither has two, the result is unknown.
     """
     here, there = scope.position("me"), place_of(node.args[0], scope)
     now = metres_between(here, there)
@@ -47,7 +47,7 @@ def approaching(node: Operation, scope: Scope) -> Value:
 
 
 def counted(node: Operation, scope: Scope) -> Value:
-    """Evaluate ``count``: earlier events that match, near someone or anywhere."""
+    """Evaluate ``count``: the number of matching earlier events, near a party or anywhere."""
     subject = node.args[0]
     assert isinstance(subject, str)
     metres = node.args[2] if len(node.args) > 2 else None
@@ -59,7 +59,7 @@ def counted(node: Operation, scope: Scope) -> Value:
 
 
 def place_of(node: Node, scope: Scope) -> LatLon | None:
-    """Return where an argument is."""
+    """Return the position of an argument."""
     if isinstance(node, Geometry):
         lon, lat = node.coordinates[:2]
         assert isinstance(lon, float)
@@ -72,19 +72,19 @@ def place_of(node: Node, scope: Scope) -> LatLon | None:
 
 
 def previous_place_of(node: Node, scope: Scope) -> LatLon | None:
-    """Return where an argument was; points, events and attributes have no previous place."""
+    """Return the previous position of an argument; points, events and attributes have none."""
     who = who_is(node)
     return scope.previous_position(who) if who and who != "event" else None
 
 
 def located(node: Property, scope: Scope) -> LatLon | None:
-    """Return the position that ``me.position`` and its like stand for."""
+    """Return the position of me, publisher or event for ``me.position`` etc., else None."""
     who = who_is(node)
     return scope.position(who) if who and node.name != who else None
 
 
 def who_is(node: Node) -> str | None:
-    """Return who an argument names, bare or through the position, or None."""
+    """Return the party of an argument, such as ``me`` or ``me.position``, or None."""
     if isinstance(node, Property):
         who = node.name.removesuffix(".position")
         return who if who in WHO else None
@@ -94,25 +94,25 @@ def who_is(node: Node) -> str | None:
 
 
 def metres_between(here: LatLon | None, there: LatLon | None) -> float | None:
-    """Return the distance, if both ends are known."""
+    """Return the distance in metres, or None if a position is unknown."""
     return None if here is None or there is None else float(distance_m(*here, *there))
 
 
 def is_earlier(node: Node) -> bool:
-    """Return whether an argument means the nearest of the earlier events."""
+    """Return whether an argument is ``earlier``, the nearest earlier event."""
     return isinstance(node, Operation) and node.op == "earlier"
 
 
 def selection(text: Node) -> "Filter | None":
-    """Return the filter that a text inside a function spells."""
+    """Return the filter of a text argument; None if the text is empty."""
     assert isinstance(text, str)
     return read_selection(text)
 
 
 @lru_cache(maxsize=4096)
 def read_selection(text: str) -> "Filter | None":
-    """Read such a text once; it was checked when the filter round it was read."""
-    # Filter evaluates itself with this module, so it can only be had once both are loaded.
+    """Parse and cache the text; it was checked when the enclosing filter was parsed."""
+    # Imported here, because `Filter` imports this module through the evaluator.
     from nearcast.core.language.filter import Filter
 
     root = parse_counted(text)

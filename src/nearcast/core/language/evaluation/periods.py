@@ -1,4 +1,4 @@
-"""Names, instants and intervals in text: ``DATE``, ``TIMESTAMP`` and ``INTERVAL`` literals."""
+"""Parser of names and of ``DATE``, ``TIMESTAMP`` and ``INTERVAL`` literals in text."""
 
 from datetime import datetime
 
@@ -14,7 +14,7 @@ from nearcast.core.language.signatures import problem_with, problem_with_name
 
 
 def read_property(reader: Reader) -> Property:
-    """Step over a name, quoted or not, and return the property."""
+    """Consume a name, quoted or not, and return the property."""
     token = reader.take()
     problem = problem_with_name(token.value)
     if problem:
@@ -23,7 +23,7 @@ def read_property(reader: Reader) -> Property:
 
 
 def read_moment(reader: Reader) -> Date | Timestamp:
-    """Step over ``DATE('...')`` or ``TIMESTAMP('...')``."""
+    """Consume ``DATE('...')`` or ``TIMESTAMP('...')``."""
     word = reader.take().word
     opening = reader.open(word)
     example = "'2024-05-31'" if word == "DATE" else "'2024-05-31T12:00:00Z'"
@@ -38,7 +38,7 @@ def read_moment(reader: Reader) -> Date | Timestamp:
 
 
 def read_interval(reader: Reader) -> Interval:
-    """Step over ``INTERVAL(start, end)``."""
+    """Consume ``INTERVAL(start, end)``."""
     word = reader.take()
     opening = reader.open("INTERVAL")
     start = read_written_end(reader)
@@ -56,7 +56,7 @@ def read_interval(reader: Reader) -> Interval:
 
 
 def read_written_end(reader: Reader) -> End:
-    """Step over one end of an interval."""
+    """Consume one end of an interval."""
     token = reader.next
     if token.kind == "quoted" or (token.kind == "name" and token.word not in RESERVED):
         found = read_property(reader)
@@ -75,7 +75,7 @@ def read_written_end(reader: Reader) -> End:
 
 
 def read_end(text: str) -> Date | Timestamp | None:
-    """Return one end of an interval; raise ValueError if it is none."""
+    """Return one end of an interval; raise ValueError if the text is invalid."""
     if text == "..":
         return None
     try:
@@ -91,7 +91,7 @@ def read_end(text: str) -> Date | Timestamp | None:
 
 
 def problem_with_interval(interval: Interval) -> str | None:
-    """Return why an interval of two literals holds no time."""
+    """Return an error message if an interval of two literals ends before it starts."""
     start, end = interval.start, interval.end
     if isinstance(start, Property | None) or isinstance(end, Property | None):
         return None

@@ -1,7 +1,7 @@
-"""What a filter can still come to when some of its values are certainly missing.
+"""The possible results of a filter when some of its values are certainly missing.
 
-A missing value makes what is strict in it unknown. The rest may come to anything, so the answer
-errs on one side only: what cannot hold by this, cannot hold.
+A missing value makes every operation that is strict in it unknown. All other operations may have
+any result, so the answer errs on one side only: a filter that cannot hold by it never holds.
 """
 
 from collections.abc import Callable
@@ -19,24 +19,24 @@ from nearcast.core.language.ast import (
 
 Truths: TypeAlias = frozenset[bool | None]
 Missing: TypeAlias = Callable[[str], bool]
-"""Whether the value under a property's name is certainly missing."""
+"""Returns whether the value of a property is certainly missing."""
 
 ANYTHING: Truths = frozenset((True, False, None))
 UNKNOWN: Truths = frozenset((None,))
 NEVER_TRUE: Truths = frozenset((False, None))
 LENIENT = ("isNull", "friend", "node", "earlier")
-"""Operations that a missing argument does not make unknown, or that are not looked into."""
+"""Operations that may be known despite a missing argument, or whose arguments are not examined."""
 CONTEXTS = ("me", "publisher", "node")
 EVENT_FIELDS = ("subject", "time", "id", "priority", "position")
 
 
 def can_hold(root: Node, is_missing: Missing, two_valued: bool = False) -> bool:
-    """Whether a filter can be true although some values are missing."""
+    """Return whether a filter can be true although some values are missing."""
     return True in possible_truths(root, is_missing, two_valued)
 
 
 def possible_truths(node: Node, is_missing: Missing, two_valued: bool = False) -> Truths:
-    """Return all that a condition can come to: true, false, unknown."""
+    """Return the possible results of a condition: true, false, unknown."""
     if isinstance(node, bool):
         return frozenset((node,))
     if isinstance(node, Operation) and node.op in LOGICAL:
@@ -49,7 +49,7 @@ def possible_truths(node: Node, is_missing: Missing, two_valued: bool = False) -
 
 
 def attribute_name(name: str) -> str | None:
-    """Return the event's attribute that a property means, None if it means something else."""
+    """Return the event attribute that a property refers to, or None if it refers to none."""
     head, _, rest = name.partition(".")
     if head in CONTEXTS:
         return None
@@ -59,13 +59,13 @@ def attribute_name(name: str) -> str | None:
 
 
 def attribute_names(root: Node) -> frozenset[str]:
-    """Return the attributes of events that a filter asks for."""
+    """Return the event attributes that a filter refers to."""
     names = (attribute_name(part.name) for part, _ in walk(root) if isinstance(part, Property))
     return frozenset(name for name in names if name is not None)
 
 
 def _joined(parts: list[Truths], settles: bool) -> Truths:
-    """Return what AND (false settles it) or OR (true does) of conditions can come to."""
+    """Return the possible results of AND (`settles` is False) or OR (`settles` is True)."""
     found: set[bool | None] = set()
     if any(settles in part for part in parts):
         found.add(settles)
@@ -86,7 +86,7 @@ def _of_atom(node: Node, is_missing: Missing) -> Truths:
 
 
 def _is_absent(node: Node, is_missing: Missing) -> bool:
-    """Whether the value of a node is certainly unknown."""
+    """Return whether the value of a node is certainly unknown."""
     if isinstance(node, Property):
         return is_missing(node.name)
     if isinstance(node, Array):
@@ -99,7 +99,7 @@ def _is_absent(node: Node, is_missing: Missing) -> bool:
     if node.op in LOGICAL:
         return possible_truths(node, is_missing) == UNKNOWN
     if node.op == "count":
-        # With a distance it counts round me.
+        # With a distance, it counts around me.
         return len(node.args) == 3 and is_missing("me")
     if node.op == "approaching" and is_missing("me"):
         return True

@@ -1,4 +1,4 @@
-"""What a filter is evaluated against: values by name, positions, counts and friendships."""
+"""The input of an evaluation: values by name, positions, counts and friendships."""
 
 from collections.abc import Mapping, Sequence
 from datetime import date, datetime
@@ -16,36 +16,36 @@ LatLon: TypeAlias = tuple[float, float]
 
 
 class Scope(Protocol):
-    """The situation in which an event meets a subscriber; None always means unknown.
+    """The situation of one event and one subscriber; None always means unknown.
 
-    `who` is ``me``, ``publisher`` or ``event``; filters from seed C's XML also ask for the
-    position of ``node.NAME``, for counts round one of these, and for the nearest earlier event.
+    `who` is ``me``, ``publisher`` or ``event``; filters from seed C's XML also use the position
+    of ``node.NAME``, counts around one of these, and the nearest earlier event.
     """
 
     def value(self, name: str) -> Value:
-        """Return what a property's dotted path leads to."""
+        """Return the value at a property's dotted path."""
         ...
 
     def position(self, who: str) -> LatLon | None:
-        """Return where someone is, as latitude and longitude."""
+        """Return the position of `who` as latitude and longitude."""
         ...
 
     def previous_position(self, who: str) -> LatLon | None:
-        """Return where someone was at the fix before the last."""
+        """Return the position of `who` at the fix before the latest."""
         ...
 
     def count(
         self, subject: str, where: "Filter | None", metres: float | None, around: str = "me"
     ) -> int | None:
-        """Return how many earlier events match, within a distance or anywhere."""
+        """Return the number of matching earlier events, anywhere or within `metres` of `around`."""
         ...
 
     def friend(self, who: str) -> bool | None:
-        """Return whether someone's context lists me as a friend."""
+        """Return whether the context of `who` lists the subscriber as a friend."""
         ...
 
     def nearest(self, where: "Filter | None", to: LatLon) -> float | None:
-        """Return the metres from a place to the nearest earlier event that matches."""
+        """Return the metres from a position to the nearest matching earlier event."""
         ...
 
 
@@ -65,33 +65,33 @@ class PropertiesScope:
         return found
 
     def position(self, who: str) -> LatLon | None:
-        """Return the position member of someone's context."""
+        """Return the ``position`` member of a context."""
         return lat_lon(self.value(f"{who}.position"))
 
     def previous_position(self, who: str) -> LatLon | None:
-        """Return the previous_position member of someone's context."""
+        """Return the ``previous_position`` member of a context."""
         return lat_lon(self.value(f"{who}.previous_position"))
 
     def count(
         self, subject: str, where: "Filter | None", metres: float | None, around: str = "me"
     ) -> int | None:
-        """Return None: one event's properties know of no others."""
+        """Return None: the properties of one event contain no other events."""
         return None
 
     def friend(self, who: str) -> bool | None:
-        """Return whether their friends contain my node."""
+        """Return whether the ``friends`` of a context contain ``me.node``."""
         friends, me = self.value(f"{who}.friends"), self.value("me.node")
         if not isinstance(friends, list | tuple) or not isinstance(me, str):
             return None
         return me in friends
 
     def nearest(self, where: "Filter | None", to: LatLon) -> float | None:
-        """Return None: one event's properties know of no others."""
+        """Return None: the properties of one event contain no other events."""
         return None
 
 
 def followed(properties: Mapping[str, Value], path: str) -> Value:
-    """Return the value that a dotted path leads to through nested objects."""
+    """Return the value at a dotted path through nested objects, or None."""
     found: Value = properties
     for step in path.split("."):
         if not isinstance(found, Mapping):
@@ -101,7 +101,7 @@ def followed(properties: Mapping[str, Value], path: str) -> Value:
 
 
 def lat_lon(value: Value) -> LatLon | None:
-    """Return the position given as a GeoJSON Point, [lon, lat] or {"lat", "lon"}."""
+    """Return the position of a GeoJSON Point, [lon, lat] or {"lat", "lon"}; None if invalid."""
     if isinstance(value, Mapping):
         if value.get("type") == "Point":
             value = value.get("coordinates")

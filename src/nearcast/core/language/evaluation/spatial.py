@@ -1,6 +1,6 @@
 """Spatial predicates: planar in longitude and latitude, as CQL2 defines them, through shapely.
 
-Heights are ignored. A geometry that is not valid (rings that cross, a hole outside) makes its
+Heights are ignored. An invalid geometry (rings that cross, a hole outside) makes its
 predicates unknown. A box whose west is greater than its east crosses the antimeridian.
 """
 
@@ -53,7 +53,7 @@ def shape_of_value(value: Value) -> Shape | None:
 
 @lru_cache(maxsize=1024)
 def shape_of_literal(geometry: Geometry | BBox) -> Shape | None:
-    """Return the shape of a literal, prepared, because it will be asked often."""
+    """Return the shape of a literal, prepared, because it is tested often."""
     shape = box(geometry.values) if isinstance(geometry, BBox) else build(geometry)
     if shape is not None:
         shapely.prepare(shape)
@@ -61,7 +61,7 @@ def shape_of_literal(geometry: Geometry | BBox) -> Shape | None:
 
 
 def box(values: tuple[float, ...]) -> Shape | None:
-    """Return a box as one polygon, or two if it crosses the antimeridian."""
+    """Return the shape of a box; the union of two if it crosses the antimeridian."""
     half = len(values) // 2
     west, south, east, north = values[0], values[1], values[half], values[half + 1]
     if west <= east:
@@ -81,7 +81,7 @@ def box_or_less(west: float, south: float, east: float, north: float) -> Shape:
 
 
 def build(geometry: Geometry) -> Shape | None:
-    """Return the shape of a geometry if it is valid."""
+    """Return the shape of a geometry, or None if it is invalid."""
     try:
         shape = BUILDERS[geometry.type](geometry)
         return shape if shapely.is_valid(shape) else None

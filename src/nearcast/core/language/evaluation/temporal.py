@@ -1,8 +1,8 @@
 """Instants and intervals at evaluation: their order, and Allen's relations between them.
 
-A day and an instant are compared by day: ``t = DATE('2024-05-31')`` holds all that day. The
-functions ``t_...`` compare days with days as days; as soon as an instant is involved, a day is
-the interval from its first to its last microsecond. All days are UTC.
+A day and an instant are compared by day: ``t = DATE('2024-05-31')`` is true throughout that day.
+The functions ``t_...`` compare days with days as days; if any end is an instant, a day is the
+interval from its first to its last microsecond. All days are UTC.
 """
 
 from collections.abc import Callable
@@ -22,7 +22,7 @@ DAY = 86_400_000_000
 
 
 class Span(Struct, frozen=True):
-    """From one instant to another; None is unbounded."""
+    """The time from one instant to another; None is unbounded."""
 
     start: Instant | None
     end: Instant | None
@@ -43,7 +43,7 @@ def as_instant(value: object) -> Instant | None:
 
 
 def order(left: Instant, right: Instant) -> int:
-    """Return -1, 0 or 1 as the left is before, at or after the right."""
+    """Return -1, 0 or 1 if the left is before, at or after the right; by day if one is a day."""
     if not (isinstance(left, datetime) and isinstance(right, datetime)):
         left, right = day_of(left), day_of(right)
     return (left > right) - (left < right)
@@ -66,7 +66,7 @@ def related(op: str, left: Span, right: Span) -> bool | None:
 
 
 def bounds(span: Span, fine: bool) -> tuple[Number, Number]:
-    """Return a span's ends as numbers: of days, or of microseconds if `fine`."""
+    """Return a span's ends as numbers: in microseconds if `fine`, otherwise in days."""
     start = float("-inf") if span.start is None else place(span.start, fine)
     end = float("inf") if span.end is None else place(span.end, fine)
     if fine and span.end is not None and not isinstance(span.end, datetime):
@@ -75,7 +75,7 @@ def bounds(span: Span, fine: bool) -> tuple[Number, Number]:
 
 
 def place(instant: Instant, fine: bool) -> int:
-    """Return an instant's microsecond or day."""
+    """Return the microseconds since the epoch; for a day without `fine`, the days."""
     if isinstance(instant, datetime):
         return (instant - EPOCH) // MICROSECOND
     return (instant.toordinal() - EPOCH.toordinal()) * (DAY if fine else 1)

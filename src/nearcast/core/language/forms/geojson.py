@@ -20,7 +20,7 @@ Json: TypeAlias = bool | int | float | str | list["Json"] | dict[str, "Json"] | 
 
 
 def read_geojson(value: Mapping[str, object], path: str = "$") -> Geometry:
-    """Return the geometry a JSON object describes; raise LanguageError if it is none."""
+    """Return the geometry of a JSON object; raise LanguageError if it is invalid."""
     type_ = value.get("type")
     extra = set(value) - {"type", "bbox", "coordinates", "geometries"}
     if extra:
@@ -52,7 +52,7 @@ def read_part(value: object, path: str, index: int) -> Geometry:
 
 
 def read_box(value: object, path: str) -> BBox:
-    """Return the box four or six numbers describe."""
+    """Return the box of four or six numbers."""
     if not is_list(value):
         raise refused(path, "expected a list of numbers: west, south, east, north.")
     if len(value) > 6:
@@ -65,7 +65,7 @@ def read_box(value: object, path: str) -> BBox:
 
 
 class JsonCoordinates:
-    """Reads the coordinates of one geometry and checks them where they stand."""
+    """Reads and checks the coordinates of one geometry, with errors at their path."""
 
     def __init__(self, type_: str) -> None:
         self.type = type_
@@ -73,7 +73,7 @@ class JsonCoordinates:
         self.sizes: set[int] = set()
 
     def nested(self, value: object, level: int, path: str) -> Coordinates:
-        """Return a list `level` lists above the points."""
+        """Return the coordinates of a list that is `level` levels above the points."""
         if not is_list(value) or not value:
             raise refused(path, "expected a list that is not empty.")
         if level == 0:
@@ -109,7 +109,7 @@ class JsonCoordinates:
 
 
 def coordinate(value: object, path: str) -> float:
-    """Return a number as a float; -0 becomes 0, so that equal places are equal."""
+    """Return a number as a float; -0 becomes 0, so that equal positions are written alike."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         raise refused(path, "expected a number.")
     try:
@@ -119,7 +119,7 @@ def coordinate(value: object, path: str) -> float:
 
 
 def write_geojson(geometry: Geometry | BBox) -> dict[str, Json]:
-    """Return the JSON object that reads back as this geometry."""
+    """Return the JSON object that parses to this geometry."""
     if isinstance(geometry, BBox):
         return {"bbox": list(geometry.values)}
     if geometry.geometries:
@@ -134,10 +134,10 @@ def listed(coordinates: Coordinates) -> list[Json]:
 
 
 def is_list(value: object) -> TypeGuard[Sequence[object]]:
-    """Return whether a value is what JSON calls an array."""
+    """Return whether a value is a JSON array."""
     return isinstance(value, list | tuple)
 
 
 def refused(path: str, message: str) -> LanguageError:
-    """Return a refusal that begins with the place in the JSON value."""
+    """Return an error whose message begins with the path in the JSON value."""
     return LanguageError(f"{path}: {message}")

@@ -1,4 +1,4 @@
-"""CQL2 JSON read into a tree and written from one; refusals name the place, as ``$.args[1]``."""
+"""Parser and writer of CQL2 JSON; errors name the path, such as ``$.args[1]``."""
 
 import json
 import math
@@ -54,7 +54,7 @@ def parse_json_text(text: str) -> Node:
     except RecursionError:
         raise LanguageError(f"The filter is nested more than {MAX_DEPTH} deep.") from None
     except ValueError as problem:
-        # Python limits the digits of an integer before we can.
+        # Python limits the digits of an integer before `finite` can check it.
         raise (
             problem
             if isinstance(problem, LanguageError)
@@ -74,7 +74,7 @@ def parse_json(value: object) -> Node:
 
 
 def members(pairs: list[tuple[str, object]]) -> dict[str, object]:
-    """Return an object's members; raise if one is given twice."""
+    """Return an object's members; raise LanguageError if one is given twice."""
     found = dict(pairs)
     if len(found) < len(pairs):
         twice = next(name for name in found if sum(name == other for other, _ in pairs) > 1)
@@ -83,18 +83,18 @@ def members(pairs: list[tuple[str, object]]) -> dict[str, object]:
 
 
 def no_constant(name: str) -> object:
-    """Refuse NaN and the infinities, which JSON does not have."""
+    """Reject NaN and the infinities, which JSON does not have."""
     raise LanguageError(f"{name} is not a number of JSON.")
 
 
 class JsonParser:
-    """Reads one value and counts its nodes."""
+    """Parses one value and counts its nodes."""
 
     def __init__(self) -> None:
         self.nodes = 0
 
     def node(self, value: object, path: str, depth: int) -> Node:
-        """Return the node a value describes."""
+        """Return the node of a JSON value."""
         self.nodes += 1
         if depth > MAX_DEPTH:
             raise LanguageError(f"The filter is nested more than {MAX_DEPTH} deep.")
@@ -115,7 +115,7 @@ class JsonParser:
         raise refused(path, f"expected a literal, a list or an object, not {json_name(value)}.")
 
     def member(self, value: Mapping[str, object], path: str, depth: int) -> Node:
-        """Return the node an object describes by its characteristic member."""
+        """Return the node of an object, by its characteristic member."""
         kind = next((name for name in MEMBERS if name in value), None)
         if kind is None:
             raise refused(path, f"expected an object with one of {', '.join(MEMBERS)}.")
@@ -137,7 +137,7 @@ class JsonParser:
         return read_instant(kind, content, f"{path}.{kind}")
 
     def operation(self, op: object, args: object, path: str, depth: int) -> Node:
-        """Return an operation whose arguments fit."""
+        """Return an operation after checking its name and arguments."""
         if not isinstance(op, str) or (op not in OPERATORS and op not in FUNCTIONS):
             known = (*OPERATORS, *FUNCTIONS)
             hint = did_you_mean(op, known) if isinstance(op, str) else ""
@@ -167,7 +167,7 @@ class JsonParser:
 
 
 def check_items(nodes: tuple[Node, ...], path: str) -> None:
-    """Refuse ``me`` and its like in a list."""
+    """Reject ``me``, ``publisher`` and ``event`` as items of a list."""
     for index, node in enumerate(nodes):
         for place, item in enumerate(node.items if isinstance(node, Array) else ()):
             problem = problem_with("isNull", (item,)) if isinstance(item, Property) else None
@@ -234,7 +234,7 @@ def finite(value: int | float, path: str) -> int | float:
 
 
 def characters(text: str, path: str) -> str:
-    """Return a text that MQTT could carry."""
+    """Return a text; raise LanguageError if it has characters that MQTT does not allow."""
     try:
         check_characters(text, "", 0)
     except LanguageError as problem:
@@ -243,7 +243,7 @@ def characters(text: str, path: str) -> str:
 
 
 def json_name(value: object) -> str:
-    """Return what a message calls a JSON value."""
+    """Return the name of a JSON value in error messages."""
     if value is None:
         return "null"
     if isinstance(value, str):
@@ -254,7 +254,7 @@ def json_name(value: object) -> str:
 
 
 def write_json(node: Node) -> Json:
-    """Return the CQL2 JSON value that reads back as this tree."""
+    """Return the CQL2 JSON value that parses to this tree."""
     if isinstance(node, bool | int | float | str):
         return node
     if isinstance(node, Operation):

@@ -1,8 +1,8 @@
-"""CQL2 text read into a tree: a Pratt parser over the tokens, bounded in depth.
+"""Parser of CQL2 text: a Pratt parser over the tokens, bounded in depth.
 
-Names of operators and functions may be in any case. AND and OR are flattened, and ``^`` binds
-from the left, as in the reference parser of CQL2; a minus sign belongs to the operand it stands
-before. What an operation takes is checked where it is read, so that the caret is under the
+Names of operators and functions may be in any case. AND and OR are flattened, and ``^`` is
+left-associative, as in the reference parser of CQL2; a minus sign applies to the operand directly
+after it. The arguments of an operation are checked as it is parsed, so that the caret is under the
 argument that does not fit.
 """
 
@@ -53,7 +53,7 @@ def parse_counted(text: str) -> Node | None:
 
 
 class Parser:
-    """Reads one text."""
+    """Parses one text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -61,7 +61,7 @@ class Parser:
         self.depth = 0
 
     def whole(self) -> Node:
-        """Read the text to its end."""
+        """Parse the text to its end."""
         if self.reader.next.kind == "end":
             raise self.reader.error("The filter is empty; write a condition such as speed > 50.", 0)
         start = self.reader.next
@@ -74,9 +74,9 @@ class Parser:
         return root
 
     def expression(self, binding: int, lists: bool = False) -> Node:
-        """Read operands and the operators between them that bind at least this tightly.
+        """Parse operands and the operators between them that bind at least this tightly.
 
-        With `lists`, brackets at the start hold a list unless an operator follows them.
+        With `lists`, brackets at the start are a list unless an operator follows them.
         """
         start = self.reader.next.start
         left = self.listed(start) if lists and self.reader.next.text == "(" else self.operand()
@@ -87,7 +87,7 @@ class Parser:
             elif op in COMPARISONS or op in ARITHMETIC:
                 sign = self.reader.take()
                 right_start = self.reader.next.start
-                # A comparison's right side must be a value, arithmetic binds from the left.
+                # A comparison's right side must be a value, and arithmetic is left-associative.
                 right = self.expression(BINDING[op] + 1)
                 left = self.built(op, (left, right), sign.start, (start, right_start))
             else:
@@ -95,7 +95,7 @@ class Parser:
         return left
 
     def infix(self) -> str:
-        """Return the JSON name of the operator that comes next, or nothing."""
+        """Return the JSON name of the next operator, or an empty string."""
         token = self.reader.next
         if token.kind == "sign":
             op = "<>" if token.text == "!=" else token.text
@@ -108,7 +108,7 @@ class Parser:
         return INFIX_WORDS.get(word) or (word.lower() if word in PREDICATES else "")
 
     def joined(self, op: str, first: Node, start: int) -> Node:
-        """Read what follows ``first AND`` or ``first OR``, as long as the same word joins."""
+        """Parse the operands after ``first AND`` or ``first OR``, up to another operator."""
         args, starts, word = [first], [start], self.reader.next
         while self.reader.takes_word(op.upper()):
             starts.append(self.reader.next.start)
@@ -117,7 +117,7 @@ class Parser:
         return flattened(op, tuple(args))
 
     def predicate(self, op: str, left: Node, start: int) -> Node:
-        """Read the rest of LIKE, BETWEEN, IN or IS NULL, negated or not."""
+        """Parse the rest of LIKE, BETWEEN, IN or IS NULL, negated or not."""
         negated = self.reader.takes_word("NOT")
         word = self.reader.take()
         if op == "isNull":
@@ -147,7 +147,7 @@ class Parser:
         return Operation("not", (found,)) if negated else found
 
     def operand(self) -> Node:
-        """Read what can stand before, between or after operators."""
+        """Parse one operand: a literal, a property, a call, or an expression in brackets."""
         token = self.reader.next
         if token.kind == "number":
             return self.reader.number_of(self.reader.take())
@@ -169,7 +169,7 @@ class Parser:
         raise self.missing(token)
 
     def named(self, token: Token) -> Node:
-        """Read what begins with a name: a keyword, a literal, a call or a property."""
+        """Parse an operand that begins with a name: a keyword, a literal, a call or a property."""
         word = token.word
         if word in ("TRUE", "FALSE"):
             self.reader.take()
@@ -187,7 +187,7 @@ class Parser:
         return read_property(self.reader)
 
     def negation(self, token: Token) -> Node:
-        """Read one or more NOTs and what they negate."""
+        """Parse one or more NOTs and the condition they negate."""
         count = 0
         while self.reader.takes_word("NOT"):
             count += 1
@@ -201,7 +201,7 @@ class Parser:
         return negated
 
     def signed(self) -> Node:
-        """Read a number with its sign, or a negated operand as -1 times it."""
+        """Parse an operand with its signs; a negated one becomes -1 times it, unless a number."""
         token = self.reader.next
         minus, signs = False, 0
         while self.reader.next.text in ("-", "+") and self.reader.next.kind == "sign":
@@ -219,7 +219,7 @@ class Parser:
         return self.built("*", (-1, value), token.start, (token.start, start.start))
 
     def listed(self, start: int) -> Node:
-        """Read a list in brackets."""
+        """Parse a list in brackets."""
         opening = self.reader.take()
         if self.reader.takes(")"):
             return Array(())
@@ -229,7 +229,7 @@ class Parser:
         return Array(items)
 
     def items(self, opening: Token, lists: bool) -> tuple[Node, ...]:
-        """Read expressions between commas up to the closing bracket."""
+        """Parse expressions separated by commas, up to the closing bracket."""
         self.deeper(opening)
         if self.reader.takes(")"):
             self.depth -= 1
@@ -245,7 +245,7 @@ class Parser:
         return tuple(items)
 
     def call(self, token: Token) -> Node:
-        """Read a call of a function by its name."""
+        """Parse a function call."""
         op = OPERATORS.get(token.text.lower())
         if op is None:
             raise self.reader.error(
@@ -271,7 +271,7 @@ class Parser:
         return call
 
     def check_counted(self, inner: str, start: int) -> None:
-        """Refuse a bad filter inside ``count``, with the caret inside the quotes."""
+        """Reject an invalid filter inside ``count``, with the caret inside the quotes."""
         try:
             parse_counted(inner)
         except LanguageError as problem:
@@ -282,12 +282,12 @@ class Parser:
             raise self.reader.error(message, place) from None
 
     def built(self, op: str, args: tuple[Node, ...], place: int, starts: tuple[int, ...]) -> Node:
-        """Return a checked operation."""
+        """Check and return an operation."""
         self.check(op, args, place, starts)
         return Operation(op, args)
 
     def check(self, op: str, args: tuple[Node, ...], place: int, starts: tuple[int, ...]) -> None:
-        """Refuse arguments that do not fit, with the caret under the first of them."""
+        """Reject arguments that do not fit, with the caret under the first of them."""
         problem = problem_with(op, args)
         if problem:
             raise self.reader.error(
@@ -295,20 +295,20 @@ class Parser:
             )
 
     def deeper(self, token: Token) -> None:
-        """Go one bracket deeper."""
+        """Increase the depth by one; raise LanguageError beyond the limit."""
         self.depth += 1
         if self.depth > MAX_DEPTH:
             raise too_deep(self.text, token.start)
 
     def missing(self, token: Token) -> LanguageError:
-        """Return the refusal of a token where a value or condition should be."""
+        """Return the error for a token in place of a value or condition."""
         hint = ' A property of that name is written "..." in double quotes.' * bool(token.word)
         return self.reader.error(
             f"Expected a value or a condition but found {token.named()}.{hint}", token
         )
 
     def leftover(self, token: Token) -> LanguageError:
-        """Return the refusal of text after a complete condition."""
+        """Return the error for text after a complete condition."""
         if token.text == ")":
             return self.reader.error("This ) closes nothing; remove it or add a (.", token)
         return self.reader.error(
@@ -318,7 +318,7 @@ class Parser:
 
 
 def only_item(node: Node) -> Node:
-    """Return what brackets hold that looked like a list until an operator followed."""
+    """Unwrap lists of one item: brackets that were parsed as a list, before an operator."""
     while isinstance(node, Array) and len(node.items) == 1:
         node = node.items[0]
     return node

@@ -1,4 +1,4 @@
-"""A tree written as CQL2 text: quoted and bracketed so that it reads back as the same tree."""
+"""Writer of CQL2 text: quotes and brackets ensure that it parses to the same tree."""
 
 import re
 
@@ -22,7 +22,7 @@ from nearcast.core.language.forms.wkt import write_wkt
 from nearcast.core.language.geometry import WKT_NAMES
 from nearcast.core.language.signatures import CALLED
 
-# How tightly each form binds; a looser one inside a tighter one gets brackets.
+# The precedence of each operation; a lower one inside a higher one gets brackets.
 BINDING = {
     "or": 1,
     "and": 2,
@@ -39,13 +39,13 @@ BINDING = {
 VALUE = 5
 ATOM = 8
 PLAIN = re.compile(r"[A-Za-z_:][A-Za-z0-9_:]*(?:\.[A-Za-z_:][A-Za-z0-9_:]*)*")
-# A property may be called like a function; other readers of CQL2 are happier with quotes.
+# A property may have the name of a function; it is quoted for other parsers of CQL2.
 QUOTED = RESERVED | set(WKT_NAMES) | {"BBOX", "DATE", "TIMESTAMP", "INTERVAL"}
 QUOTED |= {name.upper() for name in CALLED}
 
 
 def write_text(node: Node, binding: int = 0) -> str:
-    """Return CQL2 text for a node that stands where forms of this binding may."""
+    """Return CQL2 text for a node, in brackets if its precedence is below `binding`."""
     if not isinstance(node, Operation):
         return write_literal(node)
     own, written = write_operation(node)
@@ -53,7 +53,7 @@ def write_text(node: Node, binding: int = 0) -> str:
 
 
 def write_operation(node: Operation) -> tuple[int, str]:
-    """Return how tightly an operation binds, and its text without brackets."""
+    """Return the precedence of an operation, and its text without brackets."""
     op, args = node.op, node.args
     if op in ("and", "or"):
         own = BINDING[op]
@@ -75,7 +75,7 @@ def write_operation(node: Operation) -> tuple[int, str]:
 
 
 def write_predicate(node: Operation, negation: str) -> str:
-    """Return a predicate that has a negated form of its own."""
+    """Return the text of LIKE, BETWEEN, IN or IS NULL; `negation` is " NOT" or empty."""
     subject = write_text(node.args[0], VALUE)
     if node.op == "isNull":
         return f"{subject} IS{negation} NULL"
@@ -86,7 +86,7 @@ def write_predicate(node: Operation, negation: str) -> str:
 
 
 def operand(node: Node, binding: int, negative_ok: bool) -> str:
-    """Return an operand of arithmetic; a negative number gets brackets where signs would meet."""
+    """Return an operand of arithmetic; without `negative_ok`, a negative number in brackets."""
     written = write_text(node, binding)
     if not negative_ok and isinstance(node, int | float) and written.startswith("-"):
         return f"({written})"
@@ -96,7 +96,7 @@ def operand(node: Node, binding: int, negative_ok: bool) -> str:
 def write_literal(
     node: Property | Array | Date | Timestamp | Interval | Geometry | BBox | float | str,
 ) -> str:
-    """Return CQL2 text for anything but an operation."""
+    """Return CQL2 text for a node other than an operation."""
     if isinstance(node, bool):
         return "TRUE" if node else "FALSE"
     if isinstance(node, int | float):
@@ -126,17 +126,17 @@ def write_end(end: End) -> str:
 
 
 def end_value(end: Date | Timestamp) -> str:
-    """Return a day or an instant as RFC 3339 writes it."""
+    """Return a day or an instant in the format of RFC 3339."""
     return end.value.isoformat() if isinstance(end, Date) else write_timestamp(end.value)
 
 
 def write_name(name: str) -> str:
-    """Return a property's name, in double quotes if it could be taken for something else."""
+    """Return a property's name, in double quotes if not plain, or a keyword or function."""
     if PLAIN.fullmatch(name) and name.upper() not in QUOTED:
         return name
     return quoted(name, '"')
 
 
 def quoted(text: str, quote: str) -> str:
-    """Return a text in quotes, with those inside it doubled."""
+    """Return a text in quotes, with the quotes inside it doubled."""
     return f"{quote}{text.replace(quote, quote * 2)}{quote}"

@@ -1,4 +1,4 @@
-"""The words of CQL2 text: names, quoted names, numbers, strings and signs, each with its place."""
+"""The tokens of CQL2 text: names, quoted names, numbers, strings and signs, with positions."""
 
 import difflib
 import math
@@ -9,7 +9,7 @@ from msgspec import Struct
 from nearcast.core.language.errors import LanguageError
 from nearcast.core.language.limits import MAX_TEXT
 
-# Every alternative consumes what it can without looking back, so reading is linear in the text.
+# Every alternative matches without backtracking, so tokenizing is linear in the text.
 WORD = re.compile(
     r"""(?P<space>\s+)
       | (?P<number>(?:[0-9]+(?:\.[0-9]*)?|\.[0-9]+)(?:[eE][+-]?[0-9]+)?)
@@ -19,7 +19,7 @@ WORD = re.compile(
       | (?P<sign><>|!=|<=|>=|[-+*/^%=<>(),])""",
     re.VERBOSE,
 )
-# NaN and Infinity may name properties, but whoever writes x = NaN means a number.
+# NaN and Infinity could be names of properties, but x = NaN is meant as a number.
 RESERVED = frozenset(
     (
         *("AND", "OR", "NOT", "LIKE", "BETWEEN", "IN", "IS", "NULL", "TRUE", "FALSE", "DIV"),
@@ -31,7 +31,7 @@ NAMES = {"string": "a text in quotes", "quoted": "a name", "name": "a name", "nu
 
 
 class Token(Struct, frozen=True):
-    """One word: `text` as written, `value` without quotes, `word` in capitals if it is a name."""
+    """One token: `text` as written, `value` without quotes, `word` in capitals if it is a name."""
 
     kind: str
     text: str
@@ -44,14 +44,14 @@ class Token(Struct, frozen=True):
         return self.text.upper() if self.kind == "name" else ""
 
     def named(self) -> str:
-        """Return the token as an error message calls it."""
+        """Return the token as shown in error messages."""
         if self.kind == "end":
             return "the end of the text"
         return self.text if len(self.text) <= 40 else self.text[:37] + "..."
 
 
 def tokenize(text: str) -> list[Token]:
-    """Split CQL2 text into words, ending with one of kind ``end``."""
+    """Split CQL2 text into tokens, the last of kind ``end``."""
     if len(text) > MAX_TEXT:
         raise LanguageError(
             f"The filter is longer than {MAX_TEXT} characters ({len(text)}).", text[:WIDTH]
@@ -71,12 +71,12 @@ def tokenize(text: str) -> list[Token]:
 
 
 def token(kind: str, written: str, text: str, place: int) -> Token:
-    """Build one token, checking that what opens with a quote also closes with one."""
+    """Build one token; raise LanguageError if a quote is not closed."""
     if kind not in ("string", "quoted"):
         return Token(kind, written, place, written)
     quote = written[0]
     inner = written[1:-1]
-    # An odd number of quotes after the first means that the last one closes.
+    # An odd number of quotes after the first means that the last is the closing one.
     if len(written) < 2 or written.count(quote) % 2:
         raise LanguageError(f"This {quote} is never closed; add a {quote}.", text, place)
     value = inner.replace(quote * 2, quote)
@@ -85,7 +85,7 @@ def token(kind: str, written: str, text: str, place: int) -> Token:
 
 
 def check_characters(value: str, text: str, place: int) -> None:
-    """Refuse what MQTT allows in no text: NUL and halves of surrogate pairs."""
+    """Reject NUL and halves of surrogate pairs, which MQTT allows in no text."""
     for c in value:
         if "\ud800" <= c <= "\udfff":
             raise LanguageError("Half of a surrogate pair is not a character.", text, place)
@@ -94,7 +94,7 @@ def check_characters(value: str, text: str, place: int) -> None:
 
 
 def unreadable(character: str) -> str:
-    """Return what to say about a character with which no word begins."""
+    """Return the error message for a character that starts no token."""
     if character == ";":
         return "';' is not part of CQL2; join conditions with AND or OR."
     if character in "[]{}":
@@ -105,7 +105,7 @@ def unreadable(character: str) -> str:
 
 
 def number(written: str) -> int | float:
-    """Return the number a text spells; raise ValueError if it is beyond a double."""
+    """Return the number in a text; raise ValueError if it exceeds a double."""
     value = float(written)
     if math.isinf(value) or math.isnan(value):
         raise ValueError("The number is too large; numbers go up to 1.797e308.")
@@ -113,7 +113,7 @@ def number(written: str) -> int | float:
 
 
 class Reader:
-    """Steps through the tokens of one text."""
+    """A cursor over the tokens of one text."""
 
     def __init__(self, text: str) -> None:
         self.text = text
@@ -122,7 +122,7 @@ class Reader:
 
     @property
     def next(self) -> Token:
-        """The token that has not been taken yet."""
+        """The next token to consume."""
         return self.tokens[self.at]
 
     @property
@@ -131,28 +131,28 @@ class Reader:
         return self.tokens[min(self.at + 1, len(self.tokens) - 1)]
 
     def take(self) -> Token:
-        """Step over the next token and return it; the end stays."""
+        """Consume the next token and return it; the end is never consumed."""
         taken = self.next
         if taken.kind != "end":
             self.at += 1
         return taken
 
     def takes(self, sign: str) -> bool:
-        """Step over the next token if it is this sign, and say whether it was."""
+        """Consume the next token if it is this sign; return whether it was."""
         if self.next.kind == "sign" and self.next.text == sign:
             self.at += 1
             return True
         return False
 
     def takes_word(self, word: str) -> bool:
-        """Step over the next token if it is this keyword, and say whether it was."""
+        """Consume the next token if it is this keyword; return whether it was."""
         if self.next.word == word:
             self.at += 1
             return True
         return False
 
     def close(self, opening: Token) -> None:
-        """Step over the ``)`` that belongs to an opening bracket."""
+        """Consume the ``)`` that matches an opening bracket."""
         if self.takes(")"):
             return
         if self.next.kind == "end":
@@ -160,14 +160,14 @@ class Reader:
         raise self.error(f"Expected , or ) but found {self.next.named()}.", self.next)
 
     def open(self, what: str) -> Token:
-        """Step over the ``(`` that must follow, and return it."""
+        """Consume the required ``(`` and return it."""
         opening = self.next
         if not self.takes("("):
             raise self.error(f"Expected ( after {what} but found {opening.named()}.", opening)
         return opening
 
     def expect(self, kind: str, example: str) -> Token:
-        """Step over a token of this kind and return it."""
+        """Consume a token of this kind and return it; raise LanguageError on another."""
         if self.next.kind != kind:
             raise self.error(
                 f"Expected {NAMES[kind]}, such as {example}, but found {self.next.named()}.",
@@ -176,7 +176,7 @@ class Reader:
         return self.take()
 
     def signed_number(self, example: str) -> float:
-        """Step over a number with or without a sign and return it."""
+        """Consume a number with or without a sign and return it."""
         negative = self.takes("-")
         if not negative:
             self.takes("+")
@@ -192,13 +192,13 @@ class Reader:
             raise self.error(str(problem), written) from None
 
     def error(self, message: str, where: Token | int) -> LanguageError:
-        """Return a refusal that points at a token or a place."""
+        """Return an error that points at a token or a position."""
         place = where if isinstance(where, int) else where.start
         return LanguageError(message, self.text, place)
 
 
 def did_you_mean(name: str, known: tuple[str, ...]) -> str:
-    """Return a sentence that proposes the nearest known names, or nothing."""
+    """Return a sentence that proposes the nearest known name, or an empty string."""
     close = difflib.get_close_matches(name[:64].lower(), [k.lower() for k in known], n=1)
     spelled = next((k for k in known if close and k.lower() == close[0]), None)
     return f" Did you mean {spelled}?" if spelled else ""

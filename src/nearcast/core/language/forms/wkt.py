@@ -20,14 +20,14 @@ KEYWORDS = {type_: name for name, type_ in WKT_NAMES.items()}
 
 
 def starts_geometry(reader: Reader) -> bool:
-    """Return whether a geometry literal comes next, and not a property called ``point``."""
+    """Return whether a geometry literal is next, and not a property called ``point``."""
     if reader.next.word != "BBOX" and reader.next.word not in WKT_NAMES:
         return False
     return reader.after.text == "(" or reader.after.word in ("Z", "M", "ZM", "EMPTY")
 
 
 def read_wkt(reader: Reader) -> Geometry | BBox:
-    """Step over a geometry literal and return it."""
+    """Consume a geometry literal and return it."""
     name = reader.take()
     if name.word == "BBOX":
         return read_box(reader, name.start)
@@ -55,7 +55,7 @@ def read_wkt(reader: Reader) -> Geometry | BBox:
 
 
 def read_part(reader: Reader) -> Geometry:
-    """Step over one member of a collection; CQL2 does not nest collections."""
+    """Consume one member of a collection; CQL2 does not nest collections."""
     if not starts_geometry(reader) or reader.next.word in ("BBOX", "GEOMETRYCOLLECTION"):
         raise reader.error(
             "A GEOMETRYCOLLECTION holds geometries such as POINT(-6.26 53.35), "
@@ -68,7 +68,7 @@ def read_part(reader: Reader) -> Geometry:
 
 
 def read_box(reader: Reader, start: int) -> BBox:
-    """Step over the brackets and numbers of a box."""
+    """Consume the brackets and numbers of a box, and return it."""
     opening = reader.open("BBOX")
     values = [reader.signed_number("-6.3")]
     while reader.takes(","):
@@ -82,7 +82,7 @@ def read_box(reader: Reader, start: int) -> BBox:
 
 
 class WktCoordinates:
-    """Reads the coordinates of one geometry and checks them where they stand."""
+    """Reads and checks the coordinates of one geometry, with errors at their position."""
 
     def __init__(self, reader: Reader, type_: str, with_height: bool) -> None:
         self.reader = reader
@@ -92,7 +92,7 @@ class WktCoordinates:
         self.sizes: set[int] = set()
 
     def nested(self, level: int) -> Coordinates:
-        """Read what stands between two brackets, `level` lists above the points."""
+        """Read the content of a pair of brackets that is `level` levels above the points."""
         if level == 0:
             return self.point()
         if level == 1:
@@ -105,7 +105,7 @@ class WktCoordinates:
         return tuple(lists)
 
     def points(self) -> tuple[Point, ...]:
-        """Read points between commas; MULTIPOINT may put each in brackets."""
+        """Read points separated by commas; those of a MULTIPOINT may be in brackets."""
         start = self.reader.next.start
         points: list[Point] = []
         while not points or self.reader.takes(","):
@@ -121,7 +121,7 @@ class WktCoordinates:
         return tuple(points)
 
     def point(self) -> Point:
-        """Read two or three numbers."""
+        """Read one point of two or three numbers."""
         start = self.reader.next.start
         numbers = [self.reader.signed_number("-6.26")]
         while self.reader.next.kind == "number" or self.reader.next.text in ("-", "+"):
@@ -140,7 +140,7 @@ class WktCoordinates:
 
 
 def write_wkt(geometry: Geometry | BBox) -> str:
-    """Return the literal that reads back as this geometry."""
+    """Return the literal that parses to this geometry."""
     if isinstance(geometry, BBox):
         return f"BBOX({', '.join(degrees(v) for v in geometry.values)})"
     name = KEYWORDS[geometry.type]

@@ -1,4 +1,4 @@
-"""Elements of a small XML text with their places, read without entities or document types."""
+"""Elements of a small XML text with their positions, without entities or document types."""
 
 import re
 from xml.parsers import expat
@@ -12,7 +12,7 @@ NAME = re.compile(r"[\w.:-]+")
 
 
 class Element(Struct):
-    """One element; `position` counts characters to its ``<``."""
+    """One element; `position` is the offset of its ``<`` in characters."""
 
     tag: str
     attributes: dict[str, str]
@@ -34,14 +34,14 @@ def read_elements(text: str) -> Element:
 
 
 class ElementReader:
-    """Collects what expat reports."""
+    """Builds the elements from the callbacks of expat."""
 
     def __init__(self, text: str) -> None:
         self.text = text
         self.data = text.encode()
         self.open: list[Element] = []
         self.roots: list[Element] = []
-        # A declared encoding would be that of a file; this text is already decoded.
+        # Overrides a declared encoding, which describes a file; this text is already decoded.
         self.expat = expat.ParserCreate("utf-8")
         self.expat.StartElementHandler = self.start
         self.expat.EndElementHandler = self.end
@@ -50,7 +50,7 @@ class ElementReader:
         self.expat.StartDoctypeDeclHandler = self.doctype
 
     def root(self) -> Element:
-        """Read the whole text."""
+        """Parse the whole text and return the root element."""
         try:
             self.expat.Parse(self.data, True)
         except expat.ExpatError as problem:
@@ -58,7 +58,7 @@ class ElementReader:
         return self.roots[0]
 
     def start(self, tag: str, attributes: dict[str, str]) -> None:
-        """Note the start of an element."""
+        """Add an element to its parent and open it."""
         if len(self.open) >= MAX_DEPTH:
             raise self.error(f"The elements are nested more than {MAX_DEPTH} deep.")
         element = Element(tag, attributes, self.place(), self.expat.CurrentLineNumber, [])
@@ -66,20 +66,20 @@ class ElementReader:
         self.open.append(element)
 
     def end(self, tag: str) -> None:
-        """Note the end of an element."""
+        """Close the innermost open element."""
         self.open.pop()
 
     def characters(self, data: str) -> None:
-        """Refuse text between elements."""
+        """Reject text between elements."""
         if data.strip():
             raise self.error(f"Text is not expected inside {self.open[-1].tag}; remove it.")
 
     def doctype(self, *_: object) -> None:
-        """Refuse a document type."""
+        """Reject a document type."""
         raise self.error("A DOCTYPE is not allowed; remove it.")
 
     def malformed(self, problem: expat.ExpatError) -> LanguageError:
-        """Return what to say about text that is not XML."""
+        """Return the error for text that is not well-formed XML."""
         reason = expat.errors.messages.get(problem.code, "not well-formed")
         message = f"This is not well-formed XML: {reason}."
         place = self.offset(self.expat.ErrorByteIndex)
@@ -99,13 +99,13 @@ class ElementReader:
         return LanguageError(message, self.text, place)
 
     def error(self, message: str) -> LanguageError:
-        """Return a refusal at the place that is being read."""
+        """Return an error at the current position."""
         return LanguageError(message, self.text, self.place())
 
     def place(self) -> int:
-        """Return the place that is being read, in characters."""
+        """Return the current position, in characters."""
         return self.offset(self.expat.CurrentByteIndex)
 
     def offset(self, byte: int) -> int:
-        """Return a place in the bytes as a place in the text."""
+        """Convert a byte offset to a character offset."""
         return len(self.data[: max(0, byte)].decode(errors="ignore"))

@@ -1,10 +1,10 @@
-"""Seed C's subscriptions in XML: LOGICAL_OPERATORs over ATOMs, with places and counts.
+"""Seed C's subscriptions in XML: LOGICAL_OPERATORs over ATOMs, with distances and counts.
 
-The filter they become is two-valued, as the seed's matching is: an atom on a missing attribute
-is false, and its negation true. A value that looks like a number is compared as a number with
-numbers and as a text with texts, so such an atom is the OR of the two; `atoms` and `to_xml`
-take it for the one atom it is. ``user`` is ``node('NAME')``, ``this`` is ``event`` and
-``uform`` is ``earlier('FILTER')``, of which the nearest one is measured.
+The resulting filter is two-valued, as the seed's matching is: an atom on a missing attribute is
+false, and its negation true. A value that looks like a number is compared as a number with
+numbers and as a text with texts, so such an atom becomes the OR of the two; `atoms` and `to_xml`
+treat it as one atom. ``user`` becomes ``node('NAME')``, ``this`` becomes ``event`` and ``uform``
+becomes ``earlier('FILTER')``, of which ``distance`` takes the nearest event.
 """
 
 import re
@@ -34,14 +34,14 @@ EVERY_SUBJECT = "#"
 
 
 class XmlSubscription(Struct, frozen=True):
-    """A subscription file: its name and its condition, whose atoms a relevance vector weighs."""
+    """A subscription file: its name and its filter, whose atoms a relevance vector weights."""
 
     filename: str
     filter: Filter
 
 
 def parse_xml(text: str) -> XmlSubscription:
-    """Read a SUBSCRIPTION; raise LanguageError with a caret if it cannot be meant."""
+    """Parse a SUBSCRIPTION; raise LanguageError with a caret if it is invalid."""
     root = read_elements(text)
     return XmlReader(text).subscription(root)
 
@@ -60,13 +60,13 @@ def atoms(filter_: Filter) -> tuple[Node, ...]:
 
 
 class XmlReader:
-    """Turns elements into a tree."""
+    """Converts elements to a tree."""
 
     def __init__(self, text: str) -> None:
         self.text = text
 
     def subscription(self, element: Element) -> XmlSubscription:
-        """Read the root element."""
+        """Convert the root element."""
         self.check(element, "SUBSCRIPTION")
         if len(element.children) > 1:
             second = element.children[1]
@@ -82,7 +82,7 @@ class XmlReader:
         return XmlSubscription(element.attributes.get("filename", ""), Filter(root, True))
 
     def condition(self, element: Element) -> Node:
-        """Read a LOGICAL_OPERATOR or an ATOM."""
+        """Convert a LOGICAL_OPERATOR or an ATOM."""
         if element.tag == "ATOM":
             return self.atom(element)
         self.check(element, "LOGICAL_OPERATOR")
@@ -96,7 +96,7 @@ class XmlReader:
         return parts[0] if op != "not" and len(parts) == 1 else Operation(op, parts)
 
     def atom(self, element: Element) -> Node:
-        """Read an ATOM: a comparison of an attribute, a distance or a count."""
+        """Convert an ATOM: a comparison of an attribute, a distance or a count."""
         self.check(element, "ATOM", required=True)
         name, value = element.attributes["name"], element.attributes["value"]
         op = OPERATORS.get(element.attributes["operator"])
@@ -111,7 +111,7 @@ class XmlReader:
         return compared(op, self.property(name, element), value)
 
     def parameter(self, element: Element) -> tuple[str, Node]:
-        """Read a PARAMETER: its kind, and what it means."""
+        """Return the kind of a PARAMETER and its node."""
         self.check(element, "PARAMETER", required=True)
         kind, given = element.attributes["name"], element.attributes["properties"]
         pairs = self.pairs(given, element)
@@ -134,7 +134,7 @@ class XmlReader:
         )
 
     def distance(self, parameters: list[tuple[str, Node]], element: Element) -> Node:
-        """Return the distance between two places, at most one of which is earlier events."""
+        """Return a distance between two PARAMETERs, at most one of which is a uform."""
         kinds = [kind for kind, _ in parameters]
         if len(kinds) != 2 or "distance" in kinds or kinds == ["uform", "uform"]:
             raise self.error(
@@ -143,7 +143,7 @@ class XmlReader:
         return Operation("distance", tuple(node for _, node in parameters))
 
     def count(self, parameters: list[tuple[str, Node]], element: Element) -> Node:
-        """Return the count of earlier events, near a user or this event or anywhere."""
+        """Return a count of earlier events: near a user, near this event, or anywhere."""
         found = dict(parameters)
         kinds = set(found)
         near = kinds - {"uform", "distance"}
@@ -174,7 +174,7 @@ class XmlReader:
         return found
 
     def property(self, name: str, element: Element) -> Property:
-        """Return the attribute of events that a name stands for."""
+        """Return the property of an attribute's name; raise LanguageError if it is reserved."""
         problem = problem_with_name(name)
         if name in WHO:
             problem = f"{name} is reserved; the attribute is event.attributes.{name}."
@@ -183,14 +183,14 @@ class XmlReader:
         return Property(name)
 
     def numeral(self, value: str, element: Element) -> int | float:
-        """Return the number that a value must be."""
+        """Return a value as a number; raise LanguageError if it is not one."""
         found = numeral(value)
         if found is None:
             raise self.error(f"Expected a number, not {value[:40]!r}.", element)
         return found
 
     def check(self, element: Element, tag: str, required: bool = False) -> None:
-        """Refuse an element of another name, or with attributes it does not have."""
+        """Reject another tag, unknown attributes and, if `required`, missing ones."""
         if element.tag != tag:
             raise self.error(f"Expected {tag}, not {element.tag}.", element)
         known = ATTRIBUTES[tag]
@@ -201,7 +201,7 @@ class XmlReader:
             raise self.error(f"{tag} {problem}; it has {', '.join(known)}.", element)
 
     def error(self, message: str, element: Element) -> LanguageError:
-        """Return a refusal that points at an element."""
+        """Return an error that points at an element."""
         return LanguageError(message, self.text, element.position)
 
 
@@ -213,7 +213,7 @@ def compared(op: str, name: Property, value: str) -> Operation:
 
 
 def numeral(value: str) -> int | float | None:
-    """Return the number a value looks like, or None."""
+    """Return a value as a number if it looks like one, or None."""
     if not NUMERAL.fullmatch(value):
         return None
     try:
@@ -224,7 +224,7 @@ def numeral(value: str) -> int | float | None:
 
 
 def numeral_atom(node: Node) -> Operation | None:
-    """Return the comparison with a text, if a node is an atom whose value looks like a number."""
+    """Return the text comparison of an atom whose value looks like a number, or None."""
     if not isinstance(node, Operation) or node.op != "or" or len(node.args) != 2:
         return None
     last = node.args[1]
@@ -244,7 +244,7 @@ def joined(parts: list[Operation]) -> str:
 
 
 def to_xml(filter_: Filter, filename: str = "") -> str:
-    """Return the XML that `parse_xml` reads back; raise LanguageError if XML cannot express it."""
+    """Return XML that `parse_xml` can parse; raise LanguageError if XML cannot express it."""
     if not filter_.two_valued:
         raise LanguageError("Only a two-valued filter means in XML what it means here.")
     lines = [f"<SUBSCRIPTION filename={quoteattr(filename)}>"]
@@ -274,7 +274,7 @@ def write_condition(node: Node, indent: str) -> list[str]:
 
 
 def opened(name: str, op: str, value: str) -> str:
-    """Return an ATOM's tag up to where it closes."""
+    """Return an ATOM's tag without its closing bracket."""
     return f"<ATOM name={quoteattr(name)} operator={quoteattr(op)} value={quoteattr(value)}"
 
 
@@ -319,5 +319,5 @@ def selected(text: str) -> list[tuple[str, str]]:
 
 
 def inexpressible(node: Node) -> LanguageError:
-    """Return the refusal to write what seed C's XML has no element for."""
+    """Return the error for a node that seed C's XML has no element for."""
     return LanguageError(f"Seed C's XML cannot express {write_text(node)}.")
