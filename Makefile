@@ -76,6 +76,7 @@ bench: setup system
 	@$(PY) -m nearcast bench broker
 	@$(PY) -m nearcast bench situation
 	@$(PY) -m nearcast bench pipeline
+	@$(PY) -m nearcast bench tables
 
 experiments: setup
 	@found=$$(ls src/nearcast/experiments 2>/dev/null | sed -n 's/^\([a-z].*\)\.py$$/\1/p'); \

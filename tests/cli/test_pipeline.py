@@ -10,7 +10,6 @@ from pathlib import Path
 
 import msgspec
 import pyarrow as pa
-import pyarrow.parquet as pq
 import pytest
 from typer.testing import CliRunner, Result
 
@@ -20,11 +19,12 @@ from nearcast.pipeline.errors import JavaError
 from nearcast.pipeline.jobs.java import find_java
 from nearcast.pipeline.jobs.job import alone
 from nearcast.pipeline.jobs.status import QueryStatus, Status, write_status
-from nearcast.pipeline.tables.tables import Tables
+from nearcast.pipeline.tables.tables import EpochId, Tables, time_column
 from nearcast.store import DELIVERY
 from nearcast.testing import World
 from tests.support.logs.broker_log import write_log
 from tests.support.logs.recorded_life import log_of_a_life, recorded
+from tests.support.logs.table_rows import table_rows
 from tests.support.pipeline_process import variables
 from tests.support.waiting import until
 
@@ -55,9 +55,8 @@ def by_itself(data: Path, *arguments: str, code: int = 0) -> "subprocess.Complet
 
 
 def write(tables: Tables, name: str, epoch: int) -> None:
-    where = tables.version / name / f"epoch={epoch:012d}"
-    where.mkdir(parents=True)
-    pq.write_table(pa.table({"n": [epoch]}), where / "part-0.parquet")
+    rows = pa.table({time_column(name): [float(epoch)]})
+    tables.append(name, rows, EpochId("q", epoch))
 
 
 def test_a_status_is_told_before_during_and_after_a_run(tmp_path: Path) -> None:
@@ -74,7 +73,6 @@ def test_a_status_is_told_before_during_and_after_a_run(tmp_path: Path) -> None:
     assert "waiting" not in shown
 
     tables = Tables(tmp_path)
-    tables.begin()
     write(tables, "events", 3)
     lagging = QueryStatus("tables", "running", 12, batch_rows=345, lag={"a": 6, "b": 1})
     write_status(tmp_path, Status(time.time(), 1, [lagging]))
@@ -103,15 +101,12 @@ def test_a_status_is_told_before_during_and_after_a_run(tmp_path: Path) -> None:
 def test_tables_are_compacted(tmp_path: Path) -> None:
     assert "nothing to put together" in pipeline(tmp_path, "compact").stdout
     tables = Tables(tmp_path)
-    tables.begin()
     for epoch in range(12):
         write(tables, "traffic", epoch)
-    assert pipeline(tmp_path, "compact").stdout == "traffic: 4 epochs in one\n"
-    assert json.loads(pipeline(tmp_path, "compact", "--keep", "2", "--json").stdout) == {
-        "traffic": 7
-    }
-    assert tables.statistics()[0].rows == 12
-    assert "--keep" in pipeline(tmp_path, "compact", "--keep", "1", code=2).stderr
+    assert pipeline(tmp_path, "compact").stdout == "traffic: 12 files put together\n"
+    done = pipeline(tmp_path, "compact", "--history-hours", "0", "--json").stdout
+    assert json.loads(done) == {"merged": {}, "deleted": 12}
+    assert (tables.statistics()[0].rows, tables.statistics()[0].files) == (12, 1)
 
 
 def test_a_status_can_be_watched(tmp_path: Path) -> None:
@@ -152,8 +147,6 @@ def test_an_audit_says_by_its_exit_code_what_it_found(copies: int, missing: int,
 
 
 def test_state_is_let_go_without_spark(tmp_path: Path) -> None:
-    tables = Tables(tmp_path)
-    tables.begin()
     (tmp_path / "checkpoints" / "gather" / "state").mkdir(parents=True)
     assert "builds its state anew" in pipeline(tmp_path, "replay", "--state").stdout
     assert not (tmp_path / "checkpoints" / "gather").exists()
@@ -197,10 +190,9 @@ def test_a_history_is_replayed_and_audited(tmp_path: Path) -> None:
     told = json.loads(by_itself(tmp_path, "replay", "--json").stdout)
     events = [row for row in rows if row.kind == "event"]
     assert told["rows"]["events"] + told["rows"]["rejects"] == len(events)
-    table = pq.read_table(tmp_path / "tables" / "events")
-    assert set(table["event_id"].to_pylist()) <= {row.event_id for row in events}
-    decided = pq.read_table(tmp_path / "tables" / "deliveries")
-    assert sum(decided["count"].to_pylist()) == recorded(rows).total()
+    tables = table_rows(tmp_path)
+    assert {row["event_id"] for row in tables["events"]} <= {row.event_id for row in events}
+    assert sum(row["count"] for row in tables["deliveries"]) == recorded(rows).total()
 
     # As if the broker had left out what it recorded last.
     last = max(row.seq for row in rows if row.kind == DELIVERY)

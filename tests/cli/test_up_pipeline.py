@@ -142,7 +142,7 @@ def test_a_pipeline_that_dies_is_started_again_and_none_outlives_the_broker(
 
 def check_group_may_read_tables_alone(data: Path, group: int) -> None:
     """Tables are for the group that the settings name too, checkpoints for their owner."""
-    found = [path for path in (data / ".tables").rglob("*") if not path.is_symlink()]
+    found = [path for path in (data / "tables").rglob("*") if not path.is_symlink()]
     assert {path.stat().st_gid for path in found} == {group}
     assert {path.stat().st_mode & 0o777 for path in found} == {0o640, 0o750}
     assert (data / "checkpoints").stat().st_mode & 0o777 == 0o700

@@ -52,7 +52,5 @@ def _in_the_session(request: pytest.FixtureRequest) -> None:
 
 @pytest.fixture
 def tables(tmp_path: Path) -> Tables:
-    """Tables of which a first version is begun."""
-    found = Tables(tmp_path)
-    found.begin()
-    return found
+    """Tables without a row."""
+    return Tables(tmp_path)

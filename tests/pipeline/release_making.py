@@ -22,9 +22,8 @@ from pathlib import Path
 
 from nearcast.core.gathering import cell_of
 from nearcast.core.model.geometry.position import Position
-from nearcast.pipeline.decide import snapshots
-from nearcast.pipeline.decide.decisions import snapshot_directory
 from nearcast.pipeline.decide.player import Player
+from nearcast.pipeline.decide.snapshots import Snapshots
 from tests.pipeline.stored_releases import (
     ARCHIVE,
     BROKERS,
@@ -225,7 +224,7 @@ def save_player(data: Path, broker: str) -> None:
     for row in read_log(data, broker):
         player.apply([row])
         player.seq = row.seq
-    snapshots.save(snapshot_directory(str(data), broker), player)
+    Snapshots.of(str(data), broker).save(player)
 
 
 if __name__ == "__main__":

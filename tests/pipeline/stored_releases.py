@@ -17,10 +17,10 @@ from typing import Any
 
 import msgspec
 
-from nearcast.pipeline.jobs.replay import committed
+from nearcast.pipeline.jobs.spark_checkpoints import committed
 from nearcast.store import LogReader, Row, broker_directory
 from tests.support.logs.broker_log import read_log
-from tests.support.logs.table_rows import table_rows
+from tests.support.logs.table_rows import rows_before_delta
 
 RELEASES = Path(__file__).with_name("releases")
 ARCHIVE, CONTENT, SETTINGS_FILE = "data.tar.xz", "content.json", "nearcast.toml"
@@ -43,7 +43,8 @@ def content_of(data: Path) -> dict[str, Any]:
     """Return what a data directory holds, in the words of JSON."""
     logs = {broker: [row_json(row) for row in read_log(data, broker)] for broker in BROKERS}
     tables = {
-        name: sorted(map(in_json, rows), key=json.dumps) for name, rows in table_rows(data).items()
+        name: sorted(map(in_json, rows), key=json.dumps)
+        for name, rows in rows_before_delta(data).items()
     }
     reached = {query: committed(data / "checkpoints" / query) for query in QUERIES}
     return {"logs": logs, "tables": tables, "reached": reached}

@@ -95,7 +95,7 @@ def test_what_was_taken_is_there_again(tmp_path: Path) -> None:
 
     again = RunningBroker(data=tmp_path)
     session = again.server.hub.sessions["lasting"]
-    assert sorted(session.granted) == sorted(f"\0{name}" for name in taken)
+    assert sorted(each.label for each in session.granted.values()) == sorted(taken)
     again.validate()
     again.stop()
 

@@ -5,7 +5,7 @@ from math import cos, radians
 
 import pytest
 
-from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.engine import Engine, EngineInputs, LiveEvent
 from nearcast.core.language import parse
 from nearcast.core.model import Area, Circle, Event, Position, Subscription, parse_area
 from nearcast.core.model.geometry.geodesy import distance_m
@@ -32,8 +32,8 @@ class Map:
             # What is everywhere must not be looked at with every step either.
             Subscription("t", "walker", "holes/0/#", where=parse("size > 5")),
         ]
-        events = ((self.event(number), 60.0, ()) for number in range(self.count))
-        self.engine.resume(0, wanted, events)
+        events = (LiveEvent(self.event(number), 60.0) for number in range(self.count))
+        self.engine.resume(0, EngineInputs(subscriptions=wanted, live=events))
 
     def event(self, number: int, **changes: object) -> Event:
         row, column = divmod(number, self.side)

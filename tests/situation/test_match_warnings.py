@@ -283,7 +283,7 @@ def test_nothing_is_kept_of_those_who_are_gone(broker: RunningBroker) -> None:
     broker.lose(talker.client)
     Talker(broker).gets()
     warnings = broker.server.hub.warnings
-    assert not any(name.startswith(f"{talker.name}\0") for name in warnings._needs)
+    assert not any(each.owner == talker.name for each in warnings._watched.values())
     assert not len(broker.server.hub.engine.attribute_watch)
 
 

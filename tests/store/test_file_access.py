@@ -5,10 +5,11 @@ import stat
 from collections.abc import Iterator
 from pathlib import Path
 
+import pyarrow as pa
 import pytest
 
 from nearcast.broker.auth.credentials.users_file import Account, changing_users
-from nearcast.pipeline.tables.tables import Tables
+from nearcast.pipeline.tables.tables import EpochId, Tables
 from nearcast.store import StoreError
 from nearcast.store.file_access import FileAccess, file_access
 from tests.support.logs.store_rows import AT_ONCE, BROKER, opened, write_segments
@@ -37,7 +38,7 @@ def modes(data: Path) -> dict[str, int]:
     }
 
 
-def everything(data: Path) -> None:
+def everything(data: Path, access: FileAccess = FileAccess()) -> None:  # noqa: B008
     """Write all kinds of files that there are, and leave the write-ahead log open."""
     with changing_users(data / "users.toml") as accounts:
         accounts["ann"] = Account("ann")
@@ -49,7 +50,15 @@ def everything(data: Path) -> None:
     assert (data / "brokers" / BROKER / "state.sqlite-wal").exists()
     assert not [mode for mode in modes(data / "brokers").values() if mode & 0o007]
     store.close()
-    Tables(data).new_version()
+    # Delta Lake creates files by the umask, which commands set: see `limit_access`.
+    before = os.umask(access.umask)
+    try:
+        tables = Tables(data)
+        tables.append("contexts", pa.table({"time": [1.0]}), EpochId("q", 0))
+        tables.append("contexts", pa.table({"time": [2.0]}), EpochId("q", 1))
+        tables.compact()
+    finally:
+        os.umask(before)
 
 
 def test_only_the_owner_may_read_anything(tmp_path: Path) -> None:
@@ -92,13 +101,13 @@ def test_a_group_may_read_segments_and_tables_and_nothing_else(tmp_path: Path, l
     if later:
         everything(data)
     access.prepare(data)
-    everything(data)
+    everything(data, access)
     access.prepare(data)
     found = modes(data)
 
     log = f"brokers/{BROKER}/log"
-    shared = {name for name in found if name.startswith((f"{log}/", ".tables/"))}
-    directories = {".tables", "brokers", f"brokers/{BROKER}", log}
+    shared = {name for name in found if name.startswith((f"{log}/", "tables/"))}
+    directories = {"tables", "brokers", f"brokers/{BROKER}", log}
     for name in shared | directories:
         path = data / name
         assert found[name] == (0o2750 if path.is_dir() else 0o640), name

@@ -9,7 +9,7 @@ import time
 from collections.abc import Callable, Mapping
 from pathlib import Path
 
-from nearcast.pipeline.jobs.replay import committed
+from nearcast.pipeline.jobs.spark_checkpoints import committed
 from nearcast.pipeline.jobs.status import QueryStatus, Status, read_status
 from nearcast.store import broker_directory, read_manifest
 

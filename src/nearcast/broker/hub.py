@@ -351,10 +351,10 @@ class Hub:
         connected = Counter(s.node for s in self.sessions.values() if s.connection is not None)
         assert state.online == connected
         wanted = {
-            f"{name}\0{each}"
-            for name, session in state.sessions.items()
-            for each in session.granted
-            if each not in PRIVATE
+            id_
+            for session in state.sessions.values()
+            for id_, granted in session.granted.items()
+            if granted.wanted.filter not in PRIVATE
         }
         assert wanted == set(self.engine.subscriptions)
         for session in state.sessions.values():
@@ -399,8 +399,7 @@ class Hub:
         elif isinstance(packet, PubRel):
             self._acknowledger.release(connection, session, packet)
         elif isinstance(packet, Subscribe):
-            known = session.granted
-            if state.pending.has_events or any(each.filter in known for each in packet.filters):
+            if state.pending.has_events or _replaces(session, packet):
                 # Earlier events are decided by the subscriptions in force when they came.
                 self._driver.step(connection.heard_at)
             self._subscribing.subscribe(connection, session, packet)
@@ -415,6 +414,11 @@ class Hub:
             self.lifecycle.disconnect(connection, session, packet)
         elif isinstance(packet, Auth):
             self.close(connection, ReasonCode.PROTOCOL_ERROR, "no authentication is under way")
+
+
+def _replaces(session: Session, packet: Subscribe) -> bool:
+    """Whether a SUBSCRIBE replaces a subscription."""
+    return any(session.granted_filter(each.filter) is not None for each in packet.filters)
 
 
 _REFUSALS_OF_MQTT_3 = (

@@ -144,7 +144,11 @@ class Server:
         self._ticking.start(self._loop.call_soon)
         if self._store is not None:
             self._store_writer = StoreWriter(
-                self._store, self.now, self._loop.call_soon_threadsafe, self.settings.log
+                self._store,
+                self.now,
+                self._loop.call_soon_threadsafe,
+                self.settings.log,
+                lambda: (self.hub.engine.seq, self.hub.engine.in_force()),
             )
             self._commit_gate = CommitGate(self._write, self._store_writer.submit)
             for problem in self._store.problems:

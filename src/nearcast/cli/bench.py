@@ -200,6 +200,26 @@ def pipeline(
         pipeline_report.show(result, Console())
 
 
+@app.command()
+def tables(
+    rows: Annotated[
+        str, typer.Option(help="Rows of the table in all, such as 100k or 10M.")
+    ] = "10M",
+    epoch_rows: Annotated[int, typer.Option(min=1, help="Rows of an epoch.")] = 10_000,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+) -> None:
+    """Fill a table of the pipeline: what an epoch, compaction and vacuum cost as it grows."""
+    from nearcast.benchmarks.pipeline import table_growth
+
+    size = _size(rows, "rows", "--rows")
+    settings = table_growth.TableBenchSettings(size, epoch_rows)
+    result = _measured(lambda step: table_growth.run(settings, step))
+    if as_json:
+        _print_json(result)
+    else:
+        table_growth.show(result, Console())
+
+
 def _measured(run: Callable[[Callable[[str], None]], Result]) -> Result:
     """Run a benchmark that starts its own servers, showing its progress."""
     errors = Console(stderr=True)

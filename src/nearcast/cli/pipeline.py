@@ -26,8 +26,10 @@ from nearcast.broker.operations.log_handler import set_up
 from nearcast.broker.situation.metadata import time_text
 from nearcast.cli.broker.file_access import limit_access
 from nearcast.cli.failures import fail
+from nearcast.core.model.subscription_id import SubscriptionId
 from nearcast.errors import NearcastError
 from nearcast.pipeline.jobs.status import STAGES, Status, problems, read_status
+from nearcast.pipeline.tables.migration import migrate
 from nearcast.pipeline.tables.tables import Tables, TableStatistics
 from nearcast.store import StoreError
 
@@ -111,9 +113,9 @@ def status(
         if as_json:
             why = "it is for people; programs call status --json again"
             raise typer.BadParameter(why, param_hint="--watch")
-        _watch_status(where)
+        _watch_status(where, _tables(settings))
         return
-    found, tables = read_status(where), Tables(where).statistics()
+    found, tables = read_status(where), _tables(settings).statistics()
     if as_json:
         shown = None if found is None else _with_times(msgspec.to_builtins(found))
         alive = found is not None and found.is_up
@@ -130,15 +132,15 @@ def status(
         console.print(part, soft_wrap=isinstance(part, Text))
 
 
-def _watch_status(data: Path) -> None:
+def _watch_status(data: Path, tables: Tables) -> None:
     """Show the status until the user has seen enough."""
     stopped = threading.Event()
     for number in (signal.SIGINT, signal.SIGTERM):
         signal.signal(number, lambda *_: stopped.set())
     with Live(auto_refresh=False) as live:
         while not stopped.is_set():
-            found, tables = read_status(data), Tables(data).statistics()
-            live.update(Group(*_shown_status(data, found, tables)), refresh=True)
+            shown = _shown_status(data, read_status(data), tables.statistics())
+            live.update(Group(*shown), refresh=True)
             stopped.wait(1.0)
 
 
@@ -156,11 +158,16 @@ def replay(
         bool,
         typer.Option("--state", help="Only let the next run build its state anew from the log."),
     ] = False,
+    force: Annotated[
+        bool, typer.Option("--force", help="Give up rows whose part of the log is dropped.")
+    ] = False,
     as_json: AsJson = False,
 ) -> None:
-    """Make the tables anew from history, as fast as it goes, and put them in place in one step.
+    """Make the tables anew from history, as fast as it goes, and put them in place.
 
-    A range gives tables of just that range. The pipeline must not be running.
+    A range replaces the rows of that range. Rows that the log cannot give again are not given up
+    unless forced. The pipeline must not be running; earlier versions of the tables can still be
+    read.
     """
     from nearcast.cli.spark_settings import pipeline_settings
     from nearcast.pipeline.jobs.job import alone
@@ -173,13 +180,15 @@ def replay(
     limit_access(settings)
     with alone(Path(chosen.data)):
         if state:
-            rebuild_state(Path(chosen.data))
+            migrate(Path(chosen.data), location=chosen.tables)
+            rebuild_state(Path(chosen.data), chosen.tables)
             typer.echo("The next nearcast pipeline run builds its state anew.", err=as_json)
             return
         started = time.monotonic()
         span = Range(_time(since, "--since"), _time(until, "--until"))
         with _session(settings, quiet=as_json) as (spark, step):
-            rows = replay_history(spark, chosen, span, step, publish=publish)
+            migrate(Path(chosen.data), step, chosen.tables)
+            rows = replay_history(spark, chosen, span, step, publish=publish, force=force)
         seconds = time.monotonic() - started
     if as_json:
         typer.echo(json.dumps({"rows": rows, "seconds": seconds}, indent=2))
@@ -239,22 +248,31 @@ def _compare(settings: Settings, since: str | None, until: str | None, *, quiet:
 def compact(
     config: Config = None,
     data: Data = None,
-    keep: Annotated[
-        int, typer.Option(min=2, help="So many of the newest epochs stay as they are.")
-    ] = 8,
+    history_hours: Annotated[
+        float | None,
+        typer.Option(min=0, help="Also delete what only versions before so many hours have."),
+    ] = None,
     as_json: AsJson = False,
 ) -> None:
     """Put the many small files of each table together; the pipeline may be running."""
     settings = _settings(config, data)
     limit_access(settings)
-    tables = Tables(Path(settings.node.data))
-    merged = tables.compact(keep) if tables.statistics() else {}
+    tables = _tables(settings)
+    merged = tables.compact()
+    deleted = 0 if history_hours is None else tables.vacuum(history_hours * 3600.0)
     if as_json:
-        typer.echo(json.dumps(merged))
-    elif not merged:
+        typer.echo(json.dumps({"merged": merged, "deleted": deleted}))
+        return
+    if not merged:
         typer.echo("There is nothing to put together.")
-    for name, epochs in () if as_json else merged.items():
-        typer.echo(f"{name}: {epochs} epochs in one")
+    for name, files in merged.items():
+        typer.echo(f"{name}: {files} files put together")
+    if history_hours is not None:
+        typer.echo(f"{deleted} files of earlier versions deleted")
+
+
+def _tables(settings: Settings) -> Tables:
+    return Tables(Path(settings.node.data), settings.pipeline.tables)
 
 
 @contextmanager
@@ -323,6 +341,12 @@ def _with_times(status: dict[str, object]) -> dict[str, object]:
         else query | {"failing_since": time_text(query["failing_since"])}
         for query in queries
     ]
+    backlogs = status["backlogs"]
+    assert isinstance(backlogs, list)
+    shown["backlogs"] = [
+        each if each["since"] is None else each | {"since": time_text(each["since"])}
+        for each in backlogs
+    ]
     return shown
 
 
@@ -353,10 +377,10 @@ def _shown_status(
         parts.append(shown)
         parts += [Text(problem, style="red") for problem in problems(found)]
     if tables:
-        shown = Table("table", "rows", "epochs", "files", "size")
+        shown = Table("table", "rows", "version", "files", "size")
         for each in tables:
             size = f"{each.bytes / 1e6:.1f} MB"
-            shown.add_row(each.name, f"{each.rows:,}", str(each.epochs), str(each.files), size)
+            shown.add_row(each.name, f"{each.rows:,}", str(each.version), str(each.files), size)
         parts.append(shown)
     return parts
 
@@ -367,7 +391,7 @@ def _print_audit(found: "Audit") -> None:
         if count:
             typer.echo(f"{count:,} {what}")
     for each in found.differences[:20]:
-        wanted = ", ".join(name.partition("\0")[2].lstrip("\0") for name in each.subscriptions)
+        wanted = ", ".join(SubscriptionId.parse(name).label for name in each.subscriptions)
         typer.echo(
             f"  {each.what}: {each.broker}, event {each.event} of {each.publisher} to "
             f"{each.session} by {wanted}; priority {each.decided} by the log, {each.recorded} "

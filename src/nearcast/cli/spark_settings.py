@@ -38,9 +38,13 @@ def pipeline_settings(settings: Settings) -> PipelineSettings:
     )
     return PipelineSettings(
         data=settings.node.data,
+        tables=chosen.tables,
+        keep_days={str(name): days for name, days in settings.keep_days.items()},
         rules=parse_rules(settings.aggregates),
         movement=movement if chosen.encounters_m else None,
         lateness_s=chosen.lateness_s,
         max_rows=chosen.max_rows,
         tables_s=AWAITED_S if "spark" in settings.decide.values() else UNAWAITED_S,
+        backlog_bytes=chosen.backlog_mb << 20,
+        backlog_full=chosen.backlog_full,
     )

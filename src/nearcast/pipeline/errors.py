@@ -19,5 +19,9 @@ class LinkError(PipelineError):
     """A broker could not be reached in time, or refused a request."""
 
 
+class LinkRefusedError(LinkError):
+    """A broker refused a message: it is wrong, or the broker's release does not know it."""
+
+
 class ResultLimitError(PipelineError):
     """The results of a job are larger than the driver takes."""

@@ -34,16 +34,18 @@ class FileAccess(Struct, frozen=True):
         with told(data, "setting who may read it"):
             make_directory(data)
             log_directories = list(data.glob("brokers/*/log"))
-            tables = data / ".tables"
+            # Releases before Delta Lake kept versions of the tables in `.tables`.
+            tables = [data / "tables", *(each for each in [data / ".tables"] if each.exists())]
             holders = [data / "brokers", *data.glob("brokers/*"), *log_directories]
             if self.group is None:
-                self._set(PRIVATE, *holders, tables, data / "checkpoints")
+                self._set(PRIVATE, *holders, *tables, data / "checkpoints")
                 return
-            for path in (data / "brokers", tables, data / "checkpoints"):
+            old_link = (data / "tables").is_symlink()
+            for path in (data / "brokers", *([] if old_link else tables[:1]), data / "checkpoints"):
                 make_directory(path)
-            self._set(SHARED, data, *holders, tables)
+            self._set(SHARED, data, *holders, *tables)
             self._set(PRIVATE, data / "checkpoints")
-            for top in (*log_directories, tables):
+            for top in (*log_directories, *tables):
                 for path in _below(top):
                     self._set(SHARED if path.is_dir() else SHARED_FILE, path)
 

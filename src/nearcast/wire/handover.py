@@ -5,7 +5,7 @@ that count. A chunk is one MessagePack array of rows. Its size is limited so tha
 it in one tick without delaying clients, and a row that exceeds a packet is split into parts.
 """
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from typing import Annotated
 from urllib.parse import quote, unquote
 
@@ -28,6 +28,8 @@ CHUNK_DELIVERIES = 1_000
 LONGEST_QUERY = 200
 LONGEST_ATTEMPT = 64
 MOST_CHUNKS = 1_000_000
+MOST_SUBJECTS = 10_000
+"""The limit of one question of interest; the answer fits into a reason string."""
 
 WHOLE, PART, LAST_PART = b"\0", b"\1", b"\2"
 """The first byte of a staged packet: a whole chunk, a part, or the last part."""
@@ -71,6 +73,11 @@ class EventRow(Struct, frozen=True, array_like=True, tag=0):
     about: tuple[str, ...] = ()
     """The nodes it is about; only subscribers that may see all of them get it."""
 
+    @property
+    def stays(self) -> bool:
+        """True if later subscribers get it too."""
+        return self.retain or self.valid_s is not None or self.object is not None
+
 
 class DeliveryRow(Struct, frozen=True, array_like=True, tag=1):
     """An event decided on in the pipeline, and its recipients at a broker."""
@@ -101,6 +108,9 @@ Manifest = list[tuple[int, str, int]]
 _ENCODER = msgspec.msgpack.Encoder()
 _ROWS = msgspec.msgpack.Decoder(list[HandedRow])
 _MANIFEST = msgspec.msgpack.Decoder(Manifest)
+_SUBJECTS: msgspec.msgpack.Decoder[list[str]] = msgspec.msgpack.Decoder(
+    Annotated[list[str], Meta(max_length=MOST_SUBJECTS)]
+)
 
 
 class Staged(Struct, frozen=True):
@@ -143,9 +153,34 @@ class Abort(Struct, frozen=True):
         return f"{PREFIX}abort/{quote(self.query, safe='')}/{self.epoch}"
 
 
-def parse_topic(topic: str) -> Staged | Release | Abort:
+class Tick(Struct, frozen=True):
+    """The topic that asks a broker to record the time."""
+
+    @property
+    def topic(self) -> str:
+        """The topic to publish to."""
+        return f"{PREFIX}tick"
+
+
+class Interest(Struct, frozen=True):
+    """The topic that asks a broker which subjects anybody there has subscribed to.
+
+    The payload has the subjects; the reason string of the PUBACK has a 1 or a 0 for each.
+    """
+
+    @property
+    def topic(self) -> str:
+        """The topic to publish to."""
+        return f"{PREFIX}interest"
+
+
+def parse_topic(topic: str) -> Staged | Release | Abort | Tick | Interest:
     """Return the parsed topic; raises `HandoverError`."""
     levels = topic.removeprefix(PREFIX).split("/")
+    if levels == ["tick"]:
+        return Tick()
+    if levels == ["interest"]:
+        return Interest()
     query = unquote(levels[1]) if len(levels) > 1 else ""
     if not 0 < len(query) <= LONGEST_QUERY or "\0" in query:
         raise HandoverError(f"a query's name has 1 to {LONGEST_QUERY} characters")
@@ -220,6 +255,31 @@ def manifest_in(data: bytes) -> Manifest:
         if partition < 0 or not 0 <= count <= MOST_CHUNKS or len(attempt) > LONGEST_ATTEMPT:
             raise HandoverError(f"there is no partition {partition} with {count} packets")
     return found
+
+
+def subjects_bytes(subjects: Sequence[str]) -> bytes:
+    """Return the subjects of a question of interest as bytes."""
+    return _ENCODER.encode(subjects)
+
+
+def subjects_in(data: bytes) -> list[str]:
+    """Return the subjects of a question of interest; raises `HandoverError`."""
+    try:
+        return _SUBJECTS.decode(data)
+    except msgspec.MsgspecError as error:
+        raise HandoverError(f"these are no subjects: {error}") from None
+
+
+def interest_text(wanted: Iterable[bool]) -> str:
+    """Return the answer to a question of interest."""
+    return "".join("1" if each else "0" for each in wanted)
+
+
+def interest_in(text: str, count: int) -> list[bool]:
+    """Return the answer for each subject; raises `HandoverError`."""
+    if len(text) != count or not set(text) <= {"0", "1"}:
+        raise HandoverError(f"this is no answer for {count} subjects: {text[:100]!r}")
+    return [each == "1" for each in text]
 
 
 def _shared_out(row: HandedRow) -> Iterator[HandedRow]:

@@ -329,3 +329,11 @@ def test_any_text_is_a_value_or_an_error_that_names_its_variable(key: str, text:
         settings = Settings()
     assert all(variable in problem or "as is listen." in problem for problem in found)
     assert msgspec.convert(msgspec.to_builtins(settings), Settings) == settings
+
+
+def test_a_table_that_there_is_not_is_told_with_those_that_there_are() -> None:
+    with pytest.raises(ConfigurationError, match=r'keep_days\."evnts".*events, rejects'):
+        load(None, {"NEARCAST_KEEP_DAYS": "{evnts = 3}"}, {})
+    with pytest.raises(ConfigurationError, match=r"at least 1"):
+        load(None, {"NEARCAST_KEEP_DAYS": "{events = 0}"}, {})
+    assert load(None, {"NEARCAST_KEEP_DAYS": "{events = 3}"}, {}).keep_days == {"events": 3}

@@ -99,7 +99,7 @@ def test_it_is_recovered_until_it_is_ended(tmp_path: Path, monkeypatch: pytest.M
     class Part(SessionPresence):
         """The part of an engine that such an input concerns."""
 
-        def resume(self, standing: Iterable[Input]) -> None:
+        def resume(self, standing: Iterable[Input], uncertain: Iterable[str]) -> None:
             found.extend(value for value in standing if isinstance(value, CurfewSet))
 
     monkeypatch.setattr(engine, "SessionPresence", Part)

@@ -1,5 +1,6 @@
 """Every figure of `/metrics` says what it means."""
 
+import json
 import re
 from pathlib import Path
 
@@ -45,3 +46,11 @@ def test_a_figure_of_a_query_names_the_query() -> None:
         "Rows that are in the log and not yet dealt with: query match."
     )
     assert help_of("hub_nothing") is None
+
+
+def test_the_board_for_grafana_shows_metrics_that_there_are() -> None:
+    board = json.loads(Path("docs/grafana.json").read_text())
+    shown = [target["expr"] for panel in board["panels"] for target in panel["targets"]]
+    names = {name for expr in shown for name in re.findall(r"nearcast_(\w+)", expr)}
+    assert len(names) > 20
+    assert [name for name in names if help_of(name) is None] == []

@@ -5,7 +5,7 @@ import random
 import pytest
 from msgspec import Struct
 
-from nearcast.core.engine.engine import Engine, EngineSettings, Outcome
+from nearcast.core.engine.engine import Engine, EngineInputs, EngineSettings, Outcome
 from nearcast.core.language import parse
 from nearcast.core.model import SEE_ALL, SEE_POSITION, Box, parse_area, subject_matches
 from nearcast.core.model.event import Event, Subscription
@@ -248,8 +248,9 @@ def begun_anew(engine: Engine, records: list[Record], now: float) -> Engine:
             recent.append((record.ingested, record.input.event))
         elif isinstance(record.input, Forgot):
             recent = [each for each in recent if each[1].publisher != record.input.node]
-    subscriptions = list(engine.subscriptions.values())
-    other.resume(engine.seq, subscriptions, nodes=list(engine.nodes.values()), recent=recent)
+    subscriptions, nodes = list(engine.subscriptions.values()), list(engine.nodes.values())
+    inputs = EngineInputs(subscriptions=subscriptions, nodes=nodes, recent=recent)
+    other.resume(engine.seq, inputs)
     return other
 
 

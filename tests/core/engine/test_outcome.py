@@ -1,6 +1,6 @@
 """What an outcome says of changes: which input made each."""
 
-from nearcast.core.engine.engine import Engine, EngineSettings
+from nearcast.core.engine.engine import Engine, EngineInputs, EngineSettings
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import ContextPatched, Forgot, Input, Moved
 
@@ -40,7 +40,7 @@ def test_positions_from_before_grow_old_in_the_order_of_their_fixes() -> None:
     first = Engine(EngineSettings(position_ttl_s=10.0))
     first.play([Moved("late", HERE), Moved("early", HERE), Moved("late", THERE)], [0.0, 1.0, 5.0])
     engine = Engine(EngineSettings(position_ttl_s=10.0))
-    engine.resume(first.seq, (), nodes=list(first.nodes.values()))
+    engine.resume(first.seq, EngineInputs(nodes=list(first.nodes.values())))
     assert engine.next_timer() == 11.0
     assert [each.node for each in engine.step([], 12.0).node_changes] == ["early"]
     assert engine.next_timer() == 15.0

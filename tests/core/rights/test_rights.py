@@ -2,7 +2,7 @@
 
 import pytest
 
-from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.engine import Engine, EngineInputs, LiveEvent
 from nearcast.core.language import parse
 from nearcast.core.model import (
     SEE_ALL,
@@ -376,16 +376,16 @@ def test_rights_stand_when_an_engine_begins_where_another_left_off() -> None:
         NodeState("ann", attributes={"rank": 9}),
     ]
     rules = RulesSet((rule(who(), who(where="shy"), SEE_NOTHING),))
-    engine.resume(
-        9,
-        [
+    inputs = EngineInputs(
+        standing=(SightSet("cy", "bob", SEE_POSITION), rules),
+        subscriptions=[
             Subscription("s", "ann", "#", parse("publisher.shy")),
             Subscription("t", "ann", "#", parse("me.rank IS NULL")),
         ],
-        [(Event("e", "news", "bob", 0.0, valid_s=9.0), 99.0, ["ann"])],
-        former,
-        (SightSet("cy", "bob", SEE_POSITION), rules),
+        nodes=former,
+        live=[LiveEvent(Event("e", "news", "bob", 0.0, valid_s=9.0), 99.0, ["ann"])],
     )
+    engine.resume(9, inputs)
     assert (sees(engine, "ann", "bob"), sees(engine, "cy", "bob")) == (SEE_NOTHING, SEE_POSITION)
     assert sees(engine, "bob", "ann") == sees(engine, "ann", "cy") == SEE_ALL
     (delivery,) = engine.step([event("f", "bob")], 1.0).deliveries

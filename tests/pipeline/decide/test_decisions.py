@@ -7,28 +7,16 @@ from typing import TYPE_CHECKING
 
 import pytest
 
-from nearcast.pipeline.decide import decisions, snapshots
-from nearcast.pipeline.decide.decisions import (
-    CONTEXT,
-    DELIVERY,
-    UNUSABLE,
-    decide_batches,
-    snapshot_directory,
-)
+from nearcast.pipeline.decide import decisions
+from nearcast.pipeline.decide.decisions import CONTEXT, DELIVERY, UNUSABLE, decide_batches
 from nearcast.pipeline.decide.player import Player
+from nearcast.pipeline.decide.snapshots import Snapshots
 from nearcast.store import Row, batch_of
-from nearcast.testing import World
 from tests.support.logs.broker_log import write_log
-from tests.support.logs.recorded_life import Copy, copies, log_of_a_life, recorded
+from tests.support.logs.recorded_life import Copy, copies, recorded
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
-
-
-@pytest.fixture(scope="module")
-def rows() -> list[Row]:
-    """The log of a life with crashes."""
-    return log_of_a_life(World(seed=77), 80)
 
 
 def found_in(table: list[dict[str, object]]) -> Counter[Copy]:
@@ -73,12 +61,13 @@ def test_it_does_not_matter_where_a_task_begins(
     parts = [rows[:third], rows[third : 2 * third], rows[2 * third :]]
     expected = [decided_locally(tmp_path, part) for part in parts]
     assert sum((found_in(part) for part in expected), Counter()) == recorded(rows)
-    assert list(snapshot_directory(str(tmp_path), "broker").iterdir())
+    own = Snapshots.of(str(tmp_path), "broker").own
+    assert list(own.iterdir())
     # Again, in another order, from snapshots; and then without any.
     for part, wanted in reversed(list(zip(parts, expected, strict=True))):
         decisions._players.clear()
         assert decided_locally(tmp_path, part) == wanted
-    for path in snapshot_directory(str(tmp_path), "broker").iterdir():
+    for path in own.iterdir():
         path.unlink()
     decisions._players.clear()
     assert decided_locally(tmp_path, parts[1]) == expected[1]
@@ -96,9 +85,9 @@ def test_a_process_goes_on_with_its_own_player_unless_a_snapshot_is_much_nearer(
         first, second = Player("broker"), Player("broker")
         first.apply(rows[:own])
         second.apply(rows[:kept])
-        for path in snapshot_directory(*where).glob("*"):
+        for path in Snapshots.of(*where).own.glob("*"):
             path.unlink()
-        snapshots.save(snapshot_directory(*where), second)
+        Snapshots.of(*where).save(second)
         decisions._players[where] = first, 0
         assert decided_locally(tmp_path, rows[-20:]) == expected
         used = decisions._players[where][0]
@@ -122,39 +111,3 @@ def test_a_task_that_is_cut_off_leaves_nothing_half_done(tmp_path: Path, rows: l
     assert isinstance(cut, Generator)
     cut.close()
     assert decided_locally(tmp_path, rows) == expected
-
-
-def decided_rows(player: Player, rows: list[Row]) -> list[object]:
-    batches = [b for part in player.decide(rows) for b in decisions.decided_batches("broker", part)]
-    return [row for batch in batches for row in batch.to_pylist()]
-
-
-def test_a_snapshot_is_a_player_as_it_was(tmp_path: Path, rows: list[Row]) -> None:
-    half = len(rows) // 2
-    player, other = Player("broker"), Player("broker")
-    player.apply(rows[:half])
-    other.apply(rows[:half])
-    path = snapshots.save(tmp_path, player)
-    first, second = (snapshots.load(tmp_path, 10**9) for _ in range(2))
-    assert first is not None
-    assert second is not None
-    assert first.seq == player.seq
-    # They share pages until one of them changes some.
-    wanted = decided_rows(other, rows[half:])
-    assert decided_rows(first, rows[half:]) == wanted
-    assert decided_rows(second, rows[half:]) == wanted
-    assert snapshots.load(tmp_path, player.seq - 1) is None
-    data = path.read_bytes()
-    path.write_bytes(data.replace(snapshots.release().encode(), b"0" * 64))
-    assert snapshots.load(tmp_path, 10**9) is None, "of another release"
-    path.write_bytes(data[: len(data) // 2])
-    assert snapshots.load(tmp_path, 10**9) is None, "cut off"
-
-
-def test_only_the_newest_snapshots_are_kept(tmp_path: Path) -> None:
-    player = Player("broker")
-    for seq in range(1, 6):
-        player.seq = seq
-        snapshots.save(tmp_path, player)
-    kept = [int(path.name.split(".")[0]) for path in sorted(tmp_path.iterdir())]
-    assert kept == [3, 4, 5]

@@ -9,7 +9,12 @@ import pickle
 import random
 from collections import Counter
 
+from nearcast.core.language import parse
+from nearcast.core.model.event import Event, Subscription
+from nearcast.core.model.inputs import Input, Published, Subscribed
+from nearcast.core.model.record import Record
 from nearcast.pipeline.decide.player import Player
+from nearcast.store import Row, record_row
 from nearcast.testing import World, explore
 from tests.support.logs.recorded_life import Copy, log_of_a_life, played, recorded
 
@@ -40,3 +45,19 @@ def play_again(world: World) -> None:
 
 def test_a_played_log_gives_what_its_broker_recorded() -> None:
     assert explore(play_again, range(500, 525)) == 25
+
+
+def test_events_that_are_only_applied_take_turns_by_their_attributes() -> None:
+    def row(seq: int, value: Input) -> Row:
+        return record_row(Record(seq, float(seq), value), "broker")
+
+    wanted = [
+        Subscription(f"{node}\0g", node, "a", where=parse("x > 1"), group="g") for node in "cd"
+    ]
+    event = Published(Event("e", "a", "p", 3.0, attributes={"x": 2}, payload=b'{"x": 2}'))
+    rows = [row(seq, Subscribed(each)) for seq, each in enumerate(wanted, 1)]
+    rows += [row(3, event), row(4, event)]
+    found = [Player("broker") for _ in range(2)]
+    found[0].apply(rows[:3])
+    assert played(found[1], rows[:3])
+    assert played(found[0], rows[3:]) == played(found[1], rows[3:])

@@ -2,7 +2,7 @@
 
 import json
 import random
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -75,12 +75,12 @@ class OneGroup:
         )
 
     def add(self, *rows: SparkRow) -> list[SparkRow]:
-        return list(self._tester.test("a", list(rows)))
+        return _aggregates(self._tester.test("a", list(rows)))
 
     def pass_time(self, watermark: float) -> list[SparkRow]:
         found = self._tester.setWatermark(int(watermark * 1000))
         assert isinstance(found, list)
-        return found
+        return _aggregates(found)
 
     def has_state(self) -> bool:
         return self._tester.peekValueState("group", "a") is not None
@@ -89,6 +89,11 @@ class OneGroup:
     def timers(self) -> list[int]:
         self._tester.handle.setGroupingKey("a")
         return list(self._tester.handle.listTimers())
+
+
+def _aggregates(rows: Iterable[SparkRow]) -> list[SparkRow]:
+    """Return rows without those that only say when a group is due."""
+    return [row for row in rows if row.id is not None]
 
 
 class _OneKey(Gathering):

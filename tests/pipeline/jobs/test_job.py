@@ -14,7 +14,10 @@ from nearcast.pipeline.errors import PipelineError
 from nearcast.pipeline.jobs.job import _PipelineRun, alone
 from nearcast.pipeline.jobs.queries import Pipeline, PipelineSettings
 from nearcast.pipeline.jobs.status import Status, read_status
+from nearcast.pipeline.sink.backlog import Backlog, PartWriter
+from nearcast.pipeline.sink.sink_options import SinkPart
 from nearcast.store import Row
+from nearcast.wire.handover import EventRow
 from tests.support.logs.broker_log import write_log
 
 if TYPE_CHECKING:
@@ -57,6 +60,27 @@ def test_a_start_is_told_stage_by_stage(tmp_path: Path) -> None:
     last = read_status(tmp_path)
     assert last is not None
     assert (last.stage, last.ended) == ("running", True)
+
+
+def test_what_waits_for_brokers_is_told_when_a_pipeline_ends_and_nothing_is_sent_then(
+    tmp_path: Path,
+) -> None:
+    west = tmp_path / "checkpoints" / "backlog" / "west"
+    with PartWriter(west, SinkPart("west", "q", 0, 0, "a", 0)) as writer:
+        writer.add([EventRow("1", "t")])
+        Backlog(west).add([writer.finish()])
+    no_spark = cast("SparkSession", None)
+    job = _PipelineRun(
+        Pipeline(no_spark, PipelineSettings(data=str(tmp_path), movement=None)), tmp_path
+    )
+    stopped = threading.Event()
+    stopped.set()
+    job.run(stopped)
+    status = read_status(tmp_path)
+    assert status is not None
+    assert [(each.broker, each.rows) for each in status.backlogs] == [("west", 1)]
+    senders = [each.name for each in threading.enumerate() if each.name == "send-west"]
+    assert senders == []
 
 
 def test_lag_is_told_in_rows_and_in_seconds(tmp_path: Path) -> None:

@@ -12,7 +12,7 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from nearcast.pipeline.errors import PipelineError
 from nearcast.pipeline.jobs.job import check_checkpoints
-from nearcast.pipeline.jobs.queries import QUERIES
+from nearcast.pipeline.jobs.query_names import QUERIES
 from nearcast.pipeline.jobs.spark_session import (
     SparkSettings,
     configuration,

@@ -22,6 +22,7 @@ from nearcast.pipeline.jobs.status import (
     read_status,
     write_status,
 )
+from nearcast.pipeline.sink.backlog import BacklogStatus
 
 PROGRESS = {
     "batchId": 41,
@@ -76,7 +77,7 @@ def test_what_is_written_is_read_and_replaces_what_was(tmp_path: Path) -> None:
 def test_a_status_that_nobody_keeps_up_to_date_is_of_no_pipeline() -> None:
     assert not Status(time.time(), 1).is_stale
     assert Status(time.time() - STALE_S - 1.0, 1).is_stale
-    assert figures(Status(time.time() - STALE_S - 1.0, 1)) == {"up": 0.0}
+    assert figures(Status(time.time() - STALE_S - 1.0, 1))["up"] == 0.0
 
 
 def test_a_pipeline_that_is_being_started_is_not_up_yet(tmp_path: Path) -> None:
@@ -100,7 +101,8 @@ def test_brokers_tell_of_it_in_their_metrics(tmp_path: Path) -> None:
     assert pipeline_health(tmp_path).status == "degraded"
 
     found = query_status("gather", PROGRESS, {"a": 120}, state="running", failures=3)
-    write_status(tmp_path, Status(time.time(), 7, [found]))
+    away = BacklogStatus("west", 12, 3000, time.time() + 100.0, "refused", dropped_rows=5)
+    write_status(tmp_path, Status(time.time(), 7, [found], backlogs=[away]))
     text, _ = metrics.text()
     told = dict(
         line.rsplit(" ", 1)
@@ -109,6 +111,11 @@ def test_brokers_tell_of_it_in_their_metrics(tmp_path: Path) -> None:
     )
     assert {name: float(value) for name, value in told.items()} == {
         "nearcast_pipeline_up": 1.0,
+        "nearcast_pipeline_backlog_brokers": 1.0,
+        "nearcast_pipeline_backlog_rows": 12.0,
+        "nearcast_pipeline_backlog_bytes": 3000.0,
+        "nearcast_pipeline_backlog_seconds": 0.0,
+        "nearcast_pipeline_backlog_dropped_rows_total": 5.0,
         "nearcast_pipeline_gather_running": 1.0,
         "nearcast_pipeline_gather_epoch": 41.0,
         "nearcast_pipeline_gather_rows_per_s": 600.5,
@@ -144,6 +151,9 @@ def test_a_query_that_fails_again_and_again_is_told_while_it_is_tried(tmp_path: 
     again = QueryStatus("gather", "running", failures=1, problem="a secret")
     told = "gather failed 1 time and goes on; the last time: a secret"
     assert problems(Status(time.time(), 7, [again])) == [told]
+    missed = Status(time.time(), 7, undecided={"local": [(1, 5), (9, 12)]})
+    (told,) = problems(missed)
+    assert told.startswith("rows 1 to 5, 9 to 12 of local were never decided: ")
 
 
 @pytest.mark.parametrize(
@@ -171,6 +181,18 @@ def test_a_query_that_fails_again_and_again_is_told_while_it_is_tried(tmp_path: 
 )
 def test_of_all_that_spark_tells_the_cause_is_one_line(told: str, cause: str) -> None:
     assert cause_of(told) == cause
+
+
+def test_a_broker_that_takes_nothing_is_told_with_what_waits_for_it() -> None:
+    away = BacklogStatus("west", 1200, 2_500_000, 1_795_000_000.0, "no answer", full=True)
+    assert problems(Status(time.time(), 7, backlogs=[away, BacklogStatus("east", 3)])) == [
+        "broker west takes no rows; 1,200 rows, 2.5 MB wait since 2026-11-18T11:06:40Z; its "
+        "backlog is full, and queries wait for it: no answer"
+    ]
+    dropped = Status(time.time(), 7, backlogs=[BacklogStatus("west", dropped_rows=5)])
+    assert problems(dropped) == [
+        "broker west: 5 rows were dropped because its backlog was full (pipeline.backlog_full)"
+    ]
 
 
 def test_a_broker_loads_nothing_of_spark_for_it() -> None:

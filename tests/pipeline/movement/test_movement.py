@@ -2,7 +2,7 @@
 
 import json
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from itertools import pairwise
 from pathlib import Path
 from random import Random
@@ -54,6 +54,8 @@ class Processors:
         self._watermark = 0
         self.moved: list[Row] = []
         self.told: list[Row] = []
+        self.dues: list[float] = []
+        """When cells said that time will change something there."""
 
     def take(self, rows: Sequence[LogRow]) -> None:
         """Take a batch; then the watermark follows."""
@@ -70,7 +72,7 @@ class Processors:
                 if row.road is not None:
                     sent.setdefault(f"traffic/{row.road}", []).append(packed)
         for place, moved in sent.items():
-            self.told += self._cells.test(place, moved)
+            self._tell(self._cells.test(place, moved))
         self._latest = max(self._latest, *(row.ingested for row in rows))
         self.watermark(self._latest - self._settings.lateness_s)
 
@@ -81,7 +83,14 @@ class Processors:
             self._nodes.setWatermark(self._watermark)
             expired = self._cells.setWatermark(self._watermark)
             assert isinstance(expired, list)
-            self.told += expired
+            self._tell(expired)
+
+    def _tell(self, rows: Iterable[Row]) -> None:
+        for row in rows:
+            if row.table is None:
+                self.dues.append(row.due)
+            else:
+                self.told.append(row)
 
     def state(self) -> dict[str, dict[str, Any]]:
         """Return what is kept of nodes and of cells, by key."""
@@ -257,6 +266,19 @@ def test_only_declared_pairs_are_told_by_the_names_of_their_relationships() -> N
     ]
 
 
+def test_a_cell_says_when_time_will_change_something_there() -> None:
+    processors = Processors(SETTINGS)
+    fresh_s, window_s = SETTINGS.meetings.fresh_s, SETTINGS.traffic.window_s
+
+    processors.take([fix(1, 0.0, "ann", *east(0.0))])
+    window_end = (START // window_s + 1) * window_s
+    # Alone: only the traffic of her cell has an end.
+    assert set(processors.dues) == {window_end}
+    processors.take([fix(2, 1.0, "ben", *east(10.0))])
+    found = {due for due in processors.dues if due != window_end}
+    assert list(found) == [pytest.approx(START + fresh_s, abs=0.01)]
+
+
 def streamed(
     spark: "SparkSession", path: Path, name: str, settings: MovementSettings, max_rows: int
 ) -> list[Row]:
@@ -273,7 +295,7 @@ def streamed(
         .start()
     )
     assert query.awaitTermination(300), "the query did not come to the end of the log"
-    found: list[Row] = spark.table(name).collect()
+    found: list[Row] = spark.table(name).where("table IS NOT NULL").collect()
     return found
 
 

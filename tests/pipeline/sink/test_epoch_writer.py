@@ -1,12 +1,10 @@
 """An epoch is written the same way whether it is small or large, and whole whatever happens."""
 
-import json
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from pathlib import Path
 from random import Random
 from typing import TYPE_CHECKING, Any
 
-import pyarrow.parquet as pq
 import pytest
 
 pytest.importorskip("pyspark", reason="PySpark is not installed")
@@ -18,13 +16,12 @@ from nearcast.pipeline.sink.broker_link import close_idle
 from nearcast.pipeline.sink.epoch_writer import (
     Epoch,
     collected,
-    rows_of_epoch,
     write,
     write_large,
     write_small,
 )
 from nearcast.pipeline.sink.sink_rows import SINK_SCHEMA
-from nearcast.pipeline.tables.tables import Tables
+from nearcast.pipeline.tables.tables import EpochId, Tables
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients.stubborn_client import StubbornClient
 
@@ -32,7 +29,7 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 PEOPLE = (
-    "name string not null, seen double, payload binary, "
+    "node string not null, time double, payload binary, "
     "friends array<struct<name: string, since: long>>"
 )
 Row = tuple[str, float | None, bytes | None, list[tuple[str | None, int]] | None]
@@ -47,8 +44,8 @@ def epoch(spark: "SparkSession", number: int, people: list[Row], count: int = 0)
     return Epoch(
         number,
         {
-            "people": spark.createDataFrame(people, PEOPLE),
-            "numbers": spark.range(count).withColumnRenamed("id", "number"),
+            "contexts": spark.createDataFrame(people, PEOPLE),
+            "events": spark.range(count).selectExpr("id as number", "0D as ingested"),
         },
         spark.createDataFrame([], SINK_SCHEMA),
         {"path": "nowhere", "query": "test"},
@@ -56,23 +53,19 @@ def epoch(spark: "SparkSession", number: int, people: list[Row], count: int = 0)
 
 
 def rows(tables: Tables, name: str) -> list[dict[str, Any]]:
-    found: Iterator[Path] = tables.path(name).glob("epoch=*/*.parquet")
-    read = [row for path in found for row in pq.read_table(path, partitioning=None).to_pylist()]
+    read = [row for batch in tables.batches(name) for row in batch.to_pylist()]
     return sorted(read, key=str)
 
 
 def test_small_and_large_epochs_hold_the_same(spark: "SparkSession", tmp_path: Path) -> None:
     small, large = Tables(tmp_path / "small"), Tables(tmp_path / "large")
     for tables, write_epoch in ((small, write_small), (large, write_large)):
-        tables.begin()
         write_epoch(tables, epoch(spark, 0, SOME, 5))
         write_epoch(tables, epoch(spark, 1, SOME[:1], 0))
-    for name, count in (("people", 4), ("numbers", 5)):
+    for name, count in (("contexts", 4), ("events", 5)):
         assert rows(small, name) == rows(large, name)
         assert len(rows(small, name)) == count
-        one, other = (spark.read.parquet(str(each.path(name))) for each in (small, large))
-        assert one.schema == other.schema
-        assert sorted(map(str, one.collect())) == sorted(map(str, other.collect()))
+        assert small.schema(name) == large.schema(name)
 
 
 def test_rows_of_all_frames_come_of_one_job(spark: "SparkSession") -> None:
@@ -96,13 +89,20 @@ def test_an_epoch_that_is_done_again_repeats_nothing(spark: "SparkSession", tabl
     for _ in range(2):
         write_small(tables, epoch(spark, 0, SOME, 3))
         write_small(tables, epoch(spark, 1, SOME[:1], 2))
-    assert len(rows(tables, "people")) == 4
-    assert [row["number"] for row in rows(tables, "numbers")] == [0, 0, 1, 1, 2]
-    write_large(tables, epoch(spark, 1, SOME[:2], 0))
-    assert len(rows(tables, "people")) == 5
-    write_small(tables, epoch(spark, 1, [], 0))
-    assert len(rows(tables, "people")) == 3
-    assert [row["number"] for row in rows(tables, "numbers")] == [0, 1, 2]
+    write_large(tables, epoch(spark, 1, SOME[:1], 2))
+    assert len(rows(tables, "contexts")) == 4
+    assert [row["number"] for row in rows(tables, "events")] == [0, 0, 1, 1, 2]
+
+
+def test_an_epoch_that_was_written_in_part_is_completed(
+    spark: "SparkSession", tables: Tables
+) -> None:
+    this = epoch(spark, 0, SOME, 3)
+    tables.append("contexts", this.tables["contexts"], EpochId("test", 0))
+    for write_epoch in (write_small, write_large):
+        write_epoch(tables, this)
+        assert len(rows(tables, "contexts")) == 3
+        assert len(rows(tables, "events")) == 3
 
 
 def test_what_is_told_comes_once_however_often_an_epoch_is_tried(
@@ -110,7 +110,6 @@ def test_what_is_told_comes_once_however_often_an_epoch_is_tried(
 ) -> None:
     data = tmp_path / "data"
     tables = Tables(data)
-    tables.begin()
     broker = BrokerProcess(data).wait_until_it_listens()
     client = StubbornClient("listener")
     try:
@@ -136,7 +135,6 @@ def test_events_of_a_subject_come_in_order_from_whatever_task(
 ) -> None:
     data = tmp_path / "data"
     tables = Tables(data)
-    tables.begin()
     broker = BrokerProcess(data).wait_until_it_listens()
     client = StubbornClient("listener")
     events = [
@@ -172,10 +170,10 @@ def test_what_is_too_large_for_the_driver_is_written_by_tasks(
     spark: "SparkSession", tables: Tables
 ) -> None:
     payload = F.expr("cast(repeat(uuid(), 30000) as binary)")
-    large = spark.range(100).select(F.lit("x").alias("name"), payload.alias("payload"))
+    large = spark.range(100).select(F.lit(1.0).alias("time"), payload.alias("payload"))
     few = Epoch(
         0,
-        {"people": large, "numbers": spark.range(3)},
+        {"contexts": large, "events": spark.range(3).selectExpr("0D as ingested")},
         spark.createDataFrame([], SINK_SCHEMA),
         {"path": "nowhere", "query": "test"},
     )
@@ -184,8 +182,7 @@ def test_what_is_too_large_for_the_driver_is_written_by_tasks(
 
     write(tables, few, rows=100)
 
-    assert spark.read.parquet(str(tables.path("people"))).count() == 100
-    assert spark.read.parquet(str(tables.path("numbers"))).count() == 3
+    assert {each.name: each.rows for each in tables.statistics()} == {"contexts": 100, "events": 3}
 
 
 def telling(spark: "SparkSession", data: Path, number: int, subject: str, text: str) -> Epoch:
@@ -204,42 +201,17 @@ def telling(spark: "SparkSession", data: Path, number: int, subject: str, text: 
 def test_a_table_can_be_read_before_it_has_rows(spark: "SparkSession", tables: Tables) -> None:
     for number in range(3):
         write_small(tables, epoch(spark, number, [], 0))
-    found = spark.read.parquet(str(tables.path("people")))
+    found = tables.frame(spark, "contexts")
+    assert found is not None
     assert found.count() == 0
-    assert set(found.columns) == {"name", "seen", "payload", "friends", "epoch"}
-    assert [each.files for each in tables.statistics()] == [1, 1]
+    assert set(found.columns) == {"node", "time", "payload", "friends"}
+    assert [each.files for each in tables.statistics()] == [0, 0]
 
 
 def test_epochs_of_both_kinds_are_compacted_together(spark: "SparkSession", tables: Tables) -> None:
     for number in range(6):
         (write_large if number % 2 else write_small)(tables, epoch(spark, number, SOME, number))
-    before = rows(tables, "people"), rows(tables, "numbers")
-    assert tables.compact(keep=2) == {"people": 4, "numbers": 4}
-    assert (rows(tables, "people"), rows(tables, "numbers")) == before
-    assert spark.read.parquet(str(tables.path("people"))).count() == 18
-
-
-def test_what_a_writer_left_when_it_was_killed_is_gone_at_the_next_start(
-    spark: "SparkSession", tables: Tables, tmp_path: Path
-) -> None:
-    write_small(tables, epoch(spark, 0, SOME, 1))
-    with tables.writing() as aside:
-        left = aside.with_name("aside-left")
-    left.mkdir()
-    (tables.version / "people" / ".epoch=000000000001.new").mkdir()
-    Tables(tmp_path).begin()
-    assert not left.exists()
-    assert tables.written("people") == 0
-    write_small(tables, epoch(spark, 1, SOME, 1))
-    assert len(rows(tables, "people")) == 6
-
-
-def test_how_many_rows_an_epoch_spans_is_told_by_its_checkpoint(tmp_path: Path) -> None:
-    offsets = tmp_path / "offsets"
-    offsets.mkdir()
-    for number, offset in enumerate(({"a": 101}, {"a": 101, "b": 11}, {"a": 201, "b": 12})):
-        (offsets / str(number)).write_text(f'v1\n{{"watermark":0}}\n{json.dumps(offset)}')
-    assert [rows_of_epoch(tmp_path, number) for number in range(3)] == [100, 10, 101]
-    assert rows_of_epoch(tmp_path, 3) is None
-    (offsets / "3").write_text("v1\n")
-    assert rows_of_epoch(tmp_path, 3) is None
+    before = rows(tables, "contexts"), rows(tables, "events")
+    assert set(tables.compact()) == {"contexts", "events"}
+    assert (rows(tables, "contexts"), rows(tables, "events")) == before
+    assert len(before[0]) == 18

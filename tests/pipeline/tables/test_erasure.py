@@ -17,12 +17,12 @@ from nearcast.core.gathering.summary import aggregate
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import ContextPatched, Published
-from nearcast.pipeline.decide.decisions import RECIPIENT, snapshot_directory
+from nearcast.pipeline.decide.decisions import RECIPIENT
 from nearcast.pipeline.decide.player import Player
-from nearcast.pipeline.decide.snapshots import save
+from nearcast.pipeline.decide.snapshots import COMPILED, Snapshots
 from nearcast.pipeline.jobs.status import QueryStatus, Status, write_status
 from nearcast.pipeline.tables.erasure import caught_up, forget, without
-from nearcast.pipeline.tables.tables import Tables
+from nearcast.pipeline.tables.tables import EpochId, Tables, time_column
 from nearcast.store import Store
 
 NODES = ("ann", "ann-marie", "joann", "ben", "ann/1", "ünn")
@@ -47,9 +47,11 @@ Rows = list[dict[str, Any]]
 
 
 def write(tables: Tables, name: str, epoch: int, rows: Rows, schema: pa.Schema) -> None:
-    where = tables.version / name / f"epoch={epoch:012d}"
-    where.mkdir(parents=True)
-    pq.write_table(pa.Table.from_pylist(rows, schema=schema), where / "part-0.parquet")
+    column = time_column(name)
+    table = pa.Table.from_pylist(rows, schema=schema)
+    if column not in schema.names:
+        table = table.append_column(column, pa.array([float(epoch)] * len(rows), pa.float64()))
+    tables.append(name, table, EpochId("q", epoch))
 
 
 def values_in(directory: Path) -> list[str]:
@@ -189,7 +191,6 @@ def test_an_aggregate_that_hides_people_is_left_alone() -> None:
 
 def fill(data: Path) -> Tables:
     tables = Tables(data)
-    tables.begin()
     who = [{"publisher": node, "subject": "news/1", "event_id": "1"} for node in NODES]
     to = recipients(random.Random(1))
     friends = json.dumps({"friends": ["ann", "ben"], "role": "ann", "name": "annabel"})
@@ -206,39 +207,46 @@ def fill(data: Path) -> Tables:
     for name, (rows, schema) in written.items():
         for epoch in (3, 4):
             write(tables, name, epoch, rows, schema)
-    (tables.version / "aggregates").mkdir()
+    tables.create("aggregates", AGGREGATES)
     player = Player("local")
     player.engine.step([ContextPatched("ann", {"role": "ann"})], now=1)
     player.engine.step([Published(Event("1", "news/1", "ann", time=1, valid_s=100))], now=1)
     for broker in ("local", "other"):
-        save(snapshot_directory(str(data), broker), player)
+        Snapshots.of(str(data), broker).save(player)
     return tables
 
 
 def test_nothing_of_a_person_is_left_in_any_file(tmp_path: Path) -> None:
     tables = fill(tmp_path)
-    tables.compact(keep=0)
+    tables.compact()
     write(tables, "encounters", 9, [{"a": "ben", "b": "ünn"}], ENCOUNTERS)
-    untouched = tables.version / "encounters" / "epoch=000000000009" / "part-0.parquet"
-    number = untouched.stat().st_ino
+    (untouched,) = [each.path for each in tables.files("encounters") if each.rows == 1]
     before = values_in(tmp_path)
     assert any("'ann'" in text for text in before)
     assert any("annabel" in text for text in before)
-    assert len(list((tmp_path / ".tables").glob("0*"))) == 2
-    assert list(tmp_path.rglob("*.snapshot"))
+    kept = sorted((tmp_path / "checkpoints" / "snapshots").rglob("*.parquet"))
+    assert len(kept) == 2
+    assert list(tmp_path.rglob(f"*{COMPILED}"))
+    # What a writer left that was killed before it committed.
+    orphans = [{"publisher": "ann", "subject": "ann/orphan"}]
+    rows = pa.Table.from_pylist(orphans, schema=EVENTS)
+    tables.write("events", rows.append_column("ingested", pa.array([1.0])), "killed")
+    assert any("ann/orphan" in text for text in values_in(tmp_path))
 
     forget(tmp_path, GONE)
     after = " ".join(values_in(tmp_path))
-    for name in ("'ann'", '"ann"', "ann~phone", "ann\\x00", " ann"):
+    for name in ("'ann'", '"ann"', "ann~phone", "ann\\x00", " ann", "ann/orphan"):
         assert name not in after
     for name in ("annabel", "ann-marie", "joann", "ünn", "ann/1"):
         assert name in after
-    assert not list(tmp_path.rglob("*.snapshot"))
-    (version,) = (tmp_path / ".tables").glob("0*")
-    assert tables.version == version
-    path = tables.path("encounters") / "epoch=000000000009" / "part-0.parquet"
-    assert path.stat().st_ino == number
-    assert (tables.path("aggregates")).is_dir()
+    assert sorted((tmp_path / "checkpoints" / "snapshots").rglob("*.parquet")) == kept
+    assert not list(tmp_path.rglob(f"*{COMPILED}"))
+    assert untouched in {each.path for each in tables.files("encounters")}
+    assert tables.version("aggregates") is not None
+    # The history begins here: no earlier version can be read, and epochs go on.
+    for name in ("events", "encounters"):
+        assert len(list((tmp_path / "tables" / name / "_delta_log").glob("*.json"))) <= 2
+    assert not tables.append("encounters", pa.table({"time": [1.0]}), EpochId("q", 9))
     assert forget(tmp_path, GONE) == 0
 
 

@@ -166,7 +166,9 @@ class Client:
                 Released(name, entry.number, packet),
                 Dequeued(name, entry.number),
             )
-            return [progress[self.draw(st.integers(0, 2))]]
+            # What was released is never sent again: only its PUBREL is.
+            first = 1 if entry.stage is Stage.RELEASED else 0
+            return [progress[self.draw(st.integers(first, 2))]]
         return self.enqueue(name, packet)
 
     def enqueue(self, name: str, packet: int) -> list[Change]:

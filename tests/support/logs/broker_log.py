@@ -27,6 +27,18 @@ def write_log(data: Path, broker: str, rows: Sequence[Row], per_segment: int = 1
     return directory
 
 
+def drop_segments(data: Path, broker: str, count: int) -> None:
+    """Drop the oldest segments of a log that no broker has open, as retention does."""
+    directory = broker_directory(data, broker) / "log"
+    manifest = read_manifest(directory)
+    whole, gone = manifest.whole, manifest.segments[:count]
+    whole.segments[:] = manifest.segments[count:]
+    whole.low, whole.low_seq = whole.segments[0].first, whole.segments[0].first_seq
+    manifest.save()
+    for segment in gone:
+        (directory / segment.name).unlink()
+
+
 def read_log(data: Path, broker: str = "local") -> list[Row]:
     """Return all rows of a broker's log; nothing may be missing."""
     found: list[Row] = []

@@ -5,9 +5,21 @@ from typing import Any
 
 import pyarrow.parquet as pq
 
+from nearcast.pipeline.tables.tables import NAMES, Tables
+
 
 def table_rows(data: Path) -> dict[str, list[dict[str, Any]]]:
     """Return all rows of all tables under a data directory, by table, empty ones too."""
+    tables = Tables(data)
+    return {
+        name: [row for batch in tables.batches(name) for row in batch.to_pylist()]
+        for name in NAMES
+        if tables.version(name) is not None
+    }
+
+
+def rows_before_delta(data: Path) -> dict[str, list[dict[str, Any]]]:
+    """Return the same of tables that a release before Delta Lake wrote."""
     return {
         table.name: [
             row

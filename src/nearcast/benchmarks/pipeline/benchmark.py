@@ -1,10 +1,10 @@
 """The pipeline benchmark: a skewed city's events matched in Spark, to Parquet and to clients.
 
-In the same run the grid join that a Spark user would write, and the broker's own matcher without
-Spark. Rates are per CPU-second of all processes that Spark started: Java and Python workers. All
-must find the same pairs on a sample before anything is timed. Then, with real brokers and
-clients: how many events a second reach them when Spark decides, and how long it takes from the
-event that completes a threshold to the aggregate at a client.
+The same run measures the grid join that a Spark user would write, and the broker's own matcher
+without Spark. Rates are per CPU-second of all processes of Spark: Java and Python workers. The
+pipeline and the join must find the same pairs on a sample before the join is timed. A second part
+uses a real broker and real clients: events per second at the clients if Spark decides, and the
+latency from the event that completes a threshold to the aggregate at a client.
 """
 
 import platform
@@ -33,40 +33,41 @@ from nearcast.benchmarks.timing import best_cpu_s, cpu_s
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model import Event
 from nearcast.core.model.event_batch import EventBatch
+from nearcast.core.model.subscription_id import SubscriptionId
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
 WANTED_RATIO, WANTED_COST = 4.0, 2.5
-"""Our aims: so many times the join, and at most so many times the CPU of the broker's matcher."""
+"""Targets: minimum multiple of the join's rate, maximum multiple of the matcher's CPU time."""
 MATCHER_BATCH = 4_096
 MADE_BATCH = 64
 MORE_RUNS = 3
-"""Of the matching stage: in the first ones Java still compiles, for as long as they take."""
+"""Extra runs of the matching stage: Java's JIT compiler is still active in the first ones."""
 
 
 class PipelineBenchSettings(Struct, frozen=True):
-    """What to measure."""
+    """Settings of the pipeline benchmark."""
 
     sizes: tuple[int, ...] = (10_000, 100_000, 1_000_000)
     cores: tuple[int, ...] = (1, 2)
     events: int = 400_000
     join_matches: int = 1_000_000
-    """The join gets no more events than have so many matches: then no start-up counts any more."""
+    """The join gets events with about this many matches: enough to make start-up negligible."""
     runs: int = 2
     seed: int = 1
     sample: int = 256
     memory: str = "6g"
     matching: bool = True
-    """Measure the stages of Spark's own."""
+    """Measure the stages in Spark: matching, Parquet, the join and skew."""
     clients: bool = True
-    """Also measure with brokers and clients."""
+    """Measure with a broker and clients."""
     client_events: int = 60_000
     latency_s: float = 60.0
 
 
 class PipelineStage(Struct, frozen=True):
-    """Events that went through something; rates are of the best run."""
+    """Throughput of one stage; each rate is the maximum over its runs."""
 
     events_per_cpu_s: float
     events_per_s: float
@@ -75,7 +76,7 @@ class PipelineStage(Struct, frozen=True):
 
 
 class PipelineSizeFigures(Struct, frozen=True):
-    """One size of the city on so many cores."""
+    """Figures for one number of subscriptions on one number of cores."""
 
     subscriptions: int
     cores: int
@@ -86,32 +87,32 @@ class PipelineSizeFigures(Struct, frozen=True):
     join: PipelineStage
     join_cell_degrees: float
     matcher_us: float
-    """CPU of the broker's matcher for an event, in batches that are ready."""
+    """CPU-µs per event of the broker's matcher, given prepared batches."""
     made_us: float
-    """The same with making the batches from `Event` values, as a broker must."""
+    """CPU-µs per event including building the batches from `Event` values, as a broker must."""
     load_s: float
-    """CPU of the first task of each process: its snapshot."""
+    """CPU seconds of the first slice, in which every process loads its snapshot."""
     peak_bytes: int
-    """Memory of all processes of Spark at the end."""
+    """Memory of all processes of Spark after the timed stages of the pipeline."""
 
     @property
     def ratio(self) -> float:
-        """How many times the join's events per CPU-second."""
+        """Events per CPU-second as a multiple of the join's."""
         return self.matching.events_per_cpu_s / self.join.events_per_cpu_s
 
     @property
     def cost(self) -> float:
-        """How many times the CPU of the matcher alone for an event, given ready batches."""
+        """CPU time per event as a multiple of the matcher's, given prepared batches."""
         return 1e6 / self.matching.events_per_cpu_s / self.matcher_us
 
     @property
     def made_cost(self) -> float:
-        """How many times the CPU of the matcher as a broker uses it."""
+        """CPU time per event as a multiple of the matcher's including building its batches."""
         return 1e6 / self.matching.events_per_cpu_s / self.made_us
 
 
 class PipelineResult(Struct, frozen=True):
-    """A whole run."""
+    """The result of a whole run."""
 
     benchmark: str
     started: str
@@ -127,7 +128,7 @@ class PipelineResult(Struct, frozen=True):
 
 
 class ClientFigures(Struct, frozen=True):
-    """Events that Spark decided on, at clients."""
+    """Throughput at clients of events decided in Spark."""
 
     events: int
     deliveries: int
@@ -136,10 +137,10 @@ class ClientFigures(Struct, frozen=True):
 
 
 class PipelineLatencyFigures(Struct, frozen=True):
-    """From the event that completes a threshold to the aggregate at a client."""
+    """Latency from the event that completes a threshold to the aggregate at a client."""
 
     movers: int
-    """Nodes that moved meanwhile, once a second."""
+    """Nodes that moved once a second during the measurement."""
     events_per_s: float
     aggregates: int
     p50_s: float
@@ -148,7 +149,7 @@ class PipelineLatencyFigures(Struct, frozen=True):
 
 
 def run(settings: PipelineBenchSettings, step: Callable[[str], None]) -> PipelineResult:
-    """Measure; `step` is told what is going on. Raises BenchmarkError."""
+    """Run the benchmark; `step` gets progress texts. Raises BenchmarkError."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
     sizes, skew, clients, latency = [], None, None, []
     if settings.matching:
@@ -224,7 +225,7 @@ def _size(
         ours = _Ours(spark, Path(directory), first_seq, settings.events, cores)
         tell("loading snapshots")
         pairs, load_s = ours.warm_up(settings.sample)
-        # In turns: the machine is not equally fast at all times.
+        # Alternately, because the speed of the machine varies over time.
         tell("matching, and the broker's matcher")
         matching = _best(spark, settings.runs + MORE_RUNS, ours.match, settings.events, match_alone)
         tell("to Parquet")
@@ -249,7 +250,7 @@ def _make_and_match(matcher: Matcher, events: Sequence[Event]) -> None:
 
 
 class _Ours:
-    """The pipeline's own stage, on one slice of the log after another."""
+    """The pipeline's matching stage; each call uses the next slice of the log."""
 
     def __init__(
         self, spark: "SparkSession", data: Path, first_seq: int, events: int, cores: int
@@ -273,7 +274,7 @@ class _Ours:
         )
 
     def warm_up(self, sample: int) -> tuple[MatchedPairs, float]:
-        """The pairs of the first events, and the CPU until all processes are ready."""
+        """Match a slice; return the pairs of its first events and the CPU seconds used."""
         before = _cpu(self._spark).seconds()
         first = self._next
         found = self._slice().select("seq", "recipients").toArrow()
@@ -284,7 +285,7 @@ class _Ours:
                 for recipient in to:
                     for name in recipient["subscriptions"]:
                         events.append(seq - first)
-                        subscriptions.append(int(name.partition("\0")[2]))
+                        subscriptions.append(int(SubscriptionId.parse(name).filter))
         return MatchedPairs(np.array(events, np.int32), np.array(subscriptions, np.int32)), used
 
     def match(self) -> None:
@@ -306,7 +307,7 @@ def _joined(
     settings: PipelineBenchSettings,
     tell: Callable[[str], None],
 ) -> tuple[PipelineStage, float]:
-    """The join of so many events, with the cells that suit it best."""
+    """Measure the join of the first `count` events, with the best cell size."""
     best: tuple[PipelineStage, float] | None = None
     for size in CELL_DEGREES:
         tell(f"the join, cells of {size} degrees")

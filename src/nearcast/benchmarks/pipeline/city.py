@@ -1,7 +1,7 @@
-"""The city as the pipeline meets it: a broker's log of events, and all that stood before them.
+"""The city as input of the pipeline: a broker's log of events, and a snapshot of the state before.
 
-What stands, the subscriptions and where everyone is, comes from a snapshot at the seq before the
-first event, as it would in a pipeline that has been running.
+Subscriptions and positions come from a snapshot at the seq before the first event, as in a
+pipeline that has been running.
 """
 
 from collections.abc import Callable
@@ -12,11 +12,12 @@ from msgspec.structs import replace
 
 from nearcast.benchmarks import city as cities
 from nearcast.benchmarks.matching.agreement import MatchingCity
+from nearcast.core.engine.engine import EngineInputs
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.geometry.position import Position
-from nearcast.pipeline.decide import snapshots
-from nearcast.pipeline.decide.decisions import snapshot_directory
+from nearcast.core.model.subscription_id import SubscriptionId
 from nearcast.pipeline.decide.player import Player
+from nearcast.pipeline.decide.snapshots import Snapshots
 from nearcast.store import Row, RowBuffer, broker_directory, plain_row
 from nearcast.store.log.manifest import Manifest, Whole
 from nearcast.store.log.segments import write_segment
@@ -29,10 +30,10 @@ PUBLISHERS = 1_000
 
 
 def standing_player(city: MatchingCity, step: Callable[[str], None]) -> Player:
-    """A player that knows everyone and what they want."""
+    """A player that holds all positions and subscriptions of the city."""
     step("filing subscriptions")
     wanted = [
-        replace(each, id=f"{each.node}\0{number}")
+        replace(each, id=SubscriptionId(each.node, str(number)).text)
         for number, each in enumerate(
             cities.nearcast_subscriptions(city.subscriptions, 0, len(city))
         )
@@ -43,14 +44,14 @@ def standing_player(city: MatchingCity, step: Callable[[str], None]) -> Player:
         for number, (lat, lon) in enumerate(places)
     ]
     player = Player(BROKER)
-    player.engine.resume(len(city), wanted, nodes=nodes)
+    player.engine.resume(len(city), EngineInputs(subscriptions=wanted, nodes=nodes))
     player.seq = len(city)
     return player
 
 
 def write_city(data: Path, city: MatchingCity, player: Player, slices: int) -> None:
-    """Write a snapshot and a log in which the city's events happen so many times over."""
-    snapshots.save(snapshot_directory(str(data), BROKER), player)
+    """Write a snapshot, and a log that repeats the city's events `slices` times."""
+    Snapshots.of(str(data), BROKER).save(player)
     directory = broker_directory(data, BROKER) / "log"
     directory.mkdir(parents=True)
     first = player.seq + 1

@@ -34,7 +34,7 @@ def noted_if_counting(
 
 def renew_counts(state: BrokerState, session: Session) -> None:
     """Update what a session's filters may count to the rules now in force."""
-    for key, granted in list(session.granted.items()):
+    for id_, granted in list(session.granted.items()):
         counting = granted.counting
         if counting is None:
             continue
@@ -43,7 +43,8 @@ def renew_counts(state: BrokerState, session: Session) -> None:
             continue
         wanted = replace(counting.subscription, countable=countable)
         kept = replace(counting.kept, countable=countable)
-        session.granted[key] = noted_if_counting(granted, wanted, kept)
+        session.granted[id_] = noted_if_counting(granted, wanted, kept)
         state.pending.ask(Subscribed(wanted, replay=False))
         if session.durable:
+            key = granted.id_of(session.client_id).key
             state.journal.note(SubscriptionPut(session.client_id, key, kept))

@@ -15,7 +15,7 @@ import msgspec
 
 from nearcast.broker.auth.count_rights import renew_counts
 from nearcast.broker.broker_state import BrokerState
-from nearcast.broker.ingest.subscribe import NAMED, subscription_id
+from nearcast.broker.ingest.subscribe import NAMED
 from nearcast.broker.sessions.outbound_message import QueuedDelivery
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.errors import ErrorReports
@@ -48,13 +48,14 @@ class RightsReview:
         state, allowed = self._state, session.permissions
         ended: list[str] = []
         if not allowed.unrestricted:
-            for key, granted in list(session.granted.items()):
+            for id_, granted in list(session.granted.items()):
                 wanted = granted.wanted.filter
                 if wanted in PRIVATE or allowed.may_subscribe(wanted):
                     continue
-                del session.granted[key]
-                state.pending.ask(Unsubscribed(subscription_id(session, key)))
+                del session.granted[id_]
+                state.pending.ask(Unsubscribed(id_))
                 if session.durable:
+                    key = granted.id_of(session.client_id).key
                     state.journal.note(SubscriptionDropped(session.client_id, key))
                 state.counters["revoked_subscriptions"] += 1
                 ended.append(parse_filter(wanted).pattern)
@@ -70,7 +71,7 @@ class RightsReview:
 
     def tell_waiting(self, session: Session) -> bool:
         """Send a connected client its pending notices; return whether there were any."""
-        if not session.notices or ERRORS not in session.granted:
+        if not session.notices or session.granted_filter(ERRORS) is None:
             return False
         for topic, why in session.notices:
             self._errors.tell(session, topic, why)

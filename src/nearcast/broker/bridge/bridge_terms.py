@@ -67,7 +67,8 @@ def opening(
 ) -> list[Packet]:
     """The first packets to this broker, which result in exactly these subscriptions."""
     session = server.hub.sessions.get(node)
-    stale = tuple(each for each in (session.granted if session else ()) if each not in outgoing)
+    granted = () if session is None else session.granted.values()
+    stale = tuple(each.wanted.filter for each in granted if each.wanted.filter not in outgoing)
     packets: list[Packet] = [Connect(node, MQTT_5, False, properties=properties)]
     if stale:
         packets.append(Unsubscribe(SUBSCRIBING, stale))

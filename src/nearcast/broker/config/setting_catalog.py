@@ -12,7 +12,7 @@ from msgspec import Struct, inspect
 
 from nearcast.broker.config.settings import Settings
 from nearcast.core.gathering.rules import parse_rule
-from nearcast.core.model.errors import did_you_mean
+from nearcast.core.model.errors import ModelError, did_you_mean
 from nearcast.core.model.subject import check_pattern
 
 PREFIX = "NEARCAST_"
@@ -121,6 +121,10 @@ def checked(setting: Setting, value: object) -> object:
 
 def check_entry(setting: Setting, name: str, value: object) -> None:
     """Raise `ValueError` if an entry is invalid in a table setting such as `decide`."""
+    info = inspect.type_info(setting.type)
+    names = info.key_type if isinstance(info, inspect.DictType) else None
+    if isinstance(names, inspect.LiteralType) and name not in names.values:
+        raise ModelError(f"there is no such name; it is one of {', '.join(map(str, names.values))}")
     msgspec.convert({name: value}, setting.type)
     if setting.marked("subject"):
         check_pattern(name)

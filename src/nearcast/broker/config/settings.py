@@ -43,6 +43,9 @@ BrokerName = Annotated[
     ),
 ]
 Address = Annotated[str, Meta(pattern=r"^(\S+:[0-9]{1,5})?\Z", extra={"form": "HOST:PORT"})]
+TableName = Literal[
+    "events", "rejects", "contexts", "deliveries", "aggregates", "encounters", "traffic"
+]
 SubjectPattern = Annotated[str, Meta(extra={"subject": True})]
 PlainPattern = Annotated[
     str,
@@ -195,7 +198,7 @@ class LogSection(Struct, frozen=True, forbid_unknown_fields=True):
     merge_after: Annotated[int, Meta(ge=2)] = 3_600
     """So many segments are merged into one."""
     keep_s: SecondsOrNone = 7 * 86_400.0
-    """How long segments are kept; 0: for ever."""
+    """How long segments are kept, or longer while a pipeline needs them; 0: for ever."""
 
 
 class RecordSection(Struct, frozen=True, forbid_unknown_fields=True):
@@ -285,6 +288,12 @@ class PipelineSection(Struct, frozen=True, forbid_unknown_fields=True):
     """Over how long."""
     hazards: SubjectPattern = "hazard/#"
     """Events on these subjects are hazards, and counted with the traffic."""
+    backlog_mb: Count = 1024
+    """So much may wait on disk for each broker that takes nothing."""
+    backlog_full: Literal["wait", "drop-oldest"] = "wait"
+    """Beyond that queries `wait` for the broker, or the oldest rows for it are dropped."""
+    tables: str = ""
+    """Where the tables are: a path or a URL such as `s3://BUCKET/tables`; empty: in `data`."""
 
 
 class LoggingSection(Struct, frozen=True, forbid_unknown_fields=True):
@@ -316,5 +325,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """Where events are decided: `edge` (the broker) or `spark`; the first that fits counts."""
     aggregates: dict[SubjectPattern, AggregateRule] = {}
     """What the pipeline gathers before it goes out together, by pattern of subjects."""
+    keep_days: dict[TableName, Count] = {}
+    """For how many days a table of the pipeline keeps its rows, by its name; others keep all."""
     spark: dict[str, str] = {}
     """Settings of Spark's own for the pipeline, by their names."""

@@ -124,7 +124,7 @@ class DeliveryDispatcher:
 
     def _receiver(self, recipient: Recipient) -> Receiver:
         session = self._state.sessions.get(recipient.owner, NO_SESSION)
-        granted = (session.granted.get(each.key) for each in recipient.subscriptions)
+        granted = (session.granted.get(each.id) for each in recipient.subscriptions)
         return Receiver(recipient, session, tuple(each for each in granted if each is not None))
 
     def _deliver(

@@ -18,13 +18,14 @@ from nearcast.broker.hub import Hub
 from nearcast.broker.ingest.subscribe import subscription, tells
 from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.broker.sessions.outbound_message import OutboundMessage
-from nearcast.broker.sessions.session import Session
+from nearcast.broker.sessions.session import Session, client_of
 from nearcast.broker.situation.nc_properties import subscription_options_from_texts
 from nearcast.broker.situation.topic_names import PRIVATE
+from nearcast.core.engine.engine import EngineInputs, LiveEvent
 from nearcast.core.model.context import NodeState, moved
-from nearcast.core.model.event import Event, Subscription
+from nearcast.core.model.event import Subscription
 from nearcast.core.model.geometry.position import Position
-from nearcast.core.model.inputs import Input, Presence
+from nearcast.core.model.inputs import Input
 from nearcast.store import (
     Enqueued,
     Gap,
@@ -78,12 +79,13 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 granted = SessionSubscription(
                     topic_filter, wanted.identifier, wanted.name, told, envelope
                 )
+                id_ = granted.id_of(name)
                 if wanted.filter not in PRIVATE:
                     parsed = parse_filter(wanted.filter)
                     asked = subscription(session, granted, parsed, options, wanted.countable)
                     subscriptions.append(asked)
                     granted = noted_if_counting(granted, asked, wanted)
-                session.granted[change.key] = granted
+                session.granted[id_.text] = granted
             case ReceivedPut(name, packet):
                 session = sessions[name]
                 session.received = session.received or set()
@@ -99,7 +101,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
             case LivePut(value):
                 live.put(value)
             case LiveSeen(key, who):
-                name = who.partition("\0")[0]
+                name = client_of(who)
                 if name in sessions and sessions[name].lifetime == who:
                     live.seen(key, who)
             case Kept(space, node, value) if space == NODES:
@@ -110,15 +112,21 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 standing.append(decoded_input(value))
             case Kept(space, key, value) if space in (STAGED, RELEASES):
                 hub.releasing.staging.restore(space, key, value)
-    for session in sessions.values():
-        own = "" if session.client_id == session.node else session.client_id
-        standing.append(Presence(session.node, False, own))
     kept_nodes = dict(nodes)
     known = list(_read_on(store, store.seq if until is None else until, nodes))
     states = [state for state, _ in nodes.values()]
     chosen = hub.engine.settings
     recent = remembered_events(store.log, now - chosen.recent_s, chosen.recent_most)
-    hub.engine.resume(store.seq, subscriptions, live.found(), states, standing, known, recent)
+    inputs = EngineInputs(
+        chosen.restart(sessions),
+        standing,
+        subscriptions=subscriptions,
+        nodes=states,
+        live=live.found(),
+        recent=recent,
+        known=known,
+    )
+    hub.engine.resume(store.seq, inputs)
     moved_since = [nodes[node][0] for node in nodes if nodes[node] != kept_nodes.get(node)]
     hub.resume_moves(moved_since, marked=until is not None)
     hub.note_restart(now)
@@ -149,7 +157,7 @@ class _LiveEvents:
         """Note that a session has seen a live event."""
         self._seen.setdefault(key, []).append(who)
 
-    def found(self) -> Iterator[tuple[Event, float | None, list[str]]]:
+    def found(self) -> Iterator[LiveEvent]:
         """Yield all events with their expiry and the sessions that have seen them."""
         state = self._hub.state
         for key, value in self._kept.items():
@@ -159,7 +167,7 @@ class _LiveEvents:
                 state.journal.note(LivePut(replace(value, key=key)))
                 for each in who:
                     state.journal.note(LiveSeen(key, each))
-            yield event, value.expires, [each.partition("\0")[0] for each in who]
+            yield LiveEvent(event, value.expires, [client_of(each) for each in who])
 
 
 def _read_on(

@@ -14,6 +14,8 @@ from contextlib import suppress
 
 from nearcast.broker.config.settings import LogSection
 from nearcast.broker.durability.journal import Entries, Journal, joined
+from nearcast.broker.durability.log_retention import LogRetention
+from nearcast.broker.durability.snapshot_writer import InForce, SnapshotWriter
 from nearcast.logs import log_event
 from nearcast.store import Merging, Segment, Store, StoreError, is_followed
 
@@ -29,7 +31,7 @@ FAST_S = 0.000_5
 CHECKPOINT_EVERY_S = 1.0
 TEND_EVERY_S = 10.0
 LOOK_EVERY_S = 1.0
-"""How often to check whether a reader follows the log."""
+"""How often to check whether a reader follows the log, or wants a snapshot."""
 
 log = logging.getLogger("nearcast.broker")
 Done = Callable[[], None]
@@ -44,9 +46,13 @@ class StoreWriter:
         now: Callable[[], float],
         call: Callable[[Done], object],
         section: LogSection | None = None,
+        in_force: InForce | None = None,
     ) -> None:
+        """`in_force` is what a snapshot consists of; without it none is written."""
         self._store = store
         self._section = LogSection() if section is None else section
+        self._retention = LogRetention(store.log, self._section.keep_s)
+        self._snapshots = None if in_force is None else SnapshotWriter(store, in_force, call)
         self._merging: tuple[Merging, Future[Segment]] | None = None
         self._tend_at = 0.0
         self._looked_at = 0.0
@@ -120,6 +126,8 @@ class StoreWriter:
             self._lock.notify()
         self._thread.join()
         self._files.shutdown()
+        if self._snapshots is not None:
+            self._snapshots.stop()
         self._settle()
         if self._merging is not None:
             self._tend()
@@ -164,12 +172,12 @@ class StoreWriter:
                 self._erase()
             self._roll()
 
-    def _next_wake(self) -> float | None:
-        """Return how long to sleep: until a segment is due; None: no limit."""
+    def _next_wake(self) -> float:
+        """Return how long to sleep: until a segment is due, or until the next look at files."""
         if self._writing is not None or self._merging is not None:
             return 0.02
         due = self._store.log.next_due()
-        return None if due is None else max(0.0, due - self._now())
+        return LOOK_EVERY_S if due is None else min(LOOK_EVERY_S, max(0.0, due - self._now()))
 
     def _commit(self, taken: Sequence[tuple[Entries, Done | None]]) -> None:
         together = joined([entries for entries, _ in taken])
@@ -234,6 +242,8 @@ class StoreWriter:
         if abs(now - self._looked_at) > LOOK_EVERY_S:
             self._looked_at = now
             self._store.log.follow(is_followed(self._store.log.directory))
+            if self._snapshots is not None:
+                self._snapshots.work()
         due = self._store.log.next_due()
         if self._writing is None and due is not None and due <= now:
             sealed = self._store.log.seal()
@@ -269,8 +279,7 @@ class StoreWriter:
                     self._store.log.settle_merge(merging, future.result())
             elif self._now() >= self._tend_at:
                 self._tend_at = self._now() + TEND_EVERY_S
-                if self._section.keep_s:
-                    self._store.log.drop_older(self._now() - self._section.keep_s)
+                self._retention.drop(self._now())
                 self._begin_merge()
         except StoreError as error:
             log_event(log, logging.ERROR, "the log cannot be tidied", why=str(error))

@@ -6,6 +6,8 @@ each in one commit with the end of its staging, so that a large epoch delays no 
 at any moment neither loses nor repeats a row. An epoch that was already released is acknowledged
 and dropped. The next chunk is held back, for some seconds at most, while the queue of one of its
 clients is more than half full.
+
+An event that does not stay is neither published nor recorded if nobody here has subscribed to it.
 """
 
 from collections.abc import Callable
@@ -24,7 +26,7 @@ from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.position import Position, position
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.subject import check_subject
-from nearcast.store import delivery_row
+from nearcast.store import delivery_row, tick_row
 from nearcast.wire.handover import (
     LAST_PART,
     PART,
@@ -34,12 +36,16 @@ from nearcast.wire.handover import (
     EventRow,
     HandedRow,
     HandoverError,
+    Interest,
     Manifest,
     Release,
     Staged,
+    Tick,
+    interest_text,
     manifest_in,
     parse_topic,
     rows_in,
+    subjects_in,
 )
 from nearcast.wire.mqtt import ProtocolError, Publish, ReasonCode
 
@@ -68,8 +74,13 @@ class HandoverInbox:
 
     # From the pipeline
 
-    def take(self, connection: Connection, session: Session, packet: Publish, now: float) -> None:
-        """Handle a message on a topic of the pipeline; raises `RefusedError`."""
+    def take(
+        self, connection: Connection, session: Session, packet: Publish, now: float
+    ) -> str | None:
+        """Handle a message on a topic of the pipeline; raises `RefusedError`.
+
+        Returns the answer to a question.
+        """
         if not _may_hand_over(connection):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, "only the pipeline hands over rows")
         if not packet.qos:
@@ -82,10 +93,15 @@ class HandoverInbox:
                     self._release(query, epoch, manifest_in(packet.payload))
                 case Abort(query, epoch):
                     self.staging.drop(query, epoch)
+                case Tick():
+                    self._record_time(now)
+                case Interest():
+                    return self._interest(subjects_in(packet.payload), now)
         except HandoverError as error:
             raise RefusedError(BAD, str(error)) from None
         # Also for a repeat: the original may not be on disk yet.
         self._state.journal.must_sync = True
+        return None
 
     def _stage(self, staged: Staged, data: bytes) -> None:
         staging = self.staging
@@ -107,6 +123,24 @@ class HandoverInbox:
                 _check(chunk.data)
         self.staging.release(query, epoch, manifest, chunks)
         self._state.counters["releases"] += 1
+
+    def _interest(self, subjects: list[str], now: float) -> str:
+        """Say for each subject whether its events are wanted here."""
+        # Subscriptions that came before count.
+        self._driver.step(now)
+        return interest_text(map(self._is_wanted, subjects))
+
+    def _is_wanted(self, subject: str) -> bool:
+        """Whether an event that does not stay may reach anybody, or is counted by a filter."""
+        engine = self._state.engine
+        return engine.matcher.counting or engine.has_subscribers(subject)
+
+    def _record_time(self, now: float) -> None:
+        """Record the time, by which the pipeline's timers go while nothing else is recorded."""
+        state = self._state
+        if state.journal.keeps:
+            state.journal.rows.append(tick_row(state.name, state.engine.next_seq(), now))
+            state.counters["ticks"] += 1
 
     # To clients
 
@@ -163,9 +197,11 @@ class HandoverInbox:
 
     def _publish(self, row: EventRow, now: float) -> None:
         """Queue an event row for the engine."""
-        state = self._state
+        state, stays = self._state, row.stays
+        if not stays and not self._is_wanted(row.subject):
+            state.counters["unwanted_rows"] += 1
+            return
         valid_s = 0.0 if row.retain and not row.payload else row.valid_s
-        stays = row.retain or valid_s is not None or row.object is not None
         at = _position(row)
         event = Event(
             row.id,

@@ -28,8 +28,11 @@ FIRST_ORDER = 1 << 32
 """Places that an earlier release stored without an order precede all others."""
 
 
-TopicHandler = Callable[[Connection, Session, Publish, float], None]
-"""Carries out a message to a topic; raises `RefusedError` if it is not allowed."""
+TopicHandler = Callable[[Connection, Session, Publish, float], str | None]
+"""Carries out a message to a topic; raises `RefusedError` if it is not allowed.
+
+What it returns goes with the acknowledgement.
+"""
 
 
 class CommandHandler:
@@ -70,8 +73,13 @@ class CommandHandler:
         """Carry out a message to a `$` topic; raises `RefusedError` if it is not allowed."""
         for topic, handler in self._handlers.items():
             if packet.topic == topic or (topic[-1] == "/" and packet.topic.startswith(topic)):
-                handler(connection, session, packet, now)
-                self._acknowledger.accept_in_turn(connection, packet)
+                told = handler(connection, session, packet, now)
+                if told is None:
+                    self._acknowledger.accept_in_turn(connection, packet)
+                else:
+                    # All that came before is answered before.
+                    self._driver.step(now)
+                    self._acknowledger.accept_with(connection, packet, told)
                 return
         self._ask(connection, session, packet, request, now)
 

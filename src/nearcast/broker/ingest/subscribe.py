@@ -29,6 +29,7 @@ from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.inputs import Subscribed, Unsubscribed
 from nearcast.core.model.subject_permissions import SubjectPermissions
+from nearcast.core.model.subscription_id import SubscriptionId
 from nearcast.store import SubscriptionDropped, SubscriptionPut, SubscriptionState
 from nearcast.wire.mqtt import (
     MQTT_5,
@@ -104,7 +105,7 @@ class SubscribeHandler:
         self._write(connection, answer)
         if warnings and not _explains(connection):
             for each in granted:
-                self._warnings.tell(session, each.subscription.key, warnings, now)
+                self._warnings.tell(session, each.subscription.id, warnings, now)
         if any(wanted.filter == ERRORS for wanted in packet.filters):
             self._warnings.listen(session, now)
 
@@ -124,15 +125,19 @@ class SubscribeHandler:
             return
         reasons = []
         for topic_filter in packet.filters:
-            if session.granted.pop(topic_filter, None) is None or "\0" in topic_filter:
-                reasons.append(ReasonCode.NO_SUBSCRIPTION_EXISTED)
-                continue
-            if topic_filter not in PRIVATE:
-                state.pending.ask(Unsubscribed(subscription_id(session, topic_filter)))
-            if session.durable:
-                state.journal.note(SubscriptionDropped(session.client_id, topic_filter))
-            reasons.append(ReasonCode.SUCCESS)
+            ended = self._end(session, SubscriptionId(session.client_id, topic_filter))
+            reasons.append(ReasonCode.SUCCESS if ended else ReasonCode.NO_SUBSCRIPTION_EXISTED)
         self._write(connection, UnsubAck(packet.packet_id, tuple(reasons)))
+
+    def _end(self, session: Session, id_: SubscriptionId) -> bool:
+        """End a subscription; return whether there was one."""
+        if session.granted.pop(id_.text, None) is None:
+            return False
+        if id_.filter not in PRIVATE:
+            self._state.pending.ask(Unsubscribed(id_.text))
+        if session.durable:
+            self._state.journal.note(SubscriptionDropped(id_.client_id, id_.key))
+        return True
 
     def _problem_with(self, packet: Subscribe) -> RefusedError | None:
         """Return why a packet as a whole is refused, or None."""
@@ -157,12 +162,8 @@ class SubscribeHandler:
         state, name = self._state, packet.topic[len(NAMED) :]
         if not 0 < len(name) <= LONGEST_NAME:
             raise RefusedError(BAD, f"a name has 1 to {LONGEST_NAME} characters")
-        key = f"\0{name}"
         if not packet.payload:
-            if session.granted.pop(key, None) is not None:
-                state.pending.ask(Unsubscribed(subscription_id(session, key)))
-                if session.durable:
-                    state.journal.note(SubscriptionDropped(session.client_id, key))
+            self._end(session, SubscriptionId(session.client_id, "", name))
             return
         asked = named_subscription_from_json(packet.payload)
         self._vet(session, asked.options, '"from"')
@@ -173,7 +174,8 @@ class SubscribeHandler:
             for value in granted:
                 state.pending.ask(value)
             known = self._warnings.known_now([each.subscription for each in granted], options)
-            self._warnings.tell(session, key, known, connection.heard_at)
+            for value in granted:
+                self._warnings.tell(session, value.subscription.id, known, connection.heard_at)
         except RefusedError as refusal:
             if refusal.reason is ReasonCode.TOPIC_FILTER_INVALID:
                 # A PUBACK cannot carry that reason code.
@@ -212,8 +214,8 @@ class SubscribeHandler:
             raise RefusedError(ReasonCode.TOPIC_FILTER_INVALID, str(error)) from None
         if parsed.pattern[:1] == "$" and (text not in PRIVATE or name is not None):
             _check_ours(parsed.pattern)
-        key = text if name is None else f"\0{name}"
-        is_new = key not in session.granted
+        id_ = SubscriptionId(session.client_id, text, name)
+        is_new = id_.text not in session.granted
         if is_new and len(session.granted) >= limits.subscriptions:
             raise RefusedError(
                 ReasonCode.QUOTA_EXCEEDED, f"a session has at most {limits.subscriptions} of them"
@@ -232,9 +234,9 @@ class SubscribeHandler:
             countable_by(allowed, options.where),
         )  # fmt: skip
         asked = subscription(session, granted, parsed, options, kept.countable)
-        session.granted[key] = noted_if_counting(granted, asked, kept)
+        session.granted[asked.id] = noted_if_counting(granted, asked, kept)
         if session.durable:
-            state.journal.note(SubscriptionPut(session.client_id, key, kept))
+            state.journal.note(SubscriptionPut(id_.client_id, id_.key, kept))
         return [] if text in PRIVATE else [Subscribed(asked, replay)]
 
     def _write(self, connection: Connection, packet: SubAck | UnsubAck) -> None:
@@ -266,11 +268,6 @@ def tells(options: SubscriptionOptions, name: str | None, envelope: bool) -> boo
     return envelope or options.meta or (name is not None and not options.quiet)
 
 
-def subscription_id(session: Session, topic_filter: str) -> str:
-    """The id of a subscription, unique across all sessions."""
-    return f"{session.client_id}\0{topic_filter}"
-
-
 def subscription(
     session: Session,
     granted: SessionSubscription,
@@ -280,12 +277,11 @@ def subscription(
 ) -> Subscription:
     """Return a subscription as the engine's model has it."""
     wanted = granted.wanted
-    key = wanted.filter if granted.name is None else f"\0{granted.name}"
     pattern = parsed.pattern
     if pattern.startswith(BROKER_TOPICS):
         pattern = normalize_topic(pattern)
     return Subscription(
-        subscription_id(session, key),
+        granted.id_of(session.client_id).text,
         session.node,
         pattern,
         options.where,

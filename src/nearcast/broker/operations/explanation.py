@@ -19,6 +19,7 @@ from nearcast.core.engine.outcome import Outcome
 from nearcast.core.matching.reference import Verdict, VerdictStep
 from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.inputs import Input, Published
+from nearcast.core.model.subscription_id import SubscriptionId
 from nearcast.store import Gap, LogReader, Row, StoreError, input_of, is_input, rows_of
 
 
@@ -246,4 +247,4 @@ def as_value(found: Explanation) -> dict[str, object]:
 
 def label_of(subscription: str) -> str:
     """The label of a subscription: its filter, or its name."""
-    return subscription.partition("\0")[2].lstrip("\0") or subscription
+    return SubscriptionId.parse(subscription).label or subscription

@@ -37,6 +37,8 @@ _HELP = {
     "hub_refused_connections_total": "Clients that were not let in.",
     "hub_refused_rows_total": "Rows from the pipeline that were refused.",
     "hub_released_rows_total": "Rows from the pipeline that were delivered.",
+    "hub_ticks_total": "Times that the pipeline had the time recorded.",
+    "hub_unwanted_rows_total": "Rows from the pipeline that nobody had subscribed to.",
     "hub_releases_total": "Epochs that the pipeline released.",
     "hub_repeated_releases_total": "Epochs that the pipeline released once more.",
     "hub_owntracks_ignored_total": "OwnTracks messages that changed nothing.",
@@ -83,6 +85,11 @@ _HELP = {
     "bridge_in_flight": "Messages on the way out that are not acknowledged.",
     "bridge_dropped_total": "Messages dropped because too many waited to go out.",
     "pipeline_up": "1 while the data pipeline runs.",
+    "pipeline_backlog_brokers": "Brokers that take no rows from the pipeline now.",
+    "pipeline_backlog_rows": "Rows of the pipeline that wait for brokers.",
+    "pipeline_backlog_bytes": "Size of the rows of the pipeline that wait for brokers.",
+    "pipeline_backlog_seconds": "How long the oldest of them has waited.",
+    "pipeline_backlog_dropped_rows_total": "Rows dropped because a broker's backlog was full.",
     "pipeline_restarts_total": "Times that the data pipeline was started again.",
 }
 _OF_QUERIES = {

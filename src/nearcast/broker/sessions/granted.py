@@ -3,6 +3,7 @@
 from msgspec import Struct
 
 from nearcast.core.model.event import Subscription
+from nearcast.core.model.subscription_id import SubscriptionId
 from nearcast.store import SubscriptionState
 from nearcast.wire.mqtt import TopicFilter
 
@@ -35,3 +36,7 @@ class SessionSubscription(Struct, frozen=True, gc=False):
     def label(self) -> str:
         """Its name in deliveries: its own, or the topic filter."""
         return self.wanted.filter if self.name is None else self.name
+
+    def id_of(self, client_id: str) -> SubscriptionId:
+        """Its id as a subscription of a session."""
+        return SubscriptionId(client_id, self.wanted.filter, self.name)

@@ -15,6 +15,7 @@ from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
 from nearcast.core.model.event import Subscription
+from nearcast.core.model.subscription_id import SubscriptionId
 from nearcast.core.propagation.outbox import Outbox
 from nearcast.store import (
     Dequeued,
@@ -40,6 +41,7 @@ from nearcast.wire.mqtt import (
 
 LARGEST_PACKET_ID = 65_535
 LONGEST_EXPIRY_S = 0xFFFF_FFFF
+_LIFETIME_SEPARATOR = "\0"
 
 _DROPPED = OutboundMessage(PublishFrame("dropped"))
 """Replaces the content of an in-flight message that is dropped."""
@@ -74,6 +76,7 @@ class Session:
         """It is in the store: it is durable, or has a will."""
         self.receive_maximum = LARGEST_PACKET_ID
         self.granted: dict[str, SessionSubscription] = {}
+        """By the id of the subscription."""
         self.received: set[int] | None = None
         """Packet ids of QoS 2 messages that the client has not released yet."""
         self.connection: Connection | None = None
@@ -95,7 +98,7 @@ class Session:
     @property
     def lifetime(self) -> str:
         """A name that differs from those of earlier and later sessions of the same client."""
-        return f"{self.client_id}\0{self.created!r}"
+        return f"{self.client_id}{_LIFETIME_SEPARATOR}{self.created!r}"
 
     @property
     def has_messages(self) -> bool:
@@ -272,9 +275,13 @@ class Session:
             self._release(delivery, journal)
         return ReasonCode.SUCCESS
 
+    def granted_filter(self, topic_filter: str) -> SessionSubscription | None:
+        """The subscription to a topic filter, if there is one."""
+        return self.granted.get(SubscriptionId(self.client_id, topic_filter).text)
+
     def identifiers_of(self, subscriptions: Iterable[Subscription]) -> tuple[int, ...]:
         """The identifiers that the client gave to these subscriptions."""
-        grants = (self.granted.get(each.id.partition("\0")[2]) for each in subscriptions)
+        grants = (self.granted.get(each.id) for each in subscriptions)
         return tuple(g.identifier for g in grants if g is not None and g.identifier is not None)
 
     def drop_copies(self, live_key: str, limits: Limits, journal: Journal) -> None:
@@ -455,6 +462,11 @@ class Session:
             if packet_id not in in_flight:
                 self._last_id = packet_id
                 return packet_id
+
+
+def client_of(lifetime: str) -> str:
+    """The client id of a session, by `Session.lifetime`."""
+    return lifetime.partition(_LIFETIME_SEPARATOR)[0]
 
 
 def _node_of(client_id: str) -> str:

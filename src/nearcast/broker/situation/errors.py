@@ -30,7 +30,7 @@ class ErrorReports:
 
         Nothing is sent to a client that is not connected or not subscribed.
         """
-        if ERRORS not in session.granted or session.connection is None:
+        if session.connection is None or session.granted_filter(ERRORS) is None:
             return None
         key = session.client_id, topic
         again_at = self._warned.get(key, now - WARN_EVERY_S) + WARN_EVERY_S
@@ -46,7 +46,7 @@ class ErrorReports:
         return None
 
     def _put(self, session: Session, members: dict[str, str]) -> None:
-        granted = session.granted.get(ERRORS)
+        granted = session.granted_filter(ERRORS)
         if granted is None:
             return
         message = OutboundMessage(PublishFrame(ERRORS, msgspec.json.encode(members)))

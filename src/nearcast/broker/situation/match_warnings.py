@@ -7,6 +7,7 @@ it is lost, without any work before. Once a subscription can match, nothing is r
 
 import heapq
 from collections.abc import Iterable, Sequence
+from typing import NamedTuple
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.engine_driver import EngineDriver
@@ -14,7 +15,7 @@ from nearcast.broker.outcome_follower import OutcomeFollower
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.nc_properties import SubscriptionOptions
-from nearcast.broker.situation.topic_names import ERRORS, PRIVATE
+from nearcast.broker.situation.topic_names import ERRORS
 from nearcast.core.engine.engine import Outcome
 from nearcast.core.engine.queries.attribute_watch import ENOUGH
 from nearcast.core.engine.queries.unmet_needs import (
@@ -46,6 +47,15 @@ MOST_DUE = 10_000
 NAMED = "$me/subscriptions/"
 
 
+class _Watched(NamedTuple):
+    """A subscription of a session that is subscribed to errors."""
+
+    owner: str
+    node: str
+    nodes: tuple[str, ...]
+    """The nodes that it needs."""
+
+
 class MatchWarnings(OutcomeFollower):
     """Decides which sessions to warn, and when."""
 
@@ -53,8 +63,7 @@ class MatchWarnings(OutcomeFollower):
         self._state = state
         self._driver = driver
         self._errors = errors
-        self._needs: dict[str, tuple[str, ...]] = {}
-        """The nodes that a subscription needs; contains all watched subscriptions."""
+        self._watched: dict[str, _Watched] = {}
         self._by_node: dict[str, set[str]] = {}
         self._by_place: set[str] = set()
         self._of_session: dict[str, set[str]] = {}
@@ -75,11 +84,11 @@ class MatchWarnings(OutcomeFollower):
             found += [why for why in unmet_needs(each, world) if why not in found]
         return found
 
-    def tell(self, session: Session, key: str, why: Iterable[str], now: float) -> None:
+    def tell(self, session: Session, id_: str, why: Iterable[str], now: float) -> None:
         """Report on `$me/errors` the warnings that a SUBACK could not carry."""
         text = "; ".join(why)
         if text:
-            self._say(session, f"{session.client_id}\0{key}", key, text, now)
+            self._say(session, id_, text, now)
 
     def listen(self, session: Session, now: float) -> None:
         """Report the current problems to a client that subscribed to errors."""
@@ -92,7 +101,7 @@ class MatchWarnings(OutcomeFollower):
 
     def check_target(self, session: Session, topic: str, area: Area, now: float) -> None:
         """Warn of a target area that is empty because a position is missing."""
-        if ERRORS not in session.granted or not isinstance(area, Around | PlaceHere):
+        if session.granted_filter(ERRORS) is None or not isinstance(area, Around | PlaceHere):
             return
         # Apply earlier inputs first.
         self._driver.step(now)
@@ -126,21 +135,21 @@ class MatchWarnings(OutcomeFollower):
                     continue
                 if changed.state is None or changed.state.position is None:
                     self._lost(changed.node, now)
-        if not self._needs:
+        if not self._watched:
             return
         for name, unseen in self._state.engine.attribute_watch.take():
             self._never_seen(name, unseen, now)
 
     def rules_changed(self, now: float) -> None:
         """Check the watched subscriptions after a change of the sight rules."""
-        self._check([name for name, nodes in self._needs.items() if nodes], now)
+        self._check([name for name, each in self._watched.items() if each.nodes], now)
 
     def remind(self, now: float) -> None:
         """Send delayed warnings that still apply."""
         while self._due and self._due[0][0] <= now:
             _, name = heapq.heappop(self._due)
             unsaid = self._unsaid.pop(name)
-            if unsaid and name in self._needs:
+            if unsaid and name in self._watched:
                 self._tell(name, unsaid, now)
             else:
                 self._check((name,), now)
@@ -152,22 +161,22 @@ class MatchWarnings(OutcomeFollower):
     def _add_all(self, session: Session) -> list[str]:
         """Watch all subscriptions of a session that is subscribed to errors."""
         subscriptions = self._state.engine.subscriptions
-        names = [f"{session.client_id}\0{key}" for key in session.granted if key not in PRIVATE]
-        found = [subscriptions[name] for name in names if name in subscriptions]
+        found = [subscriptions[name] for name in session.granted if name in subscriptions]
         for each in found:
             self._add(each)
-        return [each.id for each in found if each.id in self._needs]
+        return [each.id for each in found if each.id in self._watched]
 
     def _add(self, subscription: Subscription) -> None:
         """Watch a subscription if its session is subscribed to errors."""
         name, owner = subscription.id, subscription.owner
         self._drop(name)
         session = self._state.sessions.get(owner)
-        if session is None or ERRORS not in session.granted:
+        if session is None or session.granted_filter(ERRORS) is None:
             return
         if subscription.where is None and subscription.from_ is None:
             return
-        self._needs[name] = nodes = needed_nodes(subscription)
+        nodes = needed_nodes(subscription)
+        self._watched[name] = _Watched(owner, subscription.node, nodes)
         self._of_session.setdefault(owner, set()).add(name)
         for node in nodes:
             self._by_node.setdefault(node, set()).add(name)
@@ -176,13 +185,13 @@ class MatchWarnings(OutcomeFollower):
         self._state.engine.attribute_watch.add(subscription)
 
     def _drop(self, name: str) -> None:
-        nodes = self._needs.pop(name, None)
-        if nodes is None:
+        watched = self._watched.pop(name, None)
+        if watched is None:
             return
         self._state.engine.attribute_watch.remove(name)
         self._by_place.discard(name)
-        owner = name.partition("\0")[0]
-        for index, key in ((self._of_session, owner), *((self._by_node, node) for node in nodes)):
+        by_node = ((self._by_node, node) for node in watched.nodes)
+        for index, key in ((self._of_session, watched.owner), *by_node):
             names = index[key]
             names.discard(name)
             if not names:
@@ -191,7 +200,8 @@ class MatchWarnings(OutcomeFollower):
     def _announced(self, announcement: Announcement, now: float) -> None:
         session = self._state.sessions.get(announcement.owner)
         in_force = self._state.engine.announcements.get((announcement.node, announcement.subject))
-        if session is not None and ERRORS in session.granted and in_force is announcement:
+        listens = session is not None and session.granted_filter(ERRORS) is not None
+        if session is not None and listens and in_force is announcement:
             topic = f"$me/announcements/{announcement.subject}"
             self._warn_of_target(session, topic, announcement.to, now)
 
@@ -207,7 +217,7 @@ class MatchWarnings(OutcomeFollower):
         names = [
             name
             for name in self._by_node.get(node, ())
-            if (mine := name.partition("\0")[0].partition("~")[0]) == node
+            if (mine := self._watched[name].node) == node
             or world.may_see(mine, node) & SEE_WHERE_NAMED == SEE_WHERE_NAMED
         ]
         self._check(names, now)
@@ -233,18 +243,19 @@ class MatchWarnings(OutcomeFollower):
                 self._tell(name, "; ".join(why), now, again=True)
 
     def _tell(self, name: str, why: str, now: float, again: bool = False) -> None:
-        client_id, _, key = name.partition("\0")
-        session = self._state.sessions.get(client_id)
+        subscription = self._state.engine.subscriptions.get(name)
+        session = None if subscription is None else self._state.sessions.get(subscription.owner)
         if session is not None:
-            self._say(session, name, key, why, now, again)
+            self._say(session, name, why, now, again)
 
-    def _say(
-        self, session: Session, name: str, key: str, why: str, now: float, again: bool = True
-    ) -> None:
+    def _say(self, session: Session, name: str, why: str, now: float, again: bool = True) -> None:
         """Warn now, or as soon as allowed; `again`: check it again then."""
-        topic = f"{NAMED}{key[1:]}" if key.startswith("\0") else key
+        granted = session.granted.get(name)
+        if granted is None:
+            return
+        topic = granted.wanted.filter if granted.name is None else f"{NAMED}{granted.name}"
         later = self._errors.warn(session, topic, why, now)
-        if later is not None and name in self._needs:
+        if later is not None and name in self._watched:
             self._schedule(name, later, "" if again else why)
 
     def _schedule(self, name: str, at: float, why: str = "") -> None:

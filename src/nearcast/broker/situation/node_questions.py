@@ -39,7 +39,7 @@ class NodeQuestions:
 
     def take(self, connection: Connection, session: Session, packet: Publish, now: float) -> None:
         """Answer a query; raises `RefusedError` if it is invalid."""
-        granted = session.granted.get(NODES)
+        granted = session.granted_filter(NODES)
         if granted is None:
             raise RefusedError(BAD, f"subscribe to {NODES} first: the answer comes there")
         self._count(session, now)

@@ -9,12 +9,11 @@ from typing import Annotated
 import typer
 
 from nearcast.broker.config.configuration import load
+from nearcast.broker.config.settings import Settings
 from nearcast.broker.durability.erasure import forget_in_store
 from nearcast.broker.operations.control import ask
 from nearcast.cli.broker.file_access import limit_access
 from nearcast.cli.failures import fail
-from nearcast.pipeline.tables.erasure import caught_up
-from nearcast.pipeline.tables.erasure import forget as forget_in_tables
 from nearcast.store import InUseError, Store, broker_directory, read_manifest
 
 WAIT_S = 60.0
@@ -35,8 +34,8 @@ def forget(
     """Remove all that a broker knows of a person, while it runs or not.
 
     Sessions, queued and live messages, context and announcements go, every row of the log that
-    tells of the node is erased, and so is what the data pipeline has of it in tables and
-    snapshots. What others have received is theirs. Backups are not touched.
+    tells of the node is erased, and so is what the data pipeline has of it in tables, in
+    snapshots and waiting for brokers. What others have received is theirs. Backups are not touched.
     """
     settings = load(config, os.environ, {"broker.data": data})
     if not yes:
@@ -59,9 +58,15 @@ def forget(
         finally:
             store.close()
     assert isinstance(found, dict)
-    ready = caught_up(where, {name: read_manifest(directory / "log").last_seq}, WAIT_S)
-    rows = forget_in_tables(where, node)
-    figures = {"node": node, **found, "table_rows": rows, "pipeline_caught_up": ready}
+    seq = read_manifest(directory / "log").last_seq
+    rows, waiting, ready = _forget_in_pipeline(where, settings, node, {name: seq})
+    figures = {
+        "node": node,
+        **found,
+        "table_rows": rows,
+        "backlog_rows": waiting,
+        "pipeline_caught_up": ready,
+    }
     typer.echo(
         json.dumps(figures)
         if as_json
@@ -73,3 +78,19 @@ def forget(
             "The pipeline is behind, and may yet write what it read before: forget once more when "
             "nearcast pipeline status tells of no lag."
         )
+
+
+def _forget_in_pipeline(
+    data: Path, settings: Settings, node: str, seqs: dict[str, int]
+) -> tuple[int, int, bool]:
+    """Erase a node from tables and backlogs; return rows of both, and if they were up to date."""
+    if not (data / "checkpoints").is_dir():
+        return 0, 0, True
+    # Imported here: these are installed where a pipeline runs.
+    from nearcast.pipeline.sink.backlog_erasure import forget_in_backlogs
+    from nearcast.pipeline.tables.erasure import caught_up
+    from nearcast.pipeline.tables.erasure import forget as forget_in_tables
+
+    ready = caught_up(data, seqs, WAIT_S)
+    rows = forget_in_tables(data, node, settings.pipeline.tables)
+    return rows, forget_in_backlogs(data, node), ready

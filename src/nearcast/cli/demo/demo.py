@@ -6,9 +6,12 @@ fast as it can. The same seed shows the same city.
 """
 
 import json
+import signal
+import threading
 import time
 from collections import deque
-from contextlib import suppress
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Annotated
 
 import typer
@@ -66,12 +69,14 @@ def demo(
     _warm_up.main()
     console = Console()
     show = Show(CityRun(CityLife(nodes, seed)), ascii_only=console.options.ascii_only)
-    with suppress(KeyboardInterrupt):
+    with _interruptible() as stopped:
         if console.is_terminal and not console.is_dumb_terminal and not as_json:
             show.speed = speed
-            show.watch(console, seconds)
+            show.watch(console, seconds, stopped)
         else:
             for _ in range(round(UNWATCHED_S if seconds is None else seconds)):
+                if stopped.is_set():
+                    break
                 show.step()
                 for happening in () if as_json else show.news():
                     typer.echo(line(happening).plain)
@@ -87,6 +92,20 @@ def demo(
         )
 
 
+@contextmanager
+def _interruptible() -> Iterator[threading.Event]:
+    """Provide an event that Ctrl-C sets.
+
+    A KeyboardInterrupt could be raised in code that cannot pass it on, such as a callback of C.
+    """
+    stopped = threading.Event()
+    before = signal.signal(signal.SIGINT, lambda *_: stopped.set())
+    try:
+        yield stopped
+    finally:
+        signal.signal(signal.SIGINT, before)
+
+
 class Show:
     """Draws a run of the city."""
 
@@ -96,12 +115,14 @@ class Show:
         self._ascii_only = ascii_only
         self._step_s: deque[float] = deque(maxlen=AVERAGED)
 
-    def watch(self, console: Console, seconds: float | None) -> None:
-        """Show the city until interrupted, or for a number of seconds."""
+    def watch(self, console: Console, seconds: float | None, stopped: threading.Event) -> None:
+        """Show the city until it is stopped, or for a number of seconds."""
         started = time.monotonic()
         city_s = 0.0
         with Live(console=console, screen=True, auto_refresh=False) as live:
-            while seconds is None or time.monotonic() - started < seconds:
+            while not stopped.is_set():
+                if seconds is not None and time.monotonic() - started >= seconds:
+                    break
                 frame_ends = time.monotonic() + 1.0 / FRAMES_PER_S
                 city_s += self.speed / FRAMES_PER_S
                 while self.run.time_s < int(city_s) and time.monotonic() < frame_ends:
@@ -109,7 +130,7 @@ class Show:
                 # If the speed cannot be reached, the city runs slower, but stays on the screen.
                 city_s = min(city_s, self.run.time_s + 1.0)
                 live.update(self.screen(console.width, console.height, city_s), refresh=True)
-                time.sleep(max(0.0, frame_ends - time.monotonic()))
+                stopped.wait(max(0.0, frame_ends - time.monotonic()))
 
     def step(self) -> None:
         """Advance the city by a second, and time the engine's part of it."""

@@ -160,8 +160,13 @@ class ContextUpdates(EngineDependent):
         for dependent in self._dependents:
             dependent.rules_changed(step)
 
-    def resume_places_and_rights(self, standing: Sequence[Input]) -> None:
-        """Restore places, then rules, then exceptions, without deliveries."""
+    def resume_places_and_rights(
+        self, standing: Sequence[Input], removed: Iterable[PlaceDefined] = ()
+    ) -> None:
+        """Restore places, then rules, then exceptions, without deliveries.
+
+        `removed` are places that no longer exist, as the rules still know them.
+        """
         untold = EngineStep(0.0)
         defined = [value for value in standing if isinstance(value, PlaceDefined)]
         for place in sorted(defined, key=lambda each: each.order):
@@ -171,6 +176,7 @@ class ContextUpdates(EngineDependent):
                 if isinstance(value, RulesSet) and first is RulesSet:
                     # A place that a rule names may have been removed since.
                     self._rights.put(value, self._nodes.by_name.values(), strictly=False)
+                    self._rights.resume_places(removed)
                 elif isinstance(value, first):
                     self.handlers[first](value, untold)
 

@@ -9,12 +9,15 @@ through until they are built.
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import numpy as np
+from msgspec.structs import replace
 
 from nearcast.core.engine.context_updates import ContextUpdates
 from nearcast.core.engine.delivery.deliveries import NO_DELIVERIES, Deliveries
 from nearcast.core.engine.delivery.routes import Route
 from nearcast.core.engine.delivery.string_pair_table import Texts
 from nearcast.core.engine.dependent import EngineDependent, overriding
+from nearcast.core.engine.engine_inputs import EngineInputs as EngineInputs
+from nearcast.core.engine.engine_inputs import LiveEvent as LiveEvent
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.event_ingest import EventIngest
 from nearcast.core.engine.outcome import EngineStep, Handlers
@@ -47,10 +50,12 @@ from nearcast.core.model.inputs import (
     Forgot,
     Input,
     Moved,
-    Presence,
+    PlaceDefined,
     Published,
     Restarted,
+    SightSet,
 )
+from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.record import Record as Record
 
 
@@ -129,7 +134,7 @@ class Engine:
                 continue
             step.index = index
             if at != now:
-                step.now = now = at
+                step.now = outcome.now = now = at
                 self._pass_to_now(step)
             if type(each) is Moved and not step.events:
                 done = self._context.move_later(inputs, times, step)
@@ -155,6 +160,9 @@ class Engine:
                         if self.attribute_watch:
                             self.attribute_watch.see([event], self.matcher.world)
                     else:
+                        if quietly and not event.attributes:
+                            # Payloads of events that are only applied have not been parsed.
+                            event = replace(event, attributes=attributes_of(event.payload))
                         step.events.append(event)
                         step.made.append(now)
                         if self.matcher.counting or event.stays:
@@ -264,37 +272,57 @@ class Engine:
 
     # Resuming from saved state
 
-    def resume(
-        self,
-        seq: int,
-        subscriptions: Iterable[Subscription],
-        live: Iterable[tuple[Event, float | None, Iterable[str]]] = (),
-        nodes: Iterable[NodeState] = (),
-        standing: Sequence[Input] = (),
-        known: Iterable[tuple[str, str]] = (),
-        recent: Iterable[tuple[float, Event]] = (),
-    ) -> None:
-        """Restore saved state, without deliveries.
+    def in_force(self) -> EngineInputs:
+        """The inputs in force between two steps, to restore this engine from."""
+        state, rights = self._state, self.rights
+        standing: list[Input] = [
+            *(
+                PlaceDefined(p.kind, p.name, p.geometry, p.parent, p.order)
+                for p in self.matcher.places
+            ),
+            rights.rules,
+            *(SightSet(*each) for each in self.matcher.sight.exceptions_by_name()),
+            *map(Announced, self.announcements.values()),
+            *state.areas.watched(),
+            *self._standing.unfinished(),
+            *self._presence.in_force(),
+        ]
+        return EngineInputs(
+            self.settings.restart(self._presence.uncertain()),
+            standing,
+            rights.removed_places(),
+            list(self.subscriptions.values()),
+            list(self.nodes.values()),
+            list(state.live.in_force()),
+            state.recent.in_force(),
+            self._event_ingest.known(),
+            dict(state.subscriptions.turns),
+        )
 
-        Each live event comes with its expiry and the sessions that have seen it. `standing` holds
-        places, rights, announcements, watched areas and sessions without connection; `known` holds
-        publisher and id of earlier events; `recent` holds events that count, each with its time,
-        oldest first.
-        """
+    def resume(self, seq: int, inputs: EngineInputs) -> None:
+        """Restore the inputs in force of an engine, without deliveries, under the own settings."""
         self.seq = seq
+        standing = inputs.standing
         # Places and rights come first: subscriptions and live events are indexed by them.
-        self._context.resume_places_and_rights(standing)
-        self._state.subscriptions.add(list(subscriptions))
-        self._context.resume(nodes)
+        self._context.resume_places_and_rights(standing, inputs.removed_places)
+        self._state.subscriptions.add(list(inputs.subscriptions))
+        self._state.subscriptions.turns.update(inputs.turns)
+        self._context.resume(inputs.nodes)
         # Targets anchored to a node need the node's position.
-        for event, expires, seen in live:
-            self._state.live.resume(event, expires, seen)
-        self._event_ingest.resume(known)
+        for each in inputs.live:
+            self._state.live.resume(each.event, each.expires, each.seen)
+        self._event_ingest.resume(inputs.known)
         self._standing.resume(standing)
-        self._presence.resume(standing)
-        remembered = list(recent)
+        self._presence.resume(standing, inputs.restarted.sessions)
+        remembered = list(inputs.recent)
         self._state.recent.note([event for _, event in remembered], [at for at, _ in remembered])
         self._state.recent.refresh()
+
+    def restore(self, seq: int, inputs: EngineInputs) -> None:
+        """Become the engine that had these inputs in force, with its settings."""
+        self.settings = self.settings.after(inputs.restarted)
+        self._begin(Places())
+        self.resume(seq, inputs)
 
     def restarted(self, sessions: Iterable[str], now: float) -> Record | None:
         """The record to log at broker start with these sessions; None if none is needed."""
@@ -307,22 +335,24 @@ class Engine:
     def _restart(self, each: Restarted, step: EngineStep) -> None:
         """Reset as a broker restart does, keeping the state of the given sessions."""
         kept = set(each.sessions)
-        wanted = [one for one in self.subscriptions.values() if one.owner in kept]
-        live = [(event, expires, seen & kept) for event, expires, seen in self._state.live.kept()]
         announced = [one for one in self.announcements.values() if one.owner in kept]
-        standing: list[Input] = [
-            self.rights.rules,
-            *map(Announced, announced),
-            *self._state.areas.watched(),
-            *(Presence(name, False) for name in each.sessions),
-        ]
-        nodes, known, seq = list(self.nodes.values()), self._event_ingest.known(), self.seq
-        recent = self._state.recent
+        inputs = EngineInputs(
+            each,
+            [self.rights.rules, *map(Announced, announced), *self._state.areas.watched()],
+            subscriptions=[one for one in self.subscriptions.values() if one.owner in kept],
+            nodes=list(self.nodes.values()),
+            live=[
+                LiveEvent(event, expires, seen & kept)
+                for event, expires, seen in self._state.live.kept()
+            ],
+            known=self._event_ingest.known(),
+        )
+        seq, recent = self.seq, self._state.recent
         self.settings = self.settings.after(each)
         self._begin(self.matcher.places)
         if each.keeps_recent:
             self._state.recent.take_over(recent)
-        self.resume(seq, wanted, live, nodes, standing, known)
+        self.resume(seq, inputs)
         # As the first step of a broker does, at whatever time.
         self._expire(step)
 
@@ -403,6 +433,10 @@ class Engine:
     def fitting(self, subject: str) -> list[Subscription]:
         """All subscriptions whose pattern matches a subject, whatever their other conditions."""
         return self._state.subscriptions.routes.fitting(subject)
+
+    def has_subscribers(self, subject: str) -> bool:
+        """Whether the pattern of any subscription matches a subject."""
+        return self._state.subscriptions.routes.has_subscribers(subject)
 
     def note(self, run: EventRun) -> int | None:
         """Account for events that were sent along a route.

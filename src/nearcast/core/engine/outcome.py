@@ -59,6 +59,8 @@ class Outcome(Struct):
     """Live events not replayed to a session at its request: they count as seen."""
     notices: list[AreaNotice] = []
     """Entries to and exits from watched areas, published on subjects of the broker's own."""
+    now: float = 0.0
+    """The time of the input that is being applied."""
     timer: float | None = None
     """The time at which to step again even without input."""
 
@@ -76,7 +78,7 @@ class EngineStep:
     def __init__(self, now: float) -> None:
         self.now = now
         self.index = 0
-        self.outcome = Outcome()
+        self.outcome = Outcome(now=now)
         self.events: list[Event] = []
         """Events waiting to be matched as one batch."""
         self.made: list[float] = []

@@ -5,7 +5,7 @@ full once there is room. For a session from before a restart it is unknown what 
 all matching live events that it has not seen.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 
 from nearcast.core.engine.books.live_book import Met
 from nearcast.core.engine.engine_state import EngineState
@@ -55,13 +55,29 @@ class SessionPresence:
         met = self._missed_by(each.session or each.node)
         self._live_delivery.deliver_live(met, step.outcome)
 
-    def resume(self, standing: Iterable[Input]) -> None:
-        """Restore session presence, without deliveries."""
+    def in_force(self) -> Iterator[Presence | Undelivered]:
+        """Yield which sessions have or lost their connection, and what they missed."""
+        present, away = self._subscriptions.present, self._subscriptions.away
+        for session in sorted(present | away - self._uncertain):
+            yield Presence(_node_of(session), session in present, session)
+        for session, live in self._live.missed():
+            yield Undelivered(_node_of(session), tuple(live), session)
+
+    def uncertain(self) -> list[str]:
+        """The sessions that have not come back since a restart."""
+        return sorted(self._uncertain)
+
+    def resume(self, standing: Iterable[Input], uncertain: Iterable[str]) -> None:
+        """Restore presence and what sessions missed, without deliveries."""
         untold = EngineStep(0.0)
         for value in standing:
             if isinstance(value, Presence):
-                self.be_present(value, untold)
-                self._uncertain.add(value.session or value.node)
+                sessions = self._subscriptions.present if value.here else self._subscriptions.away
+                sessions.add(value.session or value.node)
+            elif isinstance(value, Undelivered):
+                self.miss(value, untold)
+        self._uncertain.update(uncertain)
+        self._subscriptions.away.update(self._uncertain)
 
     def leave(self, each: Left, step: EngineStep) -> None:
         """End a session: drop its subscriptions, announcements and delivery state."""
@@ -101,3 +117,8 @@ class SessionPresence:
                 met = plainly if each.plain else self._live_delivery.met_by_one(each.id)
                 found += (event for event, _, _ in met)
         return self._live.in_order(found)
+
+
+def _node_of(session: str) -> str:
+    """The node that a session belongs to."""
+    return session.partition("~")[0]

@@ -87,6 +87,7 @@ class StandingInputs:
                 if not each.replay:
                     outcome.passed_over.append((copy.event, copy.owner))
             if each.replay:
+                deliveries.caused_at = outcome.now
                 outcome.sent.append(deliveries)
 
     def unsubscribe(self, each: Unsubscribed, step: EngineStep) -> None:
@@ -112,8 +113,12 @@ class StandingInputs:
         """Stop watching an area."""
         self._areas.remove(each.name)
 
+    def unfinished(self) -> list[Subscribed]:
+        """The subscriptions of a request whose last one has not come yet."""
+        return list(self._together.values())
+
     def resume(self, standing: Iterable[Input]) -> None:
-        """Restore announcements and watched areas.
+        """Restore announcements, watched areas and an unfinished request.
 
         Not checked again: an area at a place that was removed contains no node.
         """
@@ -122,6 +127,8 @@ class StandingInputs:
                 self._announcements.put(value.announcement)
             elif isinstance(value, AreaWatched):
                 self._put_area(value)
+            elif isinstance(value, Subscribed):
+                self._together[value.subscription.id] = value
 
     def _put_area(self, each: AreaWatched) -> None:
         self._areas.put(each.name, each.node, each.area, each.where)

@@ -149,6 +149,11 @@ class Sight:
         self._nodes.release(first)
         self._nodes.release(second)
 
+    def exceptions_by_name(self) -> list[tuple[str, str, int]]:
+        """The exceptions that were set, each as viewer, other node and mask."""
+        name = self._nodes.name
+        return [(name(first), name(second), mask) for (first, second), mask in self._set.items()]
+
     def may_see(self, viewer: str, other: str) -> int:
         """The visibility mask of a node for a viewer."""
         if viewer == other:

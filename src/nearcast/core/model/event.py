@@ -95,11 +95,6 @@ class Subscription(Struct, frozen=True, gc=False):
         return self.session or self.node
 
     @property
-    def key(self) -> str:
-        """Its id within its session."""
-        return self.id.partition("\0")[2]
-
-    @property
     def plain(self) -> bool:
         """True if an event's subject alone decides whether it matches."""
         return (

@@ -4,19 +4,19 @@ The class of a node consists of the sets it is in and its values of attributes t
 What one class may see of another is given by the first rule that matches both.
 """
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from typing import TypeAlias
 
 from msgspec import Struct
 
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import PlaceError
-from nearcast.core.model.geometry.area import Box, PlaceArea
+from nearcast.core.model.geometry.area import Box, FixedArea, PlaceArea
 from nearcast.core.model.geometry.geodesy import ecef
 from nearcast.core.model.geometry.places import Places
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.geometry.shapes import Code, encode, shape_holds
-from nearcast.core.model.inputs import RulesSet
+from nearcast.core.model.inputs import PlaceDefined, RulesSet
 from nearcast.core.model.sight_rule import ANYONE, NodeCondition
 from nearcast.core.model.visibility import SEE_ALL, SEE_POSITION
 from nearcast.core.rights.rule_checks import carrying_rights, granted_to, heads
@@ -54,6 +54,8 @@ class CompiledRules:
         self._names = {name for each in sets for name in heads(each.where)}
         self._names |= {part for name in values for part in (name, name.partition(".")[0])}
         self._areas: dict[int, Code] = {}
+        self._places: dict[PlaceArea, FixedArea] = {}
+        """The last known areas of named places."""
         hiding = {line.other for line in self._lines if not line.see & SEE_POSITION}
         self.look_up(places, strictly)
         for number, each in enumerate(self._sets):
@@ -77,12 +79,33 @@ class CompiledRules:
             area = each.inside
             if isinstance(area, PlaceArea):
                 try:
-                    self._areas[number] = encode(find(area.name, area.kind).geometry)
+                    geometry = find(area.name, area.kind).geometry
+                    self._areas[number] = encode(geometry)
+                    self._places[area] = geometry
                 except PlaceError:
                     if strictly:
                         raise
             elif area is not None:
                 self._areas[number] = encode(area)  # type: ignore[arg-type]  # fixed, see Who
+
+    def removed_places(self, places: Places) -> Iterator[PlaceDefined]:
+        """Yield the named places that no longer exist, with their last areas."""
+        for area, geometry in self._places.items():
+            try:
+                places.find_first(area.name, area.kind)
+            except PlaceError:
+                yield PlaceDefined(area.kind or "", area.name, geometry)
+
+    def resume_places(self, removed: Iterable[PlaceDefined]) -> None:
+        """Restore the last areas of places that no longer exist."""
+        known = {(each.place_kind, each.name): each.geometry for each in removed}
+        for number, each in enumerate(self._sets):
+            area = each.inside
+            if isinstance(area, PlaceArea):
+                geometry = known.get((area.kind or "", area.name))
+                if geometry is not None:
+                    self._areas[number] = encode(geometry)
+                    self._places[area] = geometry
 
     def asks(self, before: NodeState, after: NodeState) -> bool:
         """Return whether a rule depends on the difference between two states."""

@@ -15,7 +15,7 @@ from nearcast.core.matching.sight import GROUPS, Sight
 from nearcast.core.model.context import NodeState, Value
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.position import Position
-from nearcast.core.model.inputs import RulesSet
+from nearcast.core.model.inputs import PlaceDefined, RulesSet
 from nearcast.core.model.visibility import SEE_IDENTITY, SEE_POSITION
 from nearcast.core.rights.compiled_rules import CompiledRules, NodeClass
 from nearcast.core.rights.rule_checks import carrying_rights, check_rules, granted_to
@@ -136,6 +136,14 @@ class Rights:
                 self._sight.reclass(state.node)
                 changed.append(state.node)
         return changed
+
+    def removed_places(self) -> list[PlaceDefined]:
+        """Places that no longer exist, as the rules still know them."""
+        return list(self._compiled.removed_places(self._matcher.places))
+
+    def resume_places(self, removed: Iterable[PlaceDefined]) -> None:
+        """Restore what the rules know of places that no longer exist; before any node is known."""
+        self._compiled.resume_places(removed)
 
     def refresh(self) -> None:
         """Recompute the groups of all nodes."""

@@ -9,7 +9,7 @@ process, gives the same rows.
 import gc
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
-from itertools import chain, groupby, pairwise
+from itertools import groupby, pairwise
 from operator import itemgetter
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -19,7 +19,6 @@ import numpy as np
 import pyarrow as pa
 
 from nearcast.core.model.context import NodeState
-from nearcast.pipeline.decide import snapshots
 from nearcast.pipeline.decide.decided_schema import ARROW_SCHEMA as ARROW_SCHEMA
 from nearcast.pipeline.decide.decided_schema import CONTEXT as CONTEXT
 from nearcast.pipeline.decide.decided_schema import DELIVERY as DELIVERY
@@ -28,12 +27,14 @@ from nearcast.pipeline.decide.decided_schema import SUSPECT as SUSPECT
 from nearcast.pipeline.decide.decided_schema import UNUSABLE as UNUSABLE
 from nearcast.pipeline.decide.decided_schema import Columns, decided_batch
 from nearcast.pipeline.decide.delivery_rows import delivery_batch
+from nearcast.pipeline.decide.dropped_rows import TaskRows, not_decided, player_after
 from nearcast.pipeline.decide.plain_events import joined
 from nearcast.pipeline.decide.player import ContextChange, Played, Player
+from nearcast.pipeline.decide.snapshots import Snapshots
 from nearcast.pipeline.movement.suspects import Suspect
 from nearcast.pipeline.source.log_ranges import LogRange, RangeRequest, parts_of, read_range
 from nearcast.pipeline.source.row_inputs import Unusable
-from nearcast.store import broker_directory, read_manifest
+from nearcast.store import read_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -77,20 +78,24 @@ def _by_broker(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Reco
                 yield name, batch.slice(start, end - start)
 
 
-def snapshot_directory(data: str, broker: str) -> Path:
-    """The directory of a broker's snapshots."""
-    return Path(data) / "checkpoints" / "snapshots" / broker_directory(Path(), broker).name
-
-
 def _decide(data: str, broker: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    first = next(batches)
-    player, kept = _player(data, broker, first["seq"][0].as_py() - 1)
+    rows, snapshots = TaskRows(batches), Snapshots.of(data, broker)
+    player, kept = _player(data, broker, rows.begin - 1)
     # The cache has no player meanwhile: an interrupted task leaves it partly advanced.
     _players.pop((data, broker), None)
-    for parts in player.decide_columns(chain((first,), batches)):
-        yield from decided_batches(broker, *parts)
-    if player.seq - kept >= _many_rows(player):
-        snapshots.save(snapshot_directory(data, broker), player)
+    while True:
+        if player.seq >= rows.begin:
+            passed = not_decided(rows.begin, rows.skip(player.seq), player)
+            snapshots.note_undecided(passed)
+            yield from decided_batches(broker, Played(unusable=[passed]))
+        for parts in player.decide_columns(rows.until_dropped()):
+            yield from decided_batches(broker, *parts)
+        if rows.dropped is None:
+            break
+        player = player_after(snapshots, broker, rows.dropped.last)
+        kept = player.seq
+    if player.seq - kept >= _many_rows(player) or snapshots.is_due(player.seq):
+        snapshots.save(player)
         kept = player.seq
     _players[data, broker] = player, kept
 
@@ -99,28 +104,40 @@ def _player(data: str, broker: str, seq: int) -> tuple[Player, int]:
     """A player that has applied all rows up to `seq`, and the seq of its last snapshot.
 
     The cached player is used unless it is ahead of `seq`, or so far behind that loading a snapshot
-    is less work than applying the missing rows.
+    is less work than applying the missing rows. If the log has dropped some of them, it is the
+    first player that can go on, which may be ahead of `seq`.
     """
     player, kept = _players.get((data, broker), (None, 0))
     if player is not None and player.seq > seq:
         player = None
-    directory = snapshot_directory(data, broker)
-    newest = snapshots.newest(directory, seq)
-    if newest is not None and (player is None or newest - player.seq >= _many_rows(player)):
-        found = snapshots.load(directory, seq)
+    snapshots = Snapshots.of(data, broker)
+    newest = snapshots.newest(seq)
+    if newest and (player is None or newest - player.seq >= _many_rows(player)):
+        found = snapshots.load(seq)
         _settle_memory()
         if found is not None and (player is None or found.seq > player.seq):
             player, kept = found, found.seq
     if player is None:
         player, kept = Player(broker), 0
-    if player.seq < seq:
-        log = broker_directory(Path(data), broker) / "log"
-        first = player.seq + 1
-        segments, gaps = parts_of(read_manifest(log), first, seq)
-        missed = LogRange(str(log), broker, first, seq, tuple(segments), tuple(gaps))
+    if player.seq < seq and not _catch_up(player, snapshots.log, seq):
+        low = read_manifest(snapshots.log).whole.low_seq
+        player = player_after(snapshots, broker, low - 1)
+        kept = player.seq
+    return player, kept
+
+
+def _catch_up(player: Player, log: Path, seq: int) -> bool:
+    """Apply the rows up to `seq`; return whether the log still had all that it has not lost."""
+    first = player.seq + 1
+    manifest = read_manifest(log)
+    if manifest.whole.low_seq <= first:
+        segments, gaps = parts_of(manifest, first, seq)
+        missed = LogRange(str(log), player.broker, first, seq, tuple(segments), tuple(gaps))
         player.apply_columns(read_range(missed, RangeRequest()))
         player.seq = seq
-    return player, kept
+        # Rows may be dropped while they are read.
+        manifest = read_manifest(log)
+    return manifest.whole.low_seq <= first
 
 
 def _many_rows(player: Player) -> int:

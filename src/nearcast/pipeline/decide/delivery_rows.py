@@ -36,6 +36,7 @@ def delivery_batch(broker: str, played: PlayedDeliveries) -> pa.RecordBatch:
     else:
         columns = _event_columns([events[place] for place in places[firsts].tolist()], played)
         columns["seq"] = [played.seqs[place] for place in places[firsts].tolist()]
+        columns["ingested"] = [played.ingested[place] for place in places[firsts].tolist()]
     columns |= {
         "kind": pa.repeat(DELIVERY, count),
         "recipients": _recipients(played.deliveries, played.names, copies, firsts),
@@ -98,12 +99,13 @@ def _plain_columns(events: PlainEvents, places: I32, played: PlayedDeliveries) -
         "retain": pa.repeat(False, count),
         "elsewhere": pa.array(elsewhere[subject]) if count else None,
         "seq": taken["seq"],
+        "ingested": taken["ingested"],
     }
 
 
 _TAKEN = [
-    "seq", "event_id", "subject", "publisher", "time", "lat", "lon", "properties", "payload",
-    "headers", "data",
+    "seq", "event_id", "subject", "publisher", "time", "ingested", "lat", "lon", "properties",
+    "payload", "headers", "data",
 ]  # fmt: skip
 
 

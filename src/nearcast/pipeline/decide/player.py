@@ -6,14 +6,17 @@ advance to the seq where it is needed.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
+from typing import Self
 
 import pyarrow as pa
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nearcast.core.engine.delivery.deliveries import Deliveries
 from nearcast.core.engine.delivery.string_pair_table import Texts
-from nearcast.core.engine.engine import Engine, Outcome
+from nearcast.core.engine.engine import Engine, EngineInputs, Outcome
 from nearcast.core.engine.outcome import AreaNotice
+from nearcast.core.matching.tables import F64
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import Restarted
 from nearcast.core.model.subject import SubjectRules
@@ -36,6 +39,8 @@ class PlayedDeliveries(Struct, frozen=True):
     deliveries: Deliveries
     seqs: Sequence[int | None]
     """The seq of each event's row; None if the event is older than these rows."""
+    ingested: Sequence[float] | F64
+    """The ingest time of each event's row; of a live event, of the row that made it match."""
     elsewhere: SubjectRules
     """The subjects whose events the broker leaves to the pipeline to decide."""
     recorded: bool
@@ -71,8 +76,29 @@ class Player:
         self.seq = 0
         """The seq of the last applied row."""
         self.engine = Engine()
-        self._elsewhere = SubjectRules(())
-        self._recorded = False
+        self._begin(Restarted())
+
+    @classmethod
+    def restored(cls, broker: str, seq: int, inputs: EngineInputs) -> Self:
+        """Return a player that has applied all rows up to `seq`, from the inputs in force there."""
+        player = cls(broker)
+        player.seq = seq
+        player.engine.restore(seq, inputs)
+        player._begin(inputs.restarted)
+        return player
+
+    def in_force(self) -> EngineInputs:
+        """The inputs in force, from which a player that goes on alike can be restored."""
+        inputs = self.engine.in_force()
+        begun = replace(
+            inputs.restarted, elsewhere=self._begun.elsewhere, deliveries=self._begun.deliveries
+        )
+        return replace(inputs, restarted=begun)
+
+    def _begin(self, begun: Restarted) -> None:
+        """Apply what a start of the broker says, apart from the engine."""
+        self._begun = begun
+        self._elsewhere = SubjectRules(begun.elsewhere)
 
     @property
     def size(self) -> int:
@@ -126,7 +152,14 @@ class Player:
             # Names are looked up now: with the next input these numbers may be reassigned.
             names = self.engine.names_in(deliveries)
             played.sent.append(
-                PlayedDeliveries(deliveries, done.seqs, self._elsewhere, self._recorded, names)
+                PlayedDeliveries(
+                    deliveries,
+                    done.seqs,
+                    done.times,
+                    self._elsewhere,
+                    self._begun.deliveries,
+                    names,
+                )
             )
             parts.append(played)
             if not done.are_many:
@@ -149,23 +182,28 @@ class Player:
     def _run(self, inputs: Inputs, quietly: bool = False) -> Outcome:
         begun = inputs.values[0] if inputs.values else None
         if isinstance(begun, Restarted):
-            self._elsewhere, self._recorded = SubjectRules(begun.elsewhere), begun.deliveries
+            self._begin(begun)
         outcome = self.engine.play(inputs.values, inputs.times, again=True, quietly=quietly)
         self.seq = inputs.last
         return outcome
 
     def _played(self, outcome: Outcome, inputs: Inputs) -> Played:
         return Played(
-            [self._sent(each, inputs.event_seqs) for each in outcome.sent],
+            [self._sent(each, inputs) for each in outcome.sent],
             list(_contexts(outcome, inputs)),
             [*inputs.unusable, *_refused(outcome, inputs)],
             list(_suspects(outcome, inputs)),
             outcome.notices,
         )
 
-    def _sent(self, deliveries: Deliveries, seqs: EventSeqs) -> PlayedDeliveries:
-        own = [seqs.get(event) for event in deliveries.events]
-        return PlayedDeliveries(deliveries, own, self._elsewhere, self._recorded)
+    def _sent(self, deliveries: Deliveries, inputs: Inputs) -> PlayedDeliveries:
+        rows = [inputs.event_seqs.get(event) for event in deliveries.events]
+        seqs = [None if row is None else row[0] for row in rows]
+        # A live event may be older, or not: that depends on which rows are decided together.
+        caused_at = deliveries.caused_at
+        ingested = [row[1] if caused_at is None and row else caused_at or 0.0 for row in rows]
+        recorded = self._begun.deliveries
+        return PlayedDeliveries(deliveries, seqs, ingested, self._elsewhere, recorded)
 
 
 class _Pace:

@@ -1,171 +1,147 @@
-"""Snapshots of players, so that a task need not replay the whole log.
+"""Snapshots of players: the inputs in force after a row of a log, so that no row before is needed.
 
-A snapshot is one file. Arrays are stored in their memory layout and are mapped, not read; each
-process copies only the pages that it changes. It is only a cache: its content follows from the log
-up to its seq, so every snapshot gives the same decisions, and one of another release is ignored.
-The files are trusted like the broker's own directory.
+The pipeline saves them, and a broker writes one when it is asked; any of them gives the same
+decisions. Beside one that the pipeline saved lies the compiled player, which is only a cache.
 """
 
-import gc
-import hashlib
-import mmap
-import os
-import pickle
-import re
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache
-from importlib.resources import files
-from importlib.resources.abc import Traversable
+import logging
 from pathlib import Path
-from typing import BinaryIO
 
-import msgspec
 from msgspec import Struct
 
+from nearcast.logs import log_event
 from nearcast.pipeline.decide.player import Player
-from nearcast.store.durable_files import put_in_place
+from nearcast.pipeline.decide.player_cache import load_compiled, save_compiled
+from nearcast.pipeline.source.row_inputs import Unusable
+from nearcast.store import (
+    CorruptError,
+    Row,
+    SnapshotFile,
+    SnapshotHead,
+    UpgradeError,
+    asked_snapshot,
+    broker_directory,
+    broker_snapshots,
+    erase_from_snapshot,
+    find_snapshots,
+    follower_of,
+    read_snapshot,
+    read_standing_rows,
+    write_snapshot,
+)
 from nearcast.store.file_access import make_directory
 
+DIRECTORY = Path("checkpoints") / "snapshots"
 KEPT = 3
 """The number of snapshots kept for each broker, the newest ones."""
-ALIGNED = 64
-MAGIC = b"nearcast snapshot\n"
-_NAME = re.compile(r"(\d{15})\.snapshot")
+COMPILED = ".player"
+UNDECIDED = ".undecided"
+EARLIER = ".snapshot"
+"""Files of earlier releases, which only the release that wrote them could read."""
+
+log = logging.getLogger("nearcast.pipeline")
 
 
-class Head(Struct, frozen=True):
-    """The header of a snapshot: its release and seq, and the positions of its parts."""
+class Snapshots(Struct, frozen=True):
+    """The snapshots of one broker's log: the pipeline's own, and the broker's."""
 
-    release: str
-    seq: int
-    value: int
-    """Size in bytes of the pickled data without arrays."""
-    arrays: list[tuple[int, int]]
-    """Offset and size of each array."""
+    own: Path
+    log: Path
 
+    @staticmethod
+    def of(data: str, broker: str) -> "Snapshots":
+        """The snapshots of a broker under a data directory."""
+        name = broker_directory(Path(), broker).name
+        own = Path(data) / DIRECTORY / name
+        return Snapshots(own, broker_directory(Path(data), broker) / "log")
 
-@cache
-def release() -> str:
-    """A digest of the code that reads snapshots; a snapshot is used only if it is the same."""
-    package = files("nearcast")
-    digest = hashlib.sha256()
-    for room in ("pipeline/decide", "pipeline/source", "core"):
-        for source in _sources(package.joinpath(*room.split("/"))):
-            digest.update(source)
-    return digest.hexdigest()
+    def is_due(self, seq: int) -> bool:
+        """True if the broker waits for a snapshot up to `seq`, to drop the rows before it."""
+        return self.newest() < asked_snapshot(self.log) <= seq
 
+    def newest(self, most: int | None = None) -> int:
+        """The seq of the newest snapshot, up to `most`; 0 if there is none."""
+        found = (each.seq for each in self._found() if most is None or each.seq <= most)
+        return max(found, default=0)
 
-def _sources(package: Traversable) -> Iterator[bytes]:
-    """Yield the sources of a package's modules, also from a zip archive."""
-    for item in sorted(package.iterdir(), key=lambda each: each.name):
-        if item.is_dir():
-            yield from _sources(item)
-        elif item.name.endswith(".py"):
-            yield item.read_bytes()
+    def save(self, player: Player) -> Path:
+        """Write a snapshot of a player, remove outdated ones, and return its path."""
+        path = write_snapshot(self.own, SnapshotHead(player.broker, player.seq), player.in_force())
+        save_compiled(path.with_suffix(COMPILED), player)
+        self._prune()
+        return path
 
+    def load(self, most: int) -> Player | None:
+        """Load the newest player that has applied no row after `most`; None if there is none."""
+        return self._first_readable([each for each in reversed(self._found()) if each.seq <= most])
 
-def save(directory: Path, player: Player) -> Path:
-    """Write a snapshot of a player, remove outdated ones, and return its path."""
-    make_directory(directory)
-    path = directory / f"{player.seq:015d}.snapshot"
-    if not path.exists():
-        partial = directory / f".{path.name}.{os.getpid()}"
-        try:
-            with partial.open("wb") as file:
-                _write(file, player)
-            put_in_place(partial, path)
-        finally:
-            partial.unlink(missing_ok=True)
-    for _, old in list(_found(directory))[:-KEPT]:
-        old.unlink(missing_ok=True)
-    return path
+    def load_after(self, least: int) -> Player | None:
+        """Load the first player that has applied all rows up to `least`; None if there is none."""
+        return self._first_readable([each for each in self._found() if each.seq >= least])
 
+    def standing_rows(self, kind: str) -> list[Row]:
+        """Return the rows of a kind that stand in the newest snapshot; none without one."""
+        found = self._found()
+        return read_standing_rows(found[-1].path, kind) if found else []
 
-def load(directory: Path, most: int) -> Player | None:
-    """Load the newest player that has applied no row after `most`; None if there is none."""
-    for seq, path in reversed(list(_found(directory))):
-        if seq <= most:
+    def note_undecided(self, rows: Unusable) -> None:
+        """Note rows on which nothing could be decided, for the status; again has no effect."""
+        make_directory(self.own)
+        (self.own / f"{rows.seq:015d}-{rows.last:015d}{UNDECIDED}").touch()
+
+    def undecided(self) -> list[tuple[int, int]]:
+        """Return the ranges of rows on which nothing could be decided, oldest first."""
+        found: list[tuple[int, int]] = []
+        for path in sorted(self.own.glob(f"*{UNDECIDED}")):
+            first, last = map(int, path.stem.split("-"))
+            if found and first <= found[-1][1] + 1:
+                first, last = found[-1][0], max(last, found.pop()[1])
+            found.append((first, last))
+        return found
+
+    def _found(self) -> list[SnapshotFile]:
+        return find_snapshots(self.own, broker_snapshots(self.log))
+
+    def _first_readable(self, files: list[SnapshotFile]) -> Player | None:
+        later: UpgradeError | None = None
+        for file in files:
             try:
-                player = _read(path)
-            except (OSError, ValueError, msgspec.MsgspecError, EOFError, pickle.PickleError):
-                # Removed meanwhile, or incomplete: try an older one.
-                continue
-            if player is not None:
-                return player
-    return None
-
-
-def newest(directory: Path, most: int) -> int | None:
-    """The seq of the newest snapshot up to `most`, by file name."""
-    return max((seq for seq, _ in _found(directory) if seq <= most), default=None)
-
-
-def _write(file: BinaryIO, player: Player) -> None:
-    buffers: list[pickle.PickleBuffer] = []
-    with _no_garbage():
-        value = pickle.dumps(player, protocol=5, buffer_callback=buffers.append)
-    views = [buffer.raw() for buffer in buffers]
-    # The offsets of arrays depend on the length of the header, which contains these offsets.
-    room = 1 << 12
-    while True:
-        head = Head(release(), player.seq, len(value), _laid_out(room + len(value), views))
-        told = msgspec.json.encode(head)
-        if len(MAGIC) + 8 + len(told) <= room:
-            break
-        room *= 2
-    file.write(MAGIC + len(told).to_bytes(4, "big") + room.to_bytes(4, "big") + told)
-    file.seek(room)
-    file.write(value)
-    for (at, _), view in zip(head.arrays, views, strict=True):
-        file.seek(at)
-        file.write(view)
-
-
-def _laid_out(start: int, views: Sequence[memoryview]) -> list[tuple[int, int]]:
-    found = []
-    for view in views:
-        start = -(-start // ALIGNED) * ALIGNED
-        found.append((start, view.nbytes))
-        start += view.nbytes
-    return found
-
-
-def _read(path: Path) -> Player | None:
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
-    if mapped[: len(MAGIC)] != MAGIC:
+                return _read(file)
+            except UpgradeError as error:
+                later = error
+            except CorruptError as error:
+                # Removed meanwhile, or damaged: another one will do.
+                log_event(log, logging.WARNING, "a snapshot cannot be used", why=str(error))
+        if later is not None:
+            raise later
         return None
-    at = len(MAGIC)
-    length, room = (int.from_bytes(mapped[at + i : at + i + 4], "big") for i in (0, 4))
-    head = msgspec.json.decode(mapped[at + 8 : at + 8 + length], type=Head)
-    if head.release != release():
-        return None
-    whole = memoryview(mapped)
-    arrays = [whole[start : start + size] for start, size in head.arrays]
-    with _no_garbage():
-        player = pickle.loads(whole[room : room + head.value], buffers=arrays)
-    assert isinstance(player, Player)
-    return player
+
+    def _prune(self) -> None:
+        """Remove old snapshots, but none that stands for rows which the broker may have dropped."""
+        follower = follower_of(self.log)
+        promised = None if follower is None else follower.snapshot
+        for old in find_snapshots(self.own)[:-KEPT]:
+            if promised is None or old.seq < promised:
+                old.path.with_suffix(COMPILED).unlink(missing_ok=True)
+                old.path.unlink(missing_ok=True)
+        for path in self.own.glob(f"*{EARLIER}"):
+            path.unlink(missing_ok=True)
 
 
-@contextmanager
-def _no_garbage() -> Iterator[None]:
-    """Pause garbage collection while millions of objects are made, none of which is garbage."""
-    collects = gc.isenabled()
-    gc.disable()
-    try:
-        yield
-    finally:
-        if collects:
-            gc.enable()
+def forget_in_snapshots(data: Path, node: str) -> None:
+    """Rewrite all snapshots without a node, also those of brokers; delete compiled players."""
+    own = [path for path in (data / DIRECTORY).glob("*") if path.is_dir()]
+    for snapshot in find_snapshots(*own, *map(broker_snapshots, data.glob("brokers/*/log"))):
+        erase_from_snapshot(snapshot.path, node)
+    for path in own:
+        for suffix in (COMPILED, EARLIER):
+            for compiled in path.glob(f"*{suffix}"):
+                compiled.unlink(missing_ok=True)
 
 
-def _found(directory: Path) -> Iterator[tuple[int, Path]]:
-    """Yield the snapshots of a directory, oldest first."""
-    if not directory.exists():
-        return
-    for path in sorted(directory.iterdir()):
-        found = _NAME.fullmatch(path.name)
-        if found is not None:
-            yield int(found[1]), path
+def _read(file: SnapshotFile) -> Player:
+    compiled = load_compiled(file.path.with_suffix(COMPILED))
+    if compiled is not None:
+        return compiled
+    head, inputs = read_snapshot(file.path)
+    return Player.restored(head.broker, head.seq, inputs)

@@ -35,6 +35,8 @@ AGGREGATES = (
     "rule string, group string, id string, subject string, time double, count long, people long, "
     "payload string, lat double, lon double"
 )
+GATHERED = f"{AGGREGATES}, due double"
+"""Aggregates of a stream; rows without an `id` only say when a group is `due` to go out."""
 _ARROW = pa.schema(
     [
         (name, pa.float64() if kind == "double" else pa.int64() if kind == "long" else pa.string())
@@ -53,7 +55,8 @@ def aggregates(
 ) -> "DataFrame":
     """Return the aggregates of a log or a stream of it, with the columns of `AGGREGATES`."""
     if log.isStreaming:
-        return _of_stream(log, rules, places, lateness_s, patience_s)
+        found = gathered(log, rules, places, lateness_s=lateness_s, patience_s=patience_s)
+        return found.where("id IS NOT NULL").drop("due")
     return _of_history(log, rules, places, lateness_s, patience_s)
 
 
@@ -62,13 +65,15 @@ def named_in(payload: str) -> "Column":
     return F.from_json(payload, "people array<string>")["people"]
 
 
-def _of_stream(
+def gathered(
     log: "DataFrame",
     rules: Sequence[GatheringRule],
-    places: Iterable[NamedPlace],
-    lateness_s: float,
-    patience_s: float,
+    places: Iterable[NamedPlace] = (),
+    *,
+    lateness_s: float = LATENESS_S,
+    patience_s: float = PATIENCE_S,
 ) -> "DataFrame":
+    """Return the aggregates of a stream and when groups are due, with columns of `GATHERED`."""
     timed = log.withColumn("taken_in", F.timestamp_seconds("ingested")).withWatermark(
         "taken_in", f"{math.ceil(patience_s * 1000)} milliseconds"
     )
@@ -76,7 +81,7 @@ def _of_stream(
     parts = grouped(judged(timed, lateness_s), rules, places, after=F.col("taken_in"))
     return parts.groupBy("rule", "group").transformWithState(
         statefulProcessor=Gathering(rules, lateness_s),
-        outputStructType=AGGREGATES,
+        outputStructType=GATHERED,
         outputMode="append",
         timeMode="eventTime",
     )
@@ -107,8 +112,8 @@ class Gathering(StatefulProcessor):
         # A broker that is far behind must not bring back a group that was removed.
         earliest = timerValues.getCurrentWatermarkInMs() / 1000.0 - self._lateness_s
         for row in sorted(rows, key=_order):
-            yield from _rows(rule, group, _gathered(rule, group, row.packet, earliest))
-        self._keep(group, rule)
+            yield from self._told(rule, group, _gathered(rule, group, row.packet, earliest))
+        yield from self._keep(group, rule)
 
     def handleExpiredTimer(  # noqa: N802
         self,
@@ -126,20 +131,25 @@ class Gathering(StatefulProcessor):
         now = timerValues.getCurrentWatermarkInMs() / 1000.0
         released = group.expire(now, rule.threshold)
         if released is not None:
-            yield from _rows(rule, group, [released])
+            yield from self._told(rule, group, [released])
         if now > self._gone_at(group, rule):
             self._stored.clear()
             return
         if group.alarm == expiredTimerInfo.getExpiryTimeInMs():
             group.alarm = None
-        self._keep(group, rule)
+        yield from self._keep(group, rule)
 
     def _load(self, key: tuple[str, str]) -> Group | None:
         stored = self._stored.get()
         return None if stored is None else Group.decoded(key[0], key[1], bytes(stored[0]))
 
-    def _keep(self, group: Group, rule: GatheringRule) -> None:
-        """Store a group, with a timer for its next deadline.
+    @staticmethod
+    def _told(rule: GatheringRule, group: Group, released: Iterable[Aggregate]) -> Iterator[Row]:
+        for row in _rows(rule, group, released):
+            yield Row(**row.asDict(), due=None)
+
+    def _keep(self, group: Group, rule: GatheringRule) -> Iterator[Row]:
+        """Store a group, with a timer for its next deadline; yield when it is due to go out.
 
         A timer that fires too early costs less than moving the timer with every part.
         """
@@ -152,6 +162,9 @@ class Gathering(StatefulProcessor):
             self._handle.registerTimer(wanted)
             group.alarm = wanted
         self._stored.update((group.encoded(),))
+        if due is not None:
+            names = (field.split()[0] for field in AGGREGATES.split(", "))
+            yield Row(**dict.fromkeys(names), due=due)
 
     def _gone_at(self, group: Group, rule: GatheringRule) -> float:
         return group.stale_after(rule.threshold) + self._lateness_s

@@ -21,6 +21,7 @@ from msgspec.structs import replace
 from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-untyped]
 
 from nearcast.logs import log_event
+from nearcast.pipeline.decide.snapshots import Snapshots
 from nearcast.pipeline.errors import PipelineError
 from nearcast.pipeline.jobs.queries import Pipeline, PipelineSettings, brokers, query_names
 from nearcast.pipeline.jobs.spark_session import SparkSettings, session, stop
@@ -31,9 +32,12 @@ from nearcast.pipeline.jobs.status import (
     Status,
     cause_of,
     query_status,
+    watermark_of,
     write_status,
 )
 from nearcast.pipeline.sink.epoch_writer import RESULT_LIMIT
+from nearcast.pipeline.tables.migration import migrate, needs_migration
+from nearcast.pipeline.tables.tables import Tables, drop_old
 from nearcast.store import LogReader, StoreError, broker_directory, follow
 from nearcast.store.file_access import make_directory
 
@@ -45,12 +49,14 @@ log = logging.getLogger("nearcast.pipeline")
 FORM = 1
 """The format version of checkpoints and their content."""
 LOOK_S = 1.0
+PROGRESS_S = 5.0
 LONGEST_PAUSE_S = 30.0
 MOST_FAILURES = 10
 """Consecutive failures allowed without progress."""
 COMPACT_S = 600.0
 COMPACT_FROM = 200
-"""Tables with at least this many epochs are compacted."""
+"""Tables with at least this many files are compacted."""
+VACUUM_S = 86_400.0
 
 
 class Began(Struct):
@@ -152,11 +158,13 @@ class _PipelineRun:
         self._data = data
         self._failing = {name: _Failing() for name in pipeline.names}
         self._logs: dict[str, LogReader] = {}
-        self._compact_at = time.monotonic() + COMPACT_S
+        self._compact_at = self._vacuum_at = time.monotonic() + COMPACT_S
+        self._tick_at = dict.fromkeys(pipeline.names, 0.0)
+        self._undecided: dict[str, list[tuple[int, int]]] = {}
 
     def run(self, stopped: threading.Event) -> None:
         self._report(stage="tables")
-        self._pipeline.tables.begin()
+        self._migrate()
         for name in self._pipeline.names:
             self._report(stage="queries")
             self._start(name)
@@ -165,11 +173,27 @@ class _PipelineRun:
             while not stopped.wait(LOOK_S):
                 for name in self._pipeline.names:
                     self._look_after(name)
+                    self._advance_time(name)
                 self._report()
                 self._tidy()
         finally:
             self._pipeline.stop()
         self._report(ended=True)
+
+    def _migrate(self) -> None:
+        """Migrate tables of an earlier release, and report how far it has got."""
+        if not needs_migration(self._data):
+            return
+        reported = 0.0
+
+        def progress(what: str, done: int, total: int) -> None:
+            nonlocal reported
+            if time.monotonic() - reported >= PROGRESS_S or done == total:
+                reported = time.monotonic()
+                log_event(log, logging.INFO, what, epochs=done, of=total)
+                self._report(stage="tables")
+
+        migrate(self._data, progress, self._pipeline.settings.tables)
 
     def _start(self, name: str) -> None:
         try:
@@ -192,6 +216,16 @@ class _PipelineRun:
             failing.again_at = 0.0
             self._start(name)
 
+    def _advance_time(self, name: str) -> None:
+        """Let time pass for a query that waits for it, now and then while nothing else happens."""
+        query = self._pipeline.queries.get(name)
+        if query is None or not query.isActive or time.monotonic() < self._tick_at[name]:
+            return
+        progress = query.lastProgress
+        reported = None if progress is None else msgspec.json.decode(progress.json)
+        if self._pipeline.advance_time(name, str(query.id), watermark_of(reported)):
+            self._tick_at[name] = time.monotonic() + self._pipeline.interval_s(name) + LOOK_S
+
     def _failed(self, name: str, problem: str) -> None:
         failing = self._failing[name]
         failing.times += 1
@@ -209,7 +243,31 @@ class _PipelineRun:
     def _report(self, *, stage: Stage = "running", ended: bool = False) -> None:
         ends = {name: self._end(name) for name in brokers(self._data)}
         found = [self._status(name, ends) for name in self._pipeline.names]
-        write_status(self._data, Status(time.time(), os.getpid(), found, ended, stage))
+        undecided: dict[str, list[tuple[int, int]]] = {}
+        for broker, end in ends.items():
+            snapshots = Snapshots.of(str(self._data), broker)
+            # What the slowest query has yet to read is needed, and a snapshot before it.
+            done = min(end - query.lag.get(broker, end) for query in found)
+            follow(snapshots.log, snapshots.newest(done))
+            if ranges := snapshots.undecided():
+                undecided[broker] = ranges
+        self._tell_undecided(undecided)
+        waiting = [each for each in self._pipeline.backlogs() if each.rows or each.dropped_rows]
+        status = Status(
+            time.time(), os.getpid(), found, ended, stage, backlogs=waiting, undecided=undecided
+        )
+        write_status(self._data, status)
+
+    def _tell_undecided(self, undecided: dict[str, list[tuple[int, int]]]) -> None:
+        """Log rows that were never decided, once for each change."""
+        for broker, ranges in undecided.items():
+            if self._undecided.get(broker) != ranges:
+                first, last = ranges[-1]
+                log_event(
+                    log, logging.WARNING, "rows never decided: those before had been dropped",
+                    broker=broker, first=first, last=last,
+                )  # fmt: skip
+        self._undecided = undecided
 
     def _end(self, broker: str) -> int:
         """The last row of a broker's log that is in a segment."""
@@ -221,7 +279,6 @@ class _PipelineRun:
             reader.refresh()
         except StoreError:
             return 0
-        follow(broker_directory(self._data, broker) / "log")
         segments = reader.segments()
         return segments[-1].last_seq if segments else 0
 
@@ -256,18 +313,24 @@ class _PipelineRun:
         return None if first is None else first.first_ingested
 
     def _tidy(self) -> None:
-        """Compact the tables from time to time."""
+        """Compact the tables from time to time, drop old days, and vacuum."""
         if time.monotonic() < self._compact_at:
             return
         self._compact_at = time.monotonic() + COMPACT_S
-        tables = self._pipeline.tables
-        if any(each.epochs >= COMPACT_FROM for each in tables.statistics()):
-            try:
-                compacted = tables.compact()
-            except (OSError, PipelineError) as error:
-                log_event(log, logging.WARNING, "tables cannot be compacted", why=str(error))
-            else:
-                log_event(log, logging.INFO, "tables compacted", **compacted)
+        settings = self._pipeline.settings
+        # Opened anew: the queries write at the same time.
+        tables = Tables(self._data, settings.tables)
+        try:
+            if any(each.files >= COMPACT_FROM for each in tables.statistics()):
+                log_event(log, logging.INFO, "tables compacted", **tables.compact())
+            if time.monotonic() >= self._vacuum_at:
+                self._vacuum_at = time.monotonic() + VACUUM_S
+                dropped = drop_old(tables, settings.keep_days, time.time())
+                log_event(
+                    log, logging.INFO, "tables vacuumed", old=dropped, deleted=tables.vacuum()
+                )
+        except (OSError, PipelineError) as error:
+            log_event(log, logging.WARNING, "tables cannot be compacted", why=str(error))
 
 
 def _epoch(query: "StreamingQuery") -> int:

@@ -6,7 +6,8 @@ encounters and traffic. Each resumes from its checkpoint. An epoch first reaches
 exactly once, then the tables, where it replaces what an earlier attempt wrote.
 """
 
-from collections.abc import Callable, Iterable
+import time
+from collections.abc import Callable, Iterable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -16,28 +17,33 @@ from pyspark.sql import functions as F  # noqa: N812
 from nearcast.core.gathering import GatheringRule
 from nearcast.core.gathering.grouping import PLACE
 from nearcast.pipeline.decide.decisions import decided
-from nearcast.pipeline.gather.aggregates import aggregates
+from nearcast.pipeline.gather.aggregates import PATIENCE_S, gathered
 from nearcast.pipeline.gather.gathered_events import NamedPlace
-from nearcast.pipeline.jobs.moved_checkpoints import settle
+from nearcast.pipeline.jobs.query_names import GATHER, HANDED, MOVEMENT, QUERIES, STATEFUL, TABLES
+from nearcast.pipeline.jobs.spark_checkpoints import epoch_rows, settle
 from nearcast.pipeline.jobs.spark_session import use
-from nearcast.pipeline.jobs.state_rebuild import GATHER, MOVEMENT, published_until
-from nearcast.pipeline.movement.movement_query import movement
+from nearcast.pipeline.jobs.state_rebuild import PUBLISHED
+from nearcast.pipeline.movement.movement_query import movement, publishable
 from nearcast.pipeline.movement.movement_settings import MovementSettings
+from nearcast.pipeline.sink.backlog import BacklogStatus
 from nearcast.pipeline.sink.broker_events import (
     AGGREGATE_ORDER,
     MOVEMENT_ORDER,
     aggregate_events,
+    due_rows,
     for_all,
     movement_events,
 )
-from nearcast.pipeline.sink.epoch_writer import Epoch, rows_of_epoch, write
+from nearcast.pipeline.sink.epoch_writer import Epoch, query_name, write
+from nearcast.pipeline.sink.outbox import Outbox, close_outbox, open_outbox
+from nearcast.pipeline.sink.sink_options import BACKLOG_BYTES, WAIT, SinkOptions
 from nearcast.pipeline.source.event_checks import LATENESS_S, judged
 from nearcast.pipeline.source.places import places_of
 from nearcast.pipeline.tables.contexts import contexts
 from nearcast.pipeline.tables.deliveries import deliveries, to_send
 from nearcast.pipeline.tables.events import each_once, events, rejects
-from nearcast.pipeline.tables.tables import Tables
-from nearcast.store.rows.row_kinds import ERASED
+from nearcast.pipeline.tables.tables import TOLD, EpochId, Tables
+from nearcast.store.rows.row_kinds import ERASED, TICK
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -45,12 +51,8 @@ if TYPE_CHECKING:
     from pyspark.sql.streaming.readwriter import DataStreamReader
 
 
-TABLES = "tables"
-QUERIES = (TABLES, GATHER, MOVEMENT)
-HANDED = {TABLES: "deliveries", GATHER: "aggregates", MOVEMENT: "movement"}
-"""The names of the queries at brokers."""
-KNOWN_EPOCHS = 256
-"""The number of earlier epochs that are searched for repeats of an event."""
+KNOWN_S = 600.0
+"""Over how long before the newest event repeats of an event are searched for."""
 
 GATHER_IDLE_S, MOVEMENT_IDLE_S = 1.0, 30.0
 """How long a query makes no batch of rows that it does not need.
@@ -60,10 +62,18 @@ what has already ended.
 """
 
 
+DUE_STEP_S = {TABLES: 1.0, GATHER: 1.0, MOVEMENT: 10.0}
+"""How exactly the time of a timer is kept: in a wait for time, timers fire this much later."""
+
+
 class PipelineSettings(Struct, frozen=True, kw_only=True):
     """The settings of the pipeline, except those of Spark."""
 
     data: str
+    tables: str = ""
+    """The path or URL of the tables; empty: in the data directory."""
+    keep_days: Mapping[str, int] = {}
+    """For how many days rows are kept, by table; a table that is not in it keeps all."""
     rules: tuple[GatheringRule, ...] = ()
     """The gathering rules; without any, nothing is gathered."""
     movement: MovementSettings | None = MovementSettings()
@@ -75,8 +85,12 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
     gather_s: float = 0.0
     movement_s: float = 5.0
     """The shortest interval between batches of each query."""
-    wait_s: float = 30.0
-    """How long to wait for an unreachable broker before the epoch is retried."""
+    wait_s: float = 2.0
+    """How long an epoch waits until brokers have its rows; they then wait in the backlog."""
+    backlog_bytes: int = BACKLOG_BYTES
+    """The most bytes of rows that wait for one broker."""
+    backlog_full: str = WAIT
+    """What happens beyond that: `wait` or `drop-oldest`."""
 
 
 class Pipeline:
@@ -85,8 +99,10 @@ class Pipeline:
     def __init__(self, spark: "SparkSession", settings: PipelineSettings) -> None:
         self._spark = spark
         self.settings = settings
-        self.tables = Tables(Path(settings.data))
+        self.tables = Tables(Path(settings.data), settings.tables)
         self.queries: dict[str, StreamingQuery] = {}
+        self._left: list[BacklogStatus] | None = None
+        """What waited for each broker when the pipeline was stopped."""
 
     @property
     def names(self) -> list[str]:
@@ -102,7 +118,7 @@ class Pipeline:
         self._spark.conf.set("spark.sql.streaming.noDataMicroBatches.enabled", "false")
         # An epoch is one job, not one for each stage of a plan that could be adapted.
         self._spark.conf.set("spark.sql.adaptive.enabled", "false")
-        interval_s: float = getattr(self.settings, f"{name}_s")
+        interval_s = self.interval_s(name)
         self.queries[name] = (
             stream.writeStream.queryName(name)
             .option("checkpointLocation", str(self.checkpoint(name)))
@@ -111,14 +127,52 @@ class Pipeline:
             .start()
         )
 
+    def interval_s(self, name: str) -> float:
+        """The shortest interval between batches of a query."""
+        found: float = getattr(self.settings, f"{name}_s")
+        return found
+
     def checkpoint(self, name: str) -> Path:
         """The checkpoint directory of a query."""
         return Path(self.settings.data) / "checkpoints" / name
 
     def stop(self) -> None:
         """Stop all queries; an unfinished batch is done again."""
+        # First, since a query may be waiting for room in a backlog.
+        self._outbox.close()
         for query in self.queries.values():
             query.stop()
+        self._left = self._outbox.statuses()
+        close_outbox(self._backlog)
+
+    def backlogs(self) -> list[BacklogStatus]:
+        """What waits for each broker."""
+        return self._outbox.statuses() if self._left is None else self._left
+
+    def advance_time(self, name: str, query_id: str, watermark: float | None) -> bool:
+        """Ask a broker to record the time, if a timer of a query waits for just that.
+
+        `watermark` is that of the last batch. Returns whether a broker was asked.
+        """
+        timers, query = self._outbox.timers, f"{HANDED[name]} {query_id}"
+        if watermark is not None:
+            timers.passed(query, watermark)
+        due = timers.first(query)
+        if due is None or time.time() < due + self._behind_s(name):
+            return False
+        self._outbox.tick()
+        return True
+
+    def _behind_s(self, name: str) -> float:
+        """How far the watermark of a query is behind, while others move it on, and a little."""
+        if name == GATHER:
+            return PATIENCE_S + 1.0
+        movement = self.settings.movement or MovementSettings()
+        return movement.lateness_s + 2.0 * self.settings.movement_s
+
+    @property
+    def _outbox(self) -> Outbox:
+        return open_outbox(SinkOptions.read(self._sink_options(TABLES)))
 
     def _query(self, name: str) -> "tuple[DataFrame, Callable[[DataFrame, int], None]]":
         settings = self.settings
@@ -126,13 +180,13 @@ class Pipeline:
             # Judged in the stream: its plan is made once, not for every batch.
             return judged(self._log().load(), settings.lateness_s), self._write_tables
         if name == GATHER:
-            stream = self._log("event", "erased").option("idle_s", GATHER_IDLE_S).load()
+            stream = self._log("event", "erased", TICK).option("idle_s", GATHER_IDLE_S).load()
             places = self._places()
-            found = aggregates(stream, settings.rules, places, lateness_s=settings.lateness_s)
+            found = gathered(stream, settings.rules, places, lateness_s=settings.lateness_s)
             return found, self._write_aggregates
         chosen = settings.movement or MovementSettings()
         # Erased rows are included, since an erasure waits until this query has passed them.
-        moved = self._log("position", "context", "forgotten", "event", "erased")
+        moved = self._log("position", "context", "forgotten", "event", "erased", TICK)
         moved = moved.option("subject", chosen.traffic.hazards).option("idle_s", MOVEMENT_IDLE_S)
         return movement(moved.load(), chosen), self._write_movement
 
@@ -151,7 +205,7 @@ class Pipeline:
         if not any(rule.per.kind == PLACE for rule in self.settings.rules):
             return []
         reader = self._spark.read.format("nearcast").option("path", self.settings.data)
-        return places_of(reader.option("kinds", "place").load())
+        return places_of(reader.option("kinds", "place").load(), self.settings.data)
 
     # Batches
 
@@ -175,20 +229,25 @@ class Pipeline:
     def _write_aggregates(self, batch: "DataFrame", epoch: int) -> None:
         batch = batch.persist()
         try:
-            outgoing = aggregate_events(self._new(batch, GATHER))
-            outgoing = for_all(outgoing, self._brokers)
-            self._write(GATHER, epoch, {"aggregates": batch}, outgoing, AGGREGATE_ORDER)
+            found = batch.where("id IS NOT NULL").drop("due")
+            outgoing = for_all(aggregate_events(self._new(found, GATHER, "id")), self._brokers)
+            outgoing = outgoing.unionByName(due_rows(batch), allowMissingColumns=True)
+            tables = {"aggregates": found.withColumn(PUBLISHED, F.lit(True))}
+            self._write(GATHER, epoch, tables, outgoing, AGGREGATE_ORDER)
         finally:
             batch.unpersist()
 
     def _write_movement(self, batch: "DataFrame", epoch: int) -> None:
         batch = batch.persist()
         try:
-            outgoing = movement_events(self._new(batch, MOVEMENT))
-            met = batch.where(F.col("table") == "encounters").select("encounter.*")
-            passed = batch.where(F.col("table") == "traffic").select("traffic.*")
-            tables = {"encounters": met, "traffic": passed}
+            found = batch.where("table IS NOT NULL")
+            outgoing = movement_events(self._new(found, MOVEMENT, "key"))
+            tables = {
+                name: rows.withColumn(PUBLISHED, F.lit(True))
+                for name, rows in rows_by_table(found).items()
+            }
             outgoing = for_all(outgoing, self._brokers)
+            outgoing = outgoing.unionByName(due_rows(batch), allowMissingColumns=True)
             self._write(MOVEMENT, epoch, tables, outgoing, MOVEMENT_ORDER)
         finally:
             batch.unpersist()
@@ -201,15 +260,41 @@ class Pipeline:
         outgoing: "DataFrame",
         order: tuple[str, ...] = (),
     ) -> None:
-        settings = self.settings
-        options = {"path": settings.data, "query": HANDED[query], "wait_s": str(settings.wait_s)}
-        rows = rows_of_epoch(self.checkpoint(query), number)
-        write(self.tables, Epoch(number, tables, outgoing, options, order), rows)
+        rows = epoch_rows(self.checkpoint(query), number)
+        epoch = Epoch(number, tables, outgoing, self._sink_options(query), order)
+        write(self.tables, epoch, rows)
 
-    def _new(self, found: "DataFrame", query: str) -> "DataFrame":
-        """Return the rows that were not published before the state was rebuilt."""
-        until = published_until(Path(self.settings.data)).get(query)
-        return found if until is None else found.where(F.col("time") > until)
+    def _sink_options(self, query: str) -> dict[str, str]:
+        settings = self.settings
+        return {
+            "path": settings.data,
+            "query": HANDED[query],
+            "wait_s": str(settings.wait_s),
+            "backlog": self._backlog,
+            "backlog_bytes": str(settings.backlog_bytes),
+            "backlog_full": settings.backlog_full,
+            "due_step_s": str(DUE_STEP_S[query]),
+        }
+
+    @property
+    def _backlog(self) -> str:
+        return str(Path(self.settings.data) / "checkpoints" / "backlog")
+
+    def _new(self, found: "DataFrame", query: str, key: str) -> "DataFrame":
+        """Return the rows that were not published before the state was rebuilt, by their key."""
+        names = [f"{TOLD}/{name}" for name in STATEFUL[query]]
+        until = max((self.tables.newest(name) or 0.0 for name in names), default=0.0)
+        if not until:
+            return found
+        first = found.agg(F.min("time")).first()
+        if first is None or first[0] is None or first[0] > until:
+            return found
+        for name in STATEFUL[query]:
+            rows = self.tables.frame(self._spark, f"{TOLD}/{name}")
+            if rows is not None:
+                known = rows if query == GATHER else publishable(name, rows)
+                found = found.join(known.select(key).distinct(), key, "left_anti")
+        return found
 
     @property
     def _brokers(self) -> list[str]:
@@ -222,8 +307,18 @@ class Pipeline:
         """
         if len(self._brokers) < 2:
             return None
-        recent = self.tables.recent("events", epoch, KNOWN_EPOCHS)
-        return self._spark.read.parquet(*map(str, recent)) if recent else None
+        newest = self.tables.newest("events")
+        if newest is None:
+            return None
+        this = EpochId(query_name(self._spark, HANDED[TABLES]), epoch)
+        return self.tables.frame(self._spark, "events", since=newest - KNOWN_S, before=this)
+
+
+def rows_by_table(moved: "DataFrame") -> "dict[str, DataFrame]":
+    """Return the rows of `encounters` and `traffic` in the result of `movement`."""
+    met = moved.where(F.col("table") == "encounters").select("encounter.*", "cause")
+    passed = moved.where(F.col("table") == "traffic").select("traffic.*")
+    return {"encounters": met, "traffic": passed}
 
 
 def query_names(settings: PipelineSettings) -> list[str]:

@@ -1,45 +1,60 @@
 """Rebuilding state from the log, for another number of partitions or another format.
 
-Queries with state begin again at the first row. They do not publish again what they had published
-before the rebuild.
+Queries with state begin again at the first row. What they had published before is known by its id,
+from the rows of their tables, and is not published again.
 """
 
 import shutil
 from pathlib import Path
 
-import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
 
-from nearcast.pipeline.tables.tables import Tables
+from nearcast.pipeline.jobs.query_names import STATEFUL
+from nearcast.pipeline.tables.data_files import DayWriter
+from nearcast.pipeline.tables.tables import TOLD, Tables, time_column
 
-GATHER, MOVEMENT = "gather", "movement"
-STATEFUL = {GATHER: {"aggregates": "time"}, MOVEMENT: {"encounters": "time", "traffic": "until"}}
-"""Queries with state, the tables they write, and the time column of each."""
-REBUILT = Path("checkpoints") / "rebuilt.json"
+PUBLISHED = "told"
+"""The column that is true in rows that were published; null in rows of earlier releases, which
+were published too."""
 
 
-def rebuild_state(data: Path) -> dict[str, float]:
-    """Make the next run rebuild all state; return the time up to which each query has published.
+def rebuild_state(data: Path, location: str = "") -> dict[str, int]:
+    """Make the next run rebuild all state; return the number of published rows by table.
 
-    Results up to that time are not published again.
+    They are kept in tables of their own, `told/NAME`, and the tables begin empty.
     """
-    tables = Tables(data)
-    until: dict[str, float] = published_until(data)
-    for query, written in STATEFUL.items():
-        times = [tables.newest(name, column) for name, column in written.items()]
-        until[query] = max([until.get(query, 0.0), *(time for time in times if time is not None)])
-    with tables.locked():
-        version = tables.copied(but=[name for names in STATEFUL.values() for name in names])
-        path = data / REBUILT
-        path.parent.mkdir(parents=True, exist_ok=True)
-        path.write_bytes(msgspec.json.encode(until))
+    tables = Tables(data, location)
+    published = {}
+    with tables.alone():
+        for name in (name for names in STATEFUL.values() for name in names):
+            published[name] = _keep_published(tables, name)
         for query in STATEFUL:
             shutil.rmtree(data / "checkpoints" / query, ignore_errors=True)
         (data / "checkpoints" / "began.json").unlink(missing_ok=True)
-        tables.use(version)
-    return until
+        for name in published:
+            if files := tables.files(name):
+                tables.commit(name, (), files)
+    return published
 
 
-def published_until(data: Path) -> dict[str, float]:
-    """Return the time up to which each query had published before its state was rebuilt."""
-    path = data / REBUILT
-    return msgspec.json.decode(path.read_bytes(), type=dict[str, float]) if path.exists() else {}
+def _keep_published(tables: Tables, name: str) -> int:
+    """Copy the published rows of a table; rows copied twice do no harm."""
+    schema = tables.schema(name)
+    if schema is None:
+        return 0
+    kept = f"{TOLD}/{name}"
+    tables.create(kept, schema)
+    writer = DayWriter(tables.uri(kept), schema, time_column(name), "told")
+    for rows in tables.batches(name):
+        writer.write(_published(rows))
+    files = writer.close()
+    if files:
+        tables.commit(kept, files)
+    return sum(each.rows for each in files)
+
+
+def _published(rows: pa.Table) -> pa.Table:
+    if PUBLISHED not in rows.schema.names:
+        return rows
+    return rows.filter(pc.fill_null(rows[PUBLISHED], True))

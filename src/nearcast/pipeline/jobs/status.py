@@ -15,6 +15,8 @@ from typing import Literal
 import msgspec
 from msgspec import Struct
 
+from nearcast.pipeline.sink.backlog import BacklogStatus
+
 FILE = Path("checkpoints") / "status.json"
 STALE_S = 30.0
 """An older status belongs to a pipeline that no longer runs."""
@@ -72,6 +74,10 @@ class Status(Struct, frozen=True):
     ended: bool = False
     """True if it was stopped on request."""
     stage: Stage = "running"
+    backlogs: list[BacklogStatus] = []
+    """The brokers that rows wait for."""
+    undecided: dict[str, list[tuple[int, int]]] = {}
+    """Rows of each broker's log on which nothing was decided, because rows before were dropped."""
 
     @property
     def is_stale(self) -> bool:
@@ -121,6 +127,17 @@ def query_status(
     )
 
 
+def watermark_of(progress: Mapping[str, object] | None) -> float | None:
+    """Return the watermark that the last batch of a query had; None if it had none."""
+    if progress is None:
+        return None
+    reported = msgspec.convert(progress, _Progress)
+    text = reported.eventTime.get("watermark")
+    if text is None or "addBatch" not in reported.durationMs:
+        return None
+    return datetime.fromisoformat(text).timestamp()
+
+
 _TRACEBACK = "Traceback (most recent call last):"
 _RAISED = re.compile(r"^(?:\w+\.)*(\w+(?:: .*)?)$")
 
@@ -160,6 +177,7 @@ class _Progress(Struct):
     durationMs: dict[str, float] = {}  # noqa: N815
     sources: list[_Source] = []
     stateOperators: list[_Operator] = []  # noqa: N815
+    eventTime: dict[str, str] = {}  # noqa: N815
 
 
 def _finite(value: float | None) -> float:
@@ -184,7 +202,7 @@ def read_status(data: Path) -> Status | None:
 
 
 def problems(status: Status) -> list[str]:
-    """Return the problems, one line for each query: since when, how often and why."""
+    """Return the problems of queries and brokers, and rows never decided, a line each."""
     found = []
     for query in status.queries:
         times = f"{query.failures} time{'s' * (query.failures != 1)}"
@@ -195,12 +213,44 @@ def problems(status: Status) -> list[str]:
             what = f"failed {times} and goes on; the last time"
         if query.problem:
             found.append(f"{query.name} {what}: {query.problem}")
+    for broker, ranges in status.undecided.items():
+        rows = ", ".join(f"{first} to {last}" for first, last in ranges)
+        found.append(
+            f"rows {rows} of {broker} were never decided: rows before had been dropped from its "
+            "log, see log.keep_s and the table rejects"
+        )
+    return found + [line for each in status.backlogs for line in _backlog_problems(each)]
+
+
+def _backlog_problems(backlog: BacklogStatus) -> list[str]:
+    found = []
+    if backlog.problem:
+        since = datetime.fromtimestamp(backlog.since or 0.0, UTC)
+        waits = f"{backlog.rows:,} rows, {backlog.bytes / 1e6:.1f} MB"
+        full = "; its backlog is full, and queries wait for it" if backlog.full else ""
+        found.append(
+            f"broker {backlog.broker} takes no rows; {waits} wait since "
+            f"{since:%Y-%m-%dT%H:%M:%SZ}{full}: {backlog.problem}"
+        )
+    if backlog.dropped_rows:
+        found.append(
+            f"broker {backlog.broker}: {backlog.dropped_rows:,} rows were dropped because its "
+            "backlog was full (pipeline.backlog_full)"
+        )
     return found
 
 
 def figures(status: Status) -> dict[str, float]:
     """Return the status as numbers by name, for metrics."""
-    found: dict[str, float] = {"up": float(status.is_up)}
+    since = min((each.since for each in status.backlogs if each.since), default=None)
+    found: dict[str, float] = {
+        "up": float(status.is_up),
+        "backlog_brokers": sum(bool(each.problem) for each in status.backlogs),
+        "backlog_rows": sum(each.rows for each in status.backlogs),
+        "backlog_bytes": sum(each.bytes for each in status.backlogs),
+        "backlog_seconds": 0.0 if since is None else max(0.0, time.time() - since),
+        "backlog_dropped_rows_total": sum(each.dropped_rows for each in status.backlogs),
+    }
     for query in status.queries:
         name = query.name
         found |= {

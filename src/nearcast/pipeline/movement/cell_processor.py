@@ -17,13 +17,11 @@ from pyspark.sql.streaming.stateful_processor import StatefulProcessor, Stateful
 from nearcast.core.relationships import CellTraffic, Meetings
 from nearcast.core.relationships.meeting_kernels import TIME_PASSED
 from nearcast.core.relationships.meetings import Fixes
-from nearcast.pipeline.movement.encounters import named
+from nearcast.pipeline.movement.encounters import TIME_CAUSE, cause_of, named
 from nearcast.pipeline.movement.movement_settings import MovementSettings
 from nearcast.pipeline.movement.track_processor import after_ms, watermark_ms
 from nearcast.pipeline.movement.traffic import window_row
 
-TIME_CAUSE = "1"
-"""The cause of what time ended: it comes after all inputs of that time."""
 _ENCOUNTER = ("relationship", "a", "b", "state", "time", "distance_m", "lat", "lon")
 
 
@@ -48,7 +46,7 @@ class CellInput(Struct, frozen=True, gc=False):
     @property
     def cause(self) -> str:
         """The place of this input among those of one time, as text that sorts like it."""
-        return f"0{self.broker}\0{self.seq:020d}"
+        return cause_of(self.broker, self.seq)
 
 
 _DECODER = msgspec.json.Decoder(list[CellInput])
@@ -101,7 +99,9 @@ class CellProcessor(StatefulProcessor):
         kept = self._cells.get()
         data, timer = (None, None) if kept is None else (bytes(kept[0]), kept[1])
         step = self._meet if what == "encounters" else self._pass
-        rows, data, due = step(int(cell), data, sent, now_ms / 1000.0)
+        rows, data, due, tells = step(int(cell), data, sent, now_ms / 1000.0)
+        if due is not None and tells:
+            rows.append(_due_row(due / 1000.0))
         if data is None:
             self._cells.clear()
         if timer is not None and timer > now_ms and (due is None or due < timer):
@@ -120,7 +120,8 @@ class CellProcessor(StatefulProcessor):
         data: bytes | None,
         sent: list[CellInput],
         now: float,
-    ) -> tuple[list[Row], bytes | None, int | None]:
+    ) -> tuple[list[Row], bytes | None, int | None, bool]:
+        """Return rows, state, when time changes the state, and whether that may give rows."""
         form = self._settings.meetings
         meetings = Meetings(form, cell) if data is None else Meetings.from_bytes(form, cell, data)
         changes = [meetings.advance(fixes_of(sent))] if sent else []
@@ -131,14 +132,16 @@ class CellProcessor(StatefulProcessor):
                 encounter=Row(**dict(zip(_ENCOUNTER, row, strict=True))),
                 traffic=None,
                 cause=TIME_CAUSE if cause == TIME_PASSED else sent[cause].cause,
+                due=None,
             )
             for each in changes
             for cause, row in named(each, self._settings)
         ]
         due = meetings.next_expiry()
         if due is None:
-            return rows, None, None
-        return rows, meetings.to_bytes(), after_ms(due)
+            return rows, None, None, False
+        # One node alone just leaves.
+        return rows, meetings.to_bytes(), after_ms(due), len(meetings) > 1
 
     def _pass(
         self,
@@ -146,7 +149,7 @@ class CellProcessor(StatefulProcessor):
         data: bytes | None,
         sent: list[CellInput],
         now: float,
-    ) -> tuple[list[Row], bytes | None, int | None]:
+    ) -> tuple[list[Row], bytes | None, int | None, bool]:
         form = self._settings.traffic
         traffic = CellTraffic(form) if data is None else CellTraffic.from_bytes(form, data)
         for each in sent:
@@ -160,10 +163,16 @@ class CellProcessor(StatefulProcessor):
                 encounter=None,
                 traffic=Row(**window_row(form, cell, window)),
                 cause=TIME_CAUSE,
+                due=None,
             )
             for window in traffic.close(now)
         ]
         due = traffic.next_close()
         if due is None:
-            return rows, None, None
-        return rows, traffic.to_bytes(), math.ceil(due * 1000)
+            return rows, None, None, False
+        return rows, traffic.to_bytes(), math.ceil(due * 1000), True
+
+
+def _due_row(due: float) -> Row:
+    """Return the row of no table that says when a cell is due."""
+    return Row(table=None, encounter=None, traffic=None, cause="", due=due)

@@ -14,6 +14,7 @@ from pyspark.sql import DataFrame, Window
 from pyspark.sql import functions as F  # noqa: N812
 
 from nearcast.core.relationships import DeclaredPairs, Meetings, Transitions
+from nearcast.core.relationships.meeting_kernels import TIME_PASSED
 from nearcast.core.relationships.meetings import Fixes
 from nearcast.pipeline.movement.movement_settings import MovementSettings
 
@@ -22,6 +23,8 @@ ENCOUNTER = (
     "lat double, lon double"
 )
 """A transition: the names of a pair in order, and near, apart, or closer (by half)."""
+TIME_CAUSE = "1"
+"""The cause of what time ended: it comes after all inputs of that time."""
 
 EncounterRow = tuple[str | None, str, str, str, float, float, float, float]
 _PLACE = ("time", "lat", "lon")
@@ -32,16 +35,20 @@ _AT_ONCE = 10_000
 
 
 def encounters(tracks: DataFrame, settings: MovementSettings | None = None) -> DataFrame:
-    """Return the transitions of all pairs, or of the declared ones, from a log's `tracks`."""
+    """Return the transitions of all pairs, or of the declared ones, from a log's `tracks`.
+
+    `cause` orders transitions of one pair at one time.
+    """
     settings = settings or MovementSettings()
     if tracks.isStreaming:
         from nearcast.pipeline.movement.movement_query import decided
 
-        return decided(tracks, settings, ["encounters"]).select("encounter.*")
+        found = decided(tracks, settings, ["encounters"]).where("table IS NOT NULL")
+        return found.select("encounter.*", "cause")
     return (
         tracks.select(F.explode("cells").alias("cell"), "node", "broker", "seq", *_PLACE, *_BEFORE)
         .groupBy("cell")
-        .applyInArrow(meeting(settings), ENCOUNTER)
+        .applyInArrow(meeting(settings), f"{ENCOUNTER}, cause string")
     )
 
 
@@ -77,13 +84,15 @@ def meeting(settings: MovementSettings) -> Callable[[tuple[pa.Scalar, ...], pa.T
         table = table.sort_by([(name, "ascending") for name in _ORDER])
         nodes = table.column("node").to_pylist()
         fixes, before = (_numbers(table, names) for names in (_PLACE, _BEFORE))
-        transitions: list[Transitions] = []
+        rows = list(zip(table["broker"].to_pylist(), table["seq"].to_pylist(), strict=True))
+        found: list[pa.Table] = []
         for start in range(0, len(nodes), _AT_ONCE):
             part = slice(start, start + _AT_ONCE)
-            transitions.append(meetings.advance(Fixes(nodes[part], fixes[part], before[part])))
-            transitions.append(meetings.expire(float(fixes[part][-1, 0])))
-        transitions.append(meetings.expire(math.inf))
-        return _table(transitions, settings)
+            moved = meetings.advance(Fixes(nodes[part], fixes[part], before[part]))
+            found.append(_table(moved, rows[part], settings))
+            found.append(_table(meetings.expire(float(fixes[part][-1, 0])), [], settings))
+        found.append(_table(meetings.expire(math.inf), [], settings))
+        return pa.concat_tables(found)
 
     return meet
 
@@ -105,24 +114,31 @@ def _numbers(
     return np.column_stack(columns)
 
 
-def _table(transitions: Sequence[Transitions], settings: MovementSettings) -> pa.Table:
+def cause_of(broker: str, seq: int) -> str:
+    """The place of a row among those of one time, as text that sorts like it."""
+    return f"0{broker}\0{seq:020d}"
+
+
+def _table(
+    transitions: Transitions, rows: Sequence[tuple[str, int]], settings: MovementSettings
+) -> pa.Table:
+    """Return transitions as rows of the table, with their causes; `rows` are those of the fixes."""
     if settings.declared is None:
-        columns = [
-            [None] * sum(map(len, transitions)),
-            *([value for each in transitions for value in getattr(each, name)] for name in "ab"),
-            [state for each in transitions for state in each.state],
-            *(
-                np.concatenate([getattr(each, name) for each in transitions])
-                for name in ("time", "distance_m", "lat", "lon")
-            ),
-        ]
+        columns: list[object] = [
+            [None] * len(transitions), transitions.a, transitions.b, transitions.state,
+            transitions.time, transitions.distance_m, transitions.lat, transitions.lon,
+        ]  # fmt: skip
+        causes = transitions.cause
     else:
-        rows = [row for each in transitions for _, row in named(each, settings)]
-        columns = [list(column) for column in zip(*rows, strict=True)] or [[]] * len(_SCHEMA)
-    return pa.table(columns, schema=_SCHEMA)
+        found = list(named(transitions, settings))
+        causes = [cause for cause, _ in found]
+        columns = [[row[at] for _, row in found] for at in range(len(_SCHEMA) - 1)]
+    texts = [TIME_CAUSE if at == TIME_PASSED else cause_of(*rows[at]) for at in causes]
+    return pa.table([*columns, texts], schema=_SCHEMA)
 
 
 _SCHEMA = pa.schema(
     [(name, pa.string()) for name in ("relationship", "a", "b", "state")]
     + [(name, pa.float64()) for name in ("time", "distance_m", "lat", "lon")]
+    + [("cause", pa.string())]
 )

@@ -26,6 +26,7 @@ from nearcast.core.relationships.tracks import Fix
 from nearcast.pipeline.gather.gathered_events import java_regex
 from nearcast.pipeline.movement.movement_settings import MovementSettings
 from nearcast.pipeline.source.event_checks import PIPELINE
+from nearcast.store.rows.row_kinds import TICK
 
 MOTION = (
     "broker", "seq", "node", "time", "lat", "lon",
@@ -55,8 +56,12 @@ def tracks(log: DataFrame, settings: MovementSettings | None = None) -> DataFram
         return seen.drop("at").groupBy("node").applyInArrow(following(settings), TRACKS)
     from nearcast.pipeline.movement.track_processor import TrackProcessor
 
+    # All rows advance time, also those of no node. The condition names the time, so that Spark
+    # does not filter before it has looked at that.
+    is_seen = F.when(F.col("at").isNotNull(), F.col("node")).isNotNull()
     return (
         seen.withWatermark("at", f"{round(settings.lateness_s * 1000)} milliseconds")
+        .where(is_seen)
         .groupBy("node")
         .transformWithState(
             TrackProcessor(settings), TRACKS, "append", "eventTime", eventTimeColumnName="at"
@@ -68,7 +73,7 @@ def sightings(log: DataFrame, settings: MovementSettings) -> DataFrame:
     """Return the rows of a log about movement, with the columns of `Sightings`.
 
     Left out are rows dated too far ahead: an event's time after its ingest, and, in a stream, any
-    time after now.
+    time after now. A stream has rows of no node too, which only say how late it is.
     """
     column = F.col
     is_patch = (column("kind") == "context") & column("data").contains('"position"')
@@ -84,7 +89,8 @@ def sightings(log: DataFrame, settings: MovementSettings) -> DataFrame:
     time = F.when(is_hazard, column("time")).otherwise(column("ingested"))
     micros = (time * 1_000_000).cast("long")
     name = F.concat_ws("\0", "publisher", "event_id")
-    found = log.where((is_fix & column("node").isNotNull()) | is_hazard).select(
+    is_tick = (column("kind") == TICK) & F.lit(log.isStreaming)
+    found = log.where((is_fix & column("node").isNotNull()) | is_hazard | is_tick).select(
         F.when(is_hazard, column("publisher")).otherwise(column("node")).alias("node"),
         "broker",
         "seq",

@@ -16,8 +16,14 @@ from nearcast.pipeline.movement.motion import tracks
 from nearcast.pipeline.movement.movement_settings import MovementSettings
 from nearcast.pipeline.movement.traffic import TRAFFIC, traffic
 
-DECIDED = f"table string, encounter struct<{ENCOUNTER}>, traffic struct<{TRAFFIC}>, cause string"
-"""Rows of the tables, and the cause of a transition, as text that sorts in its order."""
+DECIDED = (
+    f"table string, encounter struct<{ENCOUNTER}>, traffic struct<{TRAFFIC}>, cause string, "
+    "due double"
+)
+"""Rows of the tables, and the cause of a transition, as text that sorts in its order.
+
+A row of no table only says when a cell is `due`: when time will change something there.
+"""
 TABLES = ("encounters", "traffic")
 GOLDEN = 0.618
 """From row to row the assigned task advances by this share of all tasks.
@@ -34,7 +40,8 @@ def movement(log: DataFrame, settings: MovementSettings | None = None) -> DataFr
     Columns: `table`, `key` (unique, and the same when decided again), `subject`, `time`, `lat`,
     `lon`, `payload` (JSON), `about` (the nodes named in it), and `encounter` or `traffic`, the row
     of the table itself. Transitions to `closer` are in the table, and are not published: their
-    subject is null. `cause` orders transitions of one pair at one time.
+    subject is null. `cause` orders transitions of one pair at one time. Rows of a stream without
+    a `table` only say when a cell is `due`: when time will change something there.
     """
     settings = settings or MovementSettings()
     followed = tracks(log, settings)
@@ -91,10 +98,7 @@ def placed(tracked: DataFrame, tables: Sequence[str]) -> DataFrame:
 
 def publishable(table: str, rows: DataFrame) -> DataFrame:
     """Return rows of the table `encounters` or `traffic` in the form of `movement`."""
-    form = ENCOUNTER if table == "encounters" else TRAFFIC
-    return _with_events(
-        _tagged(table, rows.select(*(field.split()[0] for field in form.split(", "))))
-    )
+    return _with_events(_tagged(table, rows))
 
 
 def _cell_request(table: str, cell: Column) -> Column:
@@ -103,18 +107,20 @@ def _cell_request(table: str, cell: Column) -> Column:
 
 
 def _tagged(table: str, rows: DataFrame) -> DataFrame:
-    columns = {"encounters": "encounter", "traffic": "traffic"}
-    tagged = rows.select(F.lit(table).alias("table"), F.struct("*").alias(columns[table]))
-    for other, column in columns.items():
-        if other != table:
-            form = ENCOUNTER if other == "encounters" else TRAFFIC
-            tagged = tagged.withColumn(column, F.lit(None).cast(f"struct<{form}>"))
-    # Which of several transitions at one time was first is not in the tables.
-    return tagged.select(
-        "table",
-        "encounter",
-        "traffic",
-        F.lit("").alias("cause"),
+    columns = {"encounters": ("encounter", ENCOUNTER), "traffic": ("traffic", TRAFFIC)}
+    row = {
+        column: F.struct(*(field.split()[0] for field in form.split(", ")))
+        if name == table
+        else F.lit(None).cast(f"struct<{form}>")
+        for name, (column, form) in columns.items()
+    }
+    # Tables of earlier releases have no cause.
+    cause = F.coalesce("cause", F.lit("")) if "cause" in rows.columns else F.lit("")
+    return rows.select(
+        F.lit(table).alias("table"),
+        *(value.alias(column) for column, value in row.items()),
+        cause.alias("cause"),
+        F.lit(None).cast("double").alias("due"),
     )
 
 
@@ -141,6 +147,7 @@ def _with_events(found: DataFrame) -> DataFrame:
         "encounter",
         "traffic",
         "cause",
+        "due",
     )
 
 

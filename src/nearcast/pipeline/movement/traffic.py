@@ -29,7 +29,8 @@ def traffic(tracks: DataFrame, settings: MovementSettings | None = None) -> Data
     if tracks.isStreaming:
         from nearcast.pipeline.movement.movement_query import decided
 
-        return decided(tracks, settings, ["traffic"]).select("traffic.*")
+        found = decided(tracks, settings, ["traffic"]).where("table IS NOT NULL")
+        return found.select("traffic.*")
     window_s = settings.traffic.window_s
     is_fix = F.col("hazard").isNull()
     step = (F.col("speed_mps") * STEPS_PER_MPS + 0.5).cast("long")

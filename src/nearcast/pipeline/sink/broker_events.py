@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING
 from pyspark.sql import functions as F  # noqa: N812
 
 from nearcast.pipeline.gather.aggregates import named_in
+from nearcast.pipeline.sink.sink_rows import DUE
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -30,6 +31,14 @@ def movement_events(found: "DataFrame") -> "DataFrame":
     """Return the rows of `movement` as events, without those that are not published."""
     named = found.where(F.col("subject").isNotNull())
     return _events(named.withColumn("id", F.col("key")), "cause")
+
+
+def due_rows(found: "DataFrame") -> "DataFrame":
+    """Return the times at which timers of a query will fire, as rows of the sink."""
+    return found.where(F.col("due").isNotNull()).select(
+        F.lit("").alias("broker"), F.lit(DUE).alias("kind"), F.lit("").alias("id"),
+        F.lit("").alias("subject"), F.col("due").alias("time"),
+    )  # fmt: skip
 
 
 def for_all(rows: "DataFrame", brokers: Sequence[str]) -> "DataFrame":

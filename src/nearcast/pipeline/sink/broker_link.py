@@ -29,7 +29,7 @@ from nearcast.client.protocol.protocol_events import (
     Happened,
     ProtocolBroken,
 )
-from nearcast.pipeline.errors import LinkError
+from nearcast.pipeline.errors import LinkError, LinkRefusedError
 from nearcast.pipeline.sink.broker_address import BrokerAccess, BrokerAddress, entrance_of, trusting
 from nearcast.wire.handover import PUBLISHER
 from nearcast.wire.mqtt import NO_PROPERTIES, ReasonCode
@@ -67,6 +67,8 @@ class BrokerLink:
         self._busy: list[tuple[str, bytes]] = []
         """Messages that the broker refused as busy; `flush` sends them again."""
         self._bytes = 0
+        self._answer = ""
+        """What the broker said with its last acknowledgement."""
         self._deadline = 0.0
         self._largest_packet = LARGEST_PACKET
         self._chance = Random(secrets.randbits(64))
@@ -101,6 +103,14 @@ class BrokerLink:
                     self._publish(topic, payload)
             self._until_connected()
             self._turn()
+
+    def ask(self, topic: str, payload: bytes) -> str:
+        """Send a question when all else is acknowledged, and return the answer."""
+        self.flush()
+        self._answer = ""
+        self.send(topic, payload)
+        self.flush()
+        return self._answer
 
     def close(self) -> None:
         """Disconnect, and drop unacknowledged messages."""
@@ -169,12 +179,13 @@ class BrokerLink:
                         self._busy.append(message)
                     elif reason.failed:
                         self.close()
-                        raise LinkError(
+                        raise LinkRefusedError(
                             f"broker {self.place.broker} refused: {text or reason.name}"
                         )
                     else:
                         # The broker is alive: the timeout starts again for the next answer.
                         self._begin()
+                        self._answer = text
                 case ConnectRefused(reason, text) if reason not in REASONS_TO_WAIT:
                     self.close()
                     why = text or reason.name
@@ -207,7 +218,8 @@ class BrokerLink:
         self._lose()
         try:
             entrance = entrance_of(self.place)
-            sock = socket.create_connection((entrance.host, entrance.port), ANSWER_WITHIN_S)
+            patience_s = min(ANSWER_WITHIN_S, max(self._left(), 0.1))
+            sock = socket.create_connection((entrance.host, entrance.port), patience_s)
             sock.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
             if entrance.secure:
                 trust = trusting(entrance, self.place.ca_file)
@@ -232,6 +244,7 @@ class BrokerLink:
         if self._socket is None or not protocol.online:
             self._lose()
             return "it closed the connection"
+        sock.settimeout(ANSWER_WITHIN_S)
         self.connections += 1
         self._write()
         return ""

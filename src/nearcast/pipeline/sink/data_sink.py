@@ -5,12 +5,16 @@ releases the epoch at each broker, naming the attempts that count. If a broker s
 until the timeout, the epoch fails and Spark retries it. A broker that had released the epoch
 acknowledges and drops the repeat, so no row is lost or duplicated.
 
+With the option `backlog` tasks write rows to the backlogs of the brokers, and the driver's `Outbox`
+sends them from there: a broker that is away then holds up nobody else.
+
 The name of an attempt is random, since Spark's numbers begin again with every driver. Spark's query
 id is part of the query name here, so that a query with a new checkpoint, whose epochs begin at 0
 again, is another query.
 """
 
 import contextlib
+import math
 import secrets
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +22,8 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-from msgspec import Struct
+from msgspec import convert
+from msgspec.structs import replace
 from pyspark import TaskContext
 from pyspark.sql.datasource import (
     DataSourceArrowWriter,
@@ -27,9 +32,12 @@ from pyspark.sql.datasource import (
 )
 
 from nearcast.pipeline.errors import LinkError, PipelineInputError
-from nearcast.pipeline.sink.broker_address import BrokerAddress
+from nearcast.pipeline.sink.backlog import PartWriter
 from nearcast.pipeline.sink.broker_link import BrokerLink, borrowed
-from nearcast.pipeline.sink.sink_rows import bounded, rows_by_broker
+from nearcast.pipeline.sink.outbox import backlog_directory, open_outbox
+from nearcast.pipeline.sink.sink_options import SinkOptions as SinkOptions
+from nearcast.pipeline.sink.sink_options import SinkPart as SinkPart
+from nearcast.pipeline.sink.sink_rows import bounded, rows_by_broker, split_dues
 from nearcast.wire.handover import (
     Abort,
     HandedRow,
@@ -44,72 +52,13 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame
     from pyspark.sql.types import StructType
 
-WAIT_S = 30.0
 ABORT_WAIT_S = 2.0
 QUERY_ID, BATCH_ID = "sql.streaming.queryId", "streaming.sql.batchId"
 """Spark's task properties that identify the streaming query and its batch."""
 STAGED_SCHEMA = (
-    "broker string, query string, epoch long, partition long, attempt string, packets long"
+    "broker string, query string, epoch long, partition long, attempt string, packets long, "
+    "rows long, dues array<double>"
 )
-
-
-class SinkOptions(Struct, frozen=True):
-    """The parsed options of a write."""
-
-    path: str
-    query: str
-    epoch: int | None
-    wait_s: float
-    urls: dict[str, str]
-    """URLs of brokers that have no directory here, by name; `*` for all."""
-    user: str
-    password_file: str
-    ca_file: str
-
-    @classmethod
-    def read(cls, options: Mapping[str, str]) -> "SinkOptions":
-        """Parse options; raises `PipelineInputError`."""
-        given = {name.lower(): value for name, value in options.items()}
-        urls = {name[4:]: value for name, value in given.items() if name.startswith("url.")}
-        if "url" in given:
-            urls["*"] = given["url"]
-        if not given.get("path") and not urls:
-            raise PipelineInputError(
-                "the sink needs the option path, the data directory of the brokers"
-            )
-        try:
-            epoch = int(given["epoch"]) if "epoch" in given else None
-            wait_s = float(given.get("wait_s", WAIT_S))
-        except ValueError as error:
-            raise PipelineInputError(f"epoch and wait_s are numbers: {error}") from None
-        return cls(
-            given.get("path", ""),
-            given.get("query", "query"),
-            epoch,
-            wait_s,
-            urls,
-            given.get("user", ""),
-            given.get("password_file", ""),
-            given.get("ca_file", ""),
-        )
-
-    def place(self, broker: str) -> BrokerAddress:
-        """Return the address of a broker."""
-        url = self.urls.get(broker.lower(), self.urls.get("*", ""))
-        if not url:
-            return BrokerAddress(self.path, broker, ca_file=self.ca_file)
-        return BrokerAddress(self.path, broker, url, self.user, self.password_file, self.ca_file)
-
-
-class SinkPart(Struct, frozen=True):
-    """The rows that a task has staged at one broker."""
-
-    broker: str
-    query: str
-    epoch: int
-    partition: int
-    attempt: str
-    packets: int
 
 
 @dataclass
@@ -150,22 +99,29 @@ def hand_over(frame: "DataFrame", options: Mapping[str, str], epoch: int) -> int
         parts = stage(batches, chosen)
         columns = zip(*((getattr(part, name) for name in _PART) for part in parts), strict=True)
         if parts:
-            yield pa.record_batch([list(column) for column in columns], names=list(_PART))
+            yield pa.record_batch([list(column) for column in columns], schema=_STAGED)
 
     found = frame.mapInArrow(stage_all, STAGED_SCHEMA).collect()
-    parts = [SinkPart(*(row[name] for name in _PART)) for row in found]
+    parts = [convert(row.asDict(), SinkPart) for row in found]
     release(parts, chosen)
     return sum(part.packets for part in parts)
 
 
 _PART = SinkPart.__struct_fields__
+_STAGED = pa.schema(
+    [
+        ("broker", pa.string()), ("query", pa.string()), ("epoch", pa.int64()),
+        ("partition", pa.int64()), ("attempt", pa.string()), ("packets", pa.int64()),
+        ("rows", pa.int64()), ("dues", pa.list_(pa.float64())),
+    ]
+)  # fmt: skip
 
 
 class _BatchWriter(DataSourceArrowWriter):
     """Writes a DataFrame."""
 
     def __init__(self, options: SinkOptions) -> None:
-        self._options = options
+        self._options = _without_backlog(options)
         self._alone = f"{options.query} {secrets.token_hex(8)}"
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Handed:
@@ -185,7 +141,7 @@ class _StreamWriter(DataSourceStreamArrowWriter):
     """Writes a stream, one epoch at a time."""
 
     def __init__(self, options: SinkOptions) -> None:
-        self._options = options
+        self._options = _without_backlog(options)
 
     def write(self, iterator: Iterator[pa.RecordBatch]) -> Handed:
         """Stage a partition of an epoch."""
@@ -205,29 +161,42 @@ class _StreamWriter(DataSourceStreamArrowWriter):
 def stage(
     batches: Iterable[pa.RecordBatch], options: SinkOptions, alone: str | None = None
 ) -> list[SinkPart]:
-    """Stage rows at their brokers, in the task that has them; return the staged parts.
+    """Stage rows at their brokers, or write them to the backlogs, in the task that has them.
 
-    `alone` is the query name of a write without an epoch.
+    Returns the parts. `alone` is the query name of a write without an epoch.
     """
     context = TaskContext.get()
     partition = 0 if context is None else context.partitionId()
     query, epoch = _under(options, context, alone)
     attempt = secrets.token_hex(8)
     with contextlib.ExitStack() as stack:
-        found: dict[str, _Staging] = {}
-        for batch in chain.from_iterable(map(bounded, batches)):
+        found: dict[str, _Staging | PartWriter] = {}
+        dues: set[float] = set()
+        for whole in chain.from_iterable(map(bounded, batches)):
+            batch, times = split_dues(whole)
+            step_s = options.due_step_s
+            dues.update(math.ceil(time / step_s) * step_s for time in times)
             for broker, rows in rows_by_broker(batch):
                 staging = found.get(broker)
                 if staging is None:
-                    link = stack.enter_context(borrowed(options.place(broker), options.wait_s))
                     at = SinkPart(broker, query, epoch, partition, attempt, 0)
-                    staging = found[broker] = _Staging(link, at)
+                    staging = found[broker] = _staging(at, options, stack)
                 staging.add(rows)
-        return [staging.finish() for staging in found.values()]
+        parts = [staging.finish() for staging in found.values()]
+    if dues:
+        part = SinkPart("", query, epoch, partition, attempt, 0, 0, tuple(sorted(dues)))
+        parts.append(part)
+    return parts
 
 
 def release(parts: Iterable[SinkPart], options: SinkOptions) -> None:
-    """Release staged rows, one broker after another; raises `LinkError`."""
+    """Release staged rows, one broker after another; raises `LinkError`.
+
+    With a backlog they are durable on return, and most brokers have them.
+    """
+    if options.backlog:
+        open_outbox(options).release(parts)
+        return
     for (broker, query, epoch), manifest in sorted(_manifests(parts).items()):
         with borrowed(options.place(broker), options.wait_s) as link:
             link.send(Release(query, epoch).topic, manifest_bytes(manifest))
@@ -236,6 +205,8 @@ def release(parts: Iterable[SinkPart], options: SinkOptions) -> None:
 
 def abort(parts: Iterable[SinkPart], options: SinkOptions) -> None:
     """Drop staged rows where the broker is reachable; otherwise the next epoch drops them."""
+    if options.backlog:
+        return
     for broker, query, epoch in sorted(_manifests(parts)):
         with (
             contextlib.suppress(LinkError),
@@ -245,6 +216,14 @@ def abort(parts: Iterable[SinkPart], options: SinkOptions) -> None:
             link.flush()
 
 
+def _staging(
+    part: SinkPart, options: SinkOptions, stack: contextlib.ExitStack
+) -> "_Staging | PartWriter":
+    if options.backlog:
+        return stack.enter_context(PartWriter(backlog_directory(options, part.broker), part))
+    return _Staging(stack.enter_context(borrowed(options.place(part.broker), options.wait_s)), part)
+
+
 class _Staging:
     """Sends rows to one broker."""
 
@@ -252,19 +231,17 @@ class _Staging:
         self._link = link
         self._part = part
         self._packer = Packer(link.largest_payload)
-        self._count = 0
+        self._count = self._rows = 0
 
     def add(self, rows: Iterable[HandedRow]) -> None:
         for row in rows:
+            self._rows += 1
             self._send(self._packer.add(row))
 
     def finish(self) -> SinkPart:
         self._send(self._packer.rest())
         self._link.flush()
-        part = self._part
-        return SinkPart(
-            part.broker, part.query, part.epoch, part.partition, part.attempt, self._count
-        )
+        return replace(self._part, packets=self._count, rows=self._rows)
 
     def _send(self, packets: Iterable[bytes]) -> None:
         part = self._part
@@ -290,9 +267,21 @@ def _under(options: SinkOptions, context: TaskContext | None, alone: str | None)
     return options.query if query_id is None else f"{options.query} {query_id}", epoch
 
 
+def _without_backlog(options: SinkOptions) -> SinkOptions:
+    """Return options; raises `PipelineInputError` if they name a backlog.
+
+    Spark commits a write in a process that ends with it, where nothing could be sent later.
+    """
+    if options.backlog:
+        raise PipelineInputError("the option backlog needs hand_over, in foreachBatch")
+    return options
+
+
 def _manifests(parts: Iterable[SinkPart]) -> dict[tuple[str, str, int], Manifest]:
     found: dict[tuple[str, str, int], Manifest] = {}
     for part in parts:
+        if part.dues:
+            continue
         manifest = found.setdefault((part.broker, part.query, part.epoch), [])
         manifest.append((part.partition, part.attempt, part.packets))
     return found

@@ -7,14 +7,11 @@ may make many copies: if the results exceed `RESULT_LIMIT`, Spark ends the job b
 them, and the epoch is written as a large one.
 """
 
-import json
 import logging
 from collections.abc import Mapping
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.parquet as pq
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812
 
@@ -22,10 +19,10 @@ from nearcast.logs import log_event
 from nearcast.pipeline.errors import ResultLimitError
 from nearcast.pipeline.sink.broker_events import in_order
 from nearcast.pipeline.sink.data_sink import QUERY_ID, SinkOptions, hand_over, release, stage
-from nearcast.pipeline.tables.tables import Tables
+from nearcast.pipeline.tables.tables import EpochId, Tables
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
 log = logging.getLogger("nearcast.pipeline")
 SMALL_ROWS = 20_000
@@ -52,7 +49,7 @@ class Epoch(Struct, frozen=True):
 
 
 def write(tables: Tables, epoch: Epoch, rows: int | None) -> None:
-    """Publish and write an epoch of `rows` log rows, replacing an earlier attempt."""
+    """Publish and write an epoch of `rows` log rows; an earlier attempt is not repeated."""
     if rows is not None and rows <= SMALL_ROWS:
         try:
             write_small(tables, epoch, 1 + rows // TASK_ROWS)
@@ -69,9 +66,7 @@ def write_large(tables: Tables, epoch: Epoch) -> None:
     """Stage and write in tasks, with a job for the brokers and one for each table."""
     outgoing = in_order(epoch.outgoing, epoch.order) if epoch.order else epoch.outgoing
     hand_over(outgoing, epoch.options, epoch.number)
-    with tables.locked():
-        for name, rows in epoch.tables.items():
-            tables.write(name, rows, epoch.number)
+    _append(tables, epoch, epoch.tables)
 
 
 def write_small(tables: Tables, epoch: Epoch, tasks: int = 1) -> None:
@@ -81,16 +76,32 @@ def write_small(tables: Tables, epoch: Epoch, tasks: int = 1) -> None:
     if outgoing.num_rows:
         if epoch.order:
             outgoing = outgoing.sort_by([(name, "ascending") for name in epoch.order])
-        options = _options(epoch)
+        options = SinkOptions.read(
+            {**epoch.options, "query": _query_of(epoch), "epoch": str(epoch.number)}
+        )
         release(stage(outgoing.to_batches(), options), options)
-    with tables.writing() as aside:
-        files = {}
+    _append(tables, epoch, found)
+
+
+def _append(tables: Tables, epoch: Epoch, found: "Mapping[str, DataFrame | pa.Table]") -> None:
+    written = EpochId(_query_of(epoch), epoch.number)
+    with tables.writing():
         for name, rows in found.items():
-            # An empty file is written once, so that the table can be read.
-            if rows.num_rows or not tables.has(name):
-                files[name] = aside / f"part-{name}.parquet"
-                pq.write_table(rows, files[name], compression="zstd")
-        tables.put(epoch.number, {name: files.get(name) for name in found})
+            tables.append(name, rows, written)
+
+
+def query_name(spark: "SparkSession", name: str) -> str:
+    """The name of the query that runs here, with the id that Spark gave to its checkpoint.
+
+    A query that begins again, with a new checkpoint, counts its epochs from 0.
+    """
+    # In the driver there is no task context with the query id.
+    query_id = spark.sparkContext.getLocalProperty(QUERY_ID)
+    return name if query_id is None else f"{name} {query_id}"
+
+
+def _query_of(epoch: Epoch) -> str:
+    return query_name(epoch.outgoing.sparkSession, epoch.options["query"])
 
 
 def collected(frames: "Mapping[str, DataFrame]", tasks: int = 1) -> dict[str, pa.Table]:
@@ -108,34 +119,6 @@ def collected(frames: "Mapping[str, DataFrame]", tasks: int = 1) -> dict[str, pa
             raise ResultLimitError("the results of an epoch exceed the driver's limit") from None
         raise
     return {name: pa.Table.from_struct_array(_flat(found.column(name))) for name in frames}
-
-
-def rows_of_epoch(checkpoint: Path, epoch: int) -> int | None:
-    """Return the number of log rows that an epoch spans; None if it is unknown.
-
-    Spark writes the end of an epoch to `offsets/N` before it starts the epoch.
-    """
-    try:
-        end = _offset(checkpoint, epoch)
-        start = _offset(checkpoint, epoch - 1) if epoch else {}
-    except (OSError, ValueError, IndexError):
-        return None
-    return sum(seq - start.get(broker, 1) for broker, seq in end.items())
-
-
-def _offset(checkpoint: Path, epoch: int) -> dict[str, int]:
-    found: dict[str, int] = json.loads(
-        (checkpoint / "offsets" / str(epoch)).read_text().splitlines()[-1]
-    )
-    return found
-
-
-def _options(epoch: Epoch) -> SinkOptions:
-    """The sink options in the driver, where no task context has the query id."""
-    query = epoch.options["query"]
-    query_id = epoch.outgoing.sparkSession.sparkContext.getLocalProperty(QUERY_ID)
-    name = query if query_id is None else f"{query} {query_id}"
-    return SinkOptions.read({**epoch.options, "query": name, "epoch": str(epoch.number)})
 
 
 def _flat(lists: pa.ChunkedArray) -> pa.Array:

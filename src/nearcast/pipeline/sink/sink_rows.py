@@ -10,12 +10,14 @@ from itertools import pairwise
 from typing import Any, cast
 
 import pyarrow as pa
+import pyarrow.compute as pc
 
 from nearcast.pipeline.errors import PipelineInputError
 from nearcast.wire.handover import PUBLISHER, DeliveryRow, EventRow, HandedRow, RowRecipient
 from nearcast.wire.mqtt import user_properties
 
-EVENT, DELIVERY = "event", "delivery"
+EVENT, DELIVERY, DUE = "event", "delivery", "due"
+"""The kinds of rows. A row of kind `due` is for no broker: its `time` is when a timer will fire."""
 SINK_SCHEMA = (
     "broker string, kind string, id string, subject string, publisher string, session string, "
     "time double, lat double, lon double, at_given boolean, payload binary, "
@@ -44,6 +46,17 @@ def bounded(batch: pa.RecordBatch, most: int = MOST_RECIPIENTS) -> Iterator[pa.R
         end = max(start + 1, int(ends.searchsorted(done + most, side="right")))
         yield batch.slice(start, end - start)
         start, done = end, int(ends[end - 1])
+
+
+def split_dues(batch: pa.RecordBatch) -> tuple[pa.RecordBatch, list[float]]:
+    """Return a batch without its rows of kind `due`, and their times."""
+    if "kind" not in batch.schema.names:
+        return batch, []
+    is_due = pc.fill_null(pc.equal(batch.column("kind"), DUE), False)
+    if not pc.any(is_due).as_py():
+        return batch, []
+    times: list[float] = batch.filter(is_due).column("time").to_pylist()
+    return batch.filter(pc.invert(is_due)), times
 
 
 def rows_by_broker(batch: pa.RecordBatch) -> Iterator[tuple[str, list[HandedRow]]]:

@@ -1,20 +1,42 @@
-"""Named places, as defined in the logs of brokers."""
+"""Named places, as defined in the logs of brokers and in snapshots of them."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
+from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearcast.core.model.inputs import PlaceDefined
+from nearcast.pipeline.decide.dropped_rows import player_after
+from nearcast.pipeline.decide.snapshots import Snapshots
 from nearcast.pipeline.gather.gathered_events import NamedPlace
-from nearcast.store import CorruptError, Row, input_of, rows_of
+from nearcast.store import CorruptError, Row, input_of, read_manifest, rows_of
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
-def places_of(log: "DataFrame") -> list[NamedPlace]:
-    """Return the places that a history defines and does not remove again."""
+def places_of(log: "DataFrame", data: str) -> list[NamedPlace]:
+    """Return the places that exist after a history of the logs in a data directory.
+
+    Raises `PipelineError` if rows of a log were dropped and there is no snapshot.
+    """
     found = log.where("kind = 'place'").orderBy("ingested", "broker", "seq").toArrow()
-    return places_in(row for batch in found.to_batches() for row in rows_of(batch))
+    rows = (row for batch in found.to_batches() for row in rows_of(batch))
+    return places_in(chain(standing_places(data), rows))
+
+
+def standing_places(data: str) -> Iterator[Row]:
+    """Yield the places in snapshots of logs whose first rows were dropped.
+
+    Rows that a snapshot includes may follow again: the last row about a place counts.
+    """
+    for log in sorted(Path(data).glob("brokers/*/log")):
+        low, broker = read_manifest(log).whole.low_seq, log.parent.name
+        if low > 1:
+            snapshots = Snapshots.of(data, broker)
+            if snapshots.newest() < low - 1:
+                player_after(snapshots, broker, low - 1)
+            yield from snapshots.standing_rows("place")
 
 
 def places_in(rows: Iterable[Row]) -> list[NamedPlace]:

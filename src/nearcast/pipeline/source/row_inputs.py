@@ -23,19 +23,19 @@ class Unusable(Struct, frozen=True):
 
 
 class EventSeqs:
-    """The seqs of events, by the identity of the event object."""
+    """The seqs and ingest times of events, by the identity of the event object."""
 
     def __init__(self) -> None:
-        self._found: dict[int, tuple[Event, int]] = {}
+        self._found: dict[int, tuple[Event, int, float]] = {}
 
-    def put(self, event: Event, seq: int) -> None:
-        """Record the seq of an event."""
-        self._found[id(event)] = event, seq
+    def put(self, event: Event, row: Row) -> None:
+        """Record the row of an event."""
+        self._found[id(event)] = event, row.seq, row.ingested
 
-    def get(self, event: Event) -> int | None:
-        """Return the seq of an event; None if it is not among these rows."""
+    def get(self, event: Event) -> tuple[int, float] | None:
+        """Return seq and ingest time of an event; None if it is not among these rows."""
         found = self._found.get(id(event))
-        return None if found is None else found[1]
+        return None if found is None else found[1:]
 
 
 class Inputs:
@@ -55,7 +55,7 @@ class Inputs:
         for row in rows:
             if not is_input(row.kind):
                 if row.kind == GAP:
-                    gap = _gap(row)
+                    gap = gap_in(row)
                     self.unusable.append(gap)
                     self.last = max(self.last, gap.last)
                 continue
@@ -65,7 +65,7 @@ class Inputs:
                 self.unusable.append(Unusable(row.seq, row.seq, str(error)))
                 continue
             if isinstance(value, Published):
-                seqs.put(value.event, row.seq)
+                seqs.put(value.event, row)
             self.values.append(value)
             self.times.append(row.ingested)
             self.seqs.append(row.seq)
@@ -92,6 +92,7 @@ def input_in(row: Row, quietly: bool) -> Input:
     return Published(event)
 
 
-def _gap(row: Row) -> Unusable:
+def gap_in(row: Row) -> Unusable:
+    """Return the missing rows that a row of kind `gap` stands for."""
     told = msgspec.json.decode(row.data, type=dict[str, object])
     return Unusable(row.seq, int(str(told["last"])), str(told["reason"]))

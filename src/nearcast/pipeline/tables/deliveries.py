@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from nearcast.core.model.subscription_id import SEPARATOR
 from nearcast.pipeline.decide.decisions import DELIVERY
 
 if TYPE_CHECKING:
@@ -22,6 +23,7 @@ def deliveries(decided: "DataFrame") -> "DataFrame":
         "subject",
         "publisher",
         "time",
+        "ingested",
         F.expr("array_min(transform(recipients, each -> each.priority))").alias("priority"),
         F.size("recipients").alias("count"),
         F.transform("recipients", _recipient).alias("recipients"),
@@ -31,8 +33,10 @@ def deliveries(decided: "DataFrame") -> "DataFrame":
 
 def _recipient(recipient: "Column") -> "Column":
     """A recipient with the filters or names of its subscriptions instead of ids."""
-    # An id is CLIENT\0FILTER or CLIENT\0\0NAME.
-    names = F.transform(recipient["subscriptions"], lambda each: F.substring_index(each, "\0", -1))
+    # `SubscriptionId.label` as an expression of Spark.
+    names = F.transform(
+        recipient["subscriptions"], lambda each: F.substring_index(each, SEPARATOR, -1)
+    )
     return recipient.withField("subscriptions", names)
 
 

@@ -1,14 +1,13 @@
 """Erasing a person from the pipeline's data: all versions of all tables, and snapshots.
 
-A new version of the tables is written without the person and put in place; all other versions are
-deleted, and so are the snapshots, which can be rebuilt from the log. Other publishers' events are
-kept; what the pipeline itself derived about the person is removed. Spark's own state is not
-touched: it expires, or is rebuilt from the log.
+Files that name the person are written anew without; then all files of earlier versions and the
+history of the tables are deleted, so that time travel begins here. Snapshots are rewritten, and
+what was compiled from them is deleted. Other publishers' events are kept; what the pipeline itself
+derived about the person is removed. Spark's own state is not touched: it expires, or is rebuilt
+from the log.
 """
 
-import os
 import re
-import shutil
 import time
 from collections.abc import Callable, Iterator, Mapping
 from datetime import datetime
@@ -19,45 +18,64 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from nearcast.core.gathering import Part, Threshold
 from nearcast.core.gathering.summary import aggregate
 from nearcast.core.model.geometry.position import Position
+from nearcast.pipeline.decide.snapshots import forget_in_snapshots
+from nearcast.pipeline.jobs.spark_checkpoints import committed
 from nearcast.pipeline.jobs.status import read_status
-from nearcast.pipeline.tables.tables import CURRENT, VERSIONS, Tables
+from nearcast.pipeline.tables.data_files import DataFile, DayWriter, read_files
+from nearcast.pipeline.tables.migration import migrate, needs_migration
+from nearcast.pipeline.tables.tables import ALL, StoredFile, Tables, time_column
 from nearcast.wire.handover import PUBLISHER
 
-SNAPSHOTS = Path("checkpoints") / "snapshots"
 WHO = ("node", "publisher", "a", "b")
 """Columns that identify the subject of a row."""
 FORGOTTEN = "(forgotten)"
 LOOK_S = 0.2
 
 
-def forget(data: Path, node: str) -> int:
+def forget(data: Path, node: str, location: str = "") -> int:
     """Remove a node from all tables and snapshots; return the number of rows affected.
 
     Call it when the log no longer has the node, and the pipeline has passed the row of the erasure.
     """
     changed = 0
-    tables = Tables(data)
-    if (data / CURRENT).is_symlink():
-        with tables.locked():
-            old, new = tables.version, tables.new_version()
-            try:
-                changed = sum(_copy(path, new / path.relative_to(old), node) for path in _of(old))
-                for path in old.iterdir():
-                    (new / path.name).mkdir(exist_ok=True)
-            except BaseException:
-                shutil.rmtree(new)
-                raise
-            tables.use(new)
-            for path in (data / VERSIONS).iterdir():
-                if path.is_dir() and path.name != new.name:
-                    shutil.rmtree(path)
-    shutil.rmtree(data / SNAPSHOTS, ignore_errors=True)
+    if needs_migration(data):
+        migrate(data, location=location)
+    tables = Tables(data, location)
+    if any(tables.version(name) is not None for name in ALL):
+        with tables.alone():
+            changed = sum(_forget_in(tables, name, node) for name in ALL)
+    forget_in_snapshots(data, node)
     return changed
+
+
+def _forget_in(tables: Tables, name: str, node: str) -> int:
+    """Remove a node from one table, its earlier versions included."""
+    schema = tables.schema(name)
+    if schema is None:
+        return 0
+    changed, files, removed = 0, list[DataFile](), list[StoredFile]()
+    for file in tables.files(name):
+        touched = sum(without(rows, node)[1] for rows in _rows_of(tables, name, file, schema))
+        if touched:
+            writer = DayWriter(tables.uri(name), schema, time_column(name), "erased")
+            for rows in _rows_of(tables, name, file, schema):
+                writer.write(without(rows, node)[0])
+            files += writer.close()
+            removed.append(file)
+        changed += touched
+    if removed:
+        tables.commit(name, files, removed)
+    # Also what is unchanged: an earlier version, or an epoch that failed, may have the node.
+    tables.cut_history(name)
+    return changed
+
+
+def _rows_of(tables: Tables, name: str, file: StoredFile, schema: pa.Schema) -> Iterator[pa.Table]:
+    return read_files(tables.uri(name), [file.path], schema)
 
 
 def caught_up(data: Path, seqs: Mapping[str, int], within_s: float) -> bool:
@@ -67,9 +85,6 @@ def caught_up(data: Path, seqs: Mapping[str, int], within_s: float) -> bool:
     """
     ends = time.monotonic() + within_s
     while (status := read_status(data)) is not None and not status.is_stale:
-        # Imported here: it needs PySpark, which is installed where a pipeline runs.
-        from nearcast.pipeline.jobs.replay import committed
-
         reached = [committed(data / "checkpoints" / query.name) or {} for query in status.queries]
         if all(each.get(broker, 1) > seq for each in reached for broker, seq in seqs.items()):
             return True
@@ -77,28 +92,6 @@ def caught_up(data: Path, seqs: Mapping[str, int], within_s: float) -> bool:
             return False
         time.sleep(LOOK_S)
     return True
-
-
-def _of(version: Path) -> Iterator[Path]:
-    """Yield the files of all complete epochs of a version."""
-    return iter(sorted(version.glob("*/epoch=*/*.parquet")))
-
-
-def _copy(source: Path, target: Path, node: str) -> int:
-    """Copy a file without a node; a file that does not change is linked."""
-    target.parent.mkdir(parents=True, exist_ok=True)
-    changed = 0
-    with pq.ParquetFile(source) as file:
-        schema = file.schema_arrow
-        with pq.ParquetWriter(target, schema, compression="zstd") as writer:
-            for batch in file.iter_batches():
-                rows, touched = without(pa.Table.from_batches([batch]), node)
-                changed += touched
-                writer.write_table(rows.cast(schema))
-    if not changed:
-        target.unlink()
-        os.link(source, target)
-    return changed
 
 
 def without(rows: pa.Table, node: str) -> tuple[pa.Table, int]:

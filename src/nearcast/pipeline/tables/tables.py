@@ -1,260 +1,453 @@
-"""The tables of the pipeline: `DIR/tables/NAME/epoch=N/*.parquet`, in versions.
+"""The tables of the pipeline: Delta Lake tables `DIR/tables/NAME`, or below the URL of a store.
 
-`DIR/tables` is a link to the current version, `DIR/.tables/000001` and so on; it is switched in one
-step, so that no reader sees parts of two versions. An epoch is written whole and replaces an
-earlier attempt, so that a retry duplicates nothing. Many small epochs are compacted into one.
-Writers hold the lock of the tables.
+An epoch of a query is one transaction in each of its tables, recorded under the name of the query
+and the number of the epoch, so that a retry adds nothing. Tables are partitioned by the UTC day of
+ingest. Readers see whole versions only; earlier versions can be read until they are vacuumed.
 """
 
 import contextlib
 import fcntl
 import os
-import re
-import shutil
-import tempfile
-from collections.abc import Collection, Iterator, Mapping
+import time
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from datetime import date, timedelta
 from pathlib import Path
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
-import pyarrow.compute as pc
-import pyarrow.parquet as pq
+from deltalake import CommitProperties, DeltaTable, Transaction, WriterProperties
+from deltalake.exceptions import CommitFailedError, DeltaError, TableNotFoundError
+from deltalake.transaction import AddAction, RemoveAction
 from msgspec import Struct
 
 from nearcast.pipeline.errors import PipelineError
-from nearcast.store.file_access import make_directory
+from nearcast.pipeline.tables.data_files import (
+    DAY,
+    TARGET_BYTES,
+    DataFile,
+    day_of,
+    nullable,
+    read_files,
+    read_frame,
+    write_frame,
+    write_rows,
+)
+from nearcast.store.file_access import append_to_file, make_directory
 
 if TYPE_CHECKING:
-    from pyspark.sql import DataFrame
+    from pyspark.sql import DataFrame, SparkSession
 
-NAMES = (
-    "events", "rejects", "contexts", "deliveries", "aggregates", "encounters", "traffic",
-)  # fmt: skip
-CURRENT, VERSIONS, LOCK, ASIDE = "tables", ".tables", "lock", "aside-"
-KEPT_VERSIONS = 2
-MERGED_BYTES = 128 << 20
-BATCH_ROWS = 65_536
-_EPOCH = re.compile(r"epoch=(\d+)")
+TIMES = {
+    "events": "ingested", "rejects": "ingested", "contexts": "time", "deliveries": "ingested",
+    "aggregates": "time", "encounters": "time", "traffic": "until",
+}  # fmt: skip
+"""The tables, and the column of each that has the time of a row."""
+NAMES = tuple(TIMES)
+TOLD = "told"
+"""Before the names of tables with the rows that were published before a state was rebuilt."""
+ALL = (*NAMES, *(f"{TOLD}/{name}" for name in ("aggregates", "encounters", "traffic")))
+DIRECTORY, LOCK = "tables", Path("checkpoints") / "tables.lock"
+HISTORY_S = 7 * 86_400.0
+"""How long files of earlier versions are kept."""
+ORPHAN_S = 86_400.0
+"""A file that no version has is deleted when it is older: no epoch takes so long."""
+ATTEMPTS = 10
+_CONFIGURATION = {
+    # Checkpoints bound what a reader of the log has to read.
+    "delta.checkpointInterval": "50",
+    "delta.logRetentionDuration": "interval 7 days",
+}
+
+
+class EpochId(Struct, frozen=True):
+    """An epoch of a query, as transactions record it."""
+
+    query: str
+    epoch: int
 
 
 class TableStatistics(Struct, frozen=True):
     """The size of a table."""
 
     name: str
-    epochs: int
+    version: int
     files: int
     rows: int
     bytes: int
 
 
+class StoredFile(Struct, frozen=True):
+    """A file of a table, as its log describes it."""
+
+    path: str
+    day: date
+    rows: int
+    bytes: int
+    low: float | None
+    high: float | None
+
+
 class Tables:
-    """The tables under a data directory."""
+    """The tables of a data directory."""
 
-    def __init__(self, data: Path) -> None:
+    def __init__(self, data: Path, location: str = "") -> None:
         self._data = data
-        self._link = data / CURRENT
-        self._versions = data / VERSIONS
+        self._location = location.rstrip("/") or str(data / DIRECTORY)
+        self._open: dict[str, DeltaTable] = {}
 
-    def begin(self) -> None:
-        """Make sure there is a current version, and remove leftover files."""
-        with self.locked():
-            if not self._link.is_symlink():
-                if self._link.exists():
-                    raise PipelineError(f"{self._link} is there, but not made by this pipeline")
-                self.use(self.new_version())
-            for left in self._versions.glob(f"{ASIDE}*"):
-                shutil.rmtree(left, ignore_errors=True)
+    def uri(self, name: str) -> str:
+        """The path or URL of a table."""
+        return f"{self._location}/{name}"
 
-    @property
-    def version(self) -> Path:
-        """The directory of the current version."""
-        return self._versions / os.readlink(self._link).rpartition("/")[2]
+    def version(self, name: str) -> int | None:
+        """The current version of a table; None if there is no such table."""
+        table = self._table(name)
+        return None if table is None else table.version()
 
-    def path(self, name: str) -> Path:
-        """The path for reading a table."""
-        return self._link / name
+    def schema(self, name: str) -> pa.Schema | None:
+        """The columns of a table without the day; None if there is no such table."""
+        table = self._table(name)
+        if table is None:
+            return None
+        fields = [pa.field(each) for each in pa.schema(table.schema().to_arrow())]
+        return pa.schema([field for field in fields if field.name != DAY])
 
-    def new_version(self) -> Path:
-        """Create an empty version that is not current yet."""
-        make_directory(self._versions)
-        numbers = [int(path.name) for path in self._versions.iterdir() if path.name.isdecimal()]
-        path = self._versions / f"{max(numbers, default=0) + 1:06d}"
-        make_directory(path)
-        return path
-
-    def use(self, version: Path) -> None:
-        """Make a version current, in one step; versions that are too old are removed."""
-        partial = self._data / f".{CURRENT}.{os.getpid()}"
-        partial.unlink(missing_ok=True)
-        partial.symlink_to(Path(VERSIONS) / version.name)
-        partial.rename(self._link)
-        older = sorted(path for path in self._versions.iterdir() if path.name.isdecimal())
-        for path in older[:-KEPT_VERSIONS]:
-            if path.name != version.name:
-                shutil.rmtree(path)
+    # Writing
 
     @contextlib.contextmanager
-    def locked(self) -> Iterator[None]:
-        """Hold the write lock of the tables."""
-        make_directory(self._versions)
-        with (self._versions / LOCK).open("w") as file:
-            fcntl.flock(file, fcntl.LOCK_EX)
+    def writing(self) -> Iterator[None]:
+        """Write files and commit them; an erasure waits for that, and keeps others waiting."""
+        with self._locked(fcntl.LOCK_SH):
             yield
 
-    def write(self, name: str, rows: "DataFrame", epoch: int, version: Path | None = None) -> None:
-        """Write an epoch of a table, replacing an earlier attempt."""
-        where = (self.version if version is None else version) / name
-        rows.write.mode("overwrite").option("compression", "zstd").parquet(
-            str(where / f"epoch={epoch:012d}")
-        )
+    def append(self, name: str, rows: "pa.Table | DataFrame", written: EpochId) -> bool:
+        """Append an epoch to a table; return False if the table has it already.
 
-    @contextlib.contextmanager
-    def writing(self) -> Iterator[Path]:
-        """Provide a temporary directory for files that are not in place yet."""
-        make_directory(self._versions)
-        path = Path(tempfile.mkdtemp(prefix=ASIDE, dir=self._versions))
-        try:
-            yield path
-        finally:
-            shutil.rmtree(path, ignore_errors=True)
-
-    def put(self, epoch: int, files: Mapping[str, Path | None]) -> None:
-        """Put files in place as an epoch of their tables, replacing it; None: no rows."""
-        with self.locked():
-            for name, path in files.items():
-                _put(path, self.version / name, f"epoch={epoch:012d}")
-
-    def has(self, name: str) -> bool:
-        """True if a table has an epoch, even one without rows."""
-        return bool(_epochs(self.version / name))
-
-    def written(self, name: str) -> int | None:
-        """The last epoch of a table; None if it has none."""
-        epochs = _epochs(self.version / name)
-        return epochs[-1][0] if epochs else None
-
-    def newest(self, name: str, column: str) -> float | None:
-        """The maximum of a time column of a table; None if it has no row."""
-        found = [
-            pq.read_table(path, columns=[column], partitioning=None)[column]
-            for _, epoch in _epochs(self.version / name)
-            for path in _files(epoch)
-        ]
-        times = [pc.max(column).as_py() for column in found]
-        return max((time for time in times if time is not None), default=None)
-
-    def copied(self, but: Collection[str] = ()) -> Path:
-        """Create a version with the current tables except some; files are hard links."""
-        old, new = self.version, self.new_version()
-        for name in _tables(old):
-            if name not in but:
-                _compact(old / name, new / name, [])
-        return new
-
-    def recent(self, name: str, before: int, most: int) -> list[Path]:
-        """The epochs of a table before one, among the `most` preceding numbers."""
-        epochs = _epochs(self.version / name)
-        return [path for number, path in epochs if before - most <= number < before]
-
-    def compact(self, keep: int = 8, merged_bytes: int = MERGED_BYTES) -> dict[str, int]:
-        """Merge all epochs of each table but the last `keep`; return their number by table.
-
-        This makes a new version, whose other files are links to those of the version before. Epochs
-        that were merged into `merged_bytes` or more stay as they are: what it costs depends on what
-        was written since, not on the size of the table.
+        Rows of a job are written by its tasks.
         """
-        with self.locked():
-            old = self.version
-            merged = {
-                name: _after_large(_epochs(old / name)[: -keep or None], merged_bytes)
-                for name in _tables(old)
-            }
-            merged = {name: epochs for name, epochs in merged.items() if len(epochs) > 1}
-            if not merged:
-                return {}
-            new = self.new_version()
-            try:
-                for name in _tables(old):
-                    _compact(old / name, new / name, merged.get(name, []))
-            except BaseException:
-                shutil.rmtree(new)
-                raise
-            self.use(new)
-        return {name: len(epochs) for name, epochs in merged.items()}
+        if self._has(name, written):
+            return False
+        files = self.write(name, rows, f"{written.epoch:012d}")
+        if files:
+            self.commit(name, files, (), written)
+        return True
+
+    def write(self, name: str, rows: "pa.Table | DataFrame", stem: str) -> list[DataFile]:
+        """Write rows to files that are not part of the table yet; their names begin with `stem`."""
+        schema = _schema_of(rows)
+        self.create(name, schema)
+        columns = self._widened(name, schema)
+        if isinstance(rows, pa.Table):
+            return write_rows(self.uri(name), rows, columns, time_column(name), stem)
+        return write_frame(self.uri(name), rows, columns, time_column(name), stem)
+
+    def create(self, name: str, schema: pa.Schema) -> None:
+        """Make sure that there is a table, so that it can be read."""
+        if self._table(name) is None:
+            columns = [*nullable(schema), pa.field(DAY, pa.date32())]
+            # The log has statistics of times only: see `DataFile.statistics`.
+            chosen = _CONFIGURATION | {"delta.dataSkippingStatsColumns": time_column(name)}
+            with _explained(self.uri(name)):
+                if not _is_url(self._location):
+                    make_directory(Path(self.uri(name)))
+                DeltaTable.create(
+                    self.uri(name), pa.schema(columns), mode="ignore", partition_by=[DAY],
+                    configuration=chosen, storage_options=_options(self._location),
+                )  # fmt: skip
+
+    def commit(
+        self,
+        name: str,
+        files: Iterable[DataFile],
+        removed: Iterable[StoredFile] = (),
+        written: EpochId | None = None,
+    ) -> int:
+        """Add and remove files of a table in one transaction; return the version it makes."""
+        now = int(time.time() * 1000)
+        actions: list[AddAction | RemoveAction] = [
+            AddAction(
+                each.path, each.bytes, {DAY: each.day.isoformat()}, now, True,
+                each.statistics(time_column(name)),
+            )
+            for each in files
+        ]  # fmt: skip
+        actions += [
+            RemoveAction(
+                path=each.path, data_change=True, deletion_timestamp=now,
+                partition_values={DAY: each.day.isoformat()}, size=each.bytes,
+            )
+            for each in removed
+        ]  # fmt: skip
+        properties = CommitProperties(
+            max_commit_retries=ATTEMPTS,
+            app_transactions=None
+            if written is None
+            else [Transaction(written.query, written.epoch)],
+            custom_metadata=None
+            if written is None
+            else {"nearcast_query": written.query, "nearcast_epoch": str(written.epoch)},
+        )
+        table = self._existing(name)
+        with _explained(self.uri(name)):
+            table.create_write_transaction(
+                actions, "append", table.schema(), [DAY], commit_properties=properties
+            )
+        return self._existing(name).version()
+
+    # Reading
+
+    def written(self, name: str, query: str) -> int | None:
+        """The last epoch of a query that a table has; None if it has none."""
+        table = self._table(name)
+        return None if table is None else table.transaction_version(query)
+
+    def files(self, name: str, version: int | None = None) -> list[StoredFile]:
+        """The files of a table, now or at an earlier version."""
+        table = self._table(name) if version is None else self._at(name, version)
+        if table is None:
+            return []
+        column = time_column(name)
+        found = pa.table(table.get_add_actions(flatten=True)).to_pylist()
+        return [
+            StoredFile(
+                each["path"], each[f"partition.{DAY}"], each["num_records"] or 0,
+                each["size_bytes"], each.get(f"min.{column}"), each.get(f"max.{column}"),
+            )
+            for each in found
+        ]  # fmt: skip
+
+    def batches(self, name: str, columns: Sequence[str] = ()) -> Iterator[pa.Table]:
+        """Yield the rows of a table in batches, without the day."""
+        schema = self.schema(name)
+        if schema is not None:
+            wanted = pa.schema([schema.field(each) for each in columns]) if columns else schema
+            paths = [each.path for each in self.files(name)]
+            yield from read_files(self.uri(name), paths, wanted)
+
+    def frame(
+        self,
+        spark: "SparkSession",
+        name: str,
+        *,
+        since: float | None = None,
+        before: EpochId | None = None,
+    ) -> "DataFrame | None":
+        """Return a table as rows in Spark; None if there is none.
+
+        With `since`, files that have only earlier rows are left out; with `before`, the table is
+        read as it was before that epoch.
+        """
+        schema = self.schema(name)
+        if schema is None:
+            return None
+        version = None if before is None else self._before(name, before)
+        files = self.files(name, version)
+        if since is not None:
+            files = [each for each in files if each.high is None or each.high >= since]
+        return read_frame(spark, self.uri(name), [each.path for each in files], schema)
+
+    def newest(self, name: str) -> float | None:
+        """The time of the newest row of a table; None if it has no row."""
+        return max((each.high for each in self.files(name) if each.high is not None), default=None)
 
     def statistics(self) -> list[TableStatistics]:
         """The size of every table."""
-        if not self._link.is_symlink():
-            return []
-        return [_statistics(self.version / name) for name in _tables(self.version)]
+        found = []
+        for name in NAMES:
+            version = self.version(name)
+            if version is not None:
+                files = self.files(name)
+                rows, size = sum(each.rows for each in files), sum(each.bytes for each in files)
+                found.append(TableStatistics(name, version, len(files), rows, size))
+        return found
+
+    # Care
+
+    def compact(self, target_bytes: int = TARGET_BYTES) -> dict[str, int]:
+        """Merge small files of each table, day by day; return the number of them by table.
+
+        A file of `target_bytes` or more stays as it is, so that the cost depends on what was
+        written since. Epochs may be written meanwhile.
+        """
+        merged = {}
+        for name in NAMES:
+            if self._table(name) is None:
+                continue
+            with self.writing(), _explained(self.uri(name)):
+                done = self._existing(name).optimize.compact(
+                    target_size=target_bytes,
+                    max_concurrent_tasks=1,
+                    writer_properties=WriterProperties(compression="ZSTD"),
+                )
+            if done["numFilesRemoved"]:
+                merged[name] = int(done["numFilesRemoved"])
+        return merged
+
+    def vacuum(self, history_s: float = HISTORY_S) -> int:
+        """Delete files of versions that are older, and orphans; return how many."""
+        gone = 0
+        for name in NAMES:
+            if self._table(name) is None:
+                continue
+            table = self._existing(name)
+            with self.writing(), _explained(self.uri(name)):
+                gone += len(_vacuumed(table, history_s))
+                gone += len(_vacuumed(table, max(history_s, ORPHAN_S), full=True))
+        return gone
+
+    def drop_days(self, name: str, before: date) -> int:
+        """Remove the rows of all days before one; return the number of files."""
+        old = [each for each in self.files(name) if each.day < before]
+        if old:
+            self.commit(name, (), old)
+        return len(old)
+
+    @contextlib.contextmanager
+    def alone(self) -> Iterator[None]:
+        """Wait for epochs that are being written, and keep further ones waiting."""
+        with self._locked(fcntl.LOCK_EX):
+            yield
+
+    def cut_history(self, name: str) -> None:
+        """Delete all files that the current version lacks, and the log before it.
+
+        Hold `alone`: files of an epoch that is not committed yet would be deleted too.
+        """
+        uri, options = self.uri(name), _options(self._location)
+        with _explained(uri):
+            kept = dict(_CONFIGURATION)["delta.logRetentionDuration"]
+            self._existing(name).alter.set_table_properties(
+                {"delta.logRetentionDuration": "interval 0 days"}
+            )
+            table = DeltaTable(uri, storage_options=options)
+            _vacuumed(table, 0.0, full=True)
+            table = DeltaTable(uri, storage_options=options)
+            table.create_checkpoint()
+            table.cleanup_metadata()
+            table.alter.set_table_properties({"delta.logRetentionDuration": kept})
+        self._open.pop(name, None)
+
+    # Inside
+
+    def _table(self, name: str) -> DeltaTable | None:
+        """A table with its current version, None if there is none."""
+        table = self._open.get(name)
+        with _explained(self.uri(name)):
+            if table is None:
+                try:
+                    table = DeltaTable(self.uri(name), storage_options=_options(self._location))
+                except TableNotFoundError:
+                    return None
+                self._open[name] = table
+            else:
+                table.update_incremental()
+        return table
+
+    def _existing(self, name: str) -> DeltaTable:
+        table = self._table(name)
+        if table is None:
+            raise PipelineError(f"there is no table {self.uri(name)}")
+        return table
+
+    def _at(self, name: str, version: int) -> DeltaTable:
+        with _explained(self.uri(name)):
+            return DeltaTable(
+                self.uri(name), version=version, storage_options=_options(self._location)
+            )
+
+    def _has(self, name: str, written: EpochId) -> bool:
+        last = self.written(name, written.query)
+        return last is not None and last >= written.epoch
+
+    def _before(self, name: str, written: EpochId) -> int | None:
+        """The version before an epoch was written; None: the current one, which lacks it."""
+        if not self._has(name, written):
+            return None
+        for each in self._existing(name).history():
+            if (
+                each.get("nearcast_query") == written.query
+                and int(each.get("nearcast_epoch", -1)) < written.epoch
+            ):
+                return int(each["version"])
+        return 0
+
+    def _widened(self, name: str, schema: pa.Schema) -> pa.Schema:
+        """Add columns that a table of an earlier release lacks; return the columns to write."""
+        known = self.schema(name)
+        assert known is not None
+        new = [field for field in nullable(schema) if field.name not in known.names]
+        if new:
+            from deltalake import Schema
+
+            fields = Schema.from_arrow(pa.schema(new)).fields
+            with _explained(self.uri(name)):
+                self._existing(name).alter.add_columns(list(fields))
+            known = self.schema(name)
+            assert known is not None
+        return pa.schema([known.field(each) for each in schema.names])
+
+    @contextlib.contextmanager
+    def _locked(self, how: int) -> Iterator[None]:
+        path = self._data / LOCK
+        make_directory(path.parent)
+        with open(append_to_file(path), "a") as file:
+            fcntl.flock(file, how)
+            yield
 
 
-def _put(file: Path | None, table: Path, epoch: str) -> None:
-    """Move a file into place as an epoch; readers see it complete or not at all."""
-    make_directory(table)
-    old, new = table / f".{epoch}.old", table / f".{epoch}.new"
-    for left in (old, new):
-        shutil.rmtree(left, ignore_errors=True)
-    if file is not None:
-        make_directory(new)
-        file.rename(new / file.name)
-    with contextlib.suppress(FileNotFoundError):
-        (table / epoch).rename(old)
-    if file is not None:
-        new.rename(table / epoch)
-    shutil.rmtree(old, ignore_errors=True)
+def drop_old(tables: Tables, keep_days: Mapping[str, int], now: float) -> int:
+    """Remove rows that are older than each table keeps them; return the number of files."""
+    today = day_of(now)
+    return sum(
+        tables.drop_days(name, today - timedelta(days=days))
+        for name, days in keep_days.items()
+        if tables.version(name) is not None
+    )
 
 
-def _tables(version: Path) -> list[str]:
-    return sorted(path.name for path in version.iterdir() if path.is_dir())
+def _schema_of(rows: "pa.Table | DataFrame") -> pa.Schema:
+    if isinstance(rows, pa.Table):
+        return rows.schema
+    from pyspark.sql.pandas.types import to_arrow_schema
+
+    return to_arrow_schema(rows.schema)
 
 
-def _epochs(table: Path) -> list[tuple[int, Path]]:
-    """All complete epochs of a table, oldest first."""
-    if not table.exists():
-        return []
-    found = [(_EPOCH.fullmatch(path.name), path) for path in table.iterdir()]
-    return sorted((int(match[1]), path) for match, path in found if match is not None)
+def time_column(name: str) -> str:
+    """The column with the time of a row; `told/aggregates` has the columns of `aggregates`."""
+    return TIMES[name.rpartition("/")[2]]
 
 
-def _after_large(epochs: list[tuple[int, Path]], size: int) -> list[tuple[int, Path]]:
-    """Return the epochs after the last one that has so many bytes."""
-    for place in reversed(range(len(epochs))):
-        if sum(path.stat().st_size for path in _files(epochs[place][1])) >= size:
-            return epochs[place + 1 :]
-    return epochs
+def _vacuumed(table: DeltaTable, history_s: float, full: bool = False) -> list[str]:
+    hours = int(history_s / 3600.0)
+    return table.vacuum(hours, dry_run=False, enforce_retention_duration=False, full=full)
 
 
-def _files(epoch: Path) -> list[Path]:
-    return sorted(path for path in epoch.iterdir() if path.name.endswith(".parquet"))
+def _is_url(location: str) -> bool:
+    return "://" in location
 
 
-def _compact(old: Path, new: Path, merged: list[tuple[int, Path]]) -> None:
-    """Make a table with some epochs merged into one file, under the last of their numbers."""
-    make_directory(new)
-    together = {path for _, path in merged}
-    for _, epoch in _epochs(old):
-        if epoch not in together:
-            make_directory(new / epoch.name)
-            for path in _files(epoch):
-                os.link(path, new / epoch.name / path.name)
-    files = [path for _, epoch in merged for path in _files(epoch)]
-    if not files:
-        return
-    make_directory(new / merged[-1][1].name)
-    schema = pa.unify_schemas([pq.read_schema(path) for path in files])
-    target = new / merged[-1][1].name / "part-compacted.parquet"
-    with pq.ParquetWriter(target, schema, compression="zstd") as writer:
-        for path in files:
-            # In batches: a table may be larger than memory.
-            with pq.ParquetFile(path) as file:
-                for batch in file.iter_batches(BATCH_ROWS):
-                    writer.write_table(pa.Table.from_batches([batch]).cast(schema))
+def _options(location: str) -> dict[str, str] | None:
+    """Options of an object store; the rest, such as credentials, is in the environment."""
+    if location.startswith("s3") and "AWS_CONDITIONAL_PUT" not in os.environ:
+        # Commits need no other coordination.
+        return {"aws_conditional_put": "etag"}
+    return None
 
 
-def _statistics(table: Path) -> TableStatistics:
-    epochs = _epochs(table)
-    files = [path for _, epoch in epochs for path in _files(epoch)]
-    rows = sum(pq.read_metadata(path).num_rows for path in files)
-    size = sum(path.stat().st_size for path in files)
-    return TableStatistics(table.name, len(epochs), len(files), rows, size)
+@contextlib.contextmanager
+def _explained(uri: str) -> Iterator[None]:
+    """Turn errors of Delta Lake into `PipelineError`."""
+    try:
+        yield
+    except TableNotFoundError:
+        raise
+    except CommitFailedError as error:
+        raise PipelineError(f"table {uri} is changed by others too: {_line(error)}") from error
+    except (DeltaError, OSError) as error:
+        raise PipelineError(f"table {uri} cannot be used: {_line(error)}") from error
+
+
+def _line(error: Exception) -> str:
+    """An error of Delta Lake, which may have many lines, in one."""
+    return " ".join(str(error).split())

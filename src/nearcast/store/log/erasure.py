@@ -48,6 +48,10 @@ class Erasure:
                 self._subscriptions.add(name)
         return found
 
+    def sessions_left(self, sessions: tuple[str, ...]) -> tuple[str, ...]:
+        """Return the sessions that are not the node's."""
+        return tuple(each for each in sessions if not self._is_own(each))
+
     def _left(self, row: Row) -> Row:
         if self._node in (row.publisher, row.node):
             return erased(row)
@@ -107,8 +111,8 @@ class Erasure:
 
     def _sessions_left(self, row: Row, value: Json, member: str) -> Row:
         """Return a row without the node's sessions."""
-        names = msgspec.convert(value[member], list[str])
-        others = [name for name in names if not self._is_own(name)]
+        names = msgspec.convert(value[member], tuple[str, ...])
+        others = self.sessions_left(names)
         return row if others == names else replace(row, data=text(value | {member: others}))
 
     def _is_own(self, session: str) -> bool:

@@ -328,10 +328,11 @@ class Log:
         self._delete(gone)
         return gone
 
-    def drop_older(self, ingested: float) -> list[Segment]:
-        """Drop the segments whose last row was ingested before a time."""
+    def drop_older(self, ingested: float, last_seq: int | None = None) -> list[Segment]:
+        """Drop the segments whose last row was ingested before a time, and is up to `last_seq`."""
         for segment in self._manifest.segments:
-            if segment.last_ingested >= ingested:
+            is_needed = last_seq is not None and segment.last_seq > last_seq
+            if segment.last_ingested >= ingested or is_needed:
                 return self.drop_before(segment.first)
         return self.drop_before(self._manifest.next_number)
 

@@ -23,6 +23,8 @@ from nearcast.store.rows.row_kinds import check_kinds
 TRIES = 4
 """The number of attempts before a segment counts as damaged."""
 RETRY_S = 0.2
+DROPPED = "dropped: older than the log is kept"
+"""The reason of the gap before the low end of a log."""
 
 
 class LogReader:
@@ -132,8 +134,7 @@ def dropped(manifest: Manifest, first_seq: int) -> Gap | None:
     low_seq = manifest.whole.low_seq
     if first_seq >= low_seq:
         return None
-    reason = "dropped: older than the log is kept"
-    return Gap(first_seq, low_seq - 1, reason, 1, manifest.whole.low - 1)
+    return Gap(first_seq, low_seq - 1, DROPPED, 1, manifest.whole.low - 1)
 
 
 def _next_segment(manifest: Manifest, seq: int) -> Segment | None:

@@ -58,6 +58,16 @@ def pairs(values: Sequence[Sequence[tuple[str, str]]], form: pa.DataType) -> pa.
     return pa.Array.from_buffers(form, len(values), buffers, nulls, children=[inner])
 
 
+def lists(values: Sequence[Sequence[str] | None]) -> pa.Array:
+    """Return a column of lists of texts; None becomes null."""
+    present = [value or () for value in values]
+    validity, nulls = _validity(values)
+    texts = column(list(chain.from_iterable(present)), pa.string())
+    buffers = [validity, _offsets(_lengths(present))]
+    form = pa.list_(pa.string())
+    return pa.Array.from_buffers(form, len(values), buffers, nulls, children=[texts])
+
+
 def integers_of(values: pa.Array) -> "np.ndarray[tuple[int], np.dtype[np.int64]]":
     """Return a column of 64-bit integers without nulls as a numpy array."""
     start = values.offset

@@ -19,11 +19,13 @@ from nearcast.store.errors import UpgradeError
 ERASED = "erased"
 DELIVERY = "delivery"
 GAP = "gap"
+TICK = "info.tick"
+"""The time at a broker, recorded when the pipeline needs it and nothing else happens."""
 INFORMATIONAL = "info."
 """The prefix of all other informational kinds."""
 
-NO_INPUTS = frozenset((ERASED, DELIVERY, GAP))
-"""Kinds that record no input; they are older than the rule for names."""
+NO_INPUTS = frozenset((ERASED, DELIVERY, GAP, TICK))
+"""Kinds that record no input; most are older than the rule for names."""
 KINDS = (*(form.__struct_config__.tag for form in get_args(Input)), *sorted(NO_INPUTS))
 """All kinds of rows in this release."""
 

@@ -26,7 +26,7 @@ from nearcast.store.rows.area_form import area_from_store, stored_area
 from nearcast.store.rows.input_data import InputColumns, needed, read_input, write_input
 from nearcast.store.rows.message_headers import UserProperties, header_columns, headers_of
 from nearcast.store.rows.row_json import Json, text
-from nearcast.store.rows.row_kinds import DELIVERY, ERASED, is_input, unknown_kind
+from nearcast.store.rows.row_kinds import DELIVERY, ERASED, TICK, is_input, unknown_kind
 from nearcast.wire.mqtt import ProtocolError
 
 SCHEMA = 1
@@ -99,6 +99,11 @@ def delivery_row(
         broker, seq, DELIVERY, now, SCHEMA, event.id, event.subject, event.publisher, event.time,
         data=text({"to": recipients}),
     )  # fmt: skip
+
+
+def tick_row(broker: str, seq: int, now: float) -> Row:
+    """Return the row that records the time."""
+    return Row(broker, seq, TICK, now)
 
 
 def recipients_of(row: Row) -> list[Recipient]:

@@ -53,7 +53,7 @@ def plain_copies(engine: Engine, events: list[Event]) -> list[Copy]:
     matches = engine.matcher.match(EventBatch.of(events))
     rows = sorted(zip(*(column.tolist() for column in matches), strict=True), key=lambda r: r[0])
     found: list[Copy] = []
-    turns = dict(book._turns)
+    turns = dict(book.turns)
     for place, each in enumerate(events):
         own: dict[str, list[tuple[int, str]]] = {}
         groups: dict[tuple[str, str], list[tuple[str, str, int]]] = {}
@@ -148,13 +148,13 @@ def test_as_columns_it_is_the_same(seed: int) -> None:
     for round_ in range(8):
         random_world(draw, engine, round_)
         events = [plain_event(draw, 100 * round_ + i) for i in range(draw.randrange(1, 6))]
-        batch, turns = EventBatch.of(events), dict(book._turns)
+        batch, turns = EventBatch.of(events), dict(book.turns)
         expected = book.deliveries(events, engine.matcher.match(batch))
-        after, book._turns = book._turns, turns
+        after, book.turns = book.turns, turns
         found = book.deliveries_of_columns(events, batch)
         for one, other in zip(found.rows, expected.rows, strict=True):
             assert one.tolist() == other.tolist()
-        assert book._turns == after
+        assert book.turns == after
 
 
 @pytest.mark.parametrize("seed", range(30))

@@ -9,6 +9,7 @@ live event later gets it, once per version. A target that moves with a node move
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
 
+from nearcast.core.engine.engine_inputs import LiveEvent
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_batch import EventBatch
@@ -75,6 +76,19 @@ class LiveBook:
             assert event is not None
             have = {each for each in self._seen[key] if key not in self._missed.get(each, ())}
             yield event, self._expires.get(key), have
+
+    def in_force(self) -> Iterator[LiveEvent]:
+        """Yield all live events, oldest first, each with the sessions that have or missed it."""
+        for key in self._in_order(self._versions):
+            event = self._matcher.live.get(key)
+            assert event is not None
+            yield LiveEvent(event, self._expires.get(key), frozenset(self._seen[key]))
+
+    def missed(self) -> Iterator[tuple[str, list[tuple[str, str]]]]:
+        """Yield sessions with keys and ids of the live events that they missed, oldest first."""
+        for session, keys in self._missed.items():
+            events = ((key, self._matcher.live.get(key)) for key in self._in_order(keys))
+            yield session, [(key, event.id) for key, event in events if event is not None]
 
     def _keep(self, event: Event, expires: float | None) -> None:
         key = self.key(event)

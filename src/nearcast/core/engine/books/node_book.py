@@ -40,9 +40,14 @@ class NodeBook:
         )
 
     def outdated(self, now: float) -> Iterator[NodeState]:
-        """Yield the states of nodes whose position has expired, each once."""
+        """Yield the states of nodes whose position has expired, each once.
+
+        Ordered by the times of the fixes and by name, as in an engine that was restored since.
+        """
+        due = []
         while self._fixes and self._fixes[0][0] + self._ttl_s <= now:
-            at, node = self._fixes.popleft()
+            due.append(self._fixes.popleft())
+        for at, node in sorted(due):
             state = self.by_name.get(node)
             if state is not None and state.position_at == at:
                 yield state

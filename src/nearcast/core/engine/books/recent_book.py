@@ -9,6 +9,7 @@ until then.
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
+from copy import copy
 from itertools import accumulate, islice
 
 import numpy as np
@@ -148,6 +149,11 @@ class RecentBook(EngineDependent):
         assert not self._count
         assert not self._counting
         self._events, self._count, self._bytes = other._events, other._count, other._bytes
+
+    def in_force(self) -> Iterator[tuple[float, Event]]:
+        """Return all events with their times as of now, oldest first."""
+        held = [copy(each) for each in self._events]
+        return ((one.at, one.events[0]) for each in held for one in each.one_by_one())
 
     def refresh(self) -> None:
         """Build or clear the index if the first filter began to count or the last one ended."""

@@ -57,7 +57,8 @@ class SubscriptionBook:
         self._crowded = 0
         """The number of sessions with more than one subscription."""
         self._of_session: dict[str, dict[str, None]] = {}
-        self._turns: dict[tuple[str, str], int] = {}
+        self.turns: dict[tuple[str, str], int] = {}
+        """The number of events that each shared group has had, by group and subject."""
         self.aimed: set[int] = set()
         """Numbers of subscriptions to which a move of their node brings only events with a target.
         """
@@ -102,7 +103,7 @@ class SubscriptionBook:
                 del self._of_session[subscription.owner]
                 del self._owner_rows[subscription.owner]
             if subscription.group is not None:
-                self._turns.pop((subscription.group, subscription.subject), None)
+                self.turns.pop((subscription.group, subscription.subject), None)
             if (anchor := anchor_of(subscription)) is not None:
                 following = self._following[anchor]
                 del following[name]
@@ -254,8 +255,8 @@ class SubscriptionBook:
         for (_, *named), members in groups.items():
             here = [each for each in members if each[0] in self.present] or members
             here.sort(key=itemgetter(0))
-            turn = self._turns.get((named[0], named[1]), 0)
-            self._turns[named[0], named[1]] = turn + 1
+            turn = self.turns.get((named[0], named[1]), 0)
+            self.turns[named[0], named[1]] = turn + 1
             chosen.append(here[turn % len(here)][1])
         return rows.only(np.array(chosen, np.int64))
 

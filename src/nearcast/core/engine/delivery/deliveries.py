@@ -113,7 +113,9 @@ Share = tuple[Recipient, Sequence[int], Sequence[int]]
 class Deliveries:
     """Events and their recipients."""
 
-    __slots__ = ("_owners", "_route", "_rows", "events", "recipients", "replayed")
+    __slots__ = (
+        "_owners", "_route", "_rows", "caused_at", "events", "recipients", "replayed",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -135,12 +137,14 @@ class Deliveries:
         self._route: Route | None = None
         self.replayed = replayed
         """True if the events were live before: sessions matched them by subscribing or moving."""
+        self.caused_at: float | None = None
+        """The time of the input that made a session match a live event."""
 
     @classmethod
     def along(cls, route: "Route", events: Sequence[Event]) -> "Deliveries":
         """Return deliveries of all events to every recipient of a route, at the best priority."""
         found = cls.__new__(cls)
-        found.events, found.replayed = events, False
+        found.events, found.replayed, found.caused_at = events, False, None
         found._rows, found._owners, found.recipients, found._route = None, NO_OWNERS, (), route
         return found
 

@@ -104,6 +104,10 @@ class Routes:
         found += [r for n in self._other.matching(subject) for r in self._others[n].values()]
         return [each.subscriptions[0] for each in found]
 
+    def has_subscribers(self, subject: str) -> bool:
+        """Whether any pattern matches a subject."""
+        return bool(self._patterns.matching(subject) or self._other.matching(subject))
+
     def _recipients(self, subject: str) -> tuple[Recipient, ...]:
         by_session: dict[str, list[Recipient]] = {}
         for number in self._patterns.matching(subject):

@@ -1,0 +1,45 @@
+"""The inputs that are still in force in an engine: from them another engine can be restored.
+
+Whatever a later decision depends on is among them, so the restored engine decides as the first one
+would have. Indexes are not: they follow from the inputs. All values are copies or immutable, so
+they may be written down while the engine goes on.
+"""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+
+from msgspec import Struct
+
+from nearcast.core.model.context import NodeState
+from nearcast.core.model.event import Event, Subscription
+from nearcast.core.model.inputs import Input, PlaceDefined, Restarted
+
+
+class LiveEvent(Struct, frozen=True):
+    """An event that stays, its expiry, and the sessions that have got it or missed it."""
+
+    event: Event
+    expires: float | None = None
+    seen: Collection[str] = ()
+
+
+class EngineInputs(Struct, frozen=True):
+    """The inputs in force in an engine; by default none."""
+
+    restarted: Restarted = Restarted()
+    """The settings; its sessions have not come back since a restart: unknown what they missed."""
+    standing: Sequence[Input] = ()
+    """In any order: places, rights, announcements, watched areas, sessions that have or lost their
+    connection, live events that they missed, and the subscriptions of an unfinished request."""
+    removed_places: Sequence[PlaceDefined] = ()
+    """Places that no longer exist, as the rules in force still know them."""
+    subscriptions: Iterable[Subscription] = ()
+    """Oldest first, also those of an unfinished request."""
+    nodes: Iterable[NodeState] = ()
+    live: Iterable[LiveEvent] = ()
+    """Oldest version first."""
+    recent: Iterable[tuple[float, Event]] = ()
+    """Events that count, each with its time, oldest first."""
+    known: Iterable[tuple[str, str]] = ()
+    """Publisher and id of earlier events, by which repeats are recognised, oldest first."""
+    turns: Mapping[tuple[str, str], int] = {}
+    """The number of events that each shared group has had, by group and subject."""

@@ -1,0 +1,195 @@
+"""Snapshots of a log: the inputs in force after one of its rows, as a Parquet file of rows.
+
+A reader that begins there need not have the rows before, so a log may drop them. A file is named by
+its seq, has a form that later releases know, and is complete once it has its name.
+"""
+
+import os
+import re
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+
+import msgspec
+import pyarrow as pa
+import pyarrow.compute as pc
+import pyarrow.parquet as pq
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nearcast.core.engine.engine_inputs import EngineInputs
+from nearcast.store.durable_files import beside, put_in_place, sync_file
+from nearcast.store.errors import CorruptError, MissingError, newer, told
+from nearcast.store.file_access import create_file, make_directory
+from nearcast.store.log.erasure import Erasure
+from nearcast.store.log.segments import SCHEMA as LOG_SCHEMA
+from nearcast.store.log.segments import batch_of, rows_of
+from nearcast.store.rows.columns import column, lists
+from nearcast.store.rows.row_kinds import ERASED
+from nearcast.store.rows.rows import Row
+from nearcast.store.rows.snapshot_rows import (
+    STANDING,
+    SnapshotRow,
+    inputs_from,
+    snapshot_rows,
+)
+
+FORM = 1
+SLICE_ROWS = 4_096
+"""Rows that are made and written at once."""
+_FOOTER = b"nearcast.snapshot"
+_NAME = re.compile(r"(\d{15})\.parquet")
+SCHEMA = pa.schema(
+    [
+        *LOG_SCHEMA,
+        pa.field("part", pa.string(), nullable=False),
+        pa.field("expires_at", pa.float64()),
+        pa.field("until", pa.float64()),
+        pa.field("seen", pa.list_(pa.string())),
+    ]
+)
+
+
+class SnapshotHead(Struct, frozen=True):
+    """The broker of a snapshot, and the row of its log up to which it goes."""
+
+    broker: str
+    seq: int
+    form: int = FORM
+
+
+class SnapshotFile(Struct, frozen=True):
+    """A snapshot on disk."""
+
+    seq: int
+    path: Path
+
+
+def broker_snapshots(log: Path) -> Path:
+    """The directory of the snapshots that the broker of a log writes itself."""
+    return log / "_snapshots"
+
+
+def find_snapshots(*directories: Path) -> list[SnapshotFile]:
+    """Return the snapshots in some directories, ordered by seq; a missing one has none."""
+    found: list[SnapshotFile] = []
+    for directory in directories:
+        with told(directory, "listing it"):
+            names = os.listdir(directory) if directory.is_dir() else ()
+        seqs = ((name, _NAME.fullmatch(name)) for name in names)
+        found += [SnapshotFile(int(seq[1]), directory / name) for name, seq in seqs if seq]
+    return sorted(found, key=lambda each: each.seq)
+
+
+def write_snapshot(
+    directory: Path,
+    head: SnapshotHead,
+    inputs: EngineInputs,
+    pause: Callable[[], object] = lambda: None,
+) -> Path:
+    """Write a snapshot durably, and return its path; `pause` is called after each slice."""
+    path = directory / f"{head.seq:015d}.parquet"
+    with told(directory, "making it"):
+        make_directory(directory)
+    _write(path, head, snapshot_rows(inputs, head.broker), pause)
+    return path
+
+
+def read_snapshot(path: Path) -> tuple[SnapshotHead, EngineInputs]:
+    """Return a snapshot; raises `CorruptError` or `UpgradeError`."""
+    head = _read_head(path)
+    return head, inputs_from(_read(path))
+
+
+def read_standing_rows(path: Path, kind: str) -> list[Row]:
+    """Return the rows of one kind that stand in a snapshot; raises as `read_snapshot` does."""
+    _read_head(path)
+    return [each.row for each in _read(path, kind) if each.part == STANDING]
+
+
+def erase_from_snapshot(path: Path, node: str) -> int:
+    """Rewrite a snapshot without a node; return the number of rows removed or changed."""
+    erasure = Erasure(node)
+    changed = 0
+
+    def left() -> Iterator[SnapshotRow]:
+        nonlocal changed
+        for each in _read(path):
+            row = erasure.left(each.row)
+            seen = None if each.seen is None else erasure.sessions_left(each.seen)
+            changed += row is not each.row or seen != each.seen
+            if row.kind != ERASED:
+                yield replace(each, row=row, seen=seen)
+
+    _write(path, _read_head(path), left(), lambda: None)
+    return changed
+
+
+def _write(
+    path: Path, head: SnapshotHead, rows: Iterable[SnapshotRow], pause: Callable[[], object]
+) -> None:
+    partial = beside(path)
+    with told(path, "writing it"):
+        try:
+            os.close(create_file(partial))
+            with pq.ParquetWriter(partial, SCHEMA, compression="zstd", compression_level=1) as file:
+                file.add_key_value_metadata({_FOOTER: msgspec.json.encode(head)})
+                left = iter(rows)
+                while some := list(islice(left, SLICE_ROWS)):
+                    file.write_batch(_batch(some))
+                    pause()
+            sync_file(partial)
+            put_in_place(partial, path)
+        except BaseException:
+            partial.unlink(missing_ok=True)
+            raise
+
+
+def _batch(rows: Sequence[SnapshotRow]) -> pa.RecordBatch:
+    of_log = batch_of([each.row for each in rows])
+    columns = [
+        column([each.part for each in rows], pa.string()),
+        column([each.expires_at for each in rows], pa.float64()),
+        column([each.until for each in rows], pa.float64()),
+        lists([each.seen for each in rows]),
+    ]
+    return pa.RecordBatch.from_arrays([*of_log.columns, *columns], schema=SCHEMA)
+
+
+def _read_head(path: Path) -> SnapshotHead:
+    with _opened(path) as file:
+        footer = (file.metadata.metadata or {}).get(_FOOTER)
+    if footer is None:
+        raise CorruptError(f"{path} is Parquet, but no snapshot of Nearcast's")
+    try:
+        head = msgspec.json.decode(footer, type=SnapshotHead)
+    except msgspec.MsgspecError as error:
+        raise CorruptError(f"{path} cannot be read: {error}") from None
+    if head.form > FORM:
+        raise newer(str(path), head.form, FORM)
+    return head
+
+
+def _read(path: Path, kind: str | None = None) -> Iterator[SnapshotRow]:
+    """Yield the rows of a snapshot, or those of one kind."""
+    try:
+        with _opened(path) as file:
+            for batch in file.iter_batches():
+                if kind is not None:
+                    batch = batch.filter(pc.equal(batch.column("kind"), kind))
+                extra = [batch.column(name).to_pylist() for name in SCHEMA.names[-4:]]
+                for row, part, expires_at, until, seen in zip(rows_of(batch), *extra, strict=True):
+                    sessions = None if seen is None else tuple(seen)
+                    yield SnapshotRow(part, row, expires_at, until, sessions)
+    except (pa.ArrowException, KeyError) as error:
+        raise CorruptError(f"{path} cannot be read: {error}") from None
+
+
+def _opened(path: Path) -> pq.ParquetFile:
+    with told(path, "reading it"):
+        try:
+            return pq.ParquetFile(path)
+        except FileNotFoundError:
+            raise MissingError(f"{path} is missing") from None
+        except pa.ArrowException as error:
+            raise CorruptError(f"{path} cannot be read: {error}") from None

@@ -1,0 +1,111 @@
+"""Time passes for the pipeline though nobody says anything: pairs part, and waits end."""
+
+import json
+import time
+from collections.abc import Iterator
+from pathlib import Path
+
+import pytest
+from msgspec import Struct
+
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+
+from nearcast.core.model.geometry.position import Position
+from nearcast.store.rows.row_kinds import TICK
+from tests.support.broker_process import BrokerProcess
+from tests.support.clients.person import METRE, Person
+from tests.support.logs.broker_log import count_rows
+from tests.support.pipeline_process import PipelineProcess
+from tests.support.waiting import until
+
+pytestmark = pytest.mark.spark
+
+SETTINGS = """
+[aggregates]
+"spots/#" = "volume 5 wait 2"
+
+[pipeline]
+lateness_s = 1
+encounters_m = 100
+encounters_fresh_s = 3
+traffic_window_s = 5
+"""
+IDLE_S = 15.0
+"""Far longer than time is asked for while something waits for it."""
+
+
+class Story(Struct):
+    """What came of it."""
+
+    states: list[str]
+    counts: list[int]
+    ticks_before: int
+    ticks: int
+    ticks_later: int
+
+
+@pytest.fixture(scope="module")
+def story(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Story]:
+    directory = tmp_path_factory.mktemp("silence")
+    (directory / "nearcast.toml").write_text(SETTINGS)
+    data = directory / "data"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(directory)
+        pipeline, broker = PipelineProcess(data), BrokerProcess(data)
+        people: list[Person] = []
+        try:
+            broker.wait_until_it_listens()
+            yield _lived(data, broker.port, pipeline, people)
+        finally:
+            for person in people:
+                person.leave()
+            pipeline.end()
+            broker.end()
+
+
+def _lived(data: Path, port: int, pipeline: PipelineProcess, people: list[Person]) -> Story:
+    people += [Person(name, port) for name in ("watcher", "ann", "ben")]
+    watcher, ann, ben = people
+    watcher.subscribe("encounters/#", "spots/#")
+
+    def told(first_level: str) -> list[dict[str, object]]:
+        messages = [each for each in list(watcher.got) if each.topic.startswith(first_level)]
+        return [json.loads(each.payload) for each in messages]
+
+    def aggregates() -> list[dict[str, object]]:
+        return [each for each in told("spots") if "count" in each]
+
+    pipeline.wait_until_it_follows()
+    before = count_rows(data, TICK)
+    ann.move(Position(53.35, -6.26))
+    ben.move(Position(53.35 + 20 * METRE, -6.26))
+    ann.publish("spots/pub", "{}")
+    until(lambda: len(aggregates()) == 1, "what waited went out")
+    until(lambda: len(told("encounters")) == 2, "who fell silent have parted")
+    # The last of the traffic is told of when its window is over.
+    pipeline.wait_until(lambda queries: True)
+    timers = data / "checkpoints" / "backlog" / "timers.json"
+    until(lambda: json.loads(timers.read_text()) == {}, "nothing waits for time")
+    ticks = count_rows(data, TICK)
+    time.sleep(IDLE_S)
+    return Story(
+        [str(each["state"]) for each in told("encounters")],
+        [int(str(each["count"])) for each in aggregates()],
+        before,
+        ticks,
+        count_rows(data, TICK),
+    )
+
+
+def test_two_who_fall_silent_part_though_nobody_else_moves(story: Story) -> None:
+    assert story.states == ["near", "apart"]
+
+
+def test_a_wait_ends_though_nothing_else_is_taken_in(story: Story) -> None:
+    assert story.counts == [1]
+
+
+def test_a_broker_records_the_time_only_while_something_waits_for_it(story: Story) -> None:
+    assert story.ticks_before == 0
+    assert 0 < story.ticks < 30
+    assert story.ticks_later <= story.ticks + 2
