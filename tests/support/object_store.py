@@ -14,11 +14,9 @@ BUCKET = "nearcast"
 
 
 @contextmanager
-def s3_server() -> Iterator[dict[str, str]]:
+def s3_server(port: int | None = None) -> Iterator[dict[str, str]]:
     """Run the server with an empty bucket; yield the environment of its clients."""
-    with socket.socket() as taken:
-        taken.bind(("127.0.0.1", 0))
-        port = taken.getsockname()[1]
+    port = free_port() if port is None else port
     process = subprocess.Popen(
         [sys.executable, "-m", "moto.server", "-H", "127.0.0.1", "-p", str(port)],
         stdout=subprocess.DEVNULL, stderr=subprocess.DEVNULL, env=os.environ,
@@ -28,17 +26,29 @@ def s3_server() -> Iterator[dict[str, str]]:
         until(lambda: process.poll() is not None or _listens(port), "the object store listens")
         made = urllib.request.Request(f"{url}/{BUCKET}", method="PUT")
         urllib.request.urlopen(made, timeout=30).close()
-        yield {
-            "AWS_ENDPOINT_URL": url,
-            "AWS_ALLOW_HTTP": "true",
-            "AWS_ACCESS_KEY_ID": "test",
-            "AWS_SECRET_ACCESS_KEY": "test",
-            "AWS_REGION": "us-east-1",
-            "AWS_DEFAULT_REGION": "us-east-1",
-        }
+        yield client_environment(port)
     finally:
         process.kill()
         process.wait()
+
+
+def free_port() -> int:
+    """Return a port of loopback that nobody has now."""
+    with socket.socket() as taken:
+        taken.bind(("127.0.0.1", 0))
+        return int(taken.getsockname()[1])
+
+
+def client_environment(port: int) -> dict[str, str]:
+    """Return the environment in which clients reach the server at a port."""
+    return {
+        "AWS_ENDPOINT_URL": f"http://127.0.0.1:{port}",
+        "AWS_ALLOW_HTTP": "true",
+        "AWS_ACCESS_KEY_ID": "test",
+        "AWS_SECRET_ACCESS_KEY": "test",
+        "AWS_REGION": "us-east-1",
+        "AWS_DEFAULT_REGION": "us-east-1",
+    }
 
 
 def _listens(port: int) -> bool:

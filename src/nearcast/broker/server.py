@@ -22,6 +22,7 @@ from nearcast.broker.delivery.batch import Batch
 from nearcast.broker.durability.commit_gate import CommitGate
 from nearcast.broker.durability.erasure import forget
 from nearcast.broker.durability.journal import Entries
+from nearcast.broker.durability.log_copier import LogCopier, copy_of_log
 from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import StoreWriter, journal_for
 from nearcast.broker.handover import pipeline_access
@@ -81,6 +82,7 @@ class Server:
         self._access = ServerAccess(self.hub, self._admission, self.now, lambda: self.soon())
         self.hub.begin(self.now())
         self._store_writer: StoreWriter | None = None
+        self._log_copier: LogCopier | None = None
         self._control: control.Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: dict[str, asyncio.Server] = {}
@@ -143,12 +145,15 @@ class Server:
         self._loop = asyncio.get_running_loop()
         self._ticking.start(self._loop.call_soon)
         if self._store is not None:
+            copy = copy_of_log(self._store, self.settings.data.storage)
+            self._log_copier = None if copy is None else LogCopier(copy)
             self._store_writer = StoreWriter(
                 self._store,
                 self.now,
                 self._loop.call_soon_threadsafe,
                 self.settings.log,
                 lambda: (self.hub.engine.seq, self.hub.engine.in_force()),
+                None if self._log_copier is None else self._log_copier.wake,
             )
             self._commit_gate = CommitGate(self._write, self._store_writer.submit)
             for problem in self._store.problems:
@@ -197,6 +202,8 @@ class Server:
         self._tick()
         if self._store_writer is not None:
             await self._loop.run_in_executor(None, self._store_writer.stop)
+        if self._log_copier is not None:
+            await self._loop.run_in_executor(None, self._log_copier.stop)
         self._access.passwords.stop()
 
     def statistics(self) -> dict[str, float]:
@@ -215,7 +222,8 @@ class Server:
 
     def keeper_statistics(self) -> dict[str, float]:
         """Statistics of the store writer; empty without a store."""
-        return {} if self._store_writer is None else self._store_writer.statistics()
+        found = {} if self._store_writer is None else self._store_writer.statistics()
+        return found if self._log_copier is None else found | self._log_copier.statistics()
 
     async def admit(self, connect: Connect, peer: Peer) -> Admitted | Refusal:
         """Check the credentials of a client that does not use MQTT."""
@@ -227,6 +235,8 @@ class Server:
         self._tick()
         if self._store_writer is not None:
             found["segments"] = await asyncio.wrap_future(self._store_writer.erase(node))
+        if self._log_copier is not None:
+            await asyncio.wrap_future(self._log_copier.update())
         return found
 
     async def _asked_to_forget(self, about: Mapping[str, object]) -> object:

@@ -31,7 +31,7 @@ from nearcast.errors import NearcastError
 from nearcast.pipeline.jobs.status import STAGES, Status, problems, read_status
 from nearcast.pipeline.tables.migration import migrate
 from nearcast.pipeline.tables.tables import Tables, TableStatistics
-from nearcast.store import StoreError
+from nearcast.store import StoreError, brokers_in, path_at
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -235,13 +235,13 @@ def _compare(settings: Settings, since: str | None, until: str | None, *, quiet:
     from nearcast.pipeline.jobs.audit import audit as audit_log
 
     with _session(settings, quiet=quiet) as (spark, step):
-        reader = spark.read.format("nearcast").option("path", settings.node.data)
+        reader = spark.read.format("nearcast").option("path", settings.logs)
         for name, text in (("since", since), ("until", until)):
             moment = _time(text, f"--{name}")
             if moment is not None:
                 reader = reader.option(name, moment)
         step("comparing", 0, 1)
-        return audit_log(reader.load(), settings.node.data)
+        return audit_log(reader.load(), settings.logs)
 
 
 @app.command()
@@ -272,7 +272,7 @@ def compact(
 
 
 def _tables(settings: Settings) -> Tables:
-    return Tables(Path(settings.node.data), settings.pipeline.tables)
+    return Tables(Path(settings.node.data), settings.tables)
 
 
 @contextmanager
@@ -280,13 +280,13 @@ def _session(
     settings: Settings, quiet: bool
 ) -> "Iterator[tuple[SparkSession, Callable[[str, int, int], None]]]":
     """Start Spark, with a progress bar."""
-    if not (Path(settings.node.data) / "brokers").is_dir():
-        raise StoreError(f"{settings.node.data} has no logs of brokers: see --data")
+    if not brokers_in(path_at(settings.logs)):
+        raise StoreError(f"{settings.logs} has no logs of brokers: see --data and data.storage")
     from nearcast.cli.spark_settings import spark_settings
     from nearcast.pipeline.jobs.spark_session import session, stop
     from nearcast.pipeline.source.log_follower import Logs
 
-    logs = Logs(Path(settings.node.data))
+    logs = Logs(path_at(settings.logs))
     logs.refresh()
     rows = sum(manifest.last_seq for manifest in logs.manifests().values())
     hidden = quiet or not sys.stderr.isatty()

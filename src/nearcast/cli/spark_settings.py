@@ -38,7 +38,8 @@ def pipeline_settings(settings: Settings) -> PipelineSettings:
     )
     return PipelineSettings(
         data=settings.node.data,
-        tables=chosen.tables,
+        storage=settings.data.storage,
+        tables=settings.tables,
         keep_days={str(name): days for name, days in settings.keep_days.items()},
         rules=parse_rules(settings.aggregates),
         movement=movement if chosen.encounters_m else None,

@@ -7,6 +7,9 @@ from nearcast.store.errors import InUseError as InUseError
 from nearcast.store.errors import MissingError as MissingError
 from nearcast.store.errors import StoreError as StoreError
 from nearcast.store.errors import UpgradeError as UpgradeError
+from nearcast.store.layout import broker_directory as broker_directory
+from nearcast.store.layout import brokers_in as brokers_in
+from nearcast.store.layout import log_directory as log_directory
 from nearcast.store.log.followers import Follower as Follower
 from nearcast.store.log.followers import answer_pipeline as answer_pipeline
 from nearcast.store.log.followers import ask_broker as ask_broker
@@ -36,6 +39,10 @@ from nearcast.store.log.snapshots import find_snapshots as find_snapshots
 from nearcast.store.log.snapshots import read_snapshot as read_snapshot
 from nearcast.store.log.snapshots import read_standing_rows as read_standing_rows
 from nearcast.store.log.snapshots import write_snapshot as write_snapshot
+from nearcast.store.object_paths import AnyPath as AnyPath
+from nearcast.store.object_paths import ObjectPath as ObjectPath
+from nearcast.store.object_paths import names_in as names_in
+from nearcast.store.object_paths import path_at as path_at
 from nearcast.store.rows.area_form import area_from_store as area_from_store
 from nearcast.store.rows.plain_rows import plain_event as plain_event
 from nearcast.store.rows.plain_rows import plain_row as plain_row
@@ -92,4 +99,3 @@ from nearcast.store.state.values import encoded_input as encoded_input
 from nearcast.store.state.values import encoded_node as encoded_node
 from nearcast.store.store import Store as Store
 from nearcast.store.store import StoreStatistics as StoreStatistics
-from nearcast.store.store import broker_directory as broker_directory

@@ -12,14 +12,18 @@ from pathlib import Path
 
 from nearcast.store.errors import InUseError, told
 from nearcast.store.file_access import create_file
+from nearcast.store.object_paths import AnyPath, ObjectPath
 
 PARTIAL = ".partial"
 _CHUNK = 1 << 20
 
 
-def write_whole(path: Path, data: bytes) -> None:
+def write_whole(path: AnyPath, data: bytes | memoryview) -> None:
     """Replace a file durably, or create it."""
     with told(path, "writing it"):
+        if isinstance(path, ObjectPath):
+            path.write_bytes(data)
+            return
         partial = beside(path)
         try:
             with os.fdopen(create_file(partial), "wb") as file:

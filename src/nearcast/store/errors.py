@@ -4,7 +4,6 @@ import errno
 import sqlite3
 from collections.abc import Iterator
 from contextlib import contextmanager
-from pathlib import Path
 
 from nearcast.errors import NearcastError
 
@@ -46,7 +45,7 @@ def newer(what: str, version: int, known: int) -> UpgradeError:
 
 
 @contextmanager
-def told(path: Path, doing: str) -> Iterator[None]:
+def told(path: object, doing: str) -> Iterator[None]:
     """Convert an error of the system or of SQLite about a file into a helpful `StoreError`."""
     try:
         yield
@@ -56,7 +55,7 @@ def told(path: Path, doing: str) -> Iterator[None]:
         raise _of_sqlite(error, path, doing) from error
 
 
-def _of_system(error: OSError, path: Path, doing: str) -> StoreError:
+def _of_system(error: OSError, path: object, doing: str) -> StoreError:
     reason = error.strerror or str(error)
     if error.errno in _FULL:
         return DiskFullError(f"{path}: no room left while {doing} ({reason}); free some space")
@@ -68,7 +67,7 @@ def _of_system(error: OSError, path: Path, doing: str) -> StoreError:
     return StoreError(f"{path}: {doing} failed ({reason})")
 
 
-def _of_sqlite(error: sqlite3.Error, path: Path, doing: str) -> StoreError:
+def _of_sqlite(error: sqlite3.Error, path: object, doing: str) -> StoreError:
     name = getattr(error, "sqlite_errorname", None) or ""
     if name.startswith("SQLITE_FULL"):
         return DiskFullError(f"{path}: no room left while {doing} ({error}); free some space")

@@ -5,7 +5,6 @@
 its data is never missing, neither from the state nor from the log.
 """
 
-import re
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
@@ -15,6 +14,7 @@ from nearcast.store.backup import back_up
 from nearcast.store.durable_files import ProcessLock, sync_directory
 from nearcast.store.errors import StoreError, told
 from nearcast.store.file_access import make_directory
+from nearcast.store.layout import broker_directory
 from nearcast.store.log.erasure import Erasure
 from nearcast.store.log.log import Log, LogSettings, LogStatistics
 from nearcast.store.log.segments import Segment, numbers_of
@@ -25,7 +25,6 @@ from nearcast.store.state.state import State, StateStatistics
 
 RETRY_S = 1.0
 """The delay before a segment that could not be written is retried."""
-_BROKER = re.compile(r"[A-Za-z0-9_-][A-Za-z0-9._-]{0,99}")
 
 
 class StoreStatistics(Struct, frozen=True):
@@ -222,13 +221,3 @@ class Store:
         """Release the store without writing; committed data is not lost."""
         self._state.close()
         self._lock.release()
-
-
-def broker_directory(data: Path, broker: str) -> Path:
-    """Return the directory of a broker's data."""
-    if not _BROKER.fullmatch(broker):
-        raise StoreError(
-            f"{broker!r} cannot name a broker: use up to 100 letters, digits, dots, hyphens and "
-            "underscores, no dot in front"
-        )
-    return data / "brokers" / broker

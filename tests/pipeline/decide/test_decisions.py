@@ -61,7 +61,7 @@ def test_it_does_not_matter_where_a_task_begins(
     parts = [rows[:third], rows[third : 2 * third], rows[2 * third :]]
     expected = [decided_locally(tmp_path, part) for part in parts]
     assert sum((found_in(part) for part in expected), Counter()) == recorded(rows)
-    own = Snapshots.of(str(tmp_path), "broker").own
+    own = Path(str(Snapshots.of(str(tmp_path), "broker").own))
     assert list(own.iterdir())
     # Again, in another order, from snapshots; and then without any.
     for part, wanted in reversed(list(zip(parts, expected, strict=True))):
@@ -85,7 +85,7 @@ def test_a_process_goes_on_with_its_own_player_unless_a_snapshot_is_much_nearer(
         first, second = Player("broker"), Player("broker")
         first.apply(rows[:own])
         second.apply(rows[:kept])
-        for path in Snapshots.of(*where).own.glob("*"):
+        for path in Path(str(Snapshots.of(*where).own)).glob("*"):
             path.unlink()
         Snapshots.of(*where).save(second)
         decisions._players[where] = first, 0

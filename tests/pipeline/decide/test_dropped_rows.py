@@ -108,7 +108,7 @@ def test_without_a_snapshot_it_fails_and_says_what_to_do(
     publish(store, 3, 4)
     store.log.drop_older(4.5)
     publish(store, 5, 6)
-    earlier = Snapshots.of(str(tmp_path), BROKER).own / f"{4:015d}{EARLIER}"
+    earlier = Path(str(Snapshots.of(str(tmp_path), BROKER).own), f"{4:015d}{EARLIER}")
     earlier.parent.mkdir(parents=True)
     earlier.write_bytes(b"of a release that pickled players")
     problem = r"local no longer has the rows up to 4 .*: start local, which writes one"
@@ -158,7 +158,7 @@ def test_a_running_process_does_not_go_on_with_what_it_knew_before_the_gap(
 
 def test_an_upgrade_plays_the_log_again_if_it_has_all_rows(store: Store, tmp_path: Path) -> None:
     publish(store, 3, 4)
-    earlier = Snapshots.of(str(tmp_path), BROKER).own / f"{3:015d}{EARLIER}"
+    earlier = Path(str(Snapshots.of(str(tmp_path), BROKER).own), f"{3:015d}{EARLIER}")
     earlier.parent.mkdir(parents=True)
     earlier.write_bytes(b"of a release that pickled players")
     assert decide(store, tmp_path, 4) == ({"e4": ["ann"]}, [])

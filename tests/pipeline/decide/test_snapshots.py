@@ -33,6 +33,7 @@ from nearcast.store import (
     SnapshotHead,
     UpgradeError,
     follow,
+    names_in,
     read_snapshot,
     record_row,
     write_snapshot,
@@ -41,11 +42,11 @@ from nearcast.testing import World, explore
 from tests.support.logs.recorded_life import log_of_a_life, played
 
 
-@pytest.fixture
-def kept(tmp_path: Path) -> Snapshots:
-    """The snapshots of a broker."""
-    found = Snapshots.of(str(tmp_path), "broker")
-    found.log.mkdir(parents=True)
+@pytest.fixture(params=["directory", "URL"])
+def kept(tmp_path: Path, request: pytest.FixtureRequest) -> Snapshots:
+    """The snapshots of a broker, in a directory or in an object store."""
+    found = Snapshots.of(tmp_path.as_uri() if request.param == "URL" else str(tmp_path), "broker")
+    (tmp_path / "brokers" / "broker" / "log").mkdir(parents=True)
     return found
 
 
@@ -165,11 +166,10 @@ def test_a_damaged_snapshot_is_passed_over_and_one_of_a_later_release_is_refused
 
 def test_old_snapshots_are_removed_unless_rows_were_dropped_for_them(kept: Snapshots) -> None:
     def seqs() -> list[int]:
-        found = sorted(path for path in kept.own.iterdir() if path.suffix == ".parquet")
-        assert sorted(path.suffix for path in kept.own.iterdir()) == sorted(
-            [".parquet", COMPILED] * len(found)
-        )
-        return [int(path.stem) for path in found]
+        found = [name.split(".") for name in names_in(kept.own)]
+        seqs = [int(stem) for stem, suffix in found if suffix == "parquet"]
+        assert seqs == [int(stem) for stem, suffix in found if f".{suffix}" == COMPILED]
+        return seqs
 
     player = Player("broker")
     for seq in range(1, 6):

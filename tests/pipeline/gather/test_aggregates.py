@@ -1,7 +1,9 @@
 """Aggregates: the processor alone, real queries with watermarks and timers, history the same."""
 
 import json
+import os
 import random
+import time
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -176,6 +178,7 @@ class Gatherer:
         self._spark, self._directory = spark, directory
         self._rules, self._lateness_s = rules, lateness_s
         self._files = 0
+        self._began = time.time() - 3600.0
         (directory / "log").mkdir()
         self.query: StreamingQuery = self.start()
 
@@ -195,10 +198,12 @@ class Gatherer:
         return self.query
 
     def put(self, *rows: Row) -> None:
-        """Add a file of rows; it is seen when it is whole."""
+        """Add a file of rows; it is seen when it is whole, after those that were added before."""
         self._files += 1
         partial = self._directory / f"partial-{self._files}"
         pq.write_table(pa.Table.from_batches([batch_of(rows)]), partial)
+        # Spark takes files in the order of their times, and files of one time in any order.
+        os.utime(partial, (self._began + self._files,) * 2)
         partial.rename(self._directory / "log" / f"{self._files:08d}.parquet")
 
     def gather(self, *rows: Row) -> None:

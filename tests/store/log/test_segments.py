@@ -44,6 +44,7 @@ def test_a_segment_under_another_number_is_refused(tmp_path: Path) -> None:
 @settings(max_examples=80)
 @given(st.floats(0, 1, exclude_max=True), st.integers(1, 255), st.none() | st.floats(0, 1))
 @example(0.0, 1, 0.0)
+@example(0.4661960632709666, 1, None)
 def test_no_damage_passes_for_rows(place: float, flip: int, kept: float | None) -> None:
     with TemporaryDirectory() as directory:
         written = write_segment(Path(directory), 1, RowBuffer.of(rows(1, 20)))

@@ -65,6 +65,13 @@ Url = Annotated[
         extra={"private": True, "form": "mqtt://HOST:PORT, or the same with mqtts, ws or wss"},
     ),
 ]
+Location = Annotated[
+    str,
+    Meta(
+        pattern=r"^([a-z0-9]+://\S+)?\Z",
+        extra={"form": "a URL such as s3://BUCKET/FOLDER or file:///DIRECTORY"},
+    ),
+]
 BridgeName = Annotated[
     str,
     Meta(
@@ -211,10 +218,15 @@ class RecordSection(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class DataSection(Struct, frozen=True, forbid_unknown_fields=True):
-    """Who may read the data directory: only its owner, unless said otherwise."""
+    """Who may read the data directory, and where else its content is."""
 
     group: str = ""
     """A group of this machine that may read segments of the log and tables; empty: none."""
+    storage: Location = ""
+    """A store that a cluster reads, such as `s3://BUCKET/nearcast`; empty: only the data directory.
+
+    Brokers copy their logs there; the pipeline reads them there, and keeps tables and snapshots.
+    """
 
 
 class SituationSection(Struct, frozen=True, forbid_unknown_fields=True):
@@ -329,3 +341,14 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """For how many days a table of the pipeline keeps its rows, by its name; others keep all."""
     spark: dict[str, str] = {}
     """Settings of Spark's own for the pipeline, by their names."""
+
+    @property
+    def logs(self) -> str:
+        """Where the pipeline reads the logs: a store with copies of them, or the data directory."""
+        return self.data.storage or self.node.data
+
+    @property
+    def tables(self) -> str:
+        """Where the tables of the pipeline are; empty: in the data directory."""
+        storage = self.data.storage.rstrip("/")
+        return self.pipeline.tables or (f"{storage}/tables" if storage else "")

@@ -9,11 +9,11 @@ import logging
 import time
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from pathlib import Path
 
 from nearcast.core.engine.engine import EngineInputs
 from nearcast.logs import log_event
 from nearcast.store import (
+    AnyPath,
     SnapshotHead,
     Store,
     StoreError,
@@ -44,7 +44,7 @@ class SnapshotWriter:
         self._asked = False
         self._taken: tuple[int, EngineInputs] | None = None
         self._thread = ThreadPoolExecutor(1, "nearcast-snapshot")
-        self._writing: Future[Path] | None = None
+        self._writing: Future[AnyPath] | None = None
 
     def work(self) -> None:
         """Do the next step, if one is due; called often, by the thread of the store."""
@@ -71,7 +71,7 @@ class SnapshotWriter:
     def _take(self) -> None:
         self._taken = self._in_force()
 
-    def _finish(self, writing: "Future[Path]") -> None:
+    def _finish(self, writing: "Future[AnyPath]") -> None:
         self._writing, self._asked = None, False
         directory = self._store.log.directory
         try:

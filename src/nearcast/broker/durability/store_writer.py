@@ -47,11 +47,16 @@ class StoreWriter:
         call: Callable[[Done], object],
         section: LogSection | None = None,
         in_force: InForce | None = None,
+        settled: Callable[[], None] | None = None,
     ) -> None:
-        """`in_force` is what a snapshot consists of; without it none is written."""
+        """`in_force` is what a snapshot consists of; without it none is written.
+
+        `settled` is called after a segment was written, in any thread.
+        """
         self._store = store
         self._section = LogSection() if section is None else section
         self._retention = LogRetention(store.log, self._section.keep_s)
+        self._settled = settled
         self._snapshots = None if in_force is None else SnapshotWriter(store, in_force, call)
         self._merging: tuple[Merging, Future[Segment]] | None = None
         self._tend_at = 0.0
@@ -265,6 +270,8 @@ class StoreWriter:
         self._writing = None
         try:
             self._store.log.settle(writing.result())
+            if self._settled is not None:
+                self._settled()
         except StoreError as error:
             log_event(log, logging.ERROR, "a segment cannot be written", why=str(error))
             self._store.log.unseal(self._now() + RETRY_S)

@@ -47,6 +47,8 @@ _HELP = {
     "store_waiting_ticks": "Ticks that wait to be committed.",
     "store_waiting_bytes": "Size of what waits to be committed.",
     "store_failing": "1 while nothing can be kept.",
+    "store_copied_segments_total": "Segments of the log copied to data.storage.",
+    "store_copy_failing": "1 while the log cannot be copied to data.storage.",
     "store_seq": "The number of the last input that is on disk.",
     "store_state_ticks": "Ticks that are on disk.",
     "store_state_seq": "The number of the last input that is in the state.",

@@ -11,6 +11,7 @@ import typer
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.durability.erasure import forget_in_store
+from nearcast.broker.durability.log_copier import copy_of_log
 from nearcast.broker.operations.control import ask
 from nearcast.cli.broker.file_access import limit_access
 from nearcast.cli.failures import fail
@@ -57,6 +58,9 @@ def forget(
             found = forget_in_store(store, settings, node, time.time())
         finally:
             store.close()
+        copy = copy_of_log(store, settings.data.storage)
+        if copy is not None:
+            copy.update()
     assert isinstance(found, dict)
     seq = read_manifest(directory / "log").last_seq
     rows, waiting, ready = _forget_in_pipeline(where, settings, node, {name: seq})
@@ -92,5 +96,5 @@ def _forget_in_pipeline(
     from nearcast.pipeline.tables.erasure import forget as forget_in_tables
 
     ready = caught_up(data, seqs, WAIT_S)
-    rows = forget_in_tables(data, node, settings.pipeline.tables)
+    rows = forget_in_tables(data, node, settings.tables, settings.data.storage)
     return rows, forget_in_backlogs(data, node), ready

@@ -11,7 +11,6 @@ from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, pairwise
 from operator import itemgetter
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 import msgspec
@@ -34,7 +33,7 @@ from nearcast.pipeline.decide.snapshots import Snapshots
 from nearcast.pipeline.movement.suspects import Suspect
 from nearcast.pipeline.source.log_ranges import LogRange, RangeRequest, parts_of, read_range
 from nearcast.pipeline.source.row_inputs import Unusable
-from nearcast.store import read_manifest
+from nearcast.store import AnyPath, read_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
@@ -54,7 +53,8 @@ _players: dict[tuple[str, str], tuple[Player, int]] = {}
 def decided(log: "DataFrame", data: str) -> "DataFrame":
     """Return the decided rows of a log: deliveries, contexts, unusable rows and suspects.
 
-    `data` is the data directory with the whole log, which every executor must be able to read.
+    `data` is the data directory with the whole log, or the URL of its copy: every executor must be
+    able to read it.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
@@ -126,7 +126,7 @@ def _player(data: str, broker: str, seq: int) -> tuple[Player, int]:
     return player, kept
 
 
-def _catch_up(player: Player, log: Path, seq: int) -> bool:
+def _catch_up(player: Player, log: AnyPath, seq: int) -> bool:
     """Apply the rows up to `seq`; return whether the log still had all that it has not lost."""
     first = player.seq + 1
     manifest = read_manifest(log)

@@ -1,7 +1,8 @@
 """Compiled players on disk, so that a process need not build the indexes of a snapshot again.
 
 A file beside a snapshot has the player that follows from it. Arrays are stored in their memory
-layout and are mapped, not read; each process copies only the pages that it changes. It is only a
+layout; a file of this machine is mapped, so that each process copies only the pages that it
+changes. It is only a
 cache: one of another release is ignored, and so is one that cannot be read. The files are trusted
 like the broker's own directory.
 """
@@ -16,7 +17,7 @@ from contextlib import contextmanager
 from functools import cache
 from importlib.resources import files
 from importlib.resources.abc import Traversable
-from pathlib import Path
+from io import BytesIO
 from typing import BinaryIO
 
 import msgspec
@@ -24,6 +25,7 @@ from msgspec import Struct
 
 from nearcast.pipeline.decide.player import Player
 from nearcast.store.durable_files import put_in_place
+from nearcast.store.object_paths import AnyPath, ObjectPath
 
 ALIGNED = 64
 MAGIC = b"nearcast player\n"
@@ -60,8 +62,13 @@ def _sources(package: Traversable) -> Iterator[bytes]:
             yield item.read_bytes()
 
 
-def save_compiled(path: Path, player: Player) -> None:
+def save_compiled(path: AnyPath, player: Player) -> None:
     """Write a player."""
+    if isinstance(path, ObjectPath):
+        whole = BytesIO()
+        _write(whole, player)
+        path.write_bytes(whole.getbuffer())
+        return
     partial = path.with_name(f".{path.name}.{os.getpid()}")
     try:
         with partial.open("wb") as file:
@@ -71,7 +78,7 @@ def save_compiled(path: Path, player: Player) -> None:
         partial.unlink(missing_ok=True)
 
 
-def load_compiled(path: Path) -> Player | None:
+def load_compiled(path: AnyPath) -> Player | None:
     """Return a player that this release wrote; None if there is none."""
     try:
         return _read(path)
@@ -109,9 +116,13 @@ def _laid_out(start: int, views: Sequence[memoryview]) -> list[tuple[int, int]]:
     return found
 
 
-def _read(path: Path) -> Player | None:
-    with path.open("rb") as file:
-        mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
+def _read(path: AnyPath) -> Player | None:
+    mapped: mmap.mmap | bytearray
+    if isinstance(path, ObjectPath):
+        mapped = bytearray(path.read_bytes())
+    else:
+        with path.open("rb") as file:
+            mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_COPY)
     if mapped[: len(MAGIC)] != MAGIC:
         return None
     at = len(MAGIC)

@@ -5,7 +5,7 @@ decisions. Beside one that the pipeline saved lies the compiled player, which is
 """
 
 import logging
-from pathlib import Path
+from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
@@ -14,24 +14,29 @@ from nearcast.pipeline.decide.player import Player
 from nearcast.pipeline.decide.player_cache import load_compiled, save_compiled
 from nearcast.pipeline.source.row_inputs import Unusable
 from nearcast.store import (
+    AnyPath,
     CorruptError,
     Row,
     SnapshotFile,
     SnapshotHead,
     UpgradeError,
     asked_snapshot,
-    broker_directory,
     broker_snapshots,
+    brokers_in,
     erase_from_snapshot,
     find_snapshots,
     follower_of,
+    log_directory,
+    names_in,
+    path_at,
     read_snapshot,
     read_standing_rows,
     write_snapshot,
 )
 from nearcast.store.file_access import make_directory
+from nearcast.store.object_paths import folders_in
 
-DIRECTORY = Path("checkpoints") / "snapshots"
+DIRECTORY = PurePosixPath("checkpoints/snapshots")
 KEPT = 3
 """The number of snapshots kept for each broker, the newest ones."""
 COMPILED = ".player"
@@ -45,15 +50,15 @@ log = logging.getLogger("nearcast.pipeline")
 class Snapshots(Struct, frozen=True):
     """The snapshots of one broker's log: the pipeline's own, and the broker's."""
 
-    own: Path
-    log: Path
+    own: AnyPath
+    log: AnyPath
 
     @staticmethod
-    def of(data: str, broker: str) -> "Snapshots":
-        """The snapshots of a broker under a data directory."""
-        name = broker_directory(Path(), broker).name
-        own = Path(data) / DIRECTORY / name
-        return Snapshots(own, broker_directory(Path(data), broker) / "log")
+    def of(location: str, broker: str) -> "Snapshots":
+        """The snapshots of a broker in a data directory, or in its copy at a URL."""
+        root = path_at(location)
+        log = log_directory(root, broker)
+        return Snapshots(root / DIRECTORY / broker, log)
 
     def is_due(self, seq: int) -> bool:
         """True if the broker waits for a snapshot up to `seq`, to drop the rows before it."""
@@ -64,7 +69,7 @@ class Snapshots(Struct, frozen=True):
         found = (each.seq for each in self._found() if most is None or each.seq <= most)
         return max(found, default=0)
 
-    def save(self, player: Player) -> Path:
+    def save(self, player: Player) -> AnyPath:
         """Write a snapshot of a player, remove outdated ones, and return its path."""
         path = write_snapshot(self.own, SnapshotHead(player.broker, player.seq), player.in_force())
         save_compiled(path.with_suffix(COMPILED), player)
@@ -86,14 +91,17 @@ class Snapshots(Struct, frozen=True):
 
     def note_undecided(self, rows: Unusable) -> None:
         """Note rows on which nothing could be decided, for the status; again has no effect."""
-        make_directory(self.own)
-        (self.own / f"{rows.seq:015d}-{rows.last:015d}{UNDECIDED}").touch()
+        if isinstance(self.own, Path):
+            make_directory(self.own)
+        (self.own / f"{rows.seq:015d}-{rows.last:015d}{UNDECIDED}").write_bytes(b"")
 
     def undecided(self) -> list[tuple[int, int]]:
         """Return the ranges of rows on which nothing could be decided, oldest first."""
         found: list[tuple[int, int]] = []
-        for path in sorted(self.own.glob(f"*{UNDECIDED}")):
-            first, last = map(int, path.stem.split("-"))
+        for name in names_in(self.own):
+            if not name.endswith(UNDECIDED):
+                continue
+            first, last = map(int, name.removesuffix(UNDECIDED).split("-"))
             if found and first <= found[-1][1] + 1:
                 first, last = found[-1][0], max(last, found.pop()[1])
             found.append((first, last))
@@ -124,19 +132,24 @@ class Snapshots(Struct, frozen=True):
             if promised is None or old.seq < promised:
                 old.path.with_suffix(COMPILED).unlink(missing_ok=True)
                 old.path.unlink(missing_ok=True)
-        for path in self.own.glob(f"*{EARLIER}"):
-            path.unlink(missing_ok=True)
+        _delete(self.own, EARLIER)
 
 
-def forget_in_snapshots(data: Path, node: str) -> None:
+def forget_in_snapshots(location: str, node: str) -> None:
     """Rewrite all snapshots without a node, also those of brokers; delete compiled players."""
-    own = [path for path in (data / DIRECTORY).glob("*") if path.is_dir()]
-    for snapshot in find_snapshots(*own, *map(broker_snapshots, data.glob("brokers/*/log"))):
+    root = path_at(location)
+    own = [root / DIRECTORY / name for name in folders_in(root / DIRECTORY)]
+    logs = [log_directory(root, broker) for broker in brokers_in(root)]
+    for snapshot in find_snapshots(*own, *map(broker_snapshots, logs)):
         erase_from_snapshot(snapshot.path, node)
     for path in own:
-        for suffix in (COMPILED, EARLIER):
-            for compiled in path.glob(f"*{suffix}"):
-                compiled.unlink(missing_ok=True)
+        _delete(path, COMPILED, EARLIER)
+
+
+def _delete(directory: AnyPath, *suffixes: str) -> None:
+    for name in names_in(directory):
+        if name.endswith(suffixes):
+            (directory / name).unlink(missing_ok=True)
 
 
 def _read(file: SnapshotFile) -> Player:

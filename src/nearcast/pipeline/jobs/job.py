@@ -23,7 +23,7 @@ from py4j.protocol import Py4JError, Py4JNetworkError  # type: ignore[import-unt
 from nearcast.logs import log_event
 from nearcast.pipeline.decide.snapshots import Snapshots
 from nearcast.pipeline.errors import PipelineError
-from nearcast.pipeline.jobs.queries import Pipeline, PipelineSettings, brokers, query_names
+from nearcast.pipeline.jobs.queries import Pipeline, PipelineSettings, query_names
 from nearcast.pipeline.jobs.spark_session import SparkSettings, session, stop
 from nearcast.pipeline.jobs.status import (
     QueryState,
@@ -38,7 +38,7 @@ from nearcast.pipeline.jobs.status import (
 from nearcast.pipeline.sink.epoch_writer import RESULT_LIMIT
 from nearcast.pipeline.tables.migration import migrate, needs_migration
 from nearcast.pipeline.tables.tables import Tables, drop_old
-from nearcast.store import LogReader, StoreError, broker_directory, follow
+from nearcast.store import LogReader, StoreError, follow, log_directory, path_at
 from nearcast.store.file_access import make_directory
 
 if TYPE_CHECKING:
@@ -156,11 +156,13 @@ class _PipelineRun:
     def __init__(self, pipeline: Pipeline, data: Path) -> None:
         self._pipeline = pipeline
         self._data = data
+        self._settings = pipeline.settings
         self._failing = {name: _Failing() for name in pipeline.names}
         self._logs: dict[str, LogReader] = {}
         self._compact_at = self._vacuum_at = time.monotonic() + COMPACT_S
         self._tick_at = dict.fromkeys(pipeline.names, 0.0)
         self._undecided: dict[str, list[tuple[int, int]]] = {}
+        self._followed: dict[str, int] = {}
 
     def run(self, stopped: threading.Event) -> None:
         self._report(stage="tables")
@@ -168,7 +170,7 @@ class _PipelineRun:
         for name in self._pipeline.names:
             self._report(stage="queries")
             self._start(name)
-        log_event(log, logging.INFO, "following logs", brokers=", ".join(brokers(self._data)))
+        log_event(log, logging.INFO, "following logs", brokers=", ".join(self._settings.brokers))
         try:
             while not stopped.wait(LOOK_S):
                 for name in self._pipeline.names:
@@ -193,7 +195,7 @@ class _PipelineRun:
                 log_event(log, logging.INFO, what, epochs=done, of=total)
                 self._report(stage="tables")
 
-        migrate(self._data, progress, self._pipeline.settings.tables)
+        migrate(self._data, progress, self._settings.tables)
 
     def _start(self, name: str) -> None:
         try:
@@ -241,14 +243,14 @@ class _PipelineRun:
         )
 
     def _report(self, *, stage: Stage = "running", ended: bool = False) -> None:
-        ends = {name: self._end(name) for name in brokers(self._data)}
+        ends = {name: self._end(name) for name in self._settings.brokers}
         found = [self._status(name, ends) for name in self._pipeline.names]
         undecided: dict[str, list[tuple[int, int]]] = {}
         for broker, end in ends.items():
-            snapshots = Snapshots.of(str(self._data), broker)
+            snapshots = Snapshots.of(self._settings.location, broker)
             # What the slowest query has yet to read is needed, and a snapshot before it.
             done = min(end - query.lag.get(broker, end) for query in found)
-            follow(snapshots.log, snapshots.newest(done))
+            self._follow(broker, snapshots.newest(done))
             if ranges := snapshots.undecided():
                 undecided[broker] = ranges
         self._tell_undecided(undecided)
@@ -257,6 +259,13 @@ class _PipelineRun:
             time.time(), os.getpid(), found, ended, stage, backlogs=waiting, undecided=undecided
         )
         write_status(self._data, status)
+
+    def _follow(self, broker: str, snapshot: int) -> None:
+        """Say up to which row there is a snapshot: to the broker, and to tasks."""
+        follow(log_directory(self._data, broker), snapshot)
+        if self._settings.storage and self._followed.get(broker) != snapshot:
+            follow(log_directory(path_at(self._settings.storage), broker), snapshot)
+            self._followed[broker] = snapshot
 
     def _tell_undecided(self, undecided: dict[str, list[tuple[int, int]]]) -> None:
         """Log rows that were never decided, once for each change."""
@@ -274,7 +283,7 @@ class _PipelineRun:
         try:
             reader = self._logs.get(broker)
             if reader is None:
-                directory = broker_directory(self._data, broker) / "log"
+                directory = log_directory(path_at(self._settings.location), broker)
                 reader = self._logs[broker] = LogReader(directory)
             reader.refresh()
         except StoreError:
@@ -317,7 +326,7 @@ class _PipelineRun:
         if time.monotonic() < self._compact_at:
             return
         self._compact_at = time.monotonic() + COMPACT_S
-        settings = self._pipeline.settings
+        settings = self._settings
         # Opened anew: the queries write at the same time.
         tables = Tables(self._data, settings.tables)
         try:

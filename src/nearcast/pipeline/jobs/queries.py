@@ -7,7 +7,7 @@ exactly once, then the tables, where it replaces what an earlier attempt wrote.
 """
 
 import time
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -43,6 +43,7 @@ from nearcast.pipeline.tables.contexts import contexts
 from nearcast.pipeline.tables.deliveries import deliveries, to_send
 from nearcast.pipeline.tables.events import each_once, events, rejects
 from nearcast.pipeline.tables.tables import TOLD, EpochId, Tables
+from nearcast.store import brokers_in, path_at
 from nearcast.store.rows.row_kinds import ERASED, TICK
 
 if TYPE_CHECKING:
@@ -70,6 +71,8 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
     """The settings of the pipeline, except those of Spark."""
 
     data: str
+    storage: str = ""
+    """The URL of the store that has copies of the logs; empty: there is none."""
     tables: str = ""
     """The path or URL of the tables; empty: in the data directory."""
     keep_days: Mapping[str, int] = {}
@@ -91,6 +94,16 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
     """The most bytes of rows that wait for one broker."""
     backlog_full: str = WAIT
     """What happens beyond that: `wait` or `drop-oldest`."""
+
+    @property
+    def location(self) -> str:
+        """Where logs are read and snapshots are kept: the store, or the data directory."""
+        return self.storage or self.data
+
+    @property
+    def brokers(self) -> list[str]:
+        """The names of all brokers that have a log."""
+        return brokers_in(path_at(self.location))
 
 
 class Pipeline:
@@ -193,7 +206,7 @@ class Pipeline:
     def _log(self, *kinds: str) -> "DataStreamReader":
         reader = (
             self._spark.readStream.format("nearcast")
-            .option("path", self.settings.data)
+            .option("path", self.settings.location)
             .option("maxRows", self.settings.max_rows)
         )
         if kinds:
@@ -204,14 +217,15 @@ class Pipeline:
         """The places defined now, if a rule uses places."""
         if not any(rule.per.kind == PLACE for rule in self.settings.rules):
             return []
-        reader = self._spark.read.format("nearcast").option("path", self.settings.data)
-        return places_of(reader.option("kinds", "place").load(), self.settings.data)
+        location = self.settings.location
+        reader = self._spark.read.format("nearcast").option("path", location)
+        return places_of(reader.option("kinds", "place").load(), location)
 
     # Batches
 
     def _write_tables(self, batch: "DataFrame", epoch: int) -> None:
         batch = batch.persist()
-        found = decided(batch.drop("reject", "late"), self.settings.data).persist()
+        found = decided(batch.drop("reject", "late"), self.settings.location).persist()
         published = batch.where(F.col("kind").isin("event", ERASED))
         once = each_once(published, self._known(epoch)).persist()
         try:
@@ -230,7 +244,9 @@ class Pipeline:
         batch = batch.persist()
         try:
             found = batch.where("id IS NOT NULL").drop("due")
-            outgoing = for_all(aggregate_events(self._new(found, GATHER, "id")), self._brokers)
+            outgoing = for_all(
+                aggregate_events(self._new(found, GATHER, "id")), self.settings.brokers
+            )
             outgoing = outgoing.unionByName(due_rows(batch), allowMissingColumns=True)
             tables = {"aggregates": found.withColumn(PUBLISHED, F.lit(True))}
             self._write(GATHER, epoch, tables, outgoing, AGGREGATE_ORDER)
@@ -246,7 +262,7 @@ class Pipeline:
                 name: rows.withColumn(PUBLISHED, F.lit(True))
                 for name, rows in rows_by_table(found).items()
             }
-            outgoing = for_all(outgoing, self._brokers)
+            outgoing = for_all(outgoing, self.settings.brokers)
             outgoing = outgoing.unionByName(due_rows(batch), allowMissingColumns=True)
             self._write(MOVEMENT, epoch, tables, outgoing, MOVEMENT_ORDER)
         finally:
@@ -296,16 +312,12 @@ class Pipeline:
                 found = found.join(known.select(key).distinct(), key, "left_anti")
         return found
 
-    @property
-    def _brokers(self) -> list[str]:
-        return brokers(Path(self.settings.data))
-
     def _known(self, epoch: int) -> "DataFrame | None":
         """Return earlier events, among which repeats are searched for.
 
         A broker recognises its own repeats; others occur where an event reaches two brokers.
         """
-        if len(self._brokers) < 2:
+        if len(self.settings.brokers) < 2:
             return None
         newest = self.tables.newest("events")
         if newest is None:
@@ -325,9 +337,3 @@ def query_names(settings: PipelineSettings) -> list[str]:
     """Return the names of the enabled queries."""
     idle = {GATHER: not settings.rules, MOVEMENT: settings.movement is None}
     return [name for name in QUERIES if not idle.get(name)]
-
-
-def brokers(data: Path) -> list[str]:
-    """Return the names of all brokers that have a log."""
-    found: Iterable[Path] = (data / "brokers").glob("*/log")
-    return sorted(path.parent.name for path in found)

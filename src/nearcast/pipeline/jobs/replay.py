@@ -18,7 +18,7 @@ from pyspark.sql import functions as F  # noqa: N812
 from nearcast.pipeline.decide.decisions import decided
 from nearcast.pipeline.errors import PipelineError
 from nearcast.pipeline.gather.aggregates import aggregates
-from nearcast.pipeline.jobs.queries import PipelineSettings, brokers, rows_by_table
+from nearcast.pipeline.jobs.queries import PipelineSettings, rows_by_table
 from nearcast.pipeline.jobs.query_names import (
     GATHER,
     HANDED,
@@ -38,7 +38,7 @@ from nearcast.pipeline.tables.data_files import DataFile, DayWriter, read_files
 from nearcast.pipeline.tables.deliveries import deliveries, to_send
 from nearcast.pipeline.tables.events import events, judged_events, rejects
 from nearcast.pipeline.tables.tables import NAMES, EpochId, StoredFile, Tables, time_column
-from nearcast.store import DELIVERY, broker_directory, read_manifest
+from nearcast.store import DELIVERY, log_directory, path_at, read_manifest
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -96,10 +96,10 @@ def replay(
     tables = Tables(data, settings.tables)
     reached = _reached(tables, data)
     log = history(spark, settings, span, reached).persist()
-    found = decided(log, settings.data).persist()
+    found = decided(log, settings.location).persist()
     made = _tables_of(log, found, settings, tables, publish)
     if not force:
-        check_loss(tables, data, span, list(made))
+        check_loss(tables, settings, span, list(made))
     new = {}
     with tables.writing():
         for place, (name, make) in enumerate(made.items()):
@@ -135,7 +135,7 @@ def _tables_of(
     checkpoints = Path(settings.data) / "checkpoints"
     streams = {query for query in STATEFUL if committed(checkpoints / query) is not None}
     if settings.rules and GATHER not in streams:
-        places = places_of(log, settings.data)
+        places = places_of(log, settings.location)
         made["aggregates"] = lambda: _with_published(
             tables,
             "aggregates",
@@ -179,9 +179,9 @@ _KEYS = {
 # What is replaced
 
 
-def check_loss(tables: Tables, data: Path, span: Range, names: list[str]) -> None:
+def check_loss(tables: Tables, settings: PipelineSettings, span: Range, names: list[str]) -> None:
     """Raise `WouldLoseError` if a replay would remove rows whose part of the log is gone."""
-    begins = _whole_since(data)
+    begins = _whole_since(settings)
     if begins is None:
         return
     lost = {name: _rows_before(tables, name, span, begins) for name in names}
@@ -197,11 +197,11 @@ def check_loss(tables: Tables, data: Path, span: Range, names: list[str]) -> Non
     )
 
 
-def _whole_since(data: Path) -> float | None:
+def _whole_since(settings: PipelineSettings) -> float | None:
     """The time since which all logs have all rows; None if they have all from the first on."""
     begins: float | None = None
-    for broker in brokers(data):
-        manifest = read_manifest(broker_directory(data, broker) / "log")
+    for broker in settings.brokers:
+        manifest = read_manifest(log_directory(path_at(settings.location), broker))
         if manifest.segments and manifest.segments[0].first_seq > 1:
             begins = max(begins or 0.0, manifest.segments[0].first_ingested)
     return begins
@@ -289,7 +289,7 @@ def history(
     spark: "SparkSession", settings: PipelineSettings, span: Range, reached: _Reached
 ) -> "DataFrame":
     """Return the log of a range, up to the offset of the pipeline if it ever ran."""
-    reader = spark.read.format("nearcast").option("path", settings.data)
+    reader = spark.read.format("nearcast").option("path", settings.location)
     if span.since is not None:
         reader = reader.option("since", span.since)
     if span.until is not None:
@@ -298,7 +298,7 @@ def history(
     if reached.offset is None:
         return log
     within = F.lit(False)
-    for broker in brokers(Path(settings.data)):
+    for broker in settings.brokers:
         within |= (F.col("broker") == broker) & (F.col("seq") < reached.offset.get(broker, 1))
     return log.where(within)
 
@@ -316,7 +316,7 @@ def _publish(
     History closes everything that is open at its last row, `newest`. A stream would wait, so later
     rows are not published.
     """
-    reader = spark.read.format("nearcast").option("path", settings.data)
+    reader = spark.read.format("nearcast").option("path", settings.location)
     if span.since is not None:
         reader = reader.option("since", span.since)
     # Also deliveries sent later: the range limits events, not their deliveries.
@@ -328,7 +328,7 @@ def _publish(
         frame = tables.frame(spark, name)
         if frame is not None:
             rows[name] = frame
-    names = brokers(Path(settings.data))
+    names = settings.brokers
     for name, each in events_of_tables(rows, kept, span.since, span.until).items():
         done = each.where(F.col("time") <= F.lit(newest))
         publish_once(for_all(done, names), settings.data, name)

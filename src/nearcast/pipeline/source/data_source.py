@@ -10,7 +10,6 @@ The writing side is in `nearcast.pipeline.sink.data_sink`.
 import math
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from pathlib import Path
 from typing import TYPE_CHECKING, Literal
 
 import pyarrow as pa
@@ -54,7 +53,9 @@ from nearcast.pipeline.source.log_ranges import (
 )
 from nearcast.pipeline.source.skipped_rows import Unasked
 from nearcast.store.errors import StoreError
+from nearcast.store.layout import BROKERS
 from nearcast.store.log.manifest import Manifest
+from nearcast.store.object_paths import path_at
 from nearcast.store.rows.row_kinds import KINDS
 
 if TYPE_CHECKING:
@@ -71,7 +72,7 @@ HISTORY_TASK_ROWS = 250_000
 class SourceOptions(Struct, frozen=True, kw_only=True):
     """The validated options of a reader."""
 
-    path: Path
+    path: str
     brokers: tuple[str, ...] = ()
     start: Literal["earliest", "latest"] = "earliest"
     max_rows: int = BATCH_ROWS
@@ -147,7 +148,7 @@ class LogStreamReader(DataSourceStreamReader, SupportsTriggerAvailableNow):
 
     def __init__(self, options: SourceOptions) -> None:
         self._options = options
-        self._logs = Logs(options.path, options.brokers)
+        self._logs = Logs(path_at(options.path), options.brokers)
         self._unasked = Unasked(options.wanted.rows, options.idle_s)
         self._target: Offset | None = None
 
@@ -212,9 +213,10 @@ class LogHistoryReader(DataSourceReader):
     def partitions(self) -> list[RangePartition]:
         """Return the partitions of the requested rows."""
         options = self._options
-        if not (options.path / "brokers").is_dir():
-            raise StoreError(f"{options.path} has no logs of brokers: there is no brokers/ in it")
-        logs = Logs(options.path, options.brokers)
+        root = path_at(options.path)
+        if not (root / BROKERS).is_dir():
+            raise StoreError(f"{root} has no logs of brokers: there is no {BROKERS}/ in it")
+        logs = Logs(root, options.brokers)
         logs.refresh()
         split = Split(options.partition_rows or HISTORY_TASK_ROWS)
         found: list[LogRange] = []
@@ -237,7 +239,7 @@ def _rows(span: LogRange, options: SourceOptions) -> Iterator[pa.RecordBatch]:
         return read_range(span, options.wanted)
     from nearcast.pipeline.decide.decisions import decide_batches
 
-    return decide_batches(str(options.path), read_range(span, RangeRequest()))
+    return decide_batches(options.path, read_range(span, RangeRequest()))
 
 
 def _row_range(manifest: Manifest, options: SourceOptions) -> tuple[int, int]:
@@ -268,14 +270,16 @@ def source_options(given: Mapping[str, str]) -> SourceOptions:
             f"{', '.join(SourceOptions.__struct_fields__)}"
         )
     if "path" not in named:
-        raise PipelineInputError("the nearcast source needs the option path: the data directory")
+        raise PipelineInputError(
+            "the nearcast source needs the option path: the data directory, or the URL of its copy"
+        )
     values = {known[name]: _OPTIONS[known[name]](known[name], v) for name, v in named.items()}
     parts = values.keys() & {"kinds", "subject", "columns", "since", "until"}
     if values.get("rows") == "decided" and parts:
         raise PipelineInputError(
             f"what is decided needs whole rows of all kinds: leave {', '.join(sorted(parts))} out"
         )
-    return SourceOptions(**values)  # type: ignore[arg-type]
+    return SourceOptions(**values)
 
 
 def _number(name: str, text: str) -> int:
@@ -341,7 +345,7 @@ def _instant(name: str, text: str) -> float:
 
 
 _OPTIONS = {
-    "path": lambda name, text: Path(text),
+    "path": lambda name, text: text,
     "brokers": _names,
     "start": _one_of("earliest", "latest"),
     "rows": _one_of("log", "decided"),

@@ -8,16 +8,16 @@ with the number of segments.
 
 import heapq
 import math
-import os
 from collections.abc import Iterator, Mapping
-from pathlib import Path
 
 from msgspec import Struct
 
 from nearcast.pipeline.source.log_ranges import LogRange, parts_of
 from nearcast.store.errors import StoreError, told
+from nearcast.store.layout import brokers_in, log_directory
 from nearcast.store.log.manifest import Manifest, ManifestFiles
 from nearcast.store.log.segments import Segment
+from nearcast.store.object_paths import AnyPath
 
 Offset = dict[str, int]
 """The next seq of each broker; a broker that is not in it is at its first row."""
@@ -42,10 +42,10 @@ class Split(Struct, frozen=True):
 
 
 class Logs:
-    """The manifests of the brokers under a data directory, as of the last refresh."""
+    """The manifests of the brokers in a data directory or its copy, as of the last refresh."""
 
-    def __init__(self, data: Path, brokers: tuple[str, ...] = ()) -> None:
-        self._data = data
+    def __init__(self, root: AnyPath, brokers: tuple[str, ...] = ()) -> None:
+        self._root = root
         self._chosen = brokers
         self._known: dict[str, tuple[ManifestFiles, Manifest]] = {}
 
@@ -63,17 +63,13 @@ class Logs:
         """Return the manifests by broker, sorted by name."""
         return {broker: self._known[broker][1] for broker in sorted(self._known)}
 
-    def directory(self, broker: str) -> Path:
+    def directory(self, broker: str) -> AnyPath:
         """Return the directory of a broker's log."""
-        return self._data / "brokers" / broker / "log"
+        return log_directory(self._root, broker)
 
     def _present(self) -> list[str]:
-        brokers = self._data / "brokers"
-        with told(brokers, "listing it"):
-            if not brokers.is_dir():
-                return []
-            with os.scandir(brokers) as entries:
-                return [e.name for e in entries if (brokers / e.name / "log").is_dir()]
+        with told(self._root, "listing it"):
+            return brokers_in(self._root)
 
 
 def ends(manifests: Mapping[str, Manifest]) -> Offset:

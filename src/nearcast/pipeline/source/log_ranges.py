@@ -17,11 +17,17 @@ import pyarrow.parquet as pq
 from msgspec import Struct
 
 from nearcast.core.model.subject import subject_matches
-from nearcast.store.durable_files import sha256_of
-from nearcast.store.errors import CorruptError, MissingError, StoreError, told
+from nearcast.store.errors import CorruptError, StoreError
 from nearcast.store.log.log_reader import RETRY_S, TRIES, Joined, dropped
 from nearcast.store.log.manifest import LINES, WHOLE, Gap, Manifest, read_manifest
-from nearcast.store.log.segments import BATCH_ROWS, SCHEMA, Segment
+from nearcast.store.log.segments import (
+    BATCH_ROWS,
+    SCHEMA,
+    Segment,
+    open_segment,
+    verify_segment,
+)
+from nearcast.store.object_paths import AnyPath, path_at
 from nearcast.store.rows.columns import integers_of
 from nearcast.store.rows.row_kinds import GAP
 from nearcast.store.rows.rows import SCHEMA as ROW_FORM
@@ -125,7 +131,7 @@ def parts_of(manifest: Manifest, first_seq: int, last_seq: int) -> tuple[list[Se
 
 def _parts(span: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch | Gap]:
     """Yield rows and gaps from the planned segments, or from the current ones if they changed."""
-    directory = Path(span.directory)
+    directory = path_at(span.directory)
     segments, gaps = list(span.segments), list(span.gaps)
     joined = Joined(span.first_seq, lambda: gaps)
     tries = 0
@@ -153,11 +159,11 @@ def _parts(span: LogRange, wanted: RangeRequest) -> Iterator[pa.RecordBatch | Ga
     yield from joined.end(span.last_seq)
 
 
-def _manifest_now(directory: Path) -> Manifest:
+def _manifest_now(directory: AnyPath) -> Manifest:
     if not any((directory / name).exists() for name in (WHOLE, LINES)):
         raise StoreError(
             f"{directory} has no manifest; every executor must see the data directory, under "
-            "the same path as the driver"
+            "the same path as the driver, or the store that data.storage names"
         )
     return read_manifest(directory)
 
@@ -167,42 +173,27 @@ def _next(segments: Sequence[Segment], seq: int) -> Segment | None:
 
 
 def _rows(
-    directory: Path, segment: Segment, first_seq: int, last_seq: int, wanted: RangeRequest
+    directory: AnyPath, segment: Segment, first_seq: int, last_seq: int, wanted: RangeRequest
 ) -> Iterator[pa.RecordBatch]:
     """Yield a segment's rows of a range; raises `CorruptError` if its checksum differs."""
-    path = directory / segment.name
-    with told(path, "reading it"):
-        _verify(path, segment)
-        try:
-            with pq.ParquetFile(path, page_checksum_verification=True) as file:
-                groups = _groups(file, first_seq, last_seq)
-                needed = {*wanted.columns, *wanted.rows.columns, *NEEDED}
-                columns = [each for each in COLUMNS if each in needed]
-                for batch in file.iter_batches(BATCH_ROWS, groups, columns):
-                    seqs = integers_of(batch.column("seq"))
-                    start, end = seqs.searchsorted([first_seq, last_seq + 1]).tolist()
-                    if start < end:
-                        yield batch.slice(start, end - start)
-        except FileNotFoundError:
-            raise MissingError(f"{path} is missing") from None
-        except (pa.ArrowException, OSError) as error:
-            # Arrow raises OSError for bad bytes too, but without the errno of a system call.
-            if isinstance(error, OSError) and error.errno is not None:
-                raise
-            raise CorruptError(f"{path} cannot be read: {error}") from None
+    with open_segment(directory, segment, _verify) as file:
+        groups = _groups(file, first_seq, last_seq)
+        needed = {*wanted.columns, *wanted.rows.columns, *NEEDED}
+        columns = [each for each in COLUMNS if each in needed]
+        for batch in file.iter_batches(BATCH_ROWS, groups, columns):
+            seqs = integers_of(batch.column("seq"))
+            start, end = seqs.searchsorted([first_seq, last_seq + 1]).tolist()
+            if start < end:
+                yield batch.slice(start, end - start)
 
 
 def _verify(path: Path, segment: Segment) -> None:
     """Verify a file's checksum, once for each process and version of the file."""
-    try:
-        found = path.stat()
-        seen = (str(path), found.st_ino, found.st_mtime_ns, segment.sha256)
-        if found.st_size == segment.bytes and seen in _verified:
-            return
-        if found.st_size != segment.bytes or sha256_of(path) != segment.sha256:
-            raise CorruptError(f"{path} is not what was written: its size or checksum differs")
-    except FileNotFoundError:
-        raise MissingError(f"{path} is missing") from None
+    found = path.stat()
+    seen = (str(path), found.st_ino, found.st_mtime_ns, segment.sha256)
+    if found.st_size == segment.bytes and seen in _verified:
+        return
+    verify_segment(path, segment)
     if len(_verified) >= MOST_VERIFIED:
         _verified.clear()
     _verified.add(seen)

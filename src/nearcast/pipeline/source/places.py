@@ -2,21 +2,28 @@
 
 from collections.abc import Iterable, Iterator
 from itertools import chain
-from pathlib import Path
 from typing import TYPE_CHECKING
 
 from nearcast.core.model.inputs import PlaceDefined
 from nearcast.pipeline.decide.dropped_rows import player_after
 from nearcast.pipeline.decide.snapshots import Snapshots
 from nearcast.pipeline.gather.gathered_events import NamedPlace
-from nearcast.store import CorruptError, Row, input_of, read_manifest, rows_of
+from nearcast.store import (
+    CorruptError,
+    Row,
+    brokers_in,
+    input_of,
+    path_at,
+    read_manifest,
+    rows_of,
+)
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame
 
 
 def places_of(log: "DataFrame", data: str) -> list[NamedPlace]:
-    """Return the places that exist after a history of the logs in a data directory.
+    """Return the places that exist after a history of the logs in a data directory or its copy.
 
     Raises `PipelineError` if rows of a log were dropped and there is no snapshot.
     """
@@ -30,10 +37,10 @@ def standing_places(data: str) -> Iterator[Row]:
 
     Rows that a snapshot includes may follow again: the last row about a place counts.
     """
-    for log in sorted(Path(data).glob("brokers/*/log")):
-        low, broker = read_manifest(log).whole.low_seq, log.parent.name
+    for broker in brokers_in(path_at(data)):
+        snapshots = Snapshots.of(data, broker)
+        low = read_manifest(snapshots.log).whole.low_seq
         if low > 1:
-            snapshots = Snapshots.of(data, broker)
             if snapshots.newest() < low - 1:
                 player_after(snapshots, broker, low - 1)
             yield from snapshots.standing_rows("place")

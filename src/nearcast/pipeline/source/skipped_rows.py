@@ -7,15 +7,14 @@ row, the batch is delayed, but not indefinitely, since time may advance with it.
 
 import time
 from collections.abc import Mapping
-from pathlib import Path
 
-import pyarrow as pa
 import pyarrow.compute as pc
-import pyarrow.parquet as pq
 
 from nearcast.pipeline.source.log_ranges import RowSelection
+from nearcast.store.errors import StoreError
 from nearcast.store.log.manifest import Manifest
-from nearcast.store.log.segments import Segment
+from nearcast.store.log.segments import Segment, open_segment
+from nearcast.store.object_paths import AnyPath
 
 
 class Unasked:
@@ -64,12 +63,12 @@ class Unasked:
         self._seen[broker] = last
         return True
 
-    def _may_have_rows(self, directory: Path, segment: Segment) -> bool:
+    def _may_have_rows(self, directory: AnyPath, segment: Segment) -> bool:
         """Return True if a segment may have a requested row."""
         try:
-            table = pq.read_table(directory / segment.name, columns=list(self._selection.columns))
-            mask = self._selection.mask(table)
-        except (OSError, pa.ArrowException):
+            with open_segment(directory, segment) as file:
+                mask = self._selection.mask(file.read(columns=list(self._selection.columns)))
+        except StoreError:
             return True  # Merged, dropped or damaged: the batch will find out.
         return mask is None or bool(pc.any(mask).as_py())
 

@@ -36,8 +36,11 @@ FORGOTTEN = "(forgotten)"
 LOOK_S = 0.2
 
 
-def forget(data: Path, node: str, location: str = "") -> int:
+def forget(data: Path, node: str, location: str = "", storage: str = "") -> int:
     """Remove a node from all tables and snapshots; return the number of rows affected.
+
+    `location` is that of the tables, if they are not in the data directory, and `storage` that of
+    the copies of logs, if there are any.
 
     Call it when the log no longer has the node, and the pipeline has passed the row of the erasure.
     """
@@ -48,7 +51,8 @@ def forget(data: Path, node: str, location: str = "") -> int:
     if any(tables.version(name) is not None for name in ALL):
         with tables.alone():
             changed = sum(_forget_in(tables, name, node) for name in ALL)
-    forget_in_snapshots(data, node)
+    for each in {str(data), storage or str(data)}:
+        forget_in_snapshots(each, node)
     return changed
 
 

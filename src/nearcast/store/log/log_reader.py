@@ -9,7 +9,6 @@ kinds are passed on; any other unknown kind raises `UpgradeError`.
 import time
 from collections.abc import Callable, Iterable, Iterator
 from itertools import pairwise
-from pathlib import Path
 
 import numpy as np
 import pyarrow as pa
@@ -17,6 +16,7 @@ import pyarrow as pa
 from nearcast.store.errors import CorruptError
 from nearcast.store.log.manifest import Gap, Manifest, ManifestFiles
 from nearcast.store.log.segments import Segment, read_segment
+from nearcast.store.object_paths import AnyPath
 from nearcast.store.rows.columns import integers_of
 from nearcast.store.rows.row_kinds import check_kinds
 
@@ -30,7 +30,7 @@ DROPPED = "dropped: older than the log is kept"
 class LogReader:
     """The segments of a broker's log, as seen by another process."""
 
-    def __init__(self, directory: Path) -> None:
+    def __init__(self, directory: AnyPath) -> None:
         self._directory = directory
         self._files = ManifestFiles(directory)
         self._manifest = self._files.read()

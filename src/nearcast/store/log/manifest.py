@@ -16,8 +16,8 @@ from msgspec import Struct
 
 from nearcast.store.durable_files import write_whole
 from nearcast.store.errors import CorruptError, StoreError, newer, told
-from nearcast.store.file_access import append_to_file
 from nearcast.store.log.segments import Segment
+from nearcast.store.object_paths import AnyPath, append, read_from, version_of
 
 WHOLE = "_manifest.json"
 LINES = "_manifest.jsonl"
@@ -55,7 +55,7 @@ class Whole(Struct):
 class Manifest:
     """The manifest in memory, and its two files."""
 
-    def __init__(self, directory: Path, whole: Whole, lines: int = 0) -> None:
+    def __init__(self, directory: AnyPath, whole: Whole, lines: int = 0) -> None:
         self.directory = directory
         self.whole = whole
         self._lines = lines
@@ -114,8 +114,8 @@ class Manifest:
             return
         path, lines = self.directory / LINES, self._lines
         self._lines = _TORN
-        with told(path, "adding to it"), os.fdopen(append_to_file(path), "ab") as file:
-            file.write(msgspec.json.encode(segment) + b"\n")
+        with told(path, "adding to it"):
+            append(path, msgspec.json.encode(segment) + b"\n")
         self._lines = lines + 1
 
     def save(self) -> None:
@@ -126,7 +126,7 @@ class Manifest:
         self._lines = 0
 
 
-def read_manifest(directory: Path, broker: str | None = None) -> Manifest:
+def read_manifest(directory: AnyPath, broker: str | None = None) -> Manifest:
     """Return the manifest from the two files; without them, an empty one of `broker`."""
     return ManifestFiles(directory, broker).read()
 
@@ -134,10 +134,10 @@ def read_manifest(directory: Path, broker: str | None = None) -> Manifest:
 class ManifestFiles:
     """The two files for a reader that polls for changes."""
 
-    def __init__(self, directory: Path, broker: str | None = None) -> None:
+    def __init__(self, directory: AnyPath, broker: str | None = None) -> None:
         self._directory = directory
         self._broker = broker
-        self._stamp: tuple[int, int] | None = None
+        self._version: str | None = None
         self._offset = 0
 
     def read(self) -> Manifest:
@@ -147,8 +147,8 @@ class ManifestFiles:
             # The lines first: lines folded in meanwhile are then in the whole.
             self._offset = 0
             added = list(self._new_lines())
-            self._stamp = self._stamp_now()
-            data = path.read_bytes() if self._stamp is not None else None
+            self._version = version_of(path)
+            data = path.read_bytes() if self._version is not None else None
         whole = Whole(self._broker or "") if data is None else self._decoded(data)
         manifest = Manifest(self._directory, whole, len(added))
         manifest.extend(added)
@@ -156,36 +156,29 @@ class ManifestFiles:
 
     def refresh(self, manifest: Manifest) -> Manifest:
         """Return the current manifest; costs only what is new, unless lines were folded in."""
-        with told(self._directory / LINES, "reading it"):
+        path = self._directory / WHOLE
+        with told(path, "reading it"):
             added = list(self._new_lines())
-            if self._stamp is not None and self._stamp == self._stamp_now():
+            if self._version is not None and self._version == version_of(path):
                 manifest.extend(added)
                 return manifest
         return self.read()
 
-    def _stamp_now(self) -> tuple[int, int] | None:
-        path = self._directory / WHOLE
-        if not path.exists():
-            return None
-        found = path.stat()
-        return found.st_ino, found.st_mtime_ns
-
     def _new_lines(self) -> Iterator[Segment]:
-        path = self._directory / LINES
-        if not path.exists():
+        try:
+            data = read_from(self._directory / LINES, self._offset)
+        except FileNotFoundError:
             return
-        with path.open("rb") as file:
-            file.seek(self._offset)
-            for line in file:
-                if not line.endswith(b"\n"):
-                    return
-                try:
-                    segment = msgspec.json.decode(line, type=Segment)
-                except (msgspec.MsgspecError, UnicodeDecodeError):
-                    # A crash tore this line; recovery finds its segment by name.
-                    return
-                self._offset += len(line)
-                yield segment
+        for line in data.splitlines(keepends=True):
+            if not line.endswith(b"\n"):
+                return
+            try:
+                segment = msgspec.json.decode(line, type=Segment)
+            except (msgspec.MsgspecError, UnicodeDecodeError):
+                # A crash tore this line; recovery finds its segment by name.
+                return
+            self._offset += len(line)
+            yield segment
 
     def _decoded(self, data: bytes) -> Whole:
         path = self._directory / WHOLE

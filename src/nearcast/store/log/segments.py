@@ -23,6 +23,7 @@ from msgspec import Struct
 from nearcast.store.durable_files import beside, put_in_place, sha256_of, sync_file, write_whole
 from nearcast.store.errors import CorruptError, MissingError, newer, told
 from nearcast.store.file_access import create_file
+from nearcast.store.object_paths import AnyPath, ObjectPath, size_of
 from nearcast.store.rows.columns import column, from_numpy, integers_of, pairs
 from nearcast.store.rows.row_buffer import RowBuffer
 from nearcast.store.rows.row_kinds import check_kinds
@@ -31,6 +32,8 @@ from nearcast.store.rows.rows import Row, erased
 FORM = 1
 BATCH_ROWS = 65_536
 MERGED_GROUP_BYTES = 32 << 20
+FETCHED_BYTES = 64 << 20
+"""Up to this size a segment in an object store is fetched as a whole."""
 _FOOTER = b"nearcast"
 _NAME = re.compile(r"(\d{8,})(?:-(\d{8,}))?\.parquet")
 
@@ -207,29 +210,71 @@ def _groups(directory: Path, parts: Sequence[Segment]) -> Iterator[pa.Table]:
         yield pa.Table.from_batches(batches)
 
 
-def read_segment(directory: Path, segment: Segment, first_seq: int = 0) -> Iterator[pa.RecordBatch]:
+def read_segment(
+    directory: AnyPath, segment: Segment, first_seq: int = 0
+) -> Iterator[pa.RecordBatch]:
     """Yield a segment's rows from `first_seq` on.
 
     Raises `CorruptError` before the first row if the size or checksum of the file differs.
     """
+    with open_segment(directory, segment) as file:
+        for batch in file.iter_batches(BATCH_ROWS):
+            # Not simply a difference: a merged range may have gaps inside.
+            skipped = int(integers_of(batch.column("seq")).searchsorted(first_seq))
+            if skipped < batch.num_rows:
+                yield batch.slice(skipped) if skipped else batch
+
+
+def verify_segment(path: Path, segment: Segment) -> None:
+    """Raise `CorruptError` if the size or checksum of a file differs."""
+    if path.stat().st_size != segment.bytes or sha256_of(path) != segment.sha256:
+        raise differs(path)
+
+
+def differs(path: AnyPath) -> CorruptError:
+    """Return the error for a file whose size or checksum differs."""
+    return CorruptError(f"{path} is not what was written: its size or checksum differs")
+
+
+@contextmanager
+def open_segment(
+    directory: AnyPath,
+    segment: Segment,
+    verify: Callable[[Path, Segment], None] = verify_segment,
+) -> Iterator[pq.ParquetFile]:
+    """Open a segment whose bytes are verified, a local one by `verify`.
+
+    Of a large object only parts are fetched: its size is compared, and pages have checksums.
+    """
     path = directory / segment.name
     with told(path, "reading it"):
-        if not path.exists():
-            raise MissingError(f"{path} is missing")
-        if path.stat().st_size != segment.bytes or sha256_of(path) != segment.sha256:
-            raise CorruptError(f"{path} is not what was written: its size or checksum differs")
-        with _parquet(path) as file:
-            for batch in file.iter_batches(BATCH_ROWS):
-                # Not simply a difference: a merged range may have gaps inside.
-                skipped = int(integers_of(batch.column("seq")).searchsorted(first_seq))
-                if skipped < batch.num_rows:
-                    yield batch.slice(skipped) if skipped else batch
+        try:
+            if isinstance(path, Path):
+                verify(path, segment)
+                source: object = path
+            else:
+                source = _object(path, segment)
+        except FileNotFoundError:
+            raise MissingError(f"{path} is missing") from None
+        with _parquet(path, source) as file:
+            yield file
+
+
+def _object(path: ObjectPath, segment: Segment) -> object:
+    if segment.bytes > FETCHED_BYTES:
+        if size_of(path) != segment.bytes:
+            raise differs(path)
+        return path.open_parquet()
+    data = path.read_bytes()
+    if len(data) != segment.bytes or hashlib.sha256(data).hexdigest() != segment.sha256:
+        raise differs(path)
+    return pa.BufferReader(data)
 
 
 def check_segment_kinds(directory: Path, segment: Segment) -> None:
     """Raise `UpgradeError` if a segment has a row that only a later release can interpret."""
     path = directory / segment.name
-    with told(path, "reading it"), _parquet(path) as file:
+    with told(path, "reading it"), _parquet(path, path) as file:
         for batch in file.iter_batches(BATCH_ROWS, columns=["broker", "seq", "kind"]):
             check_kinds(batch)
 
@@ -237,7 +282,7 @@ def check_segment_kinds(directory: Path, segment: Segment) -> None:
 def describe(path: Path) -> Segment:
     """Return the metadata of a file after reading all of it; raises `CorruptError`."""
     with told(path, "reading it"):
-        with _parquet(path) as file:
+        with _parquet(path, path) as file:
             footer = _footer(file, path)
             rows, seqs = 0, [0, 0]
             for batch in file.iter_batches(BATCH_ROWS):
@@ -252,13 +297,16 @@ def describe(path: Path) -> Segment:
 
 
 @contextmanager
-def _parquet(path: Path) -> Iterator[pq.ParquetFile]:
+def _parquet(path: AnyPath, source: object) -> Iterator[pq.ParquetFile]:
     """Open a file and verify its pages as they are read."""
     try:
-        with pq.ParquetFile(path, page_checksum_verification=True) as file:
+        with pq.ParquetFile(source, page_checksum_verification=True) as file:
             yield file
-    except (pa.ArrowException, ValueError, OSError, msgspec.MsgspecError) as error:
-        # Arrow raises OSError for bad bytes too, but without the errno of a system call.
+    except FileNotFoundError:
+        raise MissingError(f"{path} is missing") from None
+    except (pa.ArrowException, ValueError, KeyError, OSError, msgspec.MsgspecError) as error:
+        # A damaged footer may even have other names for columns. Arrow raises OSError for bad
+        # bytes too, but without the errno of a system call.
         if isinstance(error, OSError) and error.errno is not None:
             raise
         raise CorruptError(f"{path} cannot be read: {error}") from None

@@ -2,6 +2,7 @@
 
 from collections import deque
 from collections.abc import Iterator
+from heapq import heappop, heappush
 
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.geometry.position import Position
@@ -15,6 +16,8 @@ class NodeBook:
         self._ttl_s = position_ttl_s
         self._fixes: deque[tuple[float, str]] = deque()
         """Times of position fixes with the node, oldest first."""
+        self._earlier: list[tuple[float, str]] = []
+        """A heap of fixes that were older than one before them: a clock was set back."""
 
     def state_of(self, node: str) -> NodeState:
         """The state of a node, empty if unknown."""
@@ -27,10 +30,14 @@ class NodeBook:
 
     def fixed(self, node: str, now: float) -> None:
         """Record that a node reported its position."""
-        self._fixes.append((now, node))
+        if self._fixes and now < self._fixes[-1][0]:
+            heappush(self._earlier, (now, node))
+        else:
+            self._fixes.append((now, node))
 
     def resumed(self) -> None:
         """Rebuild the queue of fixes from restored states."""
+        self._earlier.clear()
         self._fixes = deque(
             sorted(
                 (state.position_at, state.node)
@@ -47,6 +54,8 @@ class NodeBook:
         due = []
         while self._fixes and self._fixes[0][0] + self._ttl_s <= now:
             due.append(self._fixes.popleft())
+        while self._earlier and self._earlier[0][0] + self._ttl_s <= now:
+            due.append(heappop(self._earlier))
         for at, node in sorted(due):
             state = self.by_name.get(node)
             if state is not None and state.position_at == at:
@@ -54,4 +63,5 @@ class NodeBook:
 
     def next_expiry(self) -> float | None:
         """The time at which the next position expires."""
-        return self._fixes[0][0] + self._ttl_s if self._fixes else None
+        first = [each[0][0] for each in (self._fixes, self._earlier) if each]
+        return min(first) + self._ttl_s if first else None
