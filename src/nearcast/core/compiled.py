@@ -16,6 +16,13 @@ except ModuleNotFoundError:
 
 Function = TypeVar("Function", bound=Callable[..., object])
 
+if numba is not None and not numba.config.CACHE_LOCATOR_CLASSES:
+    # Numba's own, and one for a package in an archive, as executors of a cluster have it.
+    numba.config.CACHE_LOCATOR_CLASSES = (
+        "UserProvidedCacheLocator, InTreeCacheLocator, UserWideCacheLocator, "
+        "nearcast._archive_cache.ArchiveCacheLocator"
+    )
+
 
 def compiled(function: Function) -> Function:
     """Compile a function of numbers and arrays to machine code, once per machine."""

@@ -1,124 +1,192 @@
-"""A real cluster: a standalone master and two workers from the Spark that pip installed."""
+"""The pipeline on a real cluster whose workers share a store and Spark's checkpoints, no more.
 
-import json
-import os
-import re
-import subprocess
-import sys
-import time
+A standalone master and two workers, in mount namespaces without the data directory, run the three
+queries; one worker is killed. Clients get everything once and in order, and every table is as a
+pipeline on one machine makes it from the same logs.
+"""
+
+import math
+import shutil
 from collections.abc import Iterator
-from contextlib import ExitStack, contextmanager
 from pathlib import Path
+from random import Random
+from typing import Any
 
 import pytest
 
-from nearcast.core.model.geometry.geodesy import distance_m
-from nearcast.pipeline.errors import JavaError
-from nearcast.pipeline.jobs.java import find_java
-from nearcast.store import Row
-from tests.support.logs.broker_log import write_log
-from tests.support.pipeline_process import JAVA
+pytest.importorskip("pyspark", reason="PySpark is not installed")
+pytest.importorskip("obstore", reason="obstore is not installed")
+pytest.importorskip("flask_cors", reason="the server of moto is not installed")
 
-pyspark = pytest.importorskip("pyspark", reason="PySpark is not installed")
+from nearcast.core.model import Event, Position
+from nearcast.core.model.inputs import Moved, Published
+from nearcast.core.model.record import Record
+from nearcast.pipeline.decide.snapshots import Snapshots
+from nearcast.pipeline.jobs.spark_checkpoints import committed
+from nearcast.pipeline.tables.tables import NAMES
+from nearcast.store import (
+    ObjectPath,
+    Row,
+    ask_pipeline,
+    brokers_in,
+    log_directory,
+    path_at,
+    read_manifest,
+    record_row,
+)
+from nearcast.store.log.log_copy import LogCopy
+from nearcast.testing import World
+from tests.support.broker_process import BrokerProcess
+from tests.support.clients.stubborn_client import StubbornClient
+from tests.support.logs.broker_log import write_log
+from tests.support.logs.recorded_life import log_of_a_life
+from tests.support.logs.table_rows import table_rows
+from tests.support.object_store import BUCKET, s3_server
+from tests.support.pipeline_process import PipelineProcess
+from tests.support.spark_cluster import spark_cluster
+
 pytestmark = pytest.mark.spark
 
-SPARK_HOME = Path(pyspark.__file__).parent
-JOB = Path(__file__).with_name("cluster_job.py")
-START_S = 90.0
-JOB_S = 240.0
+MOST_ROWS = 400
+"""Rows in a batch: with a few times as many at the end, all that waits for time is over."""
+SETTINGS = f"""
+[decide]
+"news/#" = "spark"
 
+[aggregates]
+"spots/#" = "volume 3 within 600 per cell 500"
 
-@contextmanager
-def spark_class(log: Path, *arguments: str) -> Iterator[subprocess.Popen[bytes]]:
-    """Run a program of Spark's, which writes to `log`, as long as this context lasts."""
-    environment = os.environ | {
-        "SPARK_HOME": str(SPARK_HOME),
-        "JAVA_HOME": str(find_java().home),
-        "SPARK_LOCAL_IP": "127.0.0.1",
-        "SPARK_DAEMON_MEMORY": "256m",
-        "JAVA_TOOL_OPTIONS": JAVA,
-    }
-    with log.open("wb") as output:
-        process = subprocess.Popen(
-            [SPARK_HOME / "bin" / "spark-class", *arguments],
-            env=environment,
-            stdin=subprocess.DEVNULL,
-            stdout=output,
-            stderr=subprocess.STDOUT,
-        )
-        try:
-            yield process
-        finally:
-            process.terminate()
-            try:
-                process.wait(20)
-            except subprocess.TimeoutExpired:
-                process.kill()
-                process.wait()
+[pipeline]
+max_rows = {MOST_ROWS}
+encounters_m = 150
+"""
+CLUSTER = """
+[data]
+storage = "{storage}"
 
-
-def wait_for(pattern: str, log: Path, process: subprocess.Popen[bytes], times: int = 1) -> str:
-    """Return the first group of a pattern when a program has written it so many times."""
-    until = time.monotonic() + START_S
-    while time.monotonic() < until:
-        found = re.findall(pattern, log.read_text(errors="replace"))
-        if len(found) >= times:
-            return str(found[0])
-        assert process.poll() is None, log.read_text(errors="replace")
-        time.sleep(0.1)
-    raise AssertionError(f"no {pattern!r} within {START_S} s in:\n{log.read_text()}")
+[spark]
+"spark.driver.host" = "127.0.0.1"
+"spark.driver.bindAddress" = "127.0.0.1"
+"spark.executor.memory" = "500m"
+"spark.executor.cores" = "1"
+"spark.cores.max" = "2"
+"spark.scheduler.minRegisteredResourcesRatio" = "1.0"
+"""
+WAVE = 2 * MOST_ROWS
+QUERIES = ("tables", "gather", "movement")
 
 
 @pytest.fixture
-def master(tmp_path: Path) -> Iterator[str]:
+def storage(tmp_path: Path) -> Iterator[str]:
+    """The URL of an empty place in an object store."""
+    with s3_server() as found, pytest.MonkeyPatch.context() as patched:
+        for name, value in found.items():
+            patched.setenv(name, value)
+        patched.chdir(tmp_path)
+        yield f"s3://{BUCKET}/{tmp_path.name}"
+
+
+def fleet() -> list[Row]:
+    """The log of cabs that go round, meet, and tell of spots."""
+    chance, rows = Random(11), list[Row]()
+    for minute in range(80):
+        now = 1_000_000.0 + 30.0 * minute
+        for cab in range(6):
+            angle = (minute * (1 + cab % 3) + 40 * cab) / 9.0
+            at = Position(53.35 + 0.002 * math.sin(angle), -6.26 + 0.003 * math.cos(angle))
+            moved = Moved(f"cab-{cab}", at)
+            rows.append(record_row(Record(len(rows) + 1, now + cab, moved), "cabs"))
+            if chance.random() < 0.3:
+                spot = Event(f"s{len(rows)}", "spots/taxi", f"cab-{cab}", now + cab, {}, at)
+                published = Record(len(rows) + 1, now + cab, Published(spot))
+                rows.append(record_row(published, "cabs"))
+    return rows
+
+
+def has_all(pipeline: PipelineProcess, location: str) -> bool:
+    """Whether every query has dealt with all rows of all logs."""
+    root = path_at(location)
+    ends = {name: read_manifest(log_directory(root, name)).last_seq for name in brokers_in(root)}
+    found = [committed(pipeline.data / "checkpoints" / query) or {} for query in QUERIES]
+    return all(each.get(name, 1) > end for each in found for name, end in ends.items())
+
+
+def sorted_tables(data: Path, tables: str = "") -> dict[str, list[str]]:
+    def text(row: dict[str, Any]) -> str:
+        row = dict(row)
+        if "recipients" in row:
+            row["recipients"] = sorted(map(str, row["recipients"]))
+        return str(sorted(row.items()))
+
+    return {name: sorted(map(text, rows)) for name, rows in table_rows(data, tables).items()}
+
+
+def test_a_cluster_that_sees_no_broker_decides_as_one_machine_does(
+    tmp_path: Path, storage: str
+) -> None:
+    settings = tmp_path / "nearcast.toml"
+    settings.write_text(SETTINGS + CLUSTER.format(storage=storage))
+    data = tmp_path / "data"
+    (data / "checkpoints").mkdir(parents=True)
+    logs = {"broker": log_of_a_life(World(seed=907), 40), "cabs": fleet()}
+    for name, rows in logs.items():
+        log = write_log(data, name, rows)
+        copy = log_directory(path_at(storage), name)
+        assert isinstance(copy, ObjectPath)
+        assert LogCopy(log, copy, name).update() > 0
+        # As a broker does whose oldest rows should go.
+        ask_pipeline(copy, 1)
+    listener, talker = StubbornClient("listener"), StubbornClient("talker")
+    broker = BrokerProcess(data)
+    pipeline = None
     try:
-        find_java()
-    except JavaError as error:
-        pytest.skip(str(error))
-    here = ("--host", "127.0.0.1", "--port", "0", "--webui-port", "0")
-    with ExitStack() as stack:
-        log = tmp_path / "master.log"
-        deploy = "org.apache.spark.deploy"
-        process = stack.enter_context(spark_class(log, f"{deploy}.master.Master", *here))
-        address = wait_for(r"Starting Spark master at (spark://\S+)", log, process)
-        for number in (1, 2):
-            size = ("--cores", "1", "--memory", "600m")
-            place = ("--work-dir", str(tmp_path / f"worker-{number}"))
-            worker = (f"{deploy}.worker.Worker", *here, *size, *place, address)
-            stack.enter_context(spark_class(tmp_path / f"worker-{number}.log", *worker))
-        wait_for(r"Registering worker (\S+)", log, process, times=2)
-        yield address
+        broker.wait_until_it_listens()
+        for client in (listener, talker):
+            client.connect(broker.port)
+        listener.subscribe("news/#", qos=1)
+        with spark_cluster(tmp_path, data) as cluster:
+            pipeline = PipelineProcess(data, {"pipeline.master": cluster.address})
+            pipeline.wait_until_it_follows()
+            for wave in range(2):
+                for number in range(WAVE):
+                    talker.publish("news/local", f"{wave}.{number}".encode(), qos=1)
+                talker.finish()
+                if wave:
+                    cluster.kill_worker(0)
+                listener.wait_for("news/local", f"{wave}.{WAVE - 1}".encode(), within_s=300.0)
+            pipeline.wait_until(lambda queries: has_all(pipeline, storage))
+            assert pipeline.stop() == 0
+        told = [each.payload.decode() for each in listener.got]
+        assert told == [f"{wave}.{number}" for wave in range(2) for number in range(WAVE)]
+    finally:
+        for client in (listener, talker):
+            client.leave()
+        if pipeline is not None:
+            pipeline.end()
+        broker.end()
+    # Snapshots, tables and logs are in the store, and the former only there.
+    assert not (data / "tables").exists()
+    assert not (data / "checkpoints" / "snapshots").exists()
+    assert all(Snapshots.of(storage, name).newest() > 0 for name in logs)
+    assert sorted(brokers_in(path_at(storage))) == ["broker", "cabs", "local"]
+    alone = tmp_path / "alone"
+    for name in (*logs, "local"):
+        shutil.copytree(
+            log_directory(data, name), log_directory(alone, name), ignore=_not_of_the_log
+        )
+    settings.write_text(SETTINGS)
+    other = PipelineProcess(alone)
+    try:
+        other.wait_until(lambda queries: has_all(other, str(alone)))
+        assert other.stop() == 0
+    finally:
+        other.end()
+    found, expected = sorted_tables(data, f"{storage}/tables"), sorted_tables(alone)
+    assert {name: len(rows) for name, rows in found.items() if not rows} == {}
+    assert set(found) == set(NAMES)
+    for name in NAMES:
+        assert found[name] == expected[name], name
 
 
-def test_two_workers_run_the_package_that_was_shipped_to_them(master: str, tmp_path: Path) -> None:
-    rows = [
-        Row("b", seq, "position", float(seq), lat=seq / 10, lon=seq / 20, node="bus")
-        for seq in range(1, 401)
-    ]
-    metres = sum(distance_m(0.0, 0.0, row.lat or 0.0, row.lon or 0.0) for row in rows)
-    write_log(tmp_path, "b", rows, per_segment=50)
-    # From elsewhere, and without the sources on the path of Python workers.
-    ran = subprocess.run(
-        [sys.executable, JOB, master, str(tmp_path), str(tmp_path / "checkpoint")],
-        capture_output=True,
-        cwd=tmp_path,
-        env=os.environ | {"JAVA_TOOL_OPTIONS": JAVA},
-        timeout=JOB_S,
-        check=False,
-    )
-    assert ran.returncode == 0, ran.stderr.decode()
-    found = json.loads(ran.stdout)
-    for way in ("history", "stream"):
-        parts = found[way]
-        assert len(parts) == 8
-        assert sum(part["rows"] for part in parts) == 400
-        assert sum(part["metres"] for part in parts) == pytest.approx(metres)
-        assert {part["executor"] for part in parts} <= set(executors(tmp_path))
-        assert [part["code"] for part in parts if ".zip/nearcast/" not in part["code"]] == []
-    assert len({part["executor"] for part in found["history"] + found["stream"]}) == 2
-
-
-def executors(data: Path) -> Iterator[str]:
-    """Yield the directories that workers gave to executors."""
-    for worker in ("worker-1", "worker-2"):
-        yield from map(str, (data / worker).glob("app-*/*"))
+def _not_of_the_log(directory: str, names: list[str]) -> list[str]:
+    return [name for name in names if name == "_snapshots" or name.startswith("_follow")]

@@ -8,9 +8,9 @@ import pyarrow.parquet as pq
 from nearcast.pipeline.tables.tables import NAMES, Tables
 
 
-def table_rows(data: Path) -> dict[str, list[dict[str, Any]]]:
-    """Return all rows of all tables under a data directory, by table, empty ones too."""
-    tables = Tables(data)
+def table_rows(data: Path, location: str = "") -> dict[str, list[dict[str, Any]]]:
+    """Return all rows of all tables of a data directory, by table, empty ones too."""
+    tables = Tables(data, location)
     return {
         name: [row for batch in tables.batches(name) for row in batch.to_pylist()]
         for name in NAMES
