@@ -25,6 +25,10 @@ def broker_directory(root: AnyPath, broker: str) -> AnyPath:
     return root / BROKERS / broker
 
 
+@overload
+def log_directory(root: Path, broker: str) -> Path: ...
+@overload
+def log_directory(root: AnyPath, broker: str) -> AnyPath: ...
 def log_directory(root: AnyPath, broker: str) -> AnyPath:
     """Return the directory of a broker's log."""
     return broker_directory(root, broker) / LOG
