@@ -107,6 +107,14 @@ class PipelineProcess:
         kill_session(self.process.pid)
         self.process.wait()
 
+    def kill_programs(self, name: str) -> None:
+        """SIGKILL to all processes of one program below it, such as the workers of Spark."""
+        for process in processes_of(self.process.pid):
+            with contextlib.suppress(OSError):
+                program = Path(f"/proc/{process}/comm").read_text()
+                if process != self.process.pid and program.startswith(name):
+                    os.kill(process, signal.SIGKILL)
+
     def stop(self) -> int:
         """Ask it to stop, and return its exit code; nothing of it is left then."""
         self.process.send_signal(signal.SIGTERM)
