@@ -11,7 +11,7 @@ import pytest
 pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from nearcast.pipeline.errors import PipelineError, PipelineInputError
-from nearcast.pipeline.sink import interest
+from nearcast.pipeline.sink import interest, outbox
 from nearcast.pipeline.sink.backlog import BacklogStatus
 from nearcast.pipeline.sink.broker_link import borrowed, close_idle
 from nearcast.pipeline.sink.data_sink import batch_writer, release, stage
@@ -19,6 +19,7 @@ from nearcast.pipeline.sink.interest import BrokerInterest
 from nearcast.pipeline.sink.outbox import Outbox, close_outbox, open_outbox
 from nearcast.pipeline.sink.sink_options import SinkOptions
 from nearcast.pipeline.sink.sink_rows import rows_by_broker
+from nearcast.wire import handover
 from nearcast.wire.handover import MOST_SUBJECTS, EventRow
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients.stubborn_client import StubbornClient
@@ -216,6 +217,28 @@ def test_the_oldest_are_dropped_only_where_one_asked_for_it(data: Path, brokers:
     assert (status(data, "west").rows, status(data, "west").dropped_rows) == (3, 6)
     brokers.start("west")
     assert brokers.told("west", 3) == ["2.0", "2.1", "2.2"]
+
+
+def test_a_large_epoch_goes_in_slices_and_each_comes_once(
+    data: Path, brokers: Brokers, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(outbox, "SLICE_BYTES", 1)
+    monkeypatch.setattr(handover, "CHUNK_BYTES", 100)
+    texts = [f"{number:05d}" for number in range(60)]
+    brokers.kill("west")
+    chosen = options(data, 0, wait_s=0.2)
+    release(stage([rows(texts)], chosen), chosen)
+    brokers.start("west")
+    # Killed after some slices, again and again: what was released before is dropped.
+    for _ in range(4):
+        brokers.told("west", len(brokers.clients["west"].got) + 1)
+        brokers.kill("west")
+        brokers.start("west")
+    until(lambda: status(data, "west") == BacklogStatus("west"), "nothing waits", within_s=90.0)
+    tell(data, 0, wait_s=5)
+    texts += tell(data, 1, wait_s=5)
+    for name in NAMES:
+        assert brokers.told(name, len(texts)) == texts
 
 
 def test_a_broker_that_refuses_holds_up_nobody_else(data: Path, brokers: Brokers) -> None:

@@ -12,7 +12,8 @@ import math
 import secrets
 import threading
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from random import Random
 
@@ -36,6 +37,8 @@ TICK_WITHIN_S = 2.0
 TIMERS = "timers.json"
 """In the directory of the backlogs: when timers of the queries will fire."""
 STOP_WITHIN_S = 15.0
+SLICE_BYTES = 64 << 20
+"""About how much of an epoch a broker gets at once: it holds no more than a few times that."""
 
 
 class Outbox:
@@ -254,9 +257,19 @@ class BrokerSender:
             )  # fmt: skip
 
     def _send(self, link: BrokerLink, entry: Entry) -> None:
-        """Stage the rows of an entry, and release them."""
+        """Send an entry in slices, of which a broker drops those that it has released before."""
+        self._interest.begin()
+        for number, chunks in enumerate(_slices(self._backlog.chunks(entry))):
+            query = entry.query if not number else f"{entry.query} slice {number}"
+            self._send_slice(link, entry, query, chunks)
+
+    def _send_slice(
+        self, link: BrokerLink, entry: Entry, query: str, chunks: Iterable[bytes]
+    ) -> None:
+        """Stage rows, and release them unless the entry was dropped meanwhile."""
+        epoch = entry.epoch
         if self._may_be_staged:
-            link.send(Abort(entry.query, entry.epoch).topic, b"")
+            link.send(Abort(query, epoch).topic, b"")
         self._may_be_staged = True
         attempt, count = secrets.token_hex(8), 0
         packer = Packer(link.largest_payload)
@@ -264,19 +277,19 @@ class BrokerSender:
         def stage(packets: Iterable[bytes]) -> None:
             nonlocal count
             for packet in packets:
-                link.send(Staged(entry.query, entry.epoch, 0, attempt, count).topic, packet)
+                link.send(Staged(query, epoch, 0, attempt, count).topic, packet)
                 count += 1
 
-        self._interest.begin()
-        for chunk in self._backlog.chunks(entry):
+        for chunk in chunks:
             for row in self._interest.wanted(rows_in(chunk), link):
                 stage(packer.add(row))
         stage(packer.rest())
         link.flush()
+        with self._changed:
+            if entry not in self._backlog:
+                raise PipelineError("the entry was dropped while it was sent")
         if count:
-            link.send(
-                Release(entry.query, entry.epoch).topic, manifest_bytes([(0, attempt, count)])
-            )
+            link.send(Release(query, epoch).topic, manifest_bytes([(0, attempt, count)]))
         link.flush()
         self._may_be_staged = False
 
@@ -300,6 +313,24 @@ class BrokerSender:
                 log, logging.WARNING, "broker takes no rows; they wait in its backlog",
                 broker=self._broker, why=why,
             )  # fmt: skip
+
+
+def _slices(chunks: Iterator[bytes]) -> Iterator[Iterator[bytes]]:
+    """Cut the chunks of an entry; always at the same places, so that a slice can be told again.
+
+    Each slice must be used up before the next.
+    """
+
+    def one(first: bytes) -> Iterator[bytes]:
+        size = 0
+        for chunk in chain((first,), chunks):
+            yield chunk
+            size += len(chunk)
+            if size >= SLICE_BYTES:
+                return
+
+    for first in chunks:
+        yield one(first)
 
 
 # The outboxes of this process
