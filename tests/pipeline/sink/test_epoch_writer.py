@@ -11,19 +11,28 @@ pytest.importorskip("pyspark", reason="PySpark is not installed")
 
 from pyspark.sql import functions as F  # noqa: N812
 
+from nearcast.core.model import Event, Subscription
+from nearcast.core.model.inputs import Input, Published, Subscribed
+from nearcast.core.model.record import Record
+from nearcast.pipeline.decide.decisions import decided
 from nearcast.pipeline.errors import ResultLimitError
+from nearcast.pipeline.sink import epoch_writer
 from nearcast.pipeline.sink.broker_link import close_idle
 from nearcast.pipeline.sink.epoch_writer import (
+    MOST_COPIES,
     Epoch,
+    EpochWriter,
     collected,
-    write,
     write_large,
     write_small,
 )
 from nearcast.pipeline.sink.sink_rows import SINK_SCHEMA
+from nearcast.pipeline.tables.deliveries import deliveries
 from nearcast.pipeline.tables.tables import EpochId, Tables
+from nearcast.store import record_row
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients.stubborn_client import StubbornClient
+from tests.support.logs.broker_log import write_log
 
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
@@ -180,9 +189,53 @@ def test_what_is_too_large_for_the_driver_is_written_by_tasks(
     with pytest.raises(ResultLimitError):
         write_small(tables, few)
 
-    write(tables, few, rows=100)
+    limits = list[int | None]()
 
+    def make(most_copies: int | None) -> Epoch:
+        limits.append(most_copies)
+        return few
+
+    EpochWriter(tables).write(make, rows=100)
+
+    assert limits == [MOST_COPIES, None]
     assert {each.name: each.rows for each in tables.statistics()} == {"contexts": 100, "events": 3}
+
+
+def test_copies_are_counted_while_they_are_made_and_many_are_written_by_tasks(
+    spark: "SparkSession", tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    inputs: list[Input] = [
+        Subscribed(Subscription(f"client-{n}\0news/#", f"client-{n}", "news/#")) for n in range(40)
+    ]
+    inputs += [Published(Event(f"e{n}", "news/a", "talker", 1.0 + n)) for n in range(50)]
+    log = [record_row(Record(n, 1.0 + n, each), "b") for n, each in enumerate(inputs, 1)]
+    write_log(tmp_path, "b", log)
+    frame = spark.read.format("nearcast").option("path", str(tmp_path)).load()
+    monkeypatch.setattr(epoch_writer, "MOST_COPIES", 1_999)
+    limits = list[int | None]()
+
+    def make(number: int) -> Callable[[int | None], Epoch]:
+        def made(most_copies: int | None) -> Epoch:
+            limits.append(most_copies)
+            found = deliveries(decided(frame, str(tmp_path), most_copies))
+            nothing = spark.createDataFrame([], SINK_SCHEMA)
+            options = {"path": "nowhere", "query": "test"}
+            return Epoch(number, {"deliveries": found}, nothing, options)
+
+        return made
+
+    tables = Tables(tmp_path)
+    writer = EpochWriter(tables)
+    writer.write(make(0), rows=90)
+    assert limits == [1_999, None]
+    assert [row["count"] for row in rows(tables, "deliveries")] == [40] * 50
+    # The next are not tried the other way, for a while.
+    writer.write(make(1), rows=90)
+    assert len(rows(tables, "deliveries")) == 100
+    monkeypatch.setattr(epoch_writer, "MOST_COPIES", 2_000)
+    writer.write(make(epoch_writer.LARGE_FOR), rows=90)
+    assert len(rows(tables, "deliveries")) == 150
+    assert limits[-1] == 2_000
 
 
 def telling(spark: "SparkSession", data: Path, number: int, subject: str, text: str) -> Epoch:

@@ -7,6 +7,7 @@ process, gives the same rows.
 """
 
 import gc
+import math
 from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from itertools import groupby, pairwise
@@ -30,6 +31,7 @@ from nearcast.pipeline.decide.dropped_rows import TaskRows, not_decided, player_
 from nearcast.pipeline.decide.plain_events import joined
 from nearcast.pipeline.decide.player import ContextChange, Played, Player
 from nearcast.pipeline.decide.snapshots import Snapshots
+from nearcast.pipeline.errors import PipelineError
 from nearcast.pipeline.movement.suspects import Suspect
 from nearcast.pipeline.source.log_ranges import LogRange, RangeRequest, parts_of, read_range
 from nearcast.pipeline.source.row_inputs import Unusable
@@ -46,25 +48,34 @@ SNAPSHOT_ROWS_EACH = 5
 Writing one object to a snapshot costs about as much as applying one row.
 """
 
+TOO_MANY = "a task made more copies of events than may be collected"
+
 _players: dict[tuple[str, str], tuple[Player, int]] = {}
 """Players of this process and the seq of their last snapshot, by data directory and broker."""
 
 
-def decided(log: "DataFrame", data: str) -> "DataFrame":
+def decided(log: "DataFrame", data: str, most_copies: int | None = None) -> "DataFrame":
     """Return the decided rows of a log: deliveries, contexts, unusable rows and suspects.
+
+    A task that makes more than `most_copies` copies of events fails, with `TOO_MANY` in its error:
+    few rows of a log may have so many recipients that nobody should collect them.
 
     `data` is the data directory with the whole log, or the URL of its copy: every executor must be
     able to read it.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
-    return log.mapInArrow(partial(decide_batches, data), from_arrow_schema(ARROW_SCHEMA))
+    decide = partial(decide_batches, data, most_copies=most_copies)
+    return log.mapInArrow(decide, from_arrow_schema(ARROW_SCHEMA))
 
 
-def decide_batches(data: str, batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+def decide_batches(
+    data: str, batches: Iterable[pa.RecordBatch], most_copies: int | None = None
+) -> Iterator[pa.RecordBatch]:
     """Decide on rows, which are ordered by seq for each broker."""
+    left = CopyLimit(math.inf if most_copies is None else most_copies)
     for broker, own in groupby(_by_broker(batches), itemgetter(0)):
-        yield from _decide(data, broker, (batch for _, batch in own))
+        yield from _decide(data, broker, (batch for _, batch in own), left)
 
 
 def _by_broker(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -78,7 +89,22 @@ def _by_broker(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.Reco
                 yield name, batch.slice(start, end - start)
 
 
-def _decide(data: str, broker: str, batches: Iterator[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+class CopyLimit:
+    """Counts the copies of events that a task makes, while it makes them."""
+
+    def __init__(self, most: float) -> None:
+        self._left = most
+
+    def count(self, parts: Sequence[Played]) -> None:
+        """Count the copies of some parts; raises `PipelineError` once they are too many."""
+        self._left -= sum(len(each.deliveries) for part in parts for each in part.sent)
+        if self._left < 0:
+            raise PipelineError(TOO_MANY)
+
+
+def _decide(
+    data: str, broker: str, batches: Iterator[pa.RecordBatch], limit: CopyLimit
+) -> Iterator[pa.RecordBatch]:
     rows, snapshots = TaskRows(batches), Snapshots.of(data, broker)
     player, kept = _player(data, broker, rows.begin - 1)
     # The cache has no player meanwhile: an interrupted task leaves it partly advanced.
@@ -89,6 +115,7 @@ def _decide(data: str, broker: str, batches: Iterator[pa.RecordBatch]) -> Iterat
             snapshots.note_undecided(passed)
             yield from decided_batches(broker, Played(unusable=[passed]))
         for parts in player.decide_columns(rows.until_dropped()):
+            limit.count(parts)
             yield from decided_batches(broker, *parts)
         if rows.dropped is None:
             break

@@ -27,7 +27,7 @@ from nearcast.pipeline.source.row_inputs import EventSeqs, Inputs, Unusable, not
 from nearcast.store import Row, rows_of
 
 BELIEVED = TrackSettings()
-FIRST_AT_ONCE, MOST_AT_ONCE = 2_048, 8_192
+FIRST_AT_ONCE, MOST_AT_ONCE = 128, 8_192
 """Rows in one batch for the engine: at first, and at most, if events have few recipients."""
 MOST_COPIES = 400_000
 """Target for the copies of events in memory together; known only after a batch is decided."""

@@ -34,7 +34,7 @@ from nearcast.pipeline.sink.broker_events import (
     for_all,
     movement_events,
 )
-from nearcast.pipeline.sink.epoch_writer import Epoch, query_name, write
+from nearcast.pipeline.sink.epoch_writer import Epoch, EpochWriter, query_name
 from nearcast.pipeline.sink.outbox import Outbox, close_outbox, open_outbox
 from nearcast.pipeline.sink.sink_options import BACKLOG_BYTES, WAIT, SinkOptions
 from nearcast.pipeline.source.event_checks import LATENESS_S, judged
@@ -50,6 +50,8 @@ if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
     from pyspark.sql.streaming.query import StreamingQuery
     from pyspark.sql.streaming.readwriter import DataStreamReader
+
+    Results = tuple[dict[str, DataFrame], DataFrame]
 
 
 KNOWN_S = 600.0
@@ -114,6 +116,7 @@ class Pipeline:
         self.settings = settings
         self.tables = Tables(Path(settings.data), settings.tables)
         self.queries: dict[str, StreamingQuery] = {}
+        self._writers = {name: EpochWriter(self.tables) for name in QUERIES}
         self._left: list[BacklogStatus] | None = None
         """What waited for each broker when the pipeline was stopped."""
 
@@ -225,19 +228,26 @@ class Pipeline:
 
     def _write_tables(self, batch: "DataFrame", epoch: int) -> None:
         batch = batch.persist()
-        found = decided(batch.drop("reject", "late"), self.settings.location).persist()
         published = batch.where(F.col("kind").isin("event", ERASED))
         once = each_once(published, self._known(epoch)).persist()
-        try:
+        kept = [once, batch]
+
+        def results(most_copies: int | None) -> "Results":
+            log = batch.drop("reject", "late")
+            found = decided(log, self.settings.location, most_copies).persist()
+            kept.insert(0, found)
             tables = {
                 "events": events(once),
                 "rejects": rejects(once, found),
                 "contexts": contexts(found),
                 "deliveries": deliveries(found),
             }
-            self._write(TABLES, epoch, tables, to_send(found))
+            return tables, to_send(found)
+
+        try:
+            self._write(TABLES, epoch, results)
         finally:
-            for each in (once, found, batch):
+            for each in kept:
                 each.unpersist()
 
     def _write_aggregates(self, batch: "DataFrame", epoch: int) -> None:
@@ -249,7 +259,7 @@ class Pipeline:
             )
             outgoing = outgoing.unionByName(due_rows(batch), allowMissingColumns=True)
             tables = {"aggregates": found.withColumn(PUBLISHED, F.lit(True))}
-            self._write(GATHER, epoch, tables, outgoing, AGGREGATE_ORDER)
+            self._write(GATHER, epoch, lambda _: (tables, outgoing), AGGREGATE_ORDER)
         finally:
             batch.unpersist()
 
@@ -264,7 +274,7 @@ class Pipeline:
             }
             outgoing = for_all(outgoing, self.settings.brokers)
             outgoing = outgoing.unionByName(due_rows(batch), allowMissingColumns=True)
-            self._write(MOVEMENT, epoch, tables, outgoing, MOVEMENT_ORDER)
+            self._write(MOVEMENT, epoch, lambda _: (tables, outgoing), MOVEMENT_ORDER)
         finally:
             batch.unpersist()
 
@@ -272,13 +282,17 @@ class Pipeline:
         self,
         query: str,
         number: int,
-        tables: "dict[str, DataFrame]",
-        outgoing: "DataFrame",
+        results: "Callable[[int | None], Results]",
         order: tuple[str, ...] = (),
     ) -> None:
+        """Write an epoch; `results` makes its tables and what goes out, for a limit of copies."""
+
+        def epoch(most_copies: int | None) -> Epoch:
+            tables, outgoing = results(most_copies)
+            return Epoch(number, tables, outgoing, self._sink_options(query), order)
+
         rows = epoch_rows(self.checkpoint(query), number)
-        epoch = Epoch(number, tables, outgoing, self._sink_options(query), order)
-        write(self.tables, epoch, rows)
+        self._writers[query].write(epoch, rows)
 
     def _sink_options(self, query: str) -> dict[str, str]:
         settings = self.settings

@@ -49,6 +49,9 @@ BRISK_JAVA = (
 )
 """Java compiles each method once; otherwise compiling outweighs small batches for minutes."""
 
+BATCH_BYTES = "16m"
+"""The most bytes of rows that a Python worker gets at once."""
+
 Started = TypeVar("Started")
 
 
@@ -151,6 +154,8 @@ def configuration(settings: SparkSettings) -> dict[str, str]:
         "spark.sql.streaming.stateStore.providerClass": STATE_STORE,
         "spark.sql.streaming.stateStore.rocksdb.changelogCheckpointing.enabled": "true",
         "spark.sql.execution.arrow.pyspark.enabled": "true",
+        # One row may have thousands of recipients: a number of rows bounds nothing.
+        "spark.sql.execution.arrow.maxBytesPerBatch": BATCH_BYTES,
         "spark.ui.enabled": "false",
         "spark.ui.showConsoleProgress": "false",
         "spark.driver.memory": settings.driver_memory,

@@ -3,12 +3,13 @@
 A Spark job costs more than the rows of most epochs. A small epoch is one job, whose results the
 driver itself stages, releases and writes; a large one is distributed over tasks. Both ways give the
 same rows under the same names, so that an epoch may be retried the other way. Few rows of the log
-may make many copies: if the results exceed `RESULT_LIMIT`, Spark ends the job before the driver has
-them, and the epoch is written as a large one.
+may make many copies: they are counted while they are made. Beyond `MOST_COPIES` in a task, or if
+the results exceed `RESULT_LIMIT`, the job ends, and the epoch is written as a large one; some
+epochs after it are as well.
 """
 
 import logging
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import TYPE_CHECKING
 
 import pyarrow as pa
@@ -16,6 +17,7 @@ from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812
 
 from nearcast.logs import log_event
+from nearcast.pipeline.decide.decisions import TOO_MANY
 from nearcast.pipeline.errors import ResultLimitError
 from nearcast.pipeline.sink.broker_events import in_order
 from nearcast.pipeline.sink.data_sink import QUERY_ID, SinkOptions, hand_over, release, stage
@@ -29,6 +31,10 @@ SMALL_ROWS = 20_000
 """Epochs of at most this many rows of the log are collected."""
 TASK_ROWS = 2_000
 """Rows of the log for each task of a small epoch."""
+MOST_COPIES = 100_000
+"""Copies of events that a task of a small epoch may make."""
+LARGE_FOR = 50
+"""The number of epochs after one with many copies that are not tried as small ones."""
 RESULT_LIMIT = {"spark.driver.maxResultSize": "64m"}
 """The setting of Spark that bounds what a small epoch may bring to the driver."""
 _OUTGOING = "$told"
@@ -48,18 +54,32 @@ class Epoch(Struct, frozen=True):
     """The columns of `outgoing` by which rows are ordered; those of one subject stay together."""
 
 
-def write(tables: Tables, epoch: Epoch, rows: int | None) -> None:
-    """Publish and write an epoch of `rows` log rows; an earlier attempt is not repeated."""
-    if rows is not None and rows <= SMALL_ROWS:
-        try:
-            write_small(tables, epoch, 1 + rows // TASK_ROWS)
-            return
-        except ResultLimitError:
-            log_event(
-                log, logging.INFO, "epoch written in tasks: its results exceed the driver's limit",
-                epoch=epoch.number, rows=rows,
-            )  # fmt: skip
-    write_large(tables, epoch)
+class EpochWriter:
+    """Writes the epochs of one query, small ones in the driver and large ones in tasks."""
+
+    def __init__(self, tables: Tables) -> None:
+        self._tables = tables
+        self._large_until = 0
+        """Epochs before this one are large, however few their rows: one before them was."""
+
+    def write(self, make: Callable[[int | None], Epoch], rows: int | None) -> None:
+        """Publish and write an epoch of `rows` log rows; an earlier attempt is not repeated.
+
+        `make` returns the epoch, for a limit of copies in a task or for none.
+        """
+        if rows is not None and rows <= SMALL_ROWS:
+            epoch = make(MOST_COPIES)
+            if epoch.number >= self._large_until:
+                try:
+                    write_small(self._tables, epoch, 1 + rows // TASK_ROWS)
+                    return
+                except ResultLimitError:
+                    self._large_until = epoch.number + LARGE_FOR
+                    log_event(
+                        log, logging.INFO, "epoch written in tasks: its results are many",
+                        epoch=epoch.number, rows=rows,
+                    )  # fmt: skip
+        write_large(self._tables, make(None))
 
 
 def write_large(tables: Tables, epoch: Epoch) -> None:
@@ -115,7 +135,7 @@ def collected(frames: "Mapping[str, DataFrame]", tasks: int = 1) -> dict[str, pa
         found = together.coalesce(tasks).toArrow()
     except Exception as error:
         # Which class it is depends on where Spark notices it.
-        if "spark.driver.maxResultSize" in str(error):
+        if any(each in str(error) for each in ("spark.driver.maxResultSize", TOO_MANY)):
             raise ResultLimitError("the results of an epoch exceed the driver's limit") from None
         raise
     return {name: pa.Table.from_struct_array(_flat(found.column(name))) for name in frames}
