@@ -30,6 +30,7 @@ from nearcast.core.engine.queries.explanation import explain
 from nearcast.core.engine.queries.node_query import NodePage, NodeQuery, NodeSearch, Sees
 from nearcast.core.engine.session_presence import SessionPresence
 from nearcast.core.engine.settings import EngineSettings as EngineSettings
+from nearcast.core.engine.shard import WHOLE, Shard
 from nearcast.core.engine.standing_inputs import StandingInputs
 from nearcast.core.matching.live import LiveEvents
 from nearcast.core.matching.matcher import Matches
@@ -63,9 +64,14 @@ class Engine:
     """State and decisions of one broker, one task or one node."""
 
     def __init__(
-        self, settings: EngineSettings | None = None, places: Places | None = None
+        self,
+        settings: EngineSettings | None = None,
+        places: Places | None = None,
+        shard: Shard = WHOLE,
     ) -> None:
         self.settings = EngineSettings() if settings is None else settings
+        self.shard = shard
+        """The sessions whose subscriptions it keeps; those of others are ignored."""
         self.attribute_watch = AttributeWatch()
         """Reports filters on attributes that no event carries; affects no decision."""
         self._begin(Places() if places is None else places)
@@ -73,7 +79,7 @@ class Engine:
     def _begin(self, places: Places) -> None:
         """Reset all state except the places."""
         self.seq = 0
-        self._state = state = EngineState(self.settings, places)
+        self._state = state = EngineState(self.settings, places, self.shard)
         self.matcher = state.matcher
         self.rights = state.rights
         """Visibility rules: which node may see what of another."""
@@ -132,7 +138,7 @@ class Engine:
         for index, (each, at) in enumerate(zip(inputs, times, strict=True)):
             if index < done:
                 continue
-            step.index = index
+            step.index = outcome.index = index
             if at != now:
                 step.now = outcome.now = now = at
                 self._pass_to_now(step)
@@ -305,12 +311,14 @@ class Engine:
         standing = inputs.standing
         # Places and rights come first: subscriptions and live events are indexed by them.
         self._context.resume_places_and_rights(standing, inputs.removed_places)
-        self._state.subscriptions.add(list(inputs.subscriptions))
-        self._state.subscriptions.turns.update(inputs.turns)
+        shard = self.shard
+        self._state.subscriptions.add(shard.subscriptions_of(inputs.subscriptions))
+        turns = ((group, turn) for group, turn in inputs.turns.items() if shard.has(group[0]))
+        self._state.subscriptions.turns.update(turns)
         self._context.resume(inputs.nodes)
         # Targets anchored to a node need the node's position.
         for each in inputs.live:
-            self._state.live.resume(each.event, each.expires, each.seen)
+            self._state.live.resume(each.event, each.expires, shard.sessions_of(each.seen))
         self._event_ingest.resume(inputs.known)
         self._standing.resume(standing)
         self._presence.resume(standing, inputs.restarted.sessions)

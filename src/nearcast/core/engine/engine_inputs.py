@@ -11,7 +11,14 @@ from msgspec import Struct
 
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event, Subscription
-from nearcast.core.model.inputs import Input, PlaceDefined, Restarted
+from nearcast.core.model.inputs import (
+    Input,
+    PlaceDefined,
+    Presence,
+    Restarted,
+    Subscribed,
+    Undelivered,
+)
 
 
 class LiveEvent(Struct, frozen=True):
@@ -43,3 +50,19 @@ class EngineInputs(Struct, frozen=True):
     """Publisher and id of earlier events, by which repeats are recognised, oldest first."""
     turns: Mapping[tuple[str, str], int] = {}
     """The number of events that each shared group has had, by group and subject."""
+
+    def of_sessions(self) -> "EngineInputs":
+        """Return what of it is kept in one shard only: subscriptions and the state of sessions."""
+        return EngineInputs(
+            Restarted(self.restarted.sessions),
+            [each for each in self.standing if _is_of_session(each)],
+            subscriptions=self.subscriptions,
+            live=[each for each in self.live if each.seen],
+            turns=self.turns,
+        )
+
+
+def _is_of_session(value: Input) -> bool:
+    if isinstance(value, Presence):
+        return not value.here
+    return isinstance(value, Subscribed | Undelivered)

@@ -9,6 +9,7 @@ from nearcast.core.engine.books.subscription_book import SubscriptionBook
 from nearcast.core.engine.delivery.live_delivery import LiveDelivery
 from nearcast.core.engine.dependent import EngineDependent
 from nearcast.core.engine.settings import EngineSettings
+from nearcast.core.engine.shard import Shard
 from nearcast.core.engine.subject_policy import SubjectPolicy
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.geometry.places import Places
@@ -18,8 +19,9 @@ from nearcast.core.rights import Rights
 class EngineState:
     """The state of an engine; initially only places."""
 
-    def __init__(self, settings: EngineSettings, places: Places) -> None:
+    def __init__(self, settings: EngineSettings, places: Places, shard: Shard) -> None:
         self.settings = settings
+        self.shard = shard
         self.policy = SubjectPolicy(settings)
         self.matcher = Matcher(places)
         self.nodes = NodeBook(settings.position_ttl_s)

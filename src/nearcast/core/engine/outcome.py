@@ -61,6 +61,8 @@ class Outcome(Struct):
     """Entries to and exits from watched areas, published on subjects of the broker's own."""
     now: float = 0.0
     """The time of the input that is being applied."""
+    index: int = 0
+    """The index of the input that is being applied."""
     timer: float | None = None
     """The time at which to step again even without input."""
 

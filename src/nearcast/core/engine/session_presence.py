@@ -19,6 +19,7 @@ class SessionPresence:
     """Tracks which sessions have a connection."""
 
     def __init__(self, state: EngineState) -> None:
+        self._shard = state.shard
         self._world = state.matcher.world
         self._announcements = state.announcements
         self._live = state.live
@@ -42,7 +43,12 @@ class SessionPresence:
             self._subscriptions.away.discard(session)
             self._live_delivery.deliver_live(self._missed_by(session), step.outcome)
         else:
-            self._subscriptions.present.discard(session)
+            self._lose(session)
+
+    def _lose(self, session: str) -> None:
+        # Who has a connection matters to shared groups, whose members are sessions of any shard.
+        self._subscriptions.present.discard(session)
+        if self._shard.has(session):
             self._subscriptions.away.add(session)
 
     def miss(self, each: Undelivered, step: EngineStep) -> None:
@@ -72,11 +78,14 @@ class SessionPresence:
         untold = EngineStep(0.0)
         for value in standing:
             if isinstance(value, Presence):
-                sessions = self._subscriptions.present if value.here else self._subscriptions.away
-                sessions.add(value.session or value.node)
+                session = value.session or value.node
+                if value.here:
+                    self._subscriptions.present.add(session)
+                else:
+                    self._lose(session)
             elif isinstance(value, Undelivered):
                 self.miss(value, untold)
-        self._uncertain.update(uncertain)
+        self._uncertain.update(filter(self._shard.has, uncertain))
         self._subscriptions.away.update(self._uncertain)
 
     def leave(self, each: Left, step: EngineStep) -> None:

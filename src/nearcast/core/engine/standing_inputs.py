@@ -32,6 +32,7 @@ class StandingInputs:
         self._recent = state.recent
         self._live_delivery = state.live_delivery
         self._places = state.matcher.places
+        self._shard = state.shard
         self._together: dict[str, Subscribed] = {}
         """Subscriptions of one request, held until its last one."""
         self.handlers: Handlers = {
@@ -60,9 +61,14 @@ class StandingInputs:
         """Add a subscription; at the last one of a request, deliver matching live events."""
         try:
             self.vet(each.subscription)
-            self._subscriptions.add([each.subscription])
+            if self._shard.has_subscription(each.subscription):
+                self._subscriptions.add([each.subscription])
+                self._together[each.subscription.id] = each
+            else:
+                # It replaces one of the same id, which may have been in this shard.
+                self._subscriptions.drop([each.subscription.id])
+                self._together.pop(each.subscription.id, None)
             self._recent.refresh()
-            self._together[each.subscription.id] = each
         finally:
             if not each.more:
                 together, self._together = self._together, {}
@@ -87,7 +93,7 @@ class StandingInputs:
                 if not each.replay:
                     outcome.passed_over.append((copy.event, copy.owner))
             if each.replay:
-                deliveries.caused_at = outcome.now
+                deliveries.caused_at, deliveries.caused_by = outcome.now, outcome.index
                 outcome.sent.append(deliveries)
 
     def unsubscribe(self, each: Unsubscribed, step: EngineStep) -> None:
@@ -127,7 +133,7 @@ class StandingInputs:
                 self._announcements.put(value.announcement)
             elif isinstance(value, AreaWatched):
                 self._put_area(value)
-            elif isinstance(value, Subscribed):
+            elif isinstance(value, Subscribed) and self._shard.has_subscription(value.subscription):
                 self._together[value.subscription.id] = value
 
     def _put_area(self, each: AreaWatched) -> None:

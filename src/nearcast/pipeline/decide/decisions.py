@@ -29,7 +29,8 @@ from nearcast.pipeline.decide.decided_schema import Columns, decided_batch
 from nearcast.pipeline.decide.delivery_rows import delivery_batch
 from nearcast.pipeline.decide.dropped_rows import TaskRows, not_decided, player_after
 from nearcast.pipeline.decide.plain_events import joined
-from nearcast.pipeline.decide.player import ContextChange, Played, Player
+from nearcast.pipeline.decide.player import ContextChange, Played, PlayedDeliveries, Player
+from nearcast.pipeline.decide.shard_merge import ShardRows
 from nearcast.pipeline.decide.snapshots import Snapshots
 from nearcast.pipeline.errors import PipelineError
 from nearcast.pipeline.movement.suspects import Suspect
@@ -181,21 +182,45 @@ def _settle_memory() -> None:
 
 def decided_batches(broker: str, *parts: Played) -> Iterator[pa.RecordBatch]:
     """Yield the decided rows of some parts, one batch for each kind."""
+    return (batch for batch, _ in _batches_and_causes(broker, parts))
+
+
+def shard_batches(broker: str, rows: ShardRows, *parts: Played) -> Iterator[pa.RecordBatch]:
+    """Yield the decided rows of a shard as `decided_batches` does, to be merged with others."""
+    for batch, causes in _batches_and_causes(broker, parts):
+        yield rows.located(batch, batch["seq"] if causes is None else causes)
+
+
+def _batches_and_causes(
+    broker: str, parts: Iterable[Played]
+) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
+    """Yield batches with the seqs of the rows that caused theirs; None: their own."""
     sent: list[pa.RecordBatch] = []
+    causes: list[pa.Array] = []
     rest = Played()
     for part in parts:
-        sent += [delivery_batch(broker, each) for each in part.sent if len(each.deliveries)]
+        for each in part.sent:
+            if len(each.deliveries):
+                batch = delivery_batch(broker, each)
+                sent.append(batch)
+                causes.append(_causes(batch, each))
         rest.contexts += part.contexts
         rest.unusable += part.unusable
         rest.suspects += part.suspects
     if sent:
-        yield joined(sent)
+        yield joined(sent), pa.concat_arrays(causes)
     if rest.contexts:
-        yield decided_batch(broker, *_contexts(rest.contexts))
+        yield decided_batch(broker, *_contexts(rest.contexts)), None
     if rest.unusable:
-        yield decided_batch(broker, *_unusable(rest.unusable))
+        yield decided_batch(broker, *_unusable(rest.unusable)), None
     if rest.suspects:
-        yield decided_batch(broker, *_suspects(rest.suspects))
+        yield decided_batch(broker, *_suspects(rest.suspects)), None
+
+
+def _causes(rows: pa.RecordBatch, played: PlayedDeliveries) -> pa.Array:
+    if played.cause is None:
+        return rows["seq"]
+    return pa.repeat(pa.scalar(played.cause, pa.int64()), rows.num_rows)
 
 
 def _contexts(changes: Sequence[ContextChange]) -> tuple[int, Columns]:

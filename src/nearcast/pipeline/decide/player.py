@@ -2,7 +2,8 @@
 
 A decision depends only on the inputs before it in its broker's log. A player has applied all of
 them up to some seq. From there it either decides on the following rows, or only applies them to
-advance to the seq where it is needed.
+advance to the seq where it is needed. A player of a shard decides for the sessions of its shard;
+what is not about sessions is reported by the first shard alone.
 """
 
 from collections.abc import Iterable, Iterator, Sequence
@@ -16,6 +17,7 @@ from nearcast.core.engine.delivery.deliveries import Deliveries
 from nearcast.core.engine.delivery.string_pair_table import Texts
 from nearcast.core.engine.engine import Engine, EngineInputs, Outcome
 from nearcast.core.engine.outcome import AreaNotice
+from nearcast.core.engine.shard import WHOLE, Shard
 from nearcast.core.matching.tables import F64
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import Restarted
@@ -47,6 +49,8 @@ class PlayedDeliveries(Struct, frozen=True):
     """True if the broker recorded its deliveries."""
     names: tuple[Texts, Texts] | None = None
     """For deliveries held as columns: the sessions of copies, and the subscriptions of rows."""
+    cause: int | None = None
+    """The seq of the row that made sessions match live events; None: each event's own row."""
 
 
 class ContextChange(Struct, frozen=True):
@@ -69,23 +73,28 @@ class Played(Struct):
 
 
 class Player:
-    """The engine of one broker as it was after some row of its log."""
+    """The engine of one broker, or of a shard of it, as it was after some row of its log."""
 
-    def __init__(self, broker: str) -> None:
+    def __init__(self, broker: str, shard: Shard = WHOLE) -> None:
         self.broker = broker
         self.seq = 0
         """The seq of the last applied row."""
-        self.engine = Engine()
+        self.engine = Engine(shard=shard)
         self._begin(Restarted())
 
     @classmethod
-    def restored(cls, broker: str, seq: int, inputs: EngineInputs) -> Self:
+    def restored(cls, broker: str, seq: int, inputs: EngineInputs, shard: Shard = WHOLE) -> Self:
         """Return a player that has applied all rows up to `seq`, from the inputs in force there."""
-        player = cls(broker)
+        player = cls(broker, shard)
         player.seq = seq
         player.engine.restore(seq, inputs)
         player._begin(inputs.restarted)
         return player
+
+    @property
+    def shard(self) -> Shard:
+        """The shard that it decides for."""
+        return self.engine.shard
 
     def in_force(self) -> EngineInputs:
         """The inputs in force, from which a player that goes on alike can be restored."""
@@ -97,13 +106,14 @@ class Player:
 
     def _begin(self, begun: Restarted) -> None:
         """Apply what a start of the broker says, apart from the engine."""
-        self._begun = begun
+        # Sessions are kept by the engine, those of its shard.
+        self._begun = replace(begun, sessions=())
         self._elsewhere = SubjectRules(begun.elsewhere)
 
     @property
     def size(self) -> int:
-        """The number of subscriptions and nodes."""
-        return len(self.engine.subscriptions) + len(self.engine.nodes)
+        """The number of subscriptions and nodes, estimated for all shards together."""
+        return len(self.engine.subscriptions) * self.shard.of + len(self.engine.nodes)
 
     def apply(self, rows: Iterable[Row]) -> None:
         """Apply rows without computing recipients, except where later decisions depend on them."""
@@ -188,8 +198,11 @@ class Player:
         return outcome
 
     def _played(self, outcome: Outcome, inputs: Inputs) -> Played:
+        sent = [self._sent(each, inputs) for each in outcome.sent]
+        if self.shard.number:
+            return Played(sent)
         return Played(
-            [self._sent(each, inputs) for each in outcome.sent],
+            sent,
             list(_contexts(outcome, inputs)),
             [*inputs.unusable, *_refused(outcome, inputs)],
             list(_suspects(outcome, inputs)),
@@ -203,7 +216,8 @@ class Player:
         caused_at = deliveries.caused_at
         ingested = [row[1] if caused_at is None and row else caused_at or 0.0 for row in rows]
         recorded = self._begun.deliveries
-        return PlayedDeliveries(deliveries, seqs, ingested, self._elsewhere, recorded)
+        cause = None if caused_at is None else inputs.seqs[deliveries.caused_by]
+        return PlayedDeliveries(deliveries, seqs, ingested, self._elsewhere, recorded, cause=cause)
 
 
 class _Pace:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nearcast.core.engine.engine_inputs import EngineInputs, LiveEvent
+from nearcast.core.engine.shard import WHOLE, Shard
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.geometry.position import Position
@@ -102,18 +103,19 @@ def _values(inputs: EngineInputs) -> Iterator[tuple[str, float, "Input | _Turn",
         yield RECENT, at, Published(event), (event.expires_at, None, None)
 
 
-def inputs_from(rows: Iterable[SnapshotRow]) -> EngineInputs:
-    """Return the inputs in force that rows of a snapshot hold.
+def inputs_from(rows: Iterable[SnapshotRow], shard: Shard = WHOLE) -> EngineInputs:
+    """Return the inputs in force that rows of a snapshot hold, without subscriptions of others.
 
+    The rows may be those of several parts, the one with everything that all shards have first.
     Raises `CorruptError` if they are damaged, and `UpgradeError` if only a later release can
     interpret them.
     """
-    restarted = Restarted()
+    restarted: Restarted | None = None
     standing: list[Input] = []
     removed: list[PlaceDefined] = []
     subscriptions: list[Subscription] = []
     nodes: list[NodeState] = []
-    live: list[LiveEvent] = []
+    live: dict[_LiveKey, LiveEvent] = {}
     recent: list[tuple[float, Event]] = []
     turns: dict[tuple[str, str], int] = {}
     state: NodeState | None = None
@@ -121,7 +123,8 @@ def inputs_from(rows: Iterable[SnapshotRow]) -> EngineInputs:
         part, row = each.part, each.row
         if part == TURN:
             turn = _turn_in(row)
-            turns[turn.group, turn.subject] = turn.turn
+            if shard.has(turn.group):
+                turns[turn.group, turn.subject] = turn.turn
             continue
         if part == NODE and row.kind == "position":
             assert row.node is not None
@@ -133,11 +136,13 @@ def inputs_from(rows: Iterable[SnapshotRow]) -> EngineInputs:
         if part == STANDING:
             standing.append(value)
         elif part == SETTINGS and isinstance(value, Restarted):
-            restarted = value
+            sessions = () if restarted is None else restarted.sessions
+            restarted = replace(restarted or value, sessions=(*sessions, *value.sessions))
         elif part == REMOVED_PLACE and isinstance(value, PlaceDefined):
             removed.append(value)
         elif part == SUBSCRIPTION and isinstance(value, Subscribed):
-            subscriptions.append(value.subscription)
+            if shard.has_subscription(value.subscription):
+                subscriptions.append(value.subscription)
         elif part == NODE and isinstance(value, ContextPatched):
             fixes = NodeState(value.node) if state is None else state
             changed = _known(row.ingested)
@@ -146,14 +151,33 @@ def inputs_from(rows: Iterable[SnapshotRow]) -> EngineInputs:
         elif part in (LIVE, RECENT) and isinstance(value, Published):
             event = replace(value.event, expires_at=each.expires_at)
             if part == LIVE:
-                live.append(LiveEvent(event, each.until, each.seen or ()))
+                _merge(live, LiveEvent(event, each.until, shard.sessions_of(each.seen or ())))
             else:
                 recent.append((row.ingested, event))
         else:
             raise CorruptError(f"row {row.seq}, a {row.kind}, is of no known part: {part!r}")
     return EngineInputs(
-        restarted, standing, removed, subscriptions, nodes, live, recent, turns=turns
+        restarted or Restarted(),
+        standing,
+        removed,
+        subscriptions,
+        nodes,
+        list(live.values()),
+        recent,
+        turns=turns,
     )
+
+
+_LiveKey = tuple[str, str, str, str | None, bool]
+
+
+def _merge(live: dict[_LiveKey, LiveEvent], found: LiveEvent) -> None:
+    """Add a live event, or the sessions of another part that have seen it."""
+    event = found.event
+    key = event.subject, event.publisher, event.id, event.object, event.retain
+    if key in live:
+        found = replace(found, seen=(*live[key].seen, *found.seen))
+    live[key] = found
 
 
 def _turn_in(row: Row) -> _Turn:

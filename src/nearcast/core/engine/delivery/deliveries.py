@@ -114,7 +114,7 @@ class Deliveries:
     """Events and their recipients."""
 
     __slots__ = (
-        "_owners", "_route", "_rows", "caused_at", "events", "recipients", "replayed",
+        "_owners", "_route", "_rows", "caused_at", "caused_by", "events", "recipients", "replayed",
     )  # fmt: skip
 
     def __init__(
@@ -139,12 +139,14 @@ class Deliveries:
         """True if the events were live before: sessions matched them by subscribing or moving."""
         self.caused_at: float | None = None
         """The time of the input that made a session match a live event."""
+        self.caused_by = 0
+        """The index of that input."""
 
     @classmethod
     def along(cls, route: "Route", events: Sequence[Event]) -> "Deliveries":
         """Return deliveries of all events to every recipient of a route, at the best priority."""
         found = cls.__new__(cls)
-        found.events, found.replayed, found.caused_at = events, False, None
+        found.events, found.replayed, found.caused_at, found.caused_by = events, False, None, 0
         found._rows, found._owners, found.recipients, found._route = None, NO_OWNERS, (), route
         return found
 

@@ -102,7 +102,7 @@ class LiveDelivery(EngineDependent):
             if not copies:
                 return
             deliveries = deliveries.only(new)
-        deliveries.caused_at = outcome.now
+        deliveries.caused_at, deliveries.caused_by = outcome.now, outcome.index
         outcome.sent.append(deliveries)
         for copy in copies:
             self._note_missed(copy)

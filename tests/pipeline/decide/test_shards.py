@@ -1,0 +1,147 @@
+"""Shards together decide what one engine decides alone, for each session in the same order."""
+
+import pickle
+import random
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+
+import pyarrow as pa
+import pytest
+
+from nearcast.core.engine.shard import Shard
+from nearcast.pipeline.decide import plain_events
+from nearcast.pipeline.decide import player as playing
+from nearcast.pipeline.decide.decided_schema import DELIVERY
+from nearcast.pipeline.decide.decisions import decided_batches, shard_batches
+from nearcast.pipeline.decide.player import Player
+from nearcast.pipeline.decide.shard_merge import ORDER, ShardRows, merge_batches
+from nearcast.store import Row
+from nearcast.store.rows.snapshot_rows import inputs_from, snapshot_rows
+from nearcast.testing import World, explore
+from tests.pipeline.decide.test_plain_events import Life, cut
+from tests.support.logs.recorded_life import log_of_a_life, played, recorded
+
+Decided = list[dict[str, object]]
+
+
+def shards_of(count: int) -> list[Shard]:
+    return [Shard(number, count) for number in range(count)]
+
+
+def merged(draw: random.Random, batches: list[pa.RecordBatch]) -> Decided:
+    """The rows of all shards as Spark brings them together, in batches of any size."""
+    if not batches:
+        return []
+    table = pa.Table.from_batches(batches).sort_by([(name, "ascending") for name in ORDER])
+    pieces = table.combine_chunks().to_batches(max_chunksize=draw.randrange(1, 40))
+    return [row for batch in merge_batches(pieces) for row in batch.to_pylist()]
+
+
+def in_one_piece(player: Player, batches: Iterator[pa.RecordBatch]) -> Decided:
+    parts = [decided_batches("broker", *each) for each in player.decide_columns(batches)]
+    return [row for part in parts for batch in part for row in batch.to_pylist()]
+
+
+def of_shard(player: Player, batches: Iterator[pa.RecordBatch]) -> list[pa.RecordBatch]:
+    rows = ShardRows(player.shard)
+    parts = player.decide_columns(batches)
+    return [batch for each in parts for batch in shard_batches("broker", rows, *each)]
+
+
+def copies(row: dict[str, object]) -> list[tuple[str, list[str], int, bool]]:
+    """The recipients of a row in one order: theirs depends on the index."""
+    found = row["recipients"]
+    assert isinstance(found, list)
+    return sorted(
+        (each["session"], sorted(each["subscriptions"]), each["priority"], each["replayed"])
+        for each in found
+    )
+
+
+def by_session(rows: Decided) -> dict[str, list[object]]:
+    """What each session gets, in its order; and under no name all that is about no session."""
+    found: dict[str, list[object]] = defaultdict(list)
+    for row in rows:
+        if row["kind"] != DELIVERY:
+            found[""].append(sorted(row.items(), key=str))
+            continue
+        # Of what is live there is a row only among those that are decided together.
+        event = {name: row[name] for name in row if name not in ("seq", "recipients")}
+        for session, *copy in copies(row):
+            found[session].append((sorted(event.items()), copy))
+    found[""].sort(key=str)
+    return found
+
+
+def fresh(rows: Decided) -> list[object]:
+    """The rows of new events."""
+    found = [row | {"recipients": copies(row)} for row in rows if row["kind"] == DELIVERY]
+    return [row for row in found if not any(replayed for *_, replayed in row["recipients"])]  # type: ignore[attr-defined]
+
+
+def assert_same(found: Decided, wanted: Decided) -> None:
+    assert fresh(found) == fresh(wanted)
+    ours, theirs = by_session(found), by_session(wanted)
+    assert ours.keys() == theirs.keys()
+    for session in ours:
+        assert ours[session] == theirs[session], session
+
+
+def compare(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Decide a life whole and in shards, which begin anew from snapshots of others in between."""
+    monkeypatch.setattr(plain_events, "LEAST", 3)
+    for name in ("LEAST", "FIRST_AT_ONCE", "MOST_AT_ONCE"):
+        monkeypatch.setattr(playing, name, 20)
+    draw = random.Random(f"shards {seed}")
+    rows: list[Row] = Life(seed).live(120)
+    at = draw.randrange(1, len(rows))
+    whole = Player("broker")
+    players = [Player("broker", shard) for shard in shards_of(draw.randrange(2, 5))]
+    for part in (rows[:at], rows[at:]):
+        wanted = in_one_piece(whole, cut(draw, part))
+        found = [batch for each in players for batch in of_shard(each, cut(draw, part))]
+        assert_same(merged(draw, found), wanted)
+        assert [each.seq for each in players] == [part[-1].seq] * len(players)
+        held = [set(each.engine.subscriptions) for each in players]
+        assert sum(map(len, held)) == len(whole.engine.subscriptions)
+        assert set().union(*held) == set(whole.engine.subscriptions)
+        players = restored(draw, whole, players)
+
+
+def restored(draw: random.Random, whole: Player, players: list[Player]) -> list[Player]:
+    """Players of the same or of another number of shards, from some snapshot."""
+    if draw.random() < 0.3:
+        return [pickle.loads(pickle.dumps(each)) for each in players]
+    if draw.random() < 0.3:
+        parts = [whole.in_force()]
+    else:
+        parts = [each.in_force() for each in players]
+        parts[1:] = [each.of_sessions() for each in parts[1:]]
+    rows = [row for part in parts for row in snapshot_rows(part, "broker")]
+    return [
+        Player.restored("broker", whole.seq, inputs_from(rows, shard), shard)
+        for shard in shards_of(draw.randrange(2, 5))
+    ]
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_shards_decide_as_a_whole_engine_does(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    compare(seed, monkeypatch)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("seed", range(40, 240))
+def test_in_many_lives_shards_decide_as_a_whole_engine_does(
+    seed: int, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    compare(seed, monkeypatch)
+
+
+def test_shards_decide_together_what_a_broker_recorded() -> None:
+    def play_again(world: World) -> None:
+        rows = log_of_a_life(world)
+        players = [Player("broker", shard) for shard in shards_of(2 + world.seed % 3)]
+        found = [played(each, rows) for each in players]
+        assert sum(found, Counter()) == recorded(rows)
+
+    assert explore(play_again, range(800, 812)) == 12
