@@ -236,12 +236,13 @@ def _compare(settings: Settings, since: str | None, until: str | None, *, quiet:
 
     with _session(settings, quiet=quiet) as (spark, step):
         reader = spark.read.format("nearcast").option("path", settings.logs)
-        for name, text in (("since", since), ("until", until)):
-            moment = _time(text, f"--{name}")
+        span = {"since": _time(since, "--since"), "until": _time(until, "--until")}
+        for name, moment in span.items():
             if moment is not None:
                 reader = reader.option(name, moment)
         step("comparing", 0, 1)
-        return audit_log(reader.load(), settings.logs)
+        shards = settings.pipeline.decide_shards
+        return audit_log(reader.load(), settings.logs, shards, **span)
 
 
 @app.command()

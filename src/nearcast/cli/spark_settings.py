@@ -45,6 +45,7 @@ def pipeline_settings(settings: Settings) -> PipelineSettings:
         movement=movement if chosen.encounters_m else None,
         lateness_s=chosen.lateness_s,
         max_rows=chosen.max_rows,
+        decide_shards=chosen.decide_shards,
         tables_s=AWAITED_S if "spark" in settings.decide.values() else UNAWAITED_S,
         backlog_bytes=chosen.backlog_mb << 20,
         backlog_full=chosen.backlog_full,

@@ -35,6 +35,7 @@ from nearcast.store.log.snapshots import SnapshotFile as SnapshotFile
 from nearcast.store.log.snapshots import SnapshotHead as SnapshotHead
 from nearcast.store.log.snapshots import broker_snapshots as broker_snapshots
 from nearcast.store.log.snapshots import erase_from_snapshot as erase_from_snapshot
+from nearcast.store.log.snapshots import find_parts as find_parts
 from nearcast.store.log.snapshots import find_snapshots as find_snapshots
 from nearcast.store.log.snapshots import read_snapshot as read_snapshot
 from nearcast.store.log.snapshots import read_standing_rows as read_standing_rows

@@ -9,12 +9,12 @@ import pyarrow as pa
 import pytest
 
 from nearcast.core.engine.shard import Shard
-from nearcast.pipeline.decide import plain_events
+from nearcast.pipeline.decide import plain_events, shard_merge
 from nearcast.pipeline.decide import player as playing
 from nearcast.pipeline.decide.decided_schema import DELIVERY
 from nearcast.pipeline.decide.decisions import decided_batches, shard_batches
 from nearcast.pipeline.decide.player import Player
-from nearcast.pipeline.decide.shard_merge import ORDER, ShardRows, merge_batches
+from nearcast.pipeline.decide.shard_merge import ORDER, ShardRows, merge_packed, packed
 from nearcast.store import Row
 from nearcast.store.rows.snapshot_rows import inputs_from, snapshot_rows
 from nearcast.testing import World, explore
@@ -28,13 +28,13 @@ def shards_of(count: int) -> list[Shard]:
     return [Shard(number, count) for number in range(count)]
 
 
-def merged(draw: random.Random, batches: list[pa.RecordBatch]) -> Decided:
-    """The rows of all shards as Spark brings them together, in batches of any size."""
+def merged(batches: list[pa.RecordBatch]) -> Decided:
+    """The rows of all shards as Spark brings them together."""
     if not batches:
         return []
-    table = pa.Table.from_batches(batches).sort_by([(name, "ascending") for name in ORDER])
-    pieces = table.combine_chunks().to_batches(max_chunksize=draw.randrange(1, 40))
-    return [row for batch in merge_batches(pieces) for row in batch.to_pylist()]
+    blocks = pa.Table.from_batches(packed(batches))
+    blocks = blocks.sort_by([(name, "ascending") for name in ORDER])
+    return [row for batch in merge_packed(blocks.to_batches()) for row in batch.to_pylist()]
 
 
 def in_one_piece(player: Player, batches: Iterator[pa.RecordBatch]) -> Decided:
@@ -93,6 +93,7 @@ def compare(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for name in ("LEAST", "FIRST_AT_ONCE", "MOST_AT_ONCE"):
         monkeypatch.setattr(playing, name, 20)
     draw = random.Random(f"shards {seed}")
+    monkeypatch.setattr(shard_merge, "BLOCK_SEQS", draw.choice((1, 7, 1_024)))
     rows: list[Row] = Life(seed).live(120)
     at = draw.randrange(1, len(rows))
     whole = Player("broker")
@@ -100,7 +101,7 @@ def compare(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
     for part in (rows[:at], rows[at:]):
         wanted = in_one_piece(whole, cut(draw, part))
         found = [batch for each in players for batch in of_shard(each, cut(draw, part))]
-        assert_same(merged(draw, found), wanted)
+        assert_same(merged(found), wanted)
         assert [each.seq for each in players] == [part[-1].seq] * len(players)
         held = [set(each.engine.subscriptions) for each in players]
         assert sum(map(len, held)) == len(whole.engine.subscriptions)
@@ -140,7 +141,8 @@ def test_in_many_lives_shards_decide_as_a_whole_engine_does(
 def test_shards_decide_together_what_a_broker_recorded() -> None:
     def play_again(world: World) -> None:
         rows = log_of_a_life(world)
-        players = [Player("broker", shard) for shard in shards_of(2 + world.seed % 3)]
+        count = random.Random(f"{world.seed} shards").randrange(2, 5)
+        players = [Player("broker", shard) for shard in shards_of(count)]
         found = [played(each, rows) for each in players]
         assert sum(found, Counter()) == recorded(rows)
 

@@ -31,17 +31,20 @@ def logs() -> list[list[Row]]:
     return found
 
 
-def audited(spark: "SparkSession", data: Path, logs: Sequence[Sequence[Row]]) -> Audit:
+def audited(
+    spark: "SparkSession", data: Path, logs: Sequence[Sequence[Row]], shards: int = 1
+) -> Audit:
     for rows in logs:
         write_log(data, rows[0].broker, rows, per_segment=30)
     log = spark.read.format("nearcast").option("path", str(data)).load()
-    return audit(log, str(data))
+    return audit(log, str(data), shards)
 
 
+@pytest.mark.parametrize("shards", [1, 2])
 def test_over_random_lives_there_is_no_difference(
-    spark: "SparkSession", tmp_path: Path, logs: list[list[Row]]
+    spark: "SparkSession", tmp_path: Path, logs: list[list[Row]], shards: int
 ) -> None:
-    found = audited(spark, tmp_path, logs)
+    found = audited(spark, tmp_path, logs, shards)
     assert found.passed, found.differences
     assert found.copies == sum(recorded(rows).total() for rows in logs)
     assert not found.unrecorded

@@ -51,8 +51,14 @@ def seqs(data: Path, name: str = "events") -> list[int]:
     return sorted(row["seq"] for row in table_rows(data)[name])
 
 
-def run(spark: "SparkSession", data: Path, span: Range = Range(), **more: Any) -> dict[str, int]:  # noqa: ANN401, B008
-    settings = PipelineSettings(data=str(data), movement=None)
+def run(
+    spark: "SparkSession",
+    data: Path,
+    span: Range = Range(),  # noqa: B008
+    shards: int = 1,
+    **more: Any,  # noqa: ANN401
+) -> dict[str, int]:
+    settings = PipelineSettings(data=str(data), movement=None, decide_shards=shards)
     return replay(spark, settings, span, lambda *_: None, **more)
 
 
@@ -69,6 +75,16 @@ def test_a_replay_twice_gives_the_same_and_earlier_versions_can_be_read(
     assert made(tmp_path) == before
     assert version is not None
     assert sum(each.rows for each in tables.files("events", version)) == COUNT - 2
+
+
+def test_shards_make_the_same_tables(spark: "SparkSession", tmp_path: Path) -> None:
+    write_log(tmp_path, "local", log_rows(), per_segment=5)
+    run(spark, tmp_path)
+    before = made(tmp_path)
+    run(spark, tmp_path, shards=2)
+    assert made(tmp_path) == before
+    run(spark, tmp_path, Range(10.0, 20.0), shards=3)
+    assert made(tmp_path) == before
 
 
 def test_a_range_replaces_that_range_alone(spark: "SparkSession", tmp_path: Path) -> None:

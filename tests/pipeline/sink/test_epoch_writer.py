@@ -217,7 +217,7 @@ def test_copies_are_counted_while_they_are_made_and_many_are_written_by_tasks(
     def make(number: int) -> Callable[[int | None], Epoch]:
         def made(most_copies: int | None) -> Epoch:
             limits.append(most_copies)
-            found = deliveries(decided(frame, str(tmp_path), most_copies))
+            found = deliveries(decided(frame, str(tmp_path), most_copies=most_copies))
             nothing = spark.createDataFrame([], SINK_SCHEMA)
             options = {"path": "nowhere", "query": "test"}
             return Epoch(number, {"deliveries": found}, nothing, options)

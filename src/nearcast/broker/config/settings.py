@@ -288,6 +288,8 @@ class PipelineSection(Struct, frozen=True, forbid_unknown_fields=True):
     """Memory of Spark's driver, which on one machine does all the work."""
     max_rows: Count = 100_000
     """So many rows of the log are one batch at most."""
+    decide_shards: Count = 1
+    """Into how many shards sessions are divided to decide, each in a process of its own."""
     lateness_s: SecondsOrNone = 900.0
     """Events that are later than this are in tables, and in nothing that is gathered."""
     encounters_m: Annotated[float, Meta(ge=0)] = 100.0

@@ -4,6 +4,9 @@ Each task takes a range of rows of one broker's log, in order. Its player must h
 before that range: it is the cached player of this process or is loaded from a snapshot, and applies
 the rows in between. Decisions follow from the log alone, so a batch that is retried, by any
 process, gives the same rows.
+
+With several shards, the rows are decided once by each, for its own sessions, in processes that have
+players of that shard only; then the rows of all shards are merged.
 """
 
 import gc
@@ -18,6 +21,7 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from nearcast.core.engine.shard import WHOLE, Shard
 from nearcast.core.model.context import NodeState
 from nearcast.pipeline.decide.decided_schema import ARROW_SCHEMA as ARROW_SCHEMA
 from nearcast.pipeline.decide.decided_schema import CONTEXT as CONTEXT
@@ -55,28 +59,54 @@ _players: dict[tuple[str, str], tuple[Player, int]] = {}
 """Players of this process and the seq of their last snapshot, by data directory and broker."""
 
 
-def decided(log: "DataFrame", data: str, most_copies: int | None = None) -> "DataFrame":
+def decided(
+    log: "DataFrame",
+    data: str,
+    shards: int = 1,
+    *,
+    most_copies: int | None = None,
+    since: float | None = None,
+    until: float | None = None,
+) -> "DataFrame":
     """Return the decided rows of a log: deliveries, contexts, unusable rows and suspects.
 
     A task that makes more than `most_copies` copies of events fails, with `TOO_MANY` in its error:
     few rows of a log may have so many recipients that nobody should collect them.
 
     `data` is the data directory with the whole log, or the URL of its copy: every executor must be
-    able to read it.
+    able to read it. If the frame has the rows of a time only, `since` and `until` say so; shards
+    read them again.
     """
     from pyspark.sql.pandas.types import from_arrow_schema
 
+    schema = from_arrow_schema(ARROW_SCHEMA)
     decide = partial(decide_batches, data, most_copies=most_copies)
-    return log.mapInArrow(decide, from_arrow_schema(ARROW_SCHEMA))
+    if shards == 1:
+        return log.mapInArrow(decide, schema)
+    from nearcast.pipeline.decide.shard_tasks import decided_in_shards
+
+    return decided_in_shards(log, data, decide, shards, RangeRequest(since=since, until=until))
 
 
 def decide_batches(
-    data: str, batches: Iterable[pa.RecordBatch], most_copies: int | None = None
+    data: str,
+    batches: Iterable[pa.RecordBatch],
+    shard: Shard = WHOLE,
+    most_copies: int | None = None,
 ) -> Iterator[pa.RecordBatch]:
-    """Decide on rows, which are ordered by seq for each broker."""
-    left = CopyLimit(math.inf if most_copies is None else most_copies)
+    """Decide on rows, which are ordered by seq for each broker.
+
+    The rows of a shard also have the columns by which they are merged.
+    """
+    located = ShardRows(shard)
+    limit = CopyLimit(math.inf if most_copies is None else most_copies)
     for broker, own in groupby(_by_broker(batches), itemgetter(0)):
-        yield from _decide(data, broker, (batch for _, batch in own), left)
+        for parts in _decide(data, broker, shard, (batch for _, batch in own)):
+            limit.count(parts)
+            if shard.is_whole:
+                yield from decided_batches(broker, *parts)
+            else:
+                yield from shard_batches(broker, located, *parts)
 
 
 def _by_broker(batches: Iterable[pa.RecordBatch]) -> Iterator[tuple[str, pa.RecordBatch]]:
@@ -104,31 +134,43 @@ class CopyLimit:
 
 
 def _decide(
-    data: str, broker: str, batches: Iterator[pa.RecordBatch], limit: CopyLimit
-) -> Iterator[pa.RecordBatch]:
-    rows, snapshots = TaskRows(batches), Snapshots.of(data, broker)
-    player, kept = _player(data, broker, rows.begin - 1)
+    data: str, broker: str, shard: Shard, batches: Iterator[pa.RecordBatch]
+) -> Iterator[Sequence[Played]]:
+    rows, snapshots = TaskRows(batches), Snapshots.of(data, broker, shard)
+    _drop_others(shard)
+    player, kept = _player(data, broker, shard, rows.begin - 1)
     # The cache has no player meanwhile: an interrupted task leaves it partly advanced.
     _players.pop((data, broker), None)
     while True:
         if player.seq >= rows.begin:
             passed = not_decided(rows.begin, rows.skip(player.seq), player)
             snapshots.note_undecided(passed)
-            yield from decided_batches(broker, Played(unusable=[passed]))
-        for parts in player.decide_columns(rows.until_dropped()):
-            limit.count(parts)
-            yield from decided_batches(broker, *parts)
+            yield [Played(unusable=[passed])]
+        yield from player.decide_columns(rows.until_dropped())
         if rows.dropped is None:
             break
         player = player_after(snapshots, broker, rows.dropped.last)
         kept = player.seq
+    if not shard.is_whole:
+        # All shards save theirs at the same row: not as each remembers, but as the files say.
+        kept = snapshots.newest(player.seq)
     if player.seq - kept >= _many_rows(player) or snapshots.is_due(player.seq):
         snapshots.save(player)
         kept = player.seq
     _players[data, broker] = player, kept
 
 
-def _player(data: str, broker: str, seq: int) -> tuple[Player, int]:
+def _drop_others(shard: Shard) -> None:
+    """Drop the players of other shards: a process has those of one."""
+    others = [key for key, (player, _) in _players.items() if player.shard != shard]
+    for key in others:
+        del _players[key]
+    if others:
+        gc.unfreeze()
+        gc.collect()
+
+
+def _player(data: str, broker: str, shard: Shard, seq: int) -> tuple[Player, int]:
     """A player that has applied all rows up to `seq`, and the seq of its last snapshot.
 
     The cached player is used unless it is ahead of `seq`, or so far behind that loading a snapshot
@@ -138,7 +180,7 @@ def _player(data: str, broker: str, seq: int) -> tuple[Player, int]:
     player, kept = _players.get((data, broker), (None, 0))
     if player is not None and player.seq > seq:
         player = None
-    snapshots = Snapshots.of(data, broker)
+    snapshots = Snapshots.of(data, broker, shard)
     newest = snapshots.newest(seq)
     if newest and (player is None or newest - player.seq >= _many_rows(player)):
         found = snapshots.load(seq)
@@ -146,7 +188,7 @@ def _player(data: str, broker: str, seq: int) -> tuple[Player, int]:
         if found is not None and (player is None or found.seq > player.seq):
             player, kept = found, found.seq
     if player is None:
-        player, kept = Player(broker), 0
+        player, kept = Player(broker, shard), 0
     if player.seq < seq and not _catch_up(player, snapshots.log, seq):
         low = read_manifest(snapshots.log).whole.low_seq
         player = player_after(snapshots, broker, low - 1)

@@ -2,10 +2,13 @@
 
 A row of a shard also says which row of the log caused it, and its place among the shard's rows.
 Rows of one cause that tell of the same event become one row, with the recipients of all of them.
-The order of each shard is kept, so each session gets its events in the order of the log.
+The order of each shard is kept, so each session gets its events in the order of the log. Rows go to
+the merging task in blocks of consecutive causes, each as the bytes of a stream of Arrow: Spark need
+not look into them.
 """
 
 from collections.abc import Hashable, Iterable, Iterator, Sequence
+from itertools import groupby, pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -20,15 +23,23 @@ from nearcast.pipeline.decide.decided_schema import (
     RECIPIENTS,
     UNUSABLE,
 )
-from nearcast.pipeline.decide.plain_events import joined
 
 CAUSE, SHARD, PLACE = "cause", "shard", "place"
 SHARD_SCHEMA = pa.schema(
     [*ARROW_SCHEMA, (CAUSE, pa.int64()), (SHARD, pa.int32()), (PLACE, pa.int64())]
 )
 """Columns of the decided rows of a shard."""
-ORDER = ("broker", CAUSE, SHARD, PLACE)
-"""The order in which rows are merged."""
+BLOCK_SEQS = 1_024
+"""The number of seqs whose rows are merged at once."""
+PACKED_SCHEMA = pa.schema(
+    [
+        ("broker", pa.string()), ("block", pa.int64()), (SHARD, pa.int32()), (PLACE, pa.int64()),
+        ("rows", pa.binary()),
+    ]
+)  # fmt: skip
+"""Columns of blocks: their number, the shard, the place of the first row, and all rows."""
+ORDER = ("broker", "block", SHARD, PLACE)
+"""The order in which blocks are merged."""
 
 Flags = npt.NDArray[np.bool_]
 
@@ -50,63 +61,78 @@ class ShardRows:
         return pa.RecordBatch.from_arrays(columns, schema=SHARD_SCHEMA)
 
 
-def merge_batches(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
-    """Merge the rows of all shards, which come in `ORDER`."""
-    held: list[pa.RecordBatch] = []
+def packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Yield the rows of a shard in blocks; there may be several parts of a block."""
     for batch in batches:
-        if not batch.num_rows:
-            continue
-        held.append(batch)
-        whole = joined(held)
-        # The rows of its last cause may go on in the next batch.
-        last = int(np.flatnonzero(_cause_starts(whole))[-1])
-        held = [whole.slice(last)]
-        if last:
-            yield _merged(whole.slice(0, last))
-    if held:
-        yield _merged(joined(held))
+        blocks = batch[CAUSE].to_numpy() // BLOCK_SEQS
+        starts = [0, *(np.flatnonzero(np.diff(blocks)) + 1).tolist(), batch.num_rows]
+        for start, end in pairwise(starts):
+            part = batch.slice(start, end - start)
+            columns = [
+                part["broker"][:1],
+                pa.array(blocks[start : start + 1]),
+                part[SHARD][:1],
+                part[PLACE][:1],
+                pa.array([_bytes_of(part)], pa.binary()),
+            ]
+            yield pa.RecordBatch.from_arrays(columns, schema=PACKED_SCHEMA)
+
+
+def merge_packed(batches: Iterable[pa.RecordBatch]) -> Iterator[pa.RecordBatch]:
+    """Merge the blocks of all shards, which come in `ORDER`."""
+    found = (row for batch in batches for row in batch.to_pylist())
+    for _, parts in groupby(found, lambda row: (row["broker"], row["block"])):
+        yield _merged(pa.concat_batches([_rows_in(part["rows"]) for part in parts]))
+
+
+def _bytes_of(rows: pa.RecordBatch) -> bytes:
+    written = pa.BufferOutputStream()
+    with pa.ipc.new_stream(written, rows.schema) as stream:
+        stream.write_batch(rows)
+    return bytes(written.getvalue())
+
+
+def _rows_in(content: bytes) -> pa.RecordBatch:
+    with pa.ipc.open_stream(content) as stream:
+        return stream.read_next_batch()
 
 
 def _merged(rows: pa.RecordBatch) -> pa.RecordBatch:
-    starts = _cause_starts(rows)
-    order: I64 = np.arange(rows.num_rows)
-    groups = np.ones(rows.num_rows, np.bool_)
-    """True where a merged row begins, in `order`."""
-    chosen = order.copy()
-    """The row that a merged row is taken from, by its first row."""
+    """Merge rows of one broker, which come shard after shard, each in its order."""
+    causes = rows[CAUSE].to_numpy()
+    order: I64 = causes.argsort(kind="stable")
+    shards, fresh = rows[SHARD].to_numpy()[order], _are_fresh(rows)[order]
+    starts = np.diff(causes[order], prepend=-1) != 0
     firsts = np.flatnonzero(starts)
     ends = np.append(firsts[1:], rows.num_rows)
-    shards = rows[SHARD].to_numpy()
     several = shards[firsts] != shards[ends - 1]
-    fresh = np.logical_and.reduceat(_are_fresh(rows), firsts)
-    # A new event: each shard has one row of it at most.
-    groups[np.repeat(several & fresh, ends - firsts) & ~starts] = False
-    for run in np.flatnonzero(several & ~fresh).tolist():
-        first, end = int(firsts[run]), int(ends[run])
-        part = rows.slice(first, end - first)
-        at = first
-        for members in _arranged(_keys(part), shards[first:end].tolist()):
-            order[at : at + len(members)] = [first + each for each in members]
-            groups[at + 1 : at + len(members)] = False
+    all_fresh = np.logical_and.reduceat(fresh, firsts)
+    # Of a new event each shard has one row at most.
+    begins = starts | ~np.repeat(several & all_fresh, ends - firsts)
+    """True where a merged row begins, in `order`."""
+    chosen = order.copy()
+    """The row that a merged row is taken from, where it begins."""
+    for run in np.flatnonzero(several & ~all_fresh).tolist():
+        span = slice(int(firsts[run]), int(ends[run]))
+        own = order[span].copy()
+        part = rows.take(pa.array(own))
+        at = span.start
+        for members in _arranged(_keys(part), shards[span].tolist()):
+            order[at : at + len(members)] = own[members]
+            begins[at + 1 : at + len(members)] = False
+            # The row of a live event is known only to those that decided on both together.
             known = [each for each in members if part["seq"][each].is_valid]
-            chosen[at] = first + (known or members)[0]
+            chosen[at] = own[(known or members)[0]]
             at += len(members)
-    if groups.all() and not several.any():
-        return rows.select(ARROW_SCHEMA.names)
-    begins = np.flatnonzero(groups)
-    found = rows.select(ARROW_SCHEMA.names).take(pa.array(chosen[begins]))
-    merged = _joined_lists(rows["recipients"].take(pa.array(order)), begins)
-    at = ARROW_SCHEMA.get_field_index("recipients")
-    return found.set_column(at, ARROW_SCHEMA.field(at), merged)
-
-
-def _cause_starts(rows: pa.RecordBatch) -> Flags:
-    """True where the rows of another cause begin."""
-    broker = rows["broker"].dictionary_encode().indices.to_numpy()
-    cause = rows[CAUSE].to_numpy()
-    starts = np.ones(rows.num_rows, np.bool_)
-    starts[1:] = (cause[1:] != cause[:-1]) | (broker[1:] != broker[:-1])
-    return starts
+    merged = np.flatnonzero(begins)
+    taken = pa.array(chosen[merged])
+    columns = [
+        _joined_lists(rows[name].take(pa.array(order)), merged)
+        if name == "recipients"
+        else rows[name].take(taken)
+        for name in ARROW_SCHEMA.names
+    ]
+    return pa.RecordBatch.from_arrays(columns, schema=ARROW_SCHEMA)
 
 
 def _are_fresh(rows: pa.RecordBatch) -> Flags:

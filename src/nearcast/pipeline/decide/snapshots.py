@@ -1,7 +1,8 @@
 """Snapshots of players: the inputs in force after a row of a log, so that no row before is needed.
 
 The pipeline saves them, and a broker writes one when it is asked; any of them gives the same
-decisions. Beside one that the pipeline saved lies the compiled player, which is only a cache.
+decisions. Beside one that the pipeline saved lies the compiled player, which is only a cache. The
+players of shards save a part each; from all parts, players of any number of shards can be loaded.
 """
 
 import logging
@@ -9,6 +10,7 @@ from pathlib import Path, PurePosixPath
 
 from msgspec import Struct
 
+from nearcast.core.engine.shard import WHOLE, Shard
 from nearcast.logs import log_event
 from nearcast.pipeline.decide.player import Player
 from nearcast.pipeline.decide.player_cache import load_compiled, save_compiled
@@ -24,6 +26,7 @@ from nearcast.store import (
     broker_snapshots,
     brokers_in,
     erase_from_snapshot,
+    find_parts,
     find_snapshots,
     follower_of,
     log_directory,
@@ -48,17 +51,18 @@ log = logging.getLogger("nearcast.pipeline")
 
 
 class Snapshots(Struct, frozen=True):
-    """The snapshots of one broker's log: the pipeline's own, and the broker's."""
+    """The snapshots of one broker's log, for one shard: the pipeline's own, and the broker's."""
 
     own: AnyPath
     log: AnyPath
+    shard: Shard = WHOLE
 
     @staticmethod
-    def of(location: str, broker: str) -> "Snapshots":
+    def of(location: str, broker: str, shard: Shard = WHOLE) -> "Snapshots":
         """The snapshots of a broker in a data directory, or in its copy at a URL."""
         root = path_at(location)
         log = log_directory(root, broker)
-        return Snapshots(root / DIRECTORY / broker, log)
+        return Snapshots(root / DIRECTORY / broker, log, shard)
 
     def is_due(self, seq: int) -> bool:
         """True if the broker waits for a snapshot up to `seq`, to drop the rows before it."""
@@ -70,8 +74,13 @@ class Snapshots(Struct, frozen=True):
         return max(found, default=0)
 
     def save(self, player: Player) -> AnyPath:
-        """Write a snapshot of a player, remove outdated ones, and return its path."""
-        path = write_snapshot(self.own, SnapshotHead(player.broker, player.seq), player.in_force())
+        """Write a snapshot of a player, remove outdated ones, and return its path.
+
+        It is one part if the player has a shard; all shards save theirs at the same seq.
+        """
+        shard, inputs = player.shard, player.in_force()
+        head = SnapshotHead(player.broker, player.seq, part=shard.number, parts=shard.of)
+        path = write_snapshot(self.own, head, inputs.of_sessions() if shard.number else inputs)
         save_compiled(path.with_suffix(COMPILED), player)
         self._prune()
         return path
@@ -108,13 +117,15 @@ class Snapshots(Struct, frozen=True):
         return found
 
     def _found(self) -> list[SnapshotFile]:
-        return find_snapshots(self.own, broker_snapshots(self.log))
+        found = find_snapshots(self.own, broker_snapshots(self.log))
+        # Of the same seq the one with a part for this shard comes last, which is the newest.
+        return sorted(found, key=lambda each: (each.seq, len(each.paths) == self.shard.of))
 
     def _first_readable(self, files: list[SnapshotFile]) -> Player | None:
         later: UpgradeError | None = None
         for file in files:
             try:
-                return _read(file)
+                return _read(file, self.shard)
             except UpgradeError as error:
                 later = error
             except CorruptError as error:
@@ -128,10 +139,12 @@ class Snapshots(Struct, frozen=True):
         """Remove old snapshots, but none that stands for rows which the broker may have dropped."""
         follower = follower_of(self.log)
         promised = None if follower is None else follower.snapshot
-        for old in find_snapshots(self.own)[:-KEPT]:
-            if promised is None or old.seq < promised:
-                old.path.with_suffix(COMPILED).unlink(missing_ok=True)
-                old.path.unlink(missing_ok=True)
+        kept = [each.seq for each in find_snapshots(self.own)][-KEPT:]
+        least = min(kept if promised is None else [promised, *kept], default=0)
+        for seq, path in find_parts(self.own):
+            if seq < least:
+                path.with_suffix(COMPILED).unlink(missing_ok=True)
+                path.unlink(missing_ok=True)
         _delete(self.own, EARLIER)
 
 
@@ -140,8 +153,8 @@ def forget_in_snapshots(location: str, node: str) -> None:
     root = path_at(location)
     own = [root / DIRECTORY / name for name in folders_in(root / DIRECTORY)]
     logs = [log_directory(root, broker) for broker in brokers_in(root)]
-    for snapshot in find_snapshots(*own, *map(broker_snapshots, logs)):
-        erase_from_snapshot(snapshot.path, node)
+    for _, path in find_parts(*own, *map(broker_snapshots, logs)):
+        erase_from_snapshot(path, node)
     for path in own:
         _delete(path, COMPILED, EARLIER)
 
@@ -152,9 +165,12 @@ def _delete(directory: AnyPath, *suffixes: str) -> None:
             (directory / name).unlink(missing_ok=True)
 
 
-def _read(file: SnapshotFile) -> Player:
-    compiled = load_compiled(file.path.with_suffix(COMPILED))
-    if compiled is not None:
-        return compiled
-    head, inputs = read_snapshot(file.path)
-    return Player.restored(head.broker, head.seq, inputs)
+def _read(file: SnapshotFile, shard: Shard) -> Player:
+    others = file.others
+    if len(file.paths) == shard.of:
+        compiled = load_compiled(file.paths[shard.number].with_suffix(COMPILED))
+        if compiled is not None:
+            return compiled
+        others = (file.paths[shard.number],) if shard.number else ()
+    head, inputs = read_snapshot(file.path, others, shard)
+    return Player.restored(head.broker, head.seq, inputs, shard)

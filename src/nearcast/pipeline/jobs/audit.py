@@ -68,9 +68,18 @@ class Audit(Struct, frozen=True):
         return not any(count for what, count in self.counts.items() if what != WAITING)
 
 
-def audit(log: "DataFrame", data: str) -> Audit:
-    """Compare the deliveries that follow from the log with those that brokers recorded."""
-    found = decided(log, data).persist()
+def audit(
+    log: "DataFrame",
+    data: str,
+    shards: int = 1,
+    since: float | None = None,
+    until: float | None = None,
+) -> Audit:
+    """Compare the deliveries that follow from the log with those that brokers recorded.
+
+    If the frame has the rows of a time only, `since` and `until` say so.
+    """
+    found = decided(log, data, shards, since=since, until=until).persist()
     try:
         by_log = found.where((F.col("kind") == DELIVERY) & F.col("recorded"))
         newest = log.agg(F.max("ingested")).first()

@@ -86,6 +86,8 @@ class PipelineSettings(Struct, frozen=True, kw_only=True):
     lateness_s: float = LATENESS_S
     max_rows: int = 100_000
     """The most rows in a batch."""
+    decide_shards: int = 1
+    """The number of shards that decide, each for its own sessions."""
     tables_s: float = 0.5
     gather_s: float = 0.0
     movement_s: float = 5.0
@@ -234,7 +236,9 @@ class Pipeline:
 
         def results(most_copies: int | None) -> "Results":
             log = batch.drop("reject", "late")
-            found = decided(log, self.settings.location, most_copies).persist()
+            found = decided(
+                log, self.settings.location, self.settings.decide_shards, most_copies=most_copies
+            ).persist()
             kept.insert(0, found)
             tables = {
                 "events": events(once),

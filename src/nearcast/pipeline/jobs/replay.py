@@ -96,7 +96,8 @@ def replay(
     tables = Tables(data, settings.tables)
     reached = _reached(tables, data)
     log = history(spark, settings, span, reached).persist()
-    found = decided(log, settings.location).persist()
+    shards = settings.decide_shards
+    found = decided(log, settings.location, shards, since=span.since, until=span.until).persist()
     made = _tables_of(log, found, settings, tables, publish)
     if not force:
         check_loss(tables, settings, span, list(made))

@@ -1,12 +1,14 @@
 """Snapshots of a log: the inputs in force after one of its rows, as a Parquet file of rows.
 
 A reader that begins there need not have the rows before, so a log may drop them. A file is named by
-its seq, has a form that later releases know, and is complete once it has its name.
+its seq, has a form that later releases know, and is complete once it has its name. A snapshot of
+shards is several files, SEQ.PART-of-PARTS.parquet, each with the subscriptions and sessions of one
+shard; the first also has what every shard has. It counts once all of them are there.
 """
 
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from itertools import islice
+from itertools import chain, groupby, islice
 from pathlib import Path
 
 import msgspec
@@ -17,6 +19,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nearcast.core.engine.engine_inputs import EngineInputs
+from nearcast.core.engine.shard import WHOLE, Shard
 from nearcast.store.durable_files import write_whole
 from nearcast.store.errors import CorruptError, MissingError, newer, told
 from nearcast.store.file_access import make_directory
@@ -38,7 +41,7 @@ FORM = 1
 SLICE_ROWS = 4_096
 """Rows that are made and written at once."""
 _FOOTER = b"nearcast.snapshot"
-_NAME = re.compile(r"(\d{15})\.parquet")
+_NAME = re.compile(r"(\d{15})(?:\.(\d+)-of-(\d+))?\.parquet")
 SCHEMA = pa.schema(
     [
         *LOG_SCHEMA,
@@ -51,11 +54,19 @@ SCHEMA = pa.schema(
 
 
 class SnapshotHead(Struct, frozen=True):
-    """The broker of a snapshot, and the row of its log up to which it goes."""
+    """The broker of a snapshot, the row of its log up to which it goes, and which part it is."""
 
     broker: str
     seq: int
     form: int = FORM
+    part: int = 0
+    parts: int = 1
+
+    @property
+    def file_name(self) -> str:
+        """The name of the file."""
+        part = "" if self.parts == 1 else f".{self.part}-of-{self.parts}"
+        return f"{self.seq:015d}{part}.parquet"
 
 
 class SnapshotFile(Struct, frozen=True):
@@ -63,6 +74,14 @@ class SnapshotFile(Struct, frozen=True):
 
     seq: int
     path: AnyPath
+    """The file, or the first part: the one with what every shard has."""
+    others: tuple[AnyPath, ...] = ()
+    """The files of the other parts, in their order."""
+
+    @property
+    def paths(self) -> tuple[AnyPath, ...]:
+        """The files of all parts."""
+        return self.path, *self.others
 
 
 def broker_snapshots(log: AnyPath) -> AnyPath:
@@ -71,14 +90,33 @@ def broker_snapshots(log: AnyPath) -> AnyPath:
 
 
 def find_snapshots(*directories: AnyPath) -> list[SnapshotFile]:
-    """Return the snapshots in some directories, ordered by seq; a missing one has none."""
+    """Return the snapshots in some directories, ordered by seq; a missing one has none.
+
+    Without those that lack a part.
+    """
     found: list[SnapshotFile] = []
     for directory in directories:
-        with told(directory, "listing it"):
-            names = names_in(directory)
-        seqs = ((name, _NAME.fullmatch(name)) for name in names)
-        found += [SnapshotFile(int(seq[1]), directory / name) for name, seq in seqs if seq]
+        files = sorted((each.seq, each.parts, each.part, path) for each, path in _parts(directory))
+        for (seq, count), parts in groupby(files, lambda each: each[:2]):
+            paths = [path for *_, path in parts]
+            if len(paths) == count:
+                found.append(SnapshotFile(seq, paths[0], tuple(paths[1:])))
     return sorted(found, key=lambda each: each.seq)
+
+
+def find_parts(*directories: AnyPath) -> list[tuple[int, AnyPath]]:
+    """Return the files of all snapshots, also of those that lack a part, each with its seq."""
+    return [(head.seq, path) for each in directories for head, path in _parts(each)]
+
+
+def _parts(directory: AnyPath) -> Iterator[tuple[SnapshotHead, AnyPath]]:
+    """Yield the files of snapshots, with what their names say."""
+    with told(directory, "listing it"):
+        names = names_in(directory)
+    for name in names:
+        if (said := _NAME.fullmatch(name)) is not None:
+            part, parts = int(said[2] or 0), int(said[3] or 1)
+            yield SnapshotHead("", int(said[1]), part=part, parts=parts), directory / name
 
 
 def write_snapshot(
@@ -88,7 +126,7 @@ def write_snapshot(
     pause: Callable[[], object] = lambda: None,
 ) -> AnyPath:
     """Write a snapshot durably, and return its path; `pause` is called after each slice."""
-    path = directory / f"{head.seq:015d}.parquet"
+    path = directory / head.file_name
     if isinstance(directory, Path):
         with told(directory, "making it"):
             make_directory(directory)
@@ -96,10 +134,16 @@ def write_snapshot(
     return path
 
 
-def read_snapshot(path: AnyPath) -> tuple[SnapshotHead, EngineInputs]:
-    """Return a snapshot; raises `CorruptError` or `UpgradeError`."""
-    head = _read_head(path)
-    return head, inputs_from(_read(path))
+def read_snapshot(
+    path: AnyPath, others: Iterable[AnyPath] = (), shard: Shard = WHOLE
+) -> tuple[SnapshotHead, EngineInputs]:
+    """Return a snapshot, of several files if it has parts, for a shard.
+
+    Raises `CorruptError` or `UpgradeError`.
+    """
+    paths = path, *others
+    head, *_ = map(_read_head, paths)
+    return head, inputs_from(chain.from_iterable(map(_read, paths)), shard)
 
 
 def read_standing_rows(path: AnyPath, kind: str) -> list[Row]:
