@@ -170,6 +170,13 @@ def pipeline(
         bool, typer.Option(help="Measure matching in Spark, and hot cells.")
     ] = True,
     clients: Annotated[bool, typer.Option(help="Also measure with a broker and clients.")] = True,
+    shards: Annotated[
+        str | None,
+        typer.Option(help="Numbers of shards that decide, with commas: 1,2,4 (the default), or 0."),
+    ] = None,
+    shards_size: Annotated[
+        str | None, typer.Option(help="Subscriptions for that, such as 1M.  [default: 100k]")
+    ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
     quick: Annotated[
         bool, typer.Option("--quick", help="Few subscriptions and events: a smoke test.")
@@ -182,8 +189,9 @@ def pipeline(
     base = pipelines.PipelineBenchSettings()
     if quick:
         base = pipelines.PipelineBenchSettings(
-            sizes=(1_000,), cores=(2,), events=2_000, runs=1, client_events=2_000, latency_s=15.0
-        )
+            sizes=(1_000,), cores=(2,), events=2_000, runs=1, client_events=2_000, latency_s=15.0,
+            shards=(1, 2), shards_size=1_000,
+        )  # fmt: skip
     settings = msgspec.structs.replace(
         base,
         sizes=base.sizes if sizes is None else _sizes(sizes),
@@ -192,6 +200,10 @@ def pipeline(
         runs=base.runs if runs is None else runs,
         matching=matching,
         clients=clients,
+        shards=base.shards if shards is None else _shard_counts(shards),
+        shards_size=base.shards_size
+        if shards_size is None
+        else _size(shards_size, "subscriptions", "--shards-size"),
     )
     result = _measured(lambda step: pipelines.run(settings, step))
     if as_json:
@@ -261,6 +273,10 @@ def _size(text: str, what: str, option: str) -> int:
             param_hint=option,
         )
     return int(digits) * factor
+
+
+def _shard_counts(text: str) -> tuple[int, ...]:
+    return () if text.strip() == "0" else _sizes(text, "shards", "--shards")
 
 
 def _peers(text: str) -> tuple[str, ...]:

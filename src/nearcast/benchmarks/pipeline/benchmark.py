@@ -10,9 +10,8 @@ latency from the event that completes a threshold to the aggregate at a client.
 import platform
 import tempfile
 import time
-from collections.abc import Callable, Iterator, Sequence
-from contextlib import contextmanager
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from functools import partial
 from importlib import metadata
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -25,9 +24,15 @@ from nearcast.benchmarks.matching.agreement import MatchingCity, check_agreement
 from nearcast.benchmarks.matching.benchmark import draw
 from nearcast.benchmarks.matching.peers.peer import MatchedPairs
 from nearcast.benchmarks.pipeline.city import standing_player, write_city
+from nearcast.benchmarks.pipeline.shards import ShardFigures, measure_shards
 from nearcast.benchmarks.pipeline.skew import TASKS, SkewFigures, measure_skew, skewed
-from nearcast.benchmarks.pipeline.spark_cpu import SparkCpu
 from nearcast.benchmarks.pipeline.spark_join import CELL_DEGREES, SparkJoin
+from nearcast.benchmarks.pipeline.stages import (
+    PipelineStage,
+    best_stage,
+    spark_cpu,
+    spark_session,
+)
 from nearcast.benchmarks.this_machine import machine
 from nearcast.benchmarks.timing import best_cpu_s, cpu_s
 from nearcast.core.matching.matcher import Matcher
@@ -38,8 +43,9 @@ from nearcast.core.model.subscription_id import SubscriptionId
 if TYPE_CHECKING:
     from pyspark.sql import DataFrame, SparkSession
 
-WANTED_RATIO, WANTED_COST = 4.0, 2.5
-"""Targets: minimum multiple of the join's rate, maximum multiple of the matcher's CPU time."""
+WANTED_RATIO, WANTED_COST, WANTED_SHARE = 4.0, 2.5, 0.6
+"""Targets: minimum multiple of the join's rate, maximum multiple of the matcher's CPU time, and
+maximum share of a worker's memory with two shards."""
 MATCHER_BATCH = 4_096
 MADE_BATCH = 64
 MORE_RUNS = 3
@@ -62,17 +68,12 @@ class PipelineBenchSettings(Struct, frozen=True):
     """Measure the stages in Spark: matching, Parquet, the join and skew."""
     clients: bool = True
     """Measure with a broker and clients."""
+    shards: tuple[int, ...] = (1, 2, 4)
+    """Measure with so many shards, each in a process of its own; with none, not at all."""
+    shards_size: int = 100_000
+    """The number of subscriptions for that."""
     client_events: int = 60_000
     latency_s: float = 60.0
-
-
-class PipelineStage(Struct, frozen=True):
-    """Throughput of one stage; each rate is the maximum over its runs."""
-
-    events_per_cpu_s: float
-    events_per_s: float
-    runs: list[float]
-    """Events per CPU-second of every run."""
 
 
 class PipelineSizeFigures(Struct, frozen=True):
@@ -125,6 +126,18 @@ class PipelineResult(Struct, frozen=True):
     clients: "ClientFigures | None" = None
     latency: "Sequence[PipelineLatencyFigures]" = ()
     skew: "SkewFigures | None" = None
+    shards: "ShardsResult | None" = None
+
+
+class ShardsResult(Struct, frozen=True):
+    """Deciding in shards, beside the join."""
+
+    subscriptions: int
+    events: int
+    wanted: float
+    """Target for the memory of a worker on two shards, as a part of that on one."""
+    figures: list[ShardFigures]
+    join: PipelineStage
 
 
 class ClientFigures(Struct, frozen=True):
@@ -151,13 +164,15 @@ class PipelineLatencyFigures(Struct, frozen=True):
 def run(settings: PipelineBenchSettings, step: Callable[[str], None]) -> PipelineResult:
     """Run the benchmark; `step` gets progress texts. Raises BenchmarkError."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
-    sizes, skew, clients, latency = [], None, None, []
+    sizes, skew, shards, clients, latency = [], None, None, None, []
     if settings.matching:
         for cores in settings.cores:
-            with _spark(cores, settings.memory, step) as spark:
+            with spark_session(cores, settings.memory, step) as spark:
                 sizes += [_size(spark, size, cores, settings, step) for size in settings.sizes]
-        with _spark(max(settings.cores), settings.memory, step, TASKS) as spark:
+        with spark_session(max(settings.cores), settings.memory, step, TASKS) as spark:
             skew = measure_skew(spark, skewed(settings.events), step)
+    if settings.shards:
+        shards = _shards(settings, step)
     if settings.clients:
         from nearcast.benchmarks.pipeline.clients import MOVERS, measure_clients, measure_latency
 
@@ -169,26 +184,8 @@ def run(settings: PipelineBenchSettings, step: Callable[[str], None]) -> Pipelin
     return PipelineResult(
         benchmark="pipeline", started=started, settings=settings, machine=machine(),
         versions=versions, wanted_ratio=WANTED_RATIO, wanted_cost=WANTED_COST, sizes=sizes,
-        clients=clients, latency=latency, skew=skew,
+        clients=clients, latency=latency, skew=skew, shards=shards,
     )  # fmt: skip
-
-
-@contextmanager
-def _spark(
-    cores: int, memory: str, step: Callable[[str], None], parts: int = 0
-) -> "Iterator[SparkSession]":
-    from nearcast.pipeline.jobs.spark_session import SparkSettings, session, stop
-
-    step(f"{cores} cores: starting Spark")
-    spark = session(
-        SparkSettings(
-            master=f"local[{cores}]", shuffle_partitions=parts or cores, driver_memory=memory
-        )
-    )
-    try:
-        yield spark
-    finally:
-        stop(spark)
 
 
 def _size(
@@ -227,10 +224,12 @@ def _size(
         pairs, load_s = ours.warm_up(settings.sample)
         # Alternately, because the speed of the machine varies over time.
         tell("matching, and the broker's matcher")
-        matching = _best(spark, settings.runs + MORE_RUNS, ours.match, settings.events, match_alone)
+        matching = best_stage(
+            spark, settings.runs + MORE_RUNS, ours.match, settings.events, match_alone
+        )
         tell("to Parquet")
-        parquet = _best(spark, settings.runs, ours.to_parquet, settings.events)
-        peak = _cpu(spark).memory()
+        parquet = best_stage(spark, settings.runs, ours.to_parquet, settings.events)
+        peak = spark_cpu(spark).memory()
     enough = max(settings.sample, round(settings.join_matches * settings.events / max(found, 1)))
     joined = min(settings.events, enough)
     join, cell = _joined(spark, city, pairs, joined, cores, settings, tell)
@@ -238,6 +237,23 @@ def _size(
         size, cores, settings.events, found / settings.events, matching, parquet, join, cell,
         min(ready_s) / settings.events * 1e6, min(made_s) / len(events) * 1e6, load_s, peak,
     )  # fmt: skip
+
+
+def _shards(settings: PipelineBenchSettings, step: Callable[[str], None]) -> ShardsResult:
+    """Measure deciding in shards, each number of them in a session of its own; then the join."""
+
+    def tell(what: str) -> None:
+        step(f"{settings.shards_size:,} subscriptions in shards: {what}")
+
+    tell("drawing the city")
+    city = draw(settings.shards_size, settings.events, settings.seed)
+    figures, pairs = measure_shards(city, settings, tell)
+    per_event = len(pairs.event) / settings.sample
+    enough = max(settings.sample, round(settings.join_matches / max(per_event, 0.01)))
+    count, cores = min(settings.events, enough), max(settings.cores)
+    with spark_session(cores, settings.memory, tell) as spark:
+        join, _ = _joined(spark, city, pairs, count, cores, settings, tell)
+    return ShardsResult(settings.shards_size, settings.events, WANTED_SHARE, figures, join)
 
 
 def _match(matcher: Matcher, batches: Sequence[EventBatch]) -> int:
@@ -275,10 +291,10 @@ class _Ours:
 
     def warm_up(self, sample: int) -> tuple[MatchedPairs, float]:
         """Match a slice; return the pairs of its first events and the CPU seconds used."""
-        before = _cpu(self._spark).seconds()
+        before = spark_cpu(self._spark).seconds()
         first = self._next
         found = self._slice().select("seq", "recipients").toArrow()
-        used = _cpu(self._spark).seconds() - before
+        used = spark_cpu(self._spark).seconds() - before
         events, subscriptions = [], []
         for seq, to in zip(found["seq"].to_pylist(), found["recipients"].to_pylist(), strict=True):
             if seq - first < sample:
@@ -320,7 +336,7 @@ def _joined(
             def match(join: SparkJoin = join, events: "DataFrame" = events) -> None:
                 join.matches(events).write.format("noop").mode("overwrite").save()
 
-            found = _best(spark, settings.runs, match, count)
+            found = best_stage(spark, settings.runs, match, count)
             events.unpersist(blocking=True)
         finally:
             join.close()
@@ -328,26 +344,3 @@ def _joined(
             best = found, size
     assert best is not None
     return best
-
-
-def _best(
-    spark: "SparkSession",
-    runs: int,
-    work: Callable[[], None],
-    events: int,
-    between: Callable[[], None] | None = None,
-) -> PipelineStage:
-    rates, fastest = [], 0.0
-    for _ in range(runs):
-        if between is not None:
-            between()
-        cpu, clock = _cpu(spark).seconds(), time.monotonic()
-        work()
-        fastest = max(fastest, events / (time.monotonic() - clock))
-        rates.append(events / (_cpu(spark).seconds() - cpu))
-    return PipelineStage(max(rates), fastest, rates)
-
-
-@cache
-def _cpu(spark: "SparkSession") -> SparkCpu:
-    return SparkCpu(spark)

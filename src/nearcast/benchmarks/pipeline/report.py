@@ -11,6 +11,7 @@ from nearcast.benchmarks.pipeline.benchmark import (
     PipelineLatencyFigures,
     PipelineResult,
     PipelineSizeFigures,
+    ShardsResult,
 )
 from nearcast.benchmarks.pipeline.skew import SkewFigures
 
@@ -22,6 +23,8 @@ def show(result: PipelineResult, console: Console) -> None:
         parts += [_rates(result.sizes), _costs(result)]
     if result.skew is not None:
         parts.append(_skew(result.skew))
+    if result.shards is not None:
+        parts.append(_shards(result.shards))
     clients = result.clients
     if clients is not None:
         parts.append(
@@ -126,6 +129,32 @@ def _skew(skew: SkewFigures) -> RenderableType:
             f"{each.ratio:.2f}",
             f"{each.most_records:,}",
             f"{each.median_records:,.0f}",
+        )
+    return Group(title, table)
+
+
+def _shards(result: ShardsResult) -> RenderableType:
+    title = (
+        f"Shards: {result.subscriptions:,} subscriptions; private memory of Python workers, and "
+        "events per CPU-second\nfrom the log to merged decisions (aim: with two, a worker has at "
+        f"most {result.wanted:g} of the memory)"
+    )
+    table = _table(
+        "shards", "largest\nworker GB", "of one", "workers\nGB", "decided", "join", "× join",
+        "events/s", "first load\nCPU-s",
+    )  # fmt: skip
+    join = result.join.events_per_cpu_s
+    for each in result.figures:
+        table.add_row(
+            str(each.shards),
+            f"{each.worker_bytes / 1e9:.2f}",
+            f"{each.worker_bytes / result.figures[0].worker_bytes:.2f}",
+            f"{each.workers_bytes / 1e9:.2f}",
+            f"{each.matching.events_per_cpu_s:,.0f}",
+            f"{join:,.0f}",
+            f"{each.matching.events_per_cpu_s / join:.2f}",
+            f"{each.matching.events_per_s:,.0f}",
+            f"{each.load_s:.1f}",
         )
     return Group(title, table)
 

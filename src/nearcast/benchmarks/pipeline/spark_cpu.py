@@ -48,6 +48,17 @@ class SparkCpu:
                 continue
         return total
 
+    def private_memory(self) -> list[int]:
+        """Memory that only one Python process has, of each of them, the largest first."""
+        found: list[int] = []
+        for process in self._processes()[1:]:
+            try:
+                if process.name().startswith("python"):
+                    found.append(process.memory_full_info().uss)
+            except psutil.NoSuchProcess:
+                continue
+        return sorted(found, reverse=True)
+
     def _processes(self) -> list[psutil.Process]:
         try:
             return [self._java, *self._java.children(recursive=True)]
