@@ -1,5 +1,6 @@
 """Tasks decide for shards from snapshots of any number of parts, and Spark keeps them apart."""
 
+import os
 import random
 from collections.abc import Iterator
 from pathlib import Path
@@ -124,6 +125,28 @@ def test_a_person_is_forgotten_in_every_part(tmp_path: Path, rows: list[Row]) ->
     assert whole.engine.subscriptions
     assert not found.engine.subscriptions
     assert not names & found.engine.nodes.keys()
+
+
+def test_every_shard_has_a_process_of_its_own(
+    spark: "SparkSession", tmp_path: Path, rows: list[Row]
+) -> None:
+    from nearcast.pipeline.decide.shard_tasks import decided_in_shards
+    from nearcast.pipeline.source.log_ranges import RangeRequest
+
+    data, notes = tmp_path / "data", tmp_path / "notes"
+    notes.mkdir()
+    write_log(data, BROKER, rows)
+    log = spark.read.format("nearcast").option("path", str(data)).load()
+
+    def note(batches: Iterator[pa.RecordBatch], shard: Shard) -> Iterator[pa.RecordBatch]:
+        (notes / f"{shard.number} {os.getpid()}").touch()
+        return iter(())
+
+    for _ in range(3):
+        assert not decided_in_shards(log, str(data), note, 3, RangeRequest()).collect()
+    found = sorted(path.name.split() for path in notes.iterdir())
+    assert [number for number, _ in found] == ["0", "1", "2"]
+    assert len({process for _, process in found}) == 3
 
 
 def test_shards_in_spark_decide_as_one_task_does(spark: "SparkSession", tmp_path: Path) -> None:

@@ -7,10 +7,11 @@ shard.
 """
 
 import math
-from collections.abc import Callable, Iterator, Sequence
+import threading
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from functools import partial, reduce
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pyarrow as pa
 from pyspark.sql import functions as F  # noqa: N812
@@ -72,13 +73,36 @@ def _decide_ranges(
 
 @contextmanager
 def _pool(spark: "SparkSession", shard: Shard) -> Iterator[None]:
-    """Let functions that are made meanwhile run in the Python workers of a shard."""
-    environment = spark.sparkContext.environment
-    environment[_VARIABLE] = f"{shard.number} of {shard.of}"
+    """Let functions that this thread makes meanwhile run in the Python workers of a shard."""
+    context = spark.sparkContext
+    if not isinstance(context.environment, _ThreadEnvironment):
+        context.environment = _ThreadEnvironment(context.environment)
+    own = context.environment.own
+    own.shard = f"{shard.number} of {shard.of}"
     try:
         yield
     finally:
-        del environment[_VARIABLE]
+        del own.shard
+
+
+class _ThreadEnvironment(dict[str, Any]):
+    """The variables of Python workers, with that of the shard for one thread only.
+
+    Queries make their functions in threads of their own; a worker of a shard that runs those of
+    another query may be in the way of its own task, which would need a second player.
+    """
+
+    def __init__(self, others: Mapping[str, Any]) -> None:
+        super().__init__(others)
+        self.own = threading.local()
+
+    def keys(self) -> Any:  # noqa: ANN401
+        """The names of the variables, as Spark asks for them to pass them on."""
+        shard = [_VARIABLE] if hasattr(self.own, "shard") else []
+        return [*super().keys(), *shard]
+
+    def __getitem__(self, name: str) -> Any:  # noqa: ANN401
+        return self.own.shard if name == _VARIABLE else super().__getitem__(name)
 
 
 def _ranges(log: "DataFrame", data: str) -> list[LogRange]:
