@@ -38,7 +38,7 @@ class Context(Struct, frozen=True):
             raise ModelError(f"a time span from {self.start} to {self.end} is not one")
 
 
-class NodeState(Struct, frozen=True):
+class NodeState(Struct, frozen=True, gc=False):
     """The current state of a node: its last two fixes and its attributes."""
 
     node: str

@@ -158,6 +158,8 @@ def _decide(
         snapshots.save(player)
         kept = player.seq
     _players[data, broker] = player, kept
+    # What the rows took is not needed until the next task.
+    pa.default_memory_pool().release_unused()
 
 
 def _drop_others(shard: Shard) -> None:

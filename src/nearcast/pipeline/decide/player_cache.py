@@ -135,6 +135,11 @@ def _read(path: AnyPath) -> Player | None:
     with _no_garbage():
         player = pickle.loads(whole[room : room + head.value], buffers=arrays)
     assert isinstance(player, Player)
+    if isinstance(mapped, mmap.mmap):
+        # The pickled part is not needed again: only its whole pages, which no array shares.
+        pages = head.value // mmap.PAGESIZE * mmap.PAGESIZE
+        if pages and hasattr(mmap, "MADV_DONTNEED"):
+            mapped.madvise(mmap.MADV_DONTNEED, room, pages)
     return player
 
 

@@ -19,6 +19,15 @@ class NodeBook:
         self._earlier: list[tuple[float, str]] = []
         """A heap of fixes that were older than one before them: a clock was set back."""
 
+    def __getstate__(self) -> tuple[dict[str, NodeState], float]:
+        # Fixes follow from the states, and share their names and times when they are made anew.
+        return self.by_name, self._ttl_s
+
+    def __setstate__(self, state: tuple[dict[str, NodeState], float]) -> None:
+        self.by_name, self._ttl_s = state
+        self._earlier = []
+        self.resumed()
+
     def state_of(self, node: str) -> NodeState:
         """The state of a node, empty if unknown."""
         return self.by_name.get(node) or NodeState(node)

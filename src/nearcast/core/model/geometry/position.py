@@ -15,7 +15,7 @@ from nearcast.core.degrees import LARGEST_LATITUDE, LARGEST_LONGITUDE, clamped
 from nearcast.core.model.errors import ModelError
 
 
-class Position(Struct, frozen=True):
+class Position(Struct, frozen=True, gc=False):
     """A point on the ground: latitude and longitude in degrees."""
 
     lat: float
