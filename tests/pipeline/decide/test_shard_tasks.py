@@ -15,8 +15,8 @@ from nearcast.pipeline.decide.decisions import decide_batches
 from nearcast.pipeline.decide.player import Player
 from nearcast.pipeline.decide.snapshots import COMPILED, Snapshots, forget_in_snapshots
 from nearcast.store import Row, batch_of, find_parts, follow
-from tests.pipeline.decide.test_plain_events import Life
-from tests.pipeline.decide.test_shards import assert_same, merged, shards_of
+from tests.pipeline.decide.random_lives import Life
+from tests.pipeline.decide.shard_rows import assert_same, merged, shards_of
 from tests.support.logs.broker_log import write_log
 
 if TYPE_CHECKING:

@@ -2,39 +2,23 @@
 
 import pickle
 import random
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterator
 
 import pyarrow as pa
 import pytest
 
-from nearcast.core.engine.shard import Shard
 from nearcast.pipeline.decide import plain_events, shard_merge
 from nearcast.pipeline.decide import player as playing
-from nearcast.pipeline.decide.decided_schema import DELIVERY
 from nearcast.pipeline.decide.decisions import decided_batches, shard_batches
 from nearcast.pipeline.decide.player import Player
-from nearcast.pipeline.decide.shard_merge import ORDER, ShardRows, merge_packed, packed
+from nearcast.pipeline.decide.shard_merge import ShardRows
 from nearcast.store import Row
 from nearcast.store.rows.snapshot_rows import inputs_from, snapshot_rows
 from nearcast.testing import World, explore
-from tests.pipeline.decide.test_plain_events import Life, cut
+from tests.pipeline.decide.random_lives import Life, cut
+from tests.pipeline.decide.shard_rows import Decided, assert_same, merged, shards_of
 from tests.support.logs.recorded_life import log_of_a_life, played, recorded
-
-Decided = list[dict[str, object]]
-
-
-def shards_of(count: int) -> list[Shard]:
-    return [Shard(number, count) for number in range(count)]
-
-
-def merged(batches: list[pa.RecordBatch]) -> Decided:
-    """The rows of all shards as Spark brings them together."""
-    if not batches:
-        return []
-    blocks = pa.Table.from_batches(packed(batches))
-    blocks = blocks.sort_by([(name, "ascending") for name in ORDER])
-    return [row for batch in merge_packed(blocks.to_batches()) for row in batch.to_pylist()]
 
 
 def in_one_piece(player: Player, batches: Iterator[pa.RecordBatch]) -> Decided:
@@ -46,45 +30,6 @@ def of_shard(player: Player, batches: Iterator[pa.RecordBatch]) -> list[pa.Recor
     rows = ShardRows(player.shard)
     parts = player.decide_columns(batches)
     return [batch for each in parts for batch in shard_batches("broker", rows, *each)]
-
-
-def copies(row: dict[str, object]) -> list[tuple[str, list[str], int, bool]]:
-    """The recipients of a row in one order: theirs depends on the index."""
-    found = row["recipients"]
-    assert isinstance(found, list)
-    return sorted(
-        (each["session"], sorted(each["subscriptions"]), each["priority"], each["replayed"])
-        for each in found
-    )
-
-
-def by_session(rows: Decided) -> dict[str, list[object]]:
-    """What each session gets, in its order; and under no name all that is about no session."""
-    found: dict[str, list[object]] = defaultdict(list)
-    for row in rows:
-        if row["kind"] != DELIVERY:
-            found[""].append(sorted(row.items(), key=str))
-            continue
-        # Of what is live there is a row only among those that are decided together.
-        event = {name: row[name] for name in row if name not in ("seq", "recipients")}
-        for session, *copy in copies(row):
-            found[session].append((sorted(event.items()), copy))
-    found[""].sort(key=str)
-    return found
-
-
-def fresh(rows: Decided) -> list[object]:
-    """The rows of new events."""
-    found = [row | {"recipients": copies(row)} for row in rows if row["kind"] == DELIVERY]
-    return [row for row in found if not any(replayed for *_, replayed in row["recipients"])]  # type: ignore[attr-defined]
-
-
-def assert_same(found: Decided, wanted: Decided) -> None:
-    assert fresh(found) == fresh(wanted)
-    ours, theirs = by_session(found), by_session(wanted)
-    assert ours.keys() == theirs.keys()
-    for session in ours:
-        assert ours[session] == theirs[session], session
 
 
 def compare(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -1,8 +1,8 @@
 """The pipeline on a real cluster whose workers share a store and Spark's checkpoints, no more.
 
 A standalone master and two workers, in mount namespaces without the data directory, run the three
-queries; one worker is killed. Clients get everything once and in order, and every table is as a
-pipeline on one machine makes it from the same logs.
+queries, and decide in two shards; one worker is killed. Clients get everything once and in order,
+and every table is as a pipeline on one machine makes it from the same logs.
 """
 
 import math
@@ -145,7 +145,8 @@ def test_a_cluster_that_sees_no_broker_decides_as_one_machine_does(
             client.connect(broker.port)
         listener.subscribe("news/#", qos=1)
         with spark_cluster(tmp_path, data) as cluster:
-            pipeline = PipelineProcess(data, {"pipeline.master": cluster.address})
+            chosen = {"pipeline.master": cluster.address, "pipeline.decide_shards": 2}
+            pipeline = PipelineProcess(data, chosen)
             pipeline.wait_until_it_follows()
             for wave in range(2):
                 for number in range(WAVE):
