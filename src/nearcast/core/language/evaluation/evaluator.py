@@ -32,7 +32,7 @@ from nearcast.core.language.ast import (
     Timestamp,
 )
 from nearcast.core.language.evaluation import arrays, temporal
-from nearcast.core.language.evaluation.like import compile_pattern, folded
+from nearcast.core.language.evaluation.like import MAX_MATCHED, compile_pattern, folded
 from nearcast.core.language.evaluation.nearness import approaching, counted, distance, located
 from nearcast.core.language.evaluation.scope import Scope, Value
 from nearcast.core.language.signatures import WHO
@@ -150,7 +150,7 @@ def like(node: Operation, scope: Scope) -> Value:
     while isinstance(pattern, Operation):
         foldings.append(pattern.op)
         pattern = pattern.args[0]
-    if not isinstance(text, str) or not isinstance(pattern, str):
+    if not isinstance(text, str) or not isinstance(pattern, str) or len(text) > MAX_MATCHED:
         return None
     return compile_pattern(pattern, tuple(reversed(foldings))).matches(text)
 
@@ -193,7 +193,9 @@ def is_null(node: Operation, scope: Scope) -> Value:
 def folding(node: Operation, scope: Scope) -> Value:
     """Evaluate CASEI and ACCENTI."""
     text = value_of(node.args[0], scope)
-    return folded(text, (node.op,)) if isinstance(text, str) else None
+    if not isinstance(text, str) or len(text) > MAX_MATCHED:
+        return None
+    return folded(text, (node.op,))
 
 
 def spatial_predicate(node: Operation, scope: Scope) -> Value:

@@ -2,14 +2,20 @@
 
 A pattern is split at its ``%`` into runs. The first must match at the start, the last at the end,
 and those between are found one after another, each as far left as possible; backtracking can
-never help. Runs without ``_`` are found by the standard search, the others by a bit-parallel
-search with one bit per character of the run, so for any pattern the time is linear in the text.
+never help. Runs without ``_`` are found by the standard search, the others by comparing the whole
+text with one character of the run after the other, in arrays. Texts are bounded (`MAX_MATCHED`),
+and what is folded once is remembered, so that many filters over one event share the work.
 """
 
 import unicodedata
 from functools import lru_cache
 
+import numpy as np
 from msgspec import Struct
+from numpy.typing import NDArray
+
+MAX_MATCHED = 16_384
+"""Longer texts are unknown to LIKE, CASEI and ACCENTI: what they cost grows with the text."""
 
 
 class Run(Struct, frozen=True):
@@ -39,23 +45,18 @@ class Run(Struct, frozen=True):
         if plain is not None:
             found = text.find(plain, start, end)
             return found + size if found >= 0 else -1
-        masks, anywhere = self.masks()
-        full = 1 << (size - 1)
-        state = 0
-        for place in range(start, end):
-            state = ((state << 1) | 1) & masks.get(text[place], anywhere)
-            if state & full:
-                return place + 1
-        return -1
-
-    def masks(self) -> tuple[dict[str, int], int]:
-        """Return the bit mask of matching indexes per character of the run, and for any other."""
-        anywhere = sum(1 << i for i, c in enumerate(self.characters) if c is None)
-        masks: dict[str, int] = {}
-        for i, c in enumerate(self.characters):
-            if c is not None:
-                masks[c] = masks.get(c, anywhere) | 1 << i
-        return masks, anywhere
+        codes = _codes(text)[start:end]
+        begins = len(codes) - size + 1
+        fits: NDArray[np.bool_] | None = None
+        for offset, character in enumerate(self.characters):
+            if character is not None and begins > 0:
+                found_here = codes[offset : offset + begins] == ord(character)
+                fits = found_here if fits is None else fits & found_here
+                if not fits.any():
+                    return -1
+        if begins <= 0:
+            return -1
+        return start + size + (0 if fits is None else int(fits.argmax()))
 
 
 class Pattern(Struct, frozen=True):
@@ -100,6 +101,13 @@ def compile_pattern(pattern: str, foldings: tuple[str, ...] = ()) -> Pattern:
     return Pattern(tuple(Run(tuple(run)) for run in kept))
 
 
+@lru_cache(maxsize=64)
+def _codes(text: str) -> "NDArray[np.uint32]":
+    """Return the code points of a text."""
+    return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
+
+
+@lru_cache(maxsize=256)
 def folded(text: str, foldings: tuple[str, ...]) -> str:
     """Return a text without its case (casei), without its accents (accenti), or both."""
     for folding in foldings:
