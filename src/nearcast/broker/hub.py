@@ -409,7 +409,7 @@ class Hub:
             self._driver.step(connection.heard_at)
             self._subscribing.unsubscribe(connection, session, packet)
         elif isinstance(packet, PingReq):
-            state.write(connection, _PINGRESP)
+            state.write(connection, _PINGRESP * packet.count)
         elif isinstance(packet, Disconnect):
             self.lifecycle.disconnect(connection, session, packet)
         elif isinstance(packet, Auth):

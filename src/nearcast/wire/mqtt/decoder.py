@@ -6,14 +6,27 @@ buffered; no byte is copied more than a fixed number of times, and the buffer ne
 largest packet allowed.
 """
 
+import re
+
 from nearcast.wire.mqtt.bodies import BODIES
 from nearcast.wire.mqtt.errors import ProtocolError, forbidden, malformed
 from nearcast.wire.mqtt.fields import Fields, not_utf8
 from nearcast.wire.mqtt.packet_types import LARGEST_PACKET, MQTT_3_1, MQTT_5, PacketType, Sender
-from nearcast.wire.mqtt.packets import Connect, Packet, PubAck, PubComp, Publish, PubRec, PubRel
+from nearcast.wire.mqtt.packets import (
+    Connect,
+    Packet,
+    PingReq,
+    PubAck,
+    PubComp,
+    Publish,
+    PubRec,
+    PubRel,
+)
 from nearcast.wire.mqtt.reason_codes import ReasonCode
 
 _DUP = 0x08
+_PING = PacketType.PINGREQ << 4
+_PINGS = re.compile(rb"(?:%c\x00)+" % _PING)
 # First bytes of the acknowledgements, most of which are two bytes long.
 _ACKNOWLEDGEMENTS: dict[int, type[PubAck] | type[PubRec] | type[PubRel] | type[PubComp]] = {
     0x40: PubAck,
@@ -119,6 +132,12 @@ class Decoder:
                 if not packet_id:
                     raise forbidden("it is 0", f"{PacketType(first >> 4).name} packet identifier")
                 packets.append(_ACKNOWLEDGEMENTS[first](packet_id))
+            elif first == _PING and not length and version and self.sender is Sender.CLIENT:
+                # A megabyte of pings is half a million packets, each answered by two bytes.
+                pings = _PINGS.match(data, at)
+                assert pings is not None
+                end = pings.end()
+                packets.append(PingReq((end - at) // 2))
             else:
                 packets.append(self._other(data, at, body, end))
                 version = self.version

@@ -244,7 +244,7 @@ def _unsuback(packet: UnsubAck, version: int) -> bytes:
 
 
 def _pingreq(packet: PingReq, version: int) -> bytes:
-    return b"\xc0\x00"
+    return b"\xc0\x00" * packet.count
 
 
 def _pingresp(packet: PingResp, version: int) -> bytes:

@@ -188,7 +188,9 @@ class UnsubAck(Struct, frozen=True, gc=False):
 
 
 class PingReq(Struct, frozen=True, gc=False):
-    """A client's ping."""
+    """A client's ping, or several that came one after the other."""
+
+    count: int = 1
 
 
 class PingResp(Struct, frozen=True, gc=False):
