@@ -84,12 +84,14 @@ class SubscribeHandler:
                     self._driver.step(now)
                 self._vet(session, options, "nc-from")
             except RefusedError as refusal:
-                problem = refusal
+                # Its traceback has this frame, which would keep the packet until a collection.
+                problem = refusal.with_traceback(None)
+        if problem is not None:
+            self._refuse(connection, session, packet, problem)
+            return
         granted: list[Subscribed] = []
         for wanted in packet.filters:
             try:
-                if problem is not None:
-                    raise problem
                 granted += self._grant(connection, session, wanted, identifier, options)
                 reasons.append(ReasonCode(wanted.qos))
             except RefusedError as refusal:
@@ -108,6 +110,18 @@ class SubscribeHandler:
                 self._warnings.tell(session, each.subscription.id, warnings, now)
         if any(wanted.filter == ERRORS for wanted in packet.filters):
             self._warnings.listen(session, now)
+
+    def _refuse(
+        self, connection: Connection, session: Session, packet: Subscribe, problem: RefusedError
+    ) -> None:
+        """Refuse all filters of a packet."""
+        self._state.counters["refused"] += len(packet.filters)
+        self._errors.tell(session, packet.filters[0].filter, problem.why)
+        reasons = (problem.reason,) * len(packet.filters)
+        properties = _reason(connection, [problem.why])
+        self._write(connection, SubAck(packet.packet_id, reasons, properties))
+        if any(wanted.filter == ERRORS for wanted in packet.filters):
+            self._warnings.listen(session, connection.heard_at)
 
     def unsubscribe(self, connection: Connection, session: Session, packet: Unsubscribe) -> None:
         """End subscriptions, and send an UNSUBACK with the filters that did not exist."""
