@@ -117,6 +117,7 @@ def use_everything() -> None:
     import numpy as np
 
     from nearcast.core.language import parse
+    from nearcast.core.matching.counted import count_held
     from nearcast.core.matching.index.cells import new_cells, packed
     from nearcast.core.matching.matcher import Matcher
     from nearcast.core.model import Event, Position, Subscription, circle, parse_area
@@ -127,6 +128,7 @@ def use_everything() -> None:
     from nearcast.core.model.geometry.bounds import bounding_circle
     from nearcast.core.model.geometry.geodesy import distance_m
     from nearcast.core.model.geometry.places import Places
+    from nearcast.core.model.geometry.shapes import encode
 
     here, near = Position(53.35, -6.26), Position(53.351, -6.261)
     for other in (near, Position(0.0, 0.0), Position(-53.35, 173.74)):
@@ -141,6 +143,7 @@ def use_everything() -> None:
         holds(meant, near)
     bounding_circle(city)
     bounding_circle(Circle(here, 500.0))
+    count_held(encode(Circle(here, 500.0)), np.array([[53.35, -6.26]]))
 
     matcher = Matcher(places)
     matcher.add(Subscription("first", "ann", "traffic/#"))

@@ -115,6 +115,11 @@ class PlainSituation:
     ) -> list[Event]:
         return []
 
+    def count_earlier(
+        self, asked: EventScope, subject: str, where: Filter | None, within: Circle | None
+    ) -> int:
+        return 0
+
     # What happens
 
     def connect(self, client: str, lasting: bool, clean: bool) -> None:

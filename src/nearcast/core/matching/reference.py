@@ -60,6 +60,12 @@ class WorldView(Protocol):
         """
         ...
 
+    def count_earlier(
+        self, scope: "EventScope", subject: str, where: Filter | None, within: Circle | None
+    ) -> int:
+        """The number of these events."""
+        ...
+
 
 class VerdictStep(Struct, frozen=True):
     """The verdict of one step."""
@@ -272,7 +278,7 @@ class EventScope:
             if at is None:
                 return None
             area = _circle(at, metres)
-        return len(self.world.earlier(self, subject, where, area))
+        return self.world.count_earlier(self, subject, where, area)
 
     def nearest(self, where: Filter | None, to: LatLon) -> float | None:
         """Metres to the nearest recent event that matches."""

@@ -1,0 +1,194 @@
+"""Counted events: for each question that filters ask by `count`, the recent events that answer it.
+
+A question is a subject pattern and a filter that looks at the event alone. Each event is judged
+once for each question, however many subscribers ask it and however often; what depends on who
+asks (rights, targets, distance) is left to the asking. Questions that nobody has asked for long go
+when too many events are remembered for them.
+"""
+
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator
+
+import numpy as np
+
+from nearcast.core.compiled import compiled
+from nearcast.core.language import Filter
+from nearcast.core.matching.live import Bound, LiveEvents
+from nearcast.core.matching.tables import F64, I64
+from nearcast.core.model.event import Event
+from nearcast.core.model.geometry.geodesy import ecef
+from nearcast.core.model.geometry.shapes import shape_holds
+from nearcast.core.model.subject import subject_matches
+
+MOST_REMEMBERED = 2_000_000
+"""Events that are remembered for all questions together, an event once for each: 24 bytes each."""
+FIRST_ROOM = 64
+
+Judge = Callable[[Event, Filter], bool]
+"""Says whether a filter that looks at the event alone holds for an event."""
+
+
+class Question:
+    """The events that match one subject pattern and filter, oldest first, as columns."""
+
+    def __init__(self, subject: str, where: Filter | None) -> None:
+        self.subject = subject
+        self.where = where
+        self.judged = 0
+        """The number of the next event to be judged."""
+        self._start = self._end = 0
+        self._numbers = np.zeros(FIRST_ROOM, np.int64)
+        self._at = np.zeros((FIRST_ROOM, 2))
+        self._readable: dict[str, bool] = {}
+        self.special: deque[int] = deque()
+        """Events among them with a target or about nodes, which do not reach everyone."""
+
+    def __len__(self) -> int:
+        return self._end - self._start
+
+    @property
+    def numbers(self) -> I64:
+        """The numbers of the events."""
+        return self._numbers[self._start : self._end]
+
+    @property
+    def positions(self) -> F64:
+        """Latitude and longitude of each; not a number if it has none."""
+        return self._at[self._start : self._end]
+
+    def matches_subject(self, subject: str) -> bool:
+        """Whether the pattern selects a subject; remembered for each."""
+        found = self._readable.get(subject)
+        if found is None:
+            found = self._readable[subject] = subject_matches(self.subject, subject)
+        return found
+
+    def add(self, number: int, event: Event) -> None:
+        """Add an event that matches."""
+        if self._end == len(self._numbers):
+            self._make_room()
+        self._numbers[self._end] = number
+        at = event.position
+        self._at[self._end] = (np.nan, np.nan) if at is None else (at.lat, at.lon)
+        self._end += 1
+        if event.to is not None or event.about:
+            self.special.append(number)
+
+    def drop_before(self, number: int) -> int:
+        """Drop the events before a number; return how many there were."""
+        gone = int(self.numbers.searchsorted(number))
+        self._start += gone
+        while self.special and self.special[0] < number:
+            self.special.popleft()
+        return gone
+
+    def has(self, number: int) -> bool:
+        """Whether an event is among them."""
+        place = int(self.numbers.searchsorted(number))
+        return place < len(self) and int(self.numbers[place]) == number
+
+    def _make_room(self) -> None:
+        count = len(self)
+        room = max(FIRST_ROOM, 2 * count)
+        numbers, at = np.zeros(room, np.int64), np.zeros((room, 2))
+        numbers[:count], at[:count] = self.numbers, self.positions
+        self._numbers, self._at, self._start, self._end = numbers, at, 0, count
+        # Subjects come and go.
+        self._readable.clear()
+
+
+class CountedEvents(LiveEvents):
+    """Recent events, and the questions that are asked about them."""
+
+    def __init__(self, bound_of_target: Callable[[Event], Bound | None], judge: Judge) -> None:
+        super().__init__(bound_of_target)
+        self._judge = judge
+        self._arrived: deque[tuple[str, Event]] = deque()
+        self._first = 0
+        """The number of the oldest; those that arrived later are numbered on."""
+        self._numbers: dict[tuple[str, str], list[int]] = {}
+        """Numbers by publisher and id."""
+        self._questions: OrderedDict[tuple[str, Filter | None], Question] = OrderedDict()
+        self._remembered = 0
+
+    def put(self, key: str, event: Event) -> None:
+        """Store an event under a new key."""
+        super().put(key, event)
+        number = self._first + len(self._arrived)
+        self._arrived.append((key, event))
+        self._numbers.setdefault((event.publisher, event.id), []).append(number)
+
+    def remove(self, key: str) -> bool:
+        """Remove the event under a key; return whether there was one."""
+        if not super().remove(key):
+            return False
+        if self._arrived[0][0] != key:
+            self._number_anew([each for each in self._arrived if each[0] != key])
+            return True
+        _, event = self._arrived.popleft()
+        numbers = self._numbers[event.publisher, event.id]
+        numbers.remove(self._first)
+        if not numbers:
+            del self._numbers[event.publisher, event.id]
+        self._first += 1
+        return True
+
+    def clear(self) -> None:
+        """Remove all events, and forget the questions."""
+        super().clear()
+        self._number_anew([])
+
+    def event(self, number: int) -> Event:
+        """Return an event by its number."""
+        return self._arrived[number - self._first][1]
+
+    def numbers_of(self, event: Event) -> list[int]:
+        """Return the numbers of an event, if it is among them."""
+        return self._numbers.get((event.publisher, event.id), [])
+
+    def answer(self, subject: str, where: Filter | None) -> Question:
+        """Return a question with all events that match it now."""
+        question = self._questions.get((subject, where))
+        if question is None:
+            question = self._questions[subject, where] = Question(subject, where)
+        self._questions.move_to_end((subject, where))
+        self._remembered -= question.drop_before(self._first)
+        for number, event in self._since(max(question.judged, self._first)):
+            if question.matches_subject(event.subject) and (
+                where is None or self._judge(event, where)
+            ):
+                question.add(number, event)
+                self._remembered += 1
+        question.judged = self._first + len(self._arrived)
+        while self._remembered > MOST_REMEMBERED and len(self._questions) > 1:
+            _, oldest = self._questions.popitem(last=False)
+            self._remembered -= len(oldest)
+        return question
+
+    def _since(self, number: int) -> Iterator[tuple[int, Event]]:
+        # From the newest: a deque is reached from its ends.
+        count = self._first + len(self._arrived) - number
+        found = [self._arrived[-1 - back][1] for back in range(count)]
+        return zip(range(number, number + count), reversed(found), strict=True)
+
+    def _number_anew(self, arrived: list[tuple[str, Event]]) -> None:
+        self._first += len(self._arrived) + 1
+        self._arrived = deque(arrived)
+        self._questions.clear()
+        self._remembered = 0
+        self._numbers = {}
+        for number, (_, event) in enumerate(arrived, self._first):
+            self._numbers.setdefault((event.publisher, event.id), []).append(number)
+
+
+@compiled
+def count_held(code: F64, positions: F64) -> int:
+    """Return how many positions a fixed shape holds; those that are not numbers it does not."""
+    found = 0
+    for row in range(len(positions)):
+        lat, lon = positions[row, 0], positions[row, 1]
+        if lat == lat:
+            x, y, z = ecef(lat, lon)
+            if shape_holds(code, 0, lat, lon, x, y, z, 0.0, 0.0):
+                found += 1
+    return found
