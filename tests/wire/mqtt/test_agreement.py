@@ -11,8 +11,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from nearcast.wire.mqtt import Decoder, Packet, PingReq, ProtocolError, Publish, Sender, encode
-from tests.wire.mqtt.reference import decode
+from nearcast.wire.mqtt import Decoder, Packet, ProtocolError, Publish, Sender, encode
+from tests.wire.mqtt.reference import decode, one_by_one
 from tests.wire.mqtt.strategies import conversations, from_server, versions
 
 LARGEST = 20_000
@@ -34,8 +34,7 @@ def fast(data: bytes, cuts: list[int]) -> tuple[list[Packet], bool]:
                     packet.validate()
             except ProtocolError:
                 return good, True
-            # Pings that came together are one packet.
-            good += [PingReq()] * packet.count if isinstance(packet, PingReq) else [packet]
+            good += one_by_one([packet])
         if failed:
             return good, True
     return good, False

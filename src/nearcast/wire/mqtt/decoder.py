@@ -132,7 +132,7 @@ class Decoder:
                 if not packet_id:
                     raise forbidden("it is 0", f"{PacketType(first >> 4).name} packet identifier")
                 packets.append(_ACKNOWLEDGEMENTS[first](packet_id))
-            elif first == _PING and not length and version and self.sender is Sender.CLIENT:
+            elif first == _PING and end == at + 2 and version and self.sender is Sender.CLIENT:
                 # A megabyte of pings is half a million packets, each answered by two bytes.
                 pings = _PINGS.match(data, at)
                 assert pings is not None

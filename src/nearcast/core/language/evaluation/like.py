@@ -9,10 +9,13 @@ and what is folded once is remembered, so that many filters over one event share
 
 import unicodedata
 from functools import lru_cache
+from typing import TYPE_CHECKING
 
-import numpy as np
 from msgspec import Struct
-from numpy.typing import NDArray
+
+if TYPE_CHECKING:
+    import numpy as np
+    from numpy.typing import NDArray
 
 MAX_MATCHED = 16_384
 """Longer texts are unknown to LIKE, CASEI and ACCENTI: what they cost grows with the text."""
@@ -104,6 +107,9 @@ def compile_pattern(pattern: str, foldings: tuple[str, ...] = ()) -> Pattern:
 @lru_cache(maxsize=64)
 def _codes(text: str) -> "NDArray[np.uint32]":
     """Return the code points of a text."""
+    # Imported here: a client that only parses filters need not have it.
+    import numpy as np
+
     return np.frombuffer(text.encode("utf-32-le", "surrogatepass"), np.uint32)
 
 
