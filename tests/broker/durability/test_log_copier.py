@@ -11,9 +11,12 @@ import pytest
 pytest.importorskip("obstore", reason="obstore is not installed")
 pytest.importorskip("flask_cors", reason="the server of moto is not installed")
 
+from nearcast.broker.durability.log_copier import LogCopier, copy_of_log
 from nearcast.store import Gap, LogReader, StoreError, log_directory, names_in, path_at, rows_of
+from nearcast.store.durable_files import write_whole
 from tests.support.broker_process import BrokerProcess
 from tests.support.clients.stubborn_client import StubbornClient
+from tests.support.logs.store_rows import AT_ONCE, BROKER, opened, write_segments
 from tests.support.object_store import BUCKET, client_environment, free_port, s3_server
 from tests.support.waiting import until
 
@@ -89,6 +92,22 @@ def test_a_log_is_copied_and_who_is_forgotten_is_gone_there_too(
         done = forget(broker.data, "bob")
         assert done.returncode == 0, done.stderr
         assert copied(url) == []
+
+
+def test_what_an_earlier_life_left_half_way_is_deleted(tmp_path: Path) -> None:
+    store = opened(tmp_path / "data", AT_ONCE)
+    write_segments(store, 2)
+    storage = (tmp_path / "copy").as_uri()
+    place, copy = log_directory(path_at(storage), BROKER), copy_of_log(store, storage)
+    assert copy is not None
+    write_whole(place / "00000009.parquet", b"no manifest names it")
+    copier = LogCopier(copy)
+    copier.update().result(30.0)
+    copier.stop()
+    store.abandon()
+    assert [name for name in names_in(place) if name.endswith(".parquet")] == [
+        "00000001.parquet", "00000002.parquet",
+    ]  # fmt: skip
 
 
 def test_a_store_that_is_away_holds_up_nobody(broker: BrokerProcess, port: int, url: str) -> None:

@@ -31,6 +31,8 @@ class LogCopier:
         self._stopping = False
         self._waiting: list[Future[None]] = []
         self._failures = 0
+        self._tidied = False
+        """True if what an earlier life left behind half way was deleted."""
         self.copied = 0
         """Segments copied so far."""
         self._thread = threading.Thread(target=self._work, name="nearcast-copy", daemon=True)
@@ -93,6 +95,9 @@ class LogCopier:
             except MissingError:
                 # Merged or dropped while it was copied.
                 self.copied += self._copy.update()
+            if not self._tidied:
+                self._copy.delete_strangers()
+                self._tidied = True
         except StoreError as error:
             if not self._failures:
                 log_event(log, logging.WARNING, "the log cannot be copied", why=str(error))
