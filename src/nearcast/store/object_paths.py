@@ -61,6 +61,10 @@ class ObjectPath(Struct, frozen=True):
         """Return the path with another suffix."""
         return ObjectPath(self.root, str(PurePosixPath(self.key).with_suffix(suffix)))
 
+    def check_location(self) -> None:
+        """Raise `StoreError` if the URL is none of an object store; asks no server."""
+        _ = self._store
+
     def exists(self) -> bool:
         """True if there is such an object."""
         return version_of(self) is not None

@@ -14,7 +14,7 @@ pytest.importorskip("flask_cors", reason="the server of moto is not installed")
 from nearcast.broker.durability.log_copier import LogCopier, copy_of_log
 from nearcast.store import Gap, LogReader, StoreError, log_directory, names_in, path_at, rows_of
 from nearcast.store.durable_files import write_whole
-from tests.support.broker_process import BrokerProcess
+from tests.support.broker_process import BrokerEndedError, BrokerProcess
 from tests.support.clients.stubborn_client import StubbornClient
 from tests.support.logs.store_rows import AT_ONCE, BROKER, opened, write_segments
 from tests.support.object_store import BUCKET, client_environment, free_port, s3_server
@@ -108,6 +108,13 @@ def test_what_an_earlier_life_left_half_way_is_deleted(tmp_path: Path) -> None:
     assert [name for name in names_in(place) if name.endswith(".parquet")] == [
         "00000001.parquet", "00000002.parquet",
     ]  # fmt: skip
+
+
+def test_a_location_of_no_store_is_said_at_the_start(tmp_path: Path) -> None:
+    broker = BrokerProcess(tmp_path / "data", {"data.storage": "s4://bucket"})
+    with pytest.raises(BrokerEndedError, match="s4://bucket is no location of an object store"):
+        broker.wait_until_it_listens()
+    assert "Traceback" not in broker.said
 
 
 def test_a_store_that_is_away_holds_up_nobody(broker: BrokerProcess, port: int, url: str) -> None:

@@ -113,11 +113,15 @@ class LogCopier:
 
 
 def copy_of_log(store: Store, storage: str) -> LogCopy | None:
-    """Return the copy of a log in a store; None if no store is configured."""
+    """Return the copy of a log in a store; None if no store is configured.
+
+    Raises `StoreError` if the location is none of a store; it need not be reachable.
+    """
     if not storage:
         return None
     root = path_at(storage)
     assert isinstance(root, ObjectPath)
+    root.check_location()
     copy = log_directory(root, store.broker)
     assert isinstance(copy, ObjectPath)
     return LogCopy(store.log.directory, copy, store.broker)
