@@ -9,6 +9,7 @@ from nearcast.broker.ingest.pending_inputs import PendingInputs
 from nearcast.broker.ingest.random_ids import RandomBytes, random_ids
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.traffic import Traffic
+from nearcast.broker.scheduling.cost_ledger import CostLedger
 from nearcast.broker.sessions.session import Session
 from nearcast.core.engine.engine import Engine
 from nearcast.core.model.event import Event
@@ -35,6 +36,7 @@ class BrokerState:
         self.counters: Counter[str] = Counter()
         self.traffic = Traffic()
         self.sessions: dict[str, Session] = {}
+        self.costs = CostLedger(self.sessions)
         self.parts: Counter[str] = Counter()
         """Number of sessions by node."""
         self.online: Counter[str] = Counter()

@@ -22,6 +22,8 @@ from nearcast.core.model.inputs import Input, Moved, Published
 from nearcast.store import LiveSeen
 
 _FREQUENT = (Moved, Published)
+MOST_INPUTS = 256
+"""Inputs of one engine step; with more, a step is made before the tick ends."""
 
 
 class EngineDriver:
@@ -58,6 +60,11 @@ class EngineDriver:
             if at is not None and (due is None or at < due):
                 due = at
         return due
+
+    @property
+    def most_inputs(self) -> int:
+        """How many inputs may be pending before a step is due."""
+        return MOST_INPUTS
 
     def publish(self, event: Event, now: float, answer: Answer | None = None) -> None:
         """Queue an event for the next engine step, with the answer for its publisher."""
@@ -111,6 +118,7 @@ class EngineDriver:
         # older one.
         for deliveries in outcome.sent:
             self._dispatcher.deliver(deliveries)
+        state.costs.charge_step(inputs, outcome.sent)
         self._recorder.record(outcome, now)
         self._recorder.record_undelivered(now)
         for event, owner in outcome.passed_over:

@@ -5,6 +5,7 @@ the data to write to each connection once they are stored. All input of one tick
 the engine, and every connection gets at most one write. The time is passed in.
 """
 
+import logging
 import os
 from collections import Counter
 from collections.abc import Iterable, Sequence
@@ -23,10 +24,12 @@ from nearcast.broker.durability.outcome_recorder import OutcomeRecorder
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.handover.inbox import HandoverInbox
 from nearcast.broker.ingest.acknowledgements import Acknowledger
+from nearcast.broker.ingest.packet_handler import PacketHandler
 from nearcast.broker.ingest.publish import PublishHandler
 from nearcast.broker.ingest.random_ids import RandomBytes
 from nearcast.broker.ingest.subscribe import NAMED, SubscribeHandler
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.scheduling.input_scheduler import InputScheduler
 from nearcast.broker.sessions.connect_handler import ConnectHandler
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
@@ -43,33 +46,23 @@ from nearcast.core.engine.engine import Engine
 from nearcast.core.engine.engine import EngineSettings as EngineSettings
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import QueueDrained, RulesSet
+from nearcast.logs import log_event
 from nearcast.store import standing_change
 from nearcast.wire.handover import PREFIX as HANDOVER
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
     MQTT_5,
-    Auth,
     ConnAck,
-    Connect,
     Disconnect,
     Packet,
-    PingReq,
-    PingResp,
     Properties,
     ProtocolError,
-    PubAck,
-    PubComp,
-    Publish,
-    PubRec,
-    PubRel,
     ReasonCode,
-    Subscribe,
-    Unsubscribe,
     encode,
     encode_within,
 )
 
-_PINGRESP = encode(PingResp())
+log = logging.getLogger("nearcast.broker")
 
 
 class Hub:
@@ -134,6 +127,12 @@ class Hub:
         rights_review = self._rights_review
         self.lifecycle = lifecycle = SessionLifecycle(state, self._publishing)
         self.connect_handler = ConnectHandler(state, lifecycle, admission, rights_review)
+        packets = PacketHandler(
+            state, driver, acknowledger, self._publishing, self._subscribing, lifecycle,
+            self.connect_handler, rights_review,
+        )  # fmt: skip
+        self.scheduler = InputScheduler(state, driver, packets.process, self.broken)
+        self.scheduler.on_left = lifecycle.lost
         self.session_review = SessionReview(state, lifecycle, admission, rights_review)
 
     @property
@@ -148,25 +147,21 @@ class Hub:
 
     # Called by the host
 
+    def take(self, connection: Connection, data: bytes, now: float) -> None:
+        """Process received bytes, at once or in a later tick if it is not the client's turn yet."""
+        self.scheduler.take(connection, data, now)
+
     def receive(self, connection: Connection, packets: Sequence[Packet], now: float) -> None:
-        """Process the packets of a connection in order; a `ProtocolError` ends the connection."""
-        connection.heard_at = now
-        publish, session = self._publishing.publish, connection.session
-        at, count = 0, len(packets)
-        while at < count and not connection.closing:
-            packet = packets[at]
-            if type(packet) is Publish and session is not None:
-                at += publish(connection, session, packets, at, now)
-                continue
-            at += 1
-            if connection.backlog is not None:
-                connection.backlog.append(packet)
-            else:
-                self._receive(connection, packet)
+        """Process packets of a part of the broker that acts as a client."""
+        self.scheduler.receive(connection, packets, now)
 
     def broken(self, connection: Connection, error: ProtocolError) -> None:
         """Close a connection that violated the protocol."""
         self.state.counters["protocol_errors"] += 1
+        client = connection.peer.address
+        if connection.session is not None:
+            client = connection.session.client_id
+        log_event(log, logging.INFO, "broken packet", client=client, why=str(error))
         if connection.session is None:
             if connection.version == 0 and error.reason_code in _REFUSALS_OF_MQTT_3:
                 data = encode(ConnAck(False, error.reason_code), MQTT_3_1_1)
@@ -181,9 +176,10 @@ class Hub:
         self.state.close(connection, reason, why)
 
     def lost(self, connection: Connection) -> None:
-        """Handle the loss of a connection."""
+        """Handle the loss of a connection; its input that still waits is processed before."""
         self.connect_handler.forget(connection)
-        self.lifecycle.lost(connection)
+        if not self.scheduler.leave(connection):
+            self.lifecycle.lost(connection)
 
     def set_rules(self, rules: RulesSet, now: float) -> None:
         """Put sight rules in force if they changed; raises `ModelError` if they are invalid.
@@ -235,7 +231,7 @@ class Hub:
     def admit(self, connection: Connection, answer: Admitted | Refusal, now: float) -> None:
         """Finish a CONNECT whose slow credential check is done."""
         self.connect_handler.decide(connection, answer, now)
-        self._open(connection)
+        self.scheduler.decided(connection)
 
     def tick(self, now: float) -> Batch:
         """Decide on all input since the last tick, and return what to store and to write."""
@@ -248,12 +244,14 @@ class Hub:
             or state.arriving
             or self._due_at <= now
             or releasing.pending
+            or self.scheduler
         ):
             self.lifecycle.detach_lost(now)
-            slow = self.connect_handler.decide_some(now, self._open)
+            slow = self.connect_handler.decide_some(now, self.scheduler.decided)
             self.lifecycle.expire(now)
             releasing.go_on(now)
             self._driver.step(now)
+            self.scheduler.serve(now)
             self._driver.remind_followers(now)
             self.look_ahead()
         limits, journal = state.limits, state.journal
@@ -277,7 +275,9 @@ class Hub:
                     Write(connection, data, connection.acknowledgements, connection.closing)
                 )
                 connection.acknowledgements = 0
-        return Batch(journal.take(), writes, slow)
+        state.costs.end_of_tick()
+        served, self.scheduler.served = self.scheduler.served, []
+        return Batch(journal.take(), writes, slow, served)
 
     def written(self, write: Write) -> None:
         """Reduce the inbound count of a connection by the acknowledgements just written."""
@@ -286,7 +286,7 @@ class Hub:
     def next_timer(self, now: float) -> float | None:
         """The time of the next tick without input; `now` if work is left, None if none is due."""
         state = self.state
-        if state.arriving or state.leaving or state.pending or state.touched:
+        if state.arriving or state.leaving or state.pending or state.touched or self.scheduler:
             return now
         release = self.releasing.due(now)
         due = self._due_at if release is None else min(release, self._due_at)
@@ -302,7 +302,7 @@ class Hub:
         found = []
         for session in self.sessions.values():
             connection = session.connection
-            if connection is None or not connection.keep_alive_s:
+            if connection is None or not connection.keep_alive_s or connection.has_input:
                 continue
             if now - connection.heard_at > 1.5 * connection.keep_alive_s:
                 found.append(connection)
@@ -338,6 +338,7 @@ class Hub:
                 "subscriptions": len(self.engine.subscriptions),
                 "live": len(self.engine.live),
                 "waiting_bytes": sum(s.waiting_bytes for s in state.sessions.values()),
+                **state.costs.statistics(),
                 **self.releasing.staging.statistics(),
             }
         )
@@ -360,65 +361,6 @@ class Hub:
         for session in state.sessions.values():
             session.validate_state(state.limits)
         self.releasing.staging.validate_state()
-
-    # Inside a tick
-
-    def _open(self, connection: Connection) -> None:
-        """Process the packets that a client sent before its CONNECT was decided."""
-        backlog, connection.backlog = connection.backlog, None
-        if backlog:
-            try:
-                self.receive(connection, backlog, connection.heard_at)
-            except ProtocolError as error:
-                self.broken(connection, error)
-
-    def _receive(self, connection: Connection, packet: Packet) -> None:
-        self.state.traffic.other_packets += 1
-        if isinstance(packet, Connect):
-            self.connect_handler.receive(connection, packet)
-            return
-        session, state = connection.session, self.state
-        if session is None:
-            connection.close()
-            state.touch(connection)
-            return
-        if isinstance(packet, PubAck):
-            session.acknowledged(packet.packet_id, state.journal)
-            state.touch(connection)
-        elif isinstance(packet, PubComp):
-            session.completed(packet.packet_id, state.journal)
-            state.touch(connection)
-        elif isinstance(packet, PubRec):
-            if packet.reason_code.failed:
-                session.refused_by_client(packet.packet_id, state.journal)
-            else:
-                reason = session.received_by_client(packet.packet_id, state.journal)
-                data = encode(PubRel(packet.packet_id, reason), connection.version)
-                state.write(connection, data)
-            state.touch(connection)
-        elif isinstance(packet, PubRel):
-            self._acknowledger.release(connection, session, packet)
-        elif isinstance(packet, Subscribe):
-            if state.pending.has_events or _replaces(session, packet):
-                # Earlier events are decided by the subscriptions in force when they came.
-                self._driver.step(connection.heard_at)
-            self._subscribing.subscribe(connection, session, packet)
-            if self._rights_review.tell_waiting(session):
-                self.lifecycle.keep(session)
-        elif isinstance(packet, Unsubscribe):
-            self._driver.step(connection.heard_at)
-            self._subscribing.unsubscribe(connection, session, packet)
-        elif isinstance(packet, PingReq):
-            state.write(connection, _PINGRESP * packet.count)
-        elif isinstance(packet, Disconnect):
-            self.lifecycle.disconnect(connection, session, packet)
-        elif isinstance(packet, Auth):
-            self.close(connection, ReasonCode.PROTOCOL_ERROR, "no authentication is under way")
-
-
-def _replaces(session: Session, packet: Subscribe) -> bool:
-    """Whether a SUBSCRIBE replaces a subscription."""
-    return any(session.granted_filter(each.filter) is not None for each in packet.filters)
 
 
 _REFUSALS_OF_MQTT_3 = (

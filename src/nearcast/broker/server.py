@@ -47,7 +47,7 @@ from nearcast.broker.net.web_origins import WebOrigins
 from nearcast.broker.operations import control
 from nearcast.logs import log_event
 from nearcast.store import LogSettings, Store
-from nearcast.wire.mqtt import Connect, ProtocolError, ReasonCode
+from nearcast.wire.mqtt import Connect, ReasonCode
 
 SWEEP_S = 1.0
 KNOCK_S = 0.2
@@ -90,8 +90,6 @@ class Server:
         self._most_links = self.settings.limits.connections
         self._commit_gate = CommitGate(self._write)
         self._paused: set[Link] = set()
-        self._resting: list[Link] = []
-        """Links that are read again after this tick."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._sweeper: asyncio.TimerHandle | None = None
@@ -285,28 +283,12 @@ class Server:
             self.hub.lost(link.connection)
             self.soon()
 
-    def broken(self, link: Link, error: ProtocolError) -> None:
-        """Process the valid packets before a protocol error, then close the connection."""
-        connection = link.connection
-        if error.packets:
-            try:
-                self.hub.receive(connection, error.packets, self._ticking.time)
-            except ProtocolError as earlier:
-                error = earlier
-        log_event(log, logging.INFO, "broken packet", client=_name(connection), why=str(error))
-        self.hub.broken(connection, error)
-
     def pause(self, link: Link) -> None:
         """Stop reading from a link until the disk has caught up."""
         if not self._paused:
             self._ask_when_kept()
         self._paused.add(link)
         link.hold(Hold.DISK)
-
-    def rest(self, link: Link) -> None:
-        """Stop reading from a link until the next tick."""
-        self._resting.append(link)
-        link.hold(Hold.REST)
 
     def later(self, delay_s: float, work: Callable[..., None], *arguments: object) -> None:
         """Call a function after a delay."""
@@ -328,10 +310,9 @@ class Server:
         for connection, check in batch.slow:
             self._access.check(connection, check)
         self._commit_gate.take(batch)
-        if self._resting:
-            resting, self._resting = self._resting, []
-            for link in resting:
-                link.let(Hold.REST)
+        for connection in batch.served:
+            link: Link = connection.host  # type: ignore[assignment]  # made by a link
+            link.let(Hold.TURN)
         self._schedule(now)
         took_s = self._ticking.ended()
         if self._feed_tick is not None:

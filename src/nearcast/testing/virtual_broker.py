@@ -23,7 +23,7 @@ from nearcast.simulation.virtual_clock import Alarm
 from nearcast.simulation.virtual_connection import End, Tell
 from nearcast.simulation.virtual_network import VirtualNetwork
 from nearcast.testing.virtual_disk import DiskQuality, VirtualDisk
-from nearcast.wire.mqtt import Decoder, ProtocolError, ReasonCode
+from nearcast.wire.mqtt import ReasonCode
 
 SWEEP_S = 1.0
 PIPELINE_TOKEN = "virtual"
@@ -130,23 +130,19 @@ class _Link:
         self.end = end
         limits = run.settings.limits
         end.limit(limits.unsent_bytes, limits.unsent_bytes // 4)
-        self._decoder = Decoder(limits.packet_bytes)
         self.connection = Connection(self, since=run.clock.now())
         self._blocked_since: float | None = None
         self._unsent = 0
         self._deaf = False
+        self._waits = False
 
     def received(self, data: bytes) -> None:
         run, connection = self._run, self.connection
         if connection.closing:
             return
-        now = run.clock.now()
-        try:
-            packets = self._decoder.feed(data)
-            run.hub.state.traffic.received(len(data), len(packets))
-            run.hub.receive(connection, packets, now)
-        except ProtocolError as error:
-            self._broken(error, now)
+        run.hub.take(connection, data, run.clock.now())
+        if connection.flow is not None and connection.flow.is_waiting:
+            self.wait_for_turn(True)
         run.soon()
         if self._blocked_since is not None:
             self._stop_hearing()
@@ -157,13 +153,13 @@ class _Link:
             self._deaf = True
             self.end.pause_reading()
 
-    def _broken(self, error: ProtocolError, now: float) -> None:
-        if error.packets:
-            try:
-                self._run.hub.receive(self.connection, error.packets, now)
-            except ProtocolError as earlier:
-                error = earlier
-        self._run.hub.broken(self.connection, error)
+    def wait_for_turn(self, waits: bool) -> None:
+        """Read no further input while what was read waits for its turn."""
+        self._waits = waits
+        if waits:
+            self.end.pause_reading()
+        elif not self._deaf:
+            self.end.resume_reading()
 
     def lost(self) -> None:
         self._run.left(self)
@@ -177,7 +173,8 @@ class _Link:
         self._blocked_since = None
         if self._deaf:
             self._deaf = False
-            self.end.resume_reading()
+            if not self._waits:
+                self.end.resume_reading()
         self._run.hub.block(self.connection, False)
         self._run.soon()
 
@@ -262,6 +259,10 @@ class _Run:
         assert not batch.slow, "the doors of a virtual broker are open"
         self.hub.validate_state()
         self._commit_gate.take(batch)
+        for connection in batch.served:
+            link = connection.host
+            assert isinstance(link, _Link)
+            link.wait_for_turn(False)
         self._schedule(now)
 
     def _keep(self, entries: Entries, done: OnCommit | None) -> None:

@@ -57,6 +57,31 @@ def test_any_cuts_give_the_same_packets(
     assert decoder.waiting == 0
 
 
+@settings(max_examples=150)
+@given(conversations(), st.data())
+def test_packets_taken_a_few_at_a_time_are_the_same(
+    conversation: tuple[list[Packet], bytes], data: st.DataObject
+) -> None:
+    packets, sent = conversation
+    cuts = sorted(data.draw(st.lists(st.integers(0, len(sent)), max_size=8)))
+    few = st.integers(1, 3)
+    decoder = Decoder()
+    received: list[Packet] = []
+    for start, end in zip([0, *cuts], [*cuts, len(sent)], strict=True):
+        if data.draw(st.booleans()):
+            decoder.keep(sent[start:end])
+            continue
+        most = data.draw(few)
+        received += decoder.feed(sent[start:end], most)
+        if data.draw(st.booleans()):
+            while decoder.has_unread:
+                received += decoder.read(most)
+    while decoder.has_unread:
+        received += decoder.read(data.draw(few))
+    assert one_by_one(received) == packets
+    assert decoder.waiting == 0
+
+
 @settings(max_examples=30)
 @given(conversations())
 def test_one_byte_at_a_time_gives_the_same_packets(
@@ -90,9 +115,9 @@ def test_a_large_packet_in_small_parts_waits_without_being_read_again(
     sizes: list[int] = []
     read = Decoder._read
 
-    def counted(self: Decoder, data: bytes, packets: list[Packet]) -> int:
+    def counted(self: Decoder, data: bytes, at: int, packets: list[Packet], most: int) -> int:
         sizes.append(len(data))
-        return read(self, data, packets)
+        return read(self, data, at, packets, most)
 
     monkeypatch.setattr(Decoder, "_read", counted)
     for version in VERSIONS:

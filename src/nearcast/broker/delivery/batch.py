@@ -23,3 +23,5 @@ class Batch(Struct):
     writes: list[Write]
     slow: list[tuple[Connection, CredentialCheck]] = []
     """Connections whose credentials must be checked elsewhere; `admit` takes the result."""
+    served: list[Connection] = []
+    """Connections whose input no longer waits for its turn: they can be read again."""

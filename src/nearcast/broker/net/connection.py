@@ -9,9 +9,18 @@ from typing import TYPE_CHECKING
 from nearcast.broker.auth import Admitted, Peer
 from nearcast.broker.auth.admission import SOMEBODY
 from nearcast.broker.auth.permissions import ANYTHING, Permissions
-from nearcast.wire.mqtt import MQTT_5, Packet, PublishFrame, Will, topic_alias
+from nearcast.wire.mqtt import (
+    MQTT_5,
+    Decoder,
+    Packet,
+    ProtocolError,
+    PublishFrame,
+    Will,
+    topic_alias,
+)
 
 if TYPE_CHECKING:
+    from nearcast.broker.scheduling.cost_account import Flow
     from nearcast.broker.sessions.session import Session
 
 NO_HOST = object()
@@ -22,9 +31,9 @@ class Connection:
 
     __slots__ = (
         "acknowledgements", "admitted", "alias_most", "aliases_in", "aliases_out", "backlog",
-        "blocked", "closing", "explains", "farewell", "heard_at", "host", "inbound",
-        "keep_alive_s", "largest_packet", "out", "peer", "permissions", "session", "since",
-        "touched", "trusted", "version", "waits", "will",
+        "blocked", "closing", "decoder", "explains", "failure", "farewell", "flow", "has_left",
+        "heard_at", "host", "inbound", "is_undecided", "keep_alive_s", "largest_packet", "out",
+        "peer", "permissions", "session", "since", "touched", "trusted", "version", "waits", "will",
     )  # fmt: skip
 
     def __init__(
@@ -66,8 +75,23 @@ class Connection:
         self.aliases_out: dict[str, int] | None = None
         self.explains = True
         """The client wants reason strings."""
-        self.backlog: list[Packet] | None = None
-        """Packets that came before the CONNECT was decided."""
+        self.flow: Flow | None = None
+        """Its share of the broker's work, from the first bytes on."""
+        self.decoder: Decoder | None = None
+        """Bytes that were received and not read yet are in it."""
+        self.backlog: list[Packet] = []
+        """Packets that were read and wait to be processed."""
+        self.failure: ProtocolError | None = None
+        """The error in its bytes after the packets of the backlog."""
+        self.is_undecided = False
+        """Its CONNECT is not decided: everything after it waits."""
+        self.has_left = False
+        """The client is gone; its input that waits is processed first."""
+
+    @property
+    def has_input(self) -> bool:
+        """Whether received input waits to be processed."""
+        return bool(self.backlog) or (self.decoder is not None and self.decoder.has_unread)
 
     def close(self) -> None:
         """End the output after `out` and `farewell`."""

@@ -20,13 +20,10 @@ from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
 
 from nearcast.broker.auth import Peer
 from nearcast.broker.net.connection import Connection
-from nearcast.wire.mqtt import Decoder, ProtocolError
 
 if TYPE_CHECKING:
     from nearcast.broker.server import Server
 
-MANY_PACKETS = 2_000
-"""After more packets in one read than this, other clients are read first."""
 LINGER_S = 2.0
 LINGER_BYTES = 1 << 20
 QUIET_S = 0.2
@@ -47,8 +44,8 @@ class Hold(IntFlag):
     """Its password is being checked."""
     DISK = auto()
     """Too much waits for the disk."""
-    REST = auto()
-    """It sent so much that other clients are read first."""
+    TURN = auto()
+    """Its input waits for its turn."""
     PACE = auto()
     """It exceeds the message rate limit."""
     DEAF = auto()
@@ -59,7 +56,7 @@ class Link:
     """The common part of TCP and WebSocket links."""
 
     __slots__ = (
-        "_allowance", "_decoder", "_discarded", "_holds", "_lingers_until", "_refilled_at",
+        "_allowance", "_discarded", "_holds", "_lingers_until", "_paced", "_refilled_at",
         "blocked_since", "connection", "is_ending", "server", "transport", "unsent",
     )  # fmt: skip
 
@@ -71,6 +68,8 @@ class Link:
         self._allowance = 0.0
         """How many more messages it may send at once."""
         self._refilled_at = 0.0
+        self._paced = 0
+        """Packets that were taken from the allowance so far."""
         self.unsent = 0
         """Unsent bytes at the last check."""
         self.is_ending = False
@@ -84,7 +83,6 @@ class Link:
         self.transport = transport
         limit = server.settings.limits.unsent_bytes
         transport.set_write_buffer_limits(high=limit, low=limit // 4)
-        self._decoder = Decoder(server.settings.limits.packet_bytes)
         self.connection = Connection(self, peer_of(transport), server.now())
         server.joined(self)
 
@@ -94,16 +92,12 @@ class Link:
         if connection.closing:
             self._discard(len(data))
             return
-        try:
-            packets = self._decoder.feed(data)
-            server.hub.state.traffic.received(len(data), len(packets))
-            server.hub.receive(connection, packets, server.begin())
-            if len(packets) > MANY_PACKETS:
-                server.rest(self)
-            if server.paces:
-                self._pace(len(packets))
-        except ProtocolError as error:
-            server.broken(self, error)
+        server.hub.take(connection, data, server.begin())
+        flow = connection.flow
+        if flow is not None and flow.is_waiting:
+            self.hold(Hold.TURN)
+        if server.paces and flow is not None:
+            self._pace(flow.account.packets)
         server.note_input()
         if server.was_full:
             server.pause(self)
@@ -202,7 +196,8 @@ class Link:
         return bool(self._holds & reason)
 
     def _pace(self, packets: int) -> None:
-        """Pause reading from a client that exceeds the rate limit."""
+        """Pause reading from a client that exceeds the rate limit; `packets`: so many so far."""
+        packets, self._paced = packets - self._paced, packets
         rate, now = self.server.settings.limits.messages_per_s, self.server.now()
         passed = now - (self._refilled_at or self.connection.since)
         self._allowance = min(rate, self._allowance + passed * rate) - packets

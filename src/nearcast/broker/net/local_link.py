@@ -11,8 +11,8 @@ from typing import TYPE_CHECKING, Protocol
 
 from nearcast.broker.auth import Admitted, Identity, Peer
 from nearcast.broker.net.connection import Connection
-from nearcast.broker.net.links import Link
-from nearcast.wire.mqtt import Decoder, Packet, ProtocolError
+from nearcast.broker.net.links import Hold, Link
+from nearcast.wire.mqtt import Packet
 
 if TYPE_CHECKING:
     from nearcast.broker.server import Server
@@ -42,7 +42,6 @@ class LocalLink(Link):
         super().__init__(server)
         self.participant = participant
         self.transport = _Inside(self)
-        self._decoder = Decoder(server.settings.limits.packet_bytes)
         trusted = Admitted(Identity(superuser=True), client_id, HERE)
         self.connection = Connection(self, HERE, server.now(), trusted)
 
@@ -51,10 +50,9 @@ class LocalLink(Link):
         server, connection = self.server, self.connection
         if connection.closing:
             return
-        try:
-            server.hub.receive(connection, packets, server.begin())
-        except ProtocolError as error:
-            server.broken(self, error)
+        server.hub.receive(connection, packets, server.begin())
+        if connection.flow is not None and connection.flow.is_waiting:
+            self.hold(Hold.TURN)
         server.soon()
         if server.is_full:
             server.pause(self)

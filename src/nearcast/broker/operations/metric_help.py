@@ -17,6 +17,8 @@ _HELP = {
     "hub_staged_bytes": "Size of what the pipeline handed over and has not released yet.",
     "hub_unreleased_chunks": "Parts of what the pipeline released that are still to be delivered.",
     "hub_pipeline_queries": "Queries of the pipeline that have handed something over.",
+    "hub_users": "Users with connections, and addresses with anonymous ones.",
+    "hub_users_waiting": "Users whose input waits for its turn.",
     "hub_bytes_received_total": "Bytes received from clients.",
     "hub_bytes_sent_total": "Bytes sent to clients.",
     "hub_packets_received_total": "MQTT packets of any kind received from clients.",

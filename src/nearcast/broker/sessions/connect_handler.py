@@ -75,7 +75,7 @@ class ConnectHandler:
         """Queue a CONNECT; later packets of the client wait until it is decided."""
         connection.version = packet.version
         connection.largest_packet = packet.properties.maximum_packet_size or 0
-        connection.backlog = []
+        connection.is_undecided = True
         self._undecided[connection] = packet
         self._state.arriving.append(connection)
 

@@ -12,6 +12,7 @@ from nearcast.broker.auth.permissions import ANYTHING, Permissions
 from nearcast.broker.config.settings import Limits
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.scheduling.cost_account import CostAccount
 from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
 from nearcast.core.model.event import Subscription
@@ -53,15 +54,18 @@ class Session:
     """One client's subscriptions and messages."""
 
     __slots__ = (
-        "_allowance", "_in_flight", "_last_id", "_outbox", "client_id", "connection", "created",
-        "direct_connection", "dropped", "durable", "expiry_s", "granted", "is_kept", "left_at",
-        "misses", "node", "notices", "owner", "permissions", "receive_maximum", "received",
+        "_allowance", "_in_flight", "_last_id", "_outbox", "account", "client_id", "connection",
+        "created", "direct_connection", "dropped", "durable", "expiry_s", "granted", "is_kept",
+        "left_at", "misses", "node", "notices", "owner", "permissions", "receive_maximum",
+        "received",
     )  # fmt: skip
 
     def __init__(self, client_id: str, created: float = 0.0) -> None:
         self.client_id = client_id
         self.node = _node_of(client_id)
         self.created = created
+        self.account = CostAccount()
+        """What it has cost so far."""
         self.owner: SessionOwner | None = None
         """The owner; None: the first client that is allowed to connect becomes the owner."""
         self.permissions: Permissions = ANYTHING

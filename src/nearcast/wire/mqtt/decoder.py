@@ -1,9 +1,9 @@
 """Decoding bytes to packets, however the bytes are split.
 
-One call reads every packet that is complete in the received bytes. A PUBLISH is parsed only as far
-as every broker needs: its properties stay bytes until they are used. Incomplete packets are
-buffered; no byte is copied more than a fixed number of times, and the buffer never exceeds the
-largest packet allowed.
+One call reads every packet that is complete in the received bytes, or as many as the caller wants
+now. A PUBLISH is parsed only as far as every broker needs: its properties stay bytes until they are
+used. Incomplete packets are buffered; no byte is copied more than a fixed number of times, and the
+buffer never exceeds the largest packet allowed and what the caller left unread.
 """
 
 import re
@@ -36,6 +36,7 @@ _ACKNOWLEDGEMENTS: dict[int, type[PubAck] | type[PubRec] | type[PubRel] | type[P
 }
 _FLAGS = {PacketType.PUBREL: 2, PacketType.SUBSCRIBE: 2, PacketType.UNSUBSCRIBE: 2}
 
+ALL = 1 << 62
 MOST_KNOWN, LONGEST_KNOWN = 4_096, 128
 """The size of the cache of topics, and the longest topic in it."""
 _KNOWN_TOPICS: dict[bytes, str] = {}
@@ -48,7 +49,9 @@ class Decoder:
     the packets of a server.
     """
 
-    __slots__ = ("_failed", "_needed", "_pending", "max_packet_size", "sender", "version")
+    __slots__ = (
+        "_at", "_failed", "_needed", "_pending", "_unread", "max_packet_size", "sender", "version",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -62,21 +65,49 @@ class Decoder:
         self.version = version
         self._pending: bytearray | None = None
         self._needed = 0
+        self._unread = b""
+        """Bytes from which no more packets were wanted, from `_at` on."""
+        self._at = 0
         self._failed: ProtocolError | None = None
 
     @property
     def waiting(self) -> int:
-        """The number of buffered bytes of an incomplete packet."""
-        return len(self._pending) if self._pending else 0
+        """The number of buffered bytes: of an incomplete packet, and of unread packets."""
+        return len(self._unread) - self._at + (len(self._pending) if self._pending else 0)
 
-    def feed(self, data: bytes | bytearray | memoryview) -> list[Packet]:
-        """Return the packets that are complete now, in order.
+    @property
+    def has_unread(self) -> bool:
+        """Whether an earlier call left bytes that may contain complete packets."""
+        return bool(self._unread)
 
-        Raises `ProtocolError`, with the packets before the error in its `packets`. After that the
-        decoder is unusable: every further call raises the same error, without them.
+    def keep(self, data: bytes) -> None:
+        """Add bytes without reading packets from them yet."""
+        if self._unread:
+            self._unread = self._unread[self._at :] + data
+        elif self._pending is not None:
+            self._unread, self._pending = bytes(self._pending) + data, None
+        else:
+            self._unread = data
+        self._at = 0
+
+    def read(self, most: int) -> list[Packet]:
+        """Return further packets of the bytes left unread; raises as `feed` does."""
+        data, at = self._unread, self._at
+        self._unread, self._at = b"", 0
+        return self._packets(data, at, most)
+
+    def feed(self, data: bytes | bytearray | memoryview, most: int = ALL) -> list[Packet]:
+        """Return the packets that are complete now, in order; at most so many.
+
+        If there may be more, `has_unread` is true, and `read` returns them. Raises `ProtocolError`,
+        with the packets before the error in its `packets`. After that the decoder is unusable:
+        every further call raises the same error, without them.
         """
         if self._failed is not None:
             raise self._failed
+        if self._unread:
+            self.keep(bytes(data))
+            return self.read(most)
         if self._pending is not None:
             self._pending += data
             if len(self._pending) < self._needed:
@@ -89,25 +120,34 @@ class Decoder:
             only = _only_publish(data)
             if only is not None:
                 return [only]
+        return self._packets(data, 0, most)
+
+    def _packets(self, data: bytes, at: int, most: int) -> list[Packet]:
+        if self._failed is not None:
+            raise self._failed
         packets: list[Packet] = []
         try:
-            at = self._read(data, packets)
+            at = self._read(data, at, packets, most)
         except ProtocolError as error:
             # The stored error must not hold references to the packets.
             self._failed = ProtocolError(error.reason_code, error.message, error.where)
             error.packets = packets
             raise
         if at < len(data):
-            self._pending = bytearray(data[at:] if at else data)
+            if len(packets) >= most:
+                self._unread, self._at = data, at
+            else:
+                self._pending = bytearray(data[at:] if at else data)
         return packets
 
-    def _read(self, data: bytes, packets: list[Packet]) -> int:
-        """Read all complete packets, and return the start of the first incomplete one."""
-        at = 0
+    def _read(self, data: bytes, at: int, packets: list[Packet], most: int) -> int:
+        """Read complete packets, and return where the rest starts."""
         size = len(data)
         version = self.version
         largest = self.max_packet_size
         while size - at > 1:
+            if len(packets) >= most:
+                return at
             first = data[at]
             length = data[at + 1]
             body = at + 2

@@ -1,0 +1,121 @@
+"""Packets of clients: each is passed to the part of the broker that handles its kind."""
+
+from collections.abc import Sequence
+
+from nearcast.broker.auth.rights_review import RightsReview
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.engine_driver import EngineDriver
+from nearcast.broker.ingest.acknowledgements import Acknowledger
+from nearcast.broker.ingest.publish import PublishHandler
+from nearcast.broker.ingest.subscribe import SubscribeHandler
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.sessions.connect_handler import ConnectHandler
+from nearcast.broker.sessions.session import Session
+from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
+from nearcast.wire.mqtt import (
+    Auth,
+    Connect,
+    Disconnect,
+    Packet,
+    PingReq,
+    PingResp,
+    PubAck,
+    PubComp,
+    Publish,
+    PubRec,
+    PubRel,
+    ReasonCode,
+    Subscribe,
+    Unsubscribe,
+    encode,
+)
+
+_PINGRESP = encode(PingResp())
+
+
+class PacketHandler:
+    """Processes packets of connections, in order."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        driver: EngineDriver,
+        acknowledger: Acknowledger,
+        publishing: PublishHandler,
+        subscribing: SubscribeHandler,
+        lifecycle: SessionLifecycle,
+        connect_handler: ConnectHandler,
+        rights_review: RightsReview,
+    ) -> None:
+        self._state = state
+        self._driver = driver
+        self._acknowledger = acknowledger
+        self._publish = publishing.publish
+        self._subscribing = subscribing
+        self._lifecycle = lifecycle
+        self._connect_handler = connect_handler
+        self._rights_review = rights_review
+
+    def process(
+        self, connection: Connection, packets: Sequence[Packet], at: int, now: float
+    ) -> int:
+        """Process the packet at an index, and those that belong to its run; return how many.
+
+        Raises `ProtocolError` if it violates the protocol.
+        """
+        packet, session = packets[at], connection.session
+        if type(packet) is Publish and session is not None:
+            return self._publish(connection, session, packets, at, now)
+        self._state.traffic.other_packets += 1
+        if isinstance(packet, Connect):
+            self._connect_handler.receive(connection, packet)
+        elif session is None:
+            connection.close()
+            self._state.touch(connection)
+        else:
+            self._handle(connection, session, packet)
+        return 1
+
+    def _handle(self, connection: Connection, session: Session, packet: Packet) -> None:
+        state = self._state
+        if isinstance(packet, PubAck):
+            session.acknowledged(packet.packet_id, state.journal)
+            state.touch(connection)
+        elif isinstance(packet, PubComp):
+            session.completed(packet.packet_id, state.journal)
+            state.touch(connection)
+        elif isinstance(packet, PubRec):
+            self._receive_by_client(connection, session, packet)
+        elif isinstance(packet, PubRel):
+            self._acknowledger.release(connection, session, packet)
+        elif isinstance(packet, Subscribe):
+            if state.pending.has_events or _replaces(session, packet):
+                # Earlier events are decided by the subscriptions in force when they came.
+                self._driver.step(connection.heard_at)
+            self._subscribing.subscribe(connection, session, packet)
+            if self._rights_review.tell_waiting(session):
+                self._lifecycle.keep(session)
+        elif isinstance(packet, Unsubscribe):
+            self._driver.step(connection.heard_at)
+            self._subscribing.unsubscribe(connection, session, packet)
+        elif isinstance(packet, PingReq):
+            state.write(connection, _PINGRESP * packet.count)
+        elif isinstance(packet, Disconnect):
+            self._lifecycle.disconnect(connection, session, packet)
+        elif isinstance(packet, Auth):
+            why = "no authentication is under way"
+            state.close(connection, ReasonCode.PROTOCOL_ERROR, why)
+
+    def _receive_by_client(self, connection: Connection, session: Session, packet: PubRec) -> None:
+        state = self._state
+        if packet.reason_code.failed:
+            session.refused_by_client(packet.packet_id, state.journal)
+        else:
+            reason = session.received_by_client(packet.packet_id, state.journal)
+            state.write(connection, encode(PubRel(packet.packet_id, reason), connection.version))
+        state.touch(connection)
+
+
+def _replaces(session: Session, packet: Subscribe) -> bool:
+    """Whether a SUBSCRIBE replaces a subscription."""
+    return any(session.granted_filter(each.filter) is not None for each in packet.filters)

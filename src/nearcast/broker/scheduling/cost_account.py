@@ -1,0 +1,91 @@
+"""What the work of sessions costs, and who pays for it.
+
+A unit is about a microsecond of one core. Packets, bytes and deliveries are charged to the session
+that sent or published, evaluated filters and candidates to the session that subscribed, replayed
+events to the session that they are replayed to.
+"""
+
+from typing import TYPE_CHECKING
+
+from nearcast.broker.scheduling.fair_queue import FairQueue, Share
+
+if TYPE_CHECKING:
+    from nearcast.broker.net.connection import Connection
+
+PACKET = 2.0
+KIBIBYTE = 1.0
+"""Of received bytes."""
+INPUT = 10.0
+"""Of an input that the engine decides."""
+DELIVERY = 0.5
+REPLAY = 2.0
+"""Of a live event that is replayed to a session."""
+EVALUATION = 5.0
+"""Of a predicate that no kernel decides."""
+CANDIDATE = 0.02
+"""Of a subscription that a kernel compares with an event."""
+FIRST_PRICE = 10.0
+"""The estimated cost of a packet of an unknown connection."""
+REMEMBERED_PACKETS = 4_096
+"""The price of a connection's packets follows from about so many of the latest."""
+
+
+class CostAccount:
+    """The costs that one session has caused since it began, in counts and in units."""
+
+    __slots__ = (
+        "bytes", "candidates", "cost", "deliveries", "evaluations", "packets", "replayed",
+    )  # fmt: skip
+
+    def __init__(self) -> None:
+        self.bytes = 0
+        self.packets = 0
+        self.deliveries = 0
+        self.evaluations = 0
+        self.candidates = 0
+        self.replayed = 0
+        self.cost = 0.0
+
+    def statistics(self) -> dict[str, float]:
+        """All counts by name."""
+        return {name: getattr(self, name) for name in self.__slots__}
+
+
+class UserShare(Share):
+    """The share of a user, or of an address with anonymous clients."""
+
+    __slots__ = ("connections", "flows", "name")
+
+    def __init__(self, name: str) -> None:
+        super().__init__()
+        self.name = name
+        self.flows: FairQueue[Flow] = FairQueue()
+        self.connections = 0
+
+
+class Flow(Share):
+    """The share of one connection among those of its user."""
+
+    __slots__ = ("_cost", "_packets", "account", "connection", "user")
+
+    def __init__(self, connection: "Connection", user: UserShare) -> None:
+        super().__init__()
+        self.connection = connection
+        self.user = user
+        self.account = CostAccount()
+        """The account of its session; until there is one, its own."""
+        self._cost = FIRST_PRICE
+        self._packets = 1
+
+    @property
+    def price(self) -> float:
+        """The average cost of its latest packets."""
+        return self._cost / self._packets
+
+    def remember(self, packets: int, cost: float) -> None:
+        """Note packets that were processed, and costs."""
+        self._packets += packets
+        self._cost += cost
+        if self._packets > REMEMBERED_PACKETS:
+            self._packets //= 2
+            self._cost /= 2.0

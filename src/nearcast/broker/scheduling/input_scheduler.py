@@ -1,0 +1,197 @@
+"""The input scheduler: whose received packets are processed next, and how many in one tick.
+
+While nothing waits and the budget of the tick is not used up, input is processed as it arrives.
+Beyond that it stays with its connection, mostly as bytes that are not even decoded, and each tick
+serves the waiting connections in fair turns within its budget. A connection whose input waits is
+not read, so that the client's system stops sending; it cannot be late with its keep-alive.
+
+Between the arrival of a client's input and its turn, others get at most the rest of one tick: the
+budget, and the piece of work that exceeded it. A piece is bounded in packets, and in inputs of one
+engine step.
+"""
+
+from collections.abc import Callable, Sequence
+
+from nearcast.broker.auth.identities import counted_as
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.engine_driver import EngineDriver
+from nearcast.broker.net.connection import Connection
+from nearcast.broker.scheduling.cost_account import Flow
+from nearcast.wire.mqtt import Decoder, Packet, ProtocolError
+
+TICK_BUDGET = 20_000.0
+"""Cost units of one tick."""
+PIECE_COST = 2_000.0
+"""A connection's turn is over once it cost so much."""
+MOST_PACKETS = 2_000
+"""The most packets that are decoded for one turn."""
+BROKER = "broker"
+"""The user of connections inside the broker."""
+
+Process = Callable[[Connection, Sequence[Packet], int, float], int]
+"""Processes packets of a connection from an index on; returns how many."""
+Broken = Callable[[Connection, ProtocolError], None]
+
+
+class InputScheduler:
+    """Processes the input of all connections in fair turns."""
+
+    def __init__(
+        self, state: BrokerState, driver: EngineDriver, process: Process, broken: Broken
+    ) -> None:
+        self._state = state
+        self._driver = driver
+        self._process = process
+        self._broken = broken
+        self.is_late: Callable[[], bool] = lambda: False
+        """Whether the tick has taken too long, by the clock of the host."""
+        self.served: list[Connection] = []
+        """Connections whose input no longer waits, so that they can be read again."""
+        self.on_left: Callable[[Connection], None] = lambda connection: None
+        """Called when the input of a client that is gone has been processed."""
+
+    def __len__(self) -> int:
+        return len(self._state.costs.users)
+
+    def take(self, connection: Connection, data: bytes, now: float) -> None:
+        """Process received bytes, or keep them until it is the connection's turn."""
+        decoder = connection.decoder
+        if decoder is None:
+            decoder = connection.decoder = Decoder(self._state.limits.packet_bytes)
+        self._state.traffic.bytes_received += len(data)
+        flow = connection.flow or self._open(connection)
+        connection.heard_at = now
+        if self._must_wait(connection, flow):
+            decoder.keep(data)
+            self._wait(connection, flow)
+            return
+        self._serve(flow, self._decode(flow, decoder, data), now)
+        if connection.has_input:
+            self._wait(connection, flow)
+
+    def receive(self, connection: Connection, packets: Sequence[Packet], now: float) -> None:
+        """Process packets that were decoded elsewhere, or keep them until it is their turn."""
+        flow = connection.flow or self._open(connection)
+        connection.heard_at = now
+        if self._must_wait(connection, flow):
+            connection.backlog += packets
+            self._wait(connection, flow)
+            return
+        self._serve(flow, packets, now)
+        if connection.has_input:
+            self._wait(connection, flow)
+
+    def decided(self, connection: Connection) -> None:
+        """Go on with the input of a connection whose CONNECT was decided."""
+        connection.is_undecided = False
+        flow = self._open(connection)
+        session = connection.session
+        if session is not None:
+            flow.account = session.account
+        if connection.has_input and not connection.closing:
+            self._wait(connection, flow)
+
+    def serve(self, now: float) -> None:
+        """Serve waiting connections in turns, within the budget of the tick."""
+        costs, pending = self._state.costs, self._state.pending
+        while (flow := costs.next_flow()) is not None:
+            connection = flow.connection
+            packets: Sequence[Packet] = connection.backlog
+            if packets:
+                connection.backlog = []
+            elif connection.decoder is not None:
+                packets = self._decode(flow, connection.decoder, b"")
+            connection.heard_at = now
+            self._serve(flow, packets, now)
+            if connection.closing:
+                self.drop(connection)
+            elif not connection.has_input or connection.is_undecided:
+                self._finish(connection, flow)
+            if costs.spent >= TICK_BUDGET or self.is_late():
+                break
+        if pending:
+            self._driver.step(now)
+
+    def leave(self, connection: Connection) -> bool:
+        """Note that a client is gone; False if nothing of it waits."""
+        flow = connection.flow
+        if flow is None or not flow.is_waiting or connection.closing:
+            self.drop(connection)
+            self._state.costs.close(connection)
+            return False
+        connection.has_left = True
+        return True
+
+    def drop(self, connection: Connection) -> None:
+        """Discard the waiting input of a connection."""
+        connection.backlog = []
+        connection.decoder = None
+        if connection.flow is not None:
+            self._finish(connection, connection.flow)
+
+    def _finish(self, connection: Connection, flow: Flow) -> None:
+        if flow.is_waiting:
+            self._state.costs.dequeue(flow)
+            self.served.append(connection)
+            if connection.has_left:
+                self._state.costs.close(connection)
+                self.on_left(connection)
+
+    def _must_wait(self, connection: Connection, flow: Flow) -> bool:
+        costs = self._state.costs
+        return bool(
+            costs.users or costs.spent >= TICK_BUDGET or connection.is_undecided or flow.is_waiting
+        )
+
+    def _wait(self, connection: Connection, flow: Flow) -> None:
+        if not connection.is_undecided and not connection.closing:
+            self._state.costs.enqueue(flow)
+
+    def _decode(self, flow: Flow, decoder: Decoder, data: bytes) -> Sequence[Packet]:
+        """Read as many packets as one turn allows, at the price of the latest ones."""
+        connection = flow.connection
+        most = 1
+        if connection.session is not None:
+            most = int(min(MOST_PACKETS, max(1.0, PIECE_COST / flow.price)))
+        before = decoder.waiting + len(data)
+        packets: Sequence[Packet] = ()
+        try:
+            packets = decoder.feed(data, most) if data else decoder.read(most)
+        except ProtocolError as error:
+            packets, error.packets = error.packets, []
+            connection.failure = error
+        size = before - decoder.waiting
+        self._state.traffic.packets_received += len(packets)
+        self._state.costs.charge_packets(flow, len(packets), size)
+        return packets
+
+    def _serve(self, flow: Flow, packets: Sequence[Packet], now: float) -> None:
+        """Process packets until the turn is over; the rest stay with the connection."""
+        connection, costs, pending = flow.connection, self._state.costs, self._state.pending
+        limit, at, count = costs.spent + PIECE_COST, 0, len(packets)
+        try:
+            while at < count and not connection.closing and not connection.is_undecided:
+                at += self._process(connection, packets, at, now)
+                if len(pending.inputs) >= self._driver.most_inputs:
+                    self._driver.step(now)
+                if costs.spent > limit:
+                    break
+        except ProtocolError as error:
+            self._broken(connection, error)
+            return
+        if at < count:
+            if not connection.closing:
+                connection.backlog = [*packets[at:], *connection.backlog]
+        elif connection.failure is not None and not connection.closing:
+            failure, connection.failure = connection.failure, None
+            self._broken(connection, failure)
+
+    def _open(self, connection: Connection) -> Flow:
+        """Give a connection its share: of its user, or of its address."""
+        if connection.trusted is not None:
+            user = BROKER
+        elif connection.admitted is not None and connection.admitted.identity.user is not None:
+            user = f"user {connection.admitted.identity.user}"
+        else:
+            user = f"address {counted_as(connection.peer.address)}"
+        return self._state.costs.open(connection, user)
