@@ -113,12 +113,13 @@ class EngineDriver:
 
     def _decide(self, inputs: Sequence[Input], now: float) -> Outcome:
         state, engine = self._state, self._state.engine
+        work = state.costs.started()
         outcome = engine.step(inputs, now)
         # Deliver before recording: a recipient of a live event that a newer one replaces gets the
         # older one.
         for deliveries in outcome.sent:
             self._dispatcher.deliver(deliveries)
-        state.costs.charge_step(inputs, outcome.sent)
+        state.costs.charge_step(inputs, outcome.sent, work)
         self._recorder.record(outcome, now)
         self._recorder.record_undelivered(now)
         for event, owner in outcome.passed_over:

@@ -55,6 +55,8 @@ KNOCK_S = 0.2
 HELD_MOST_BYTES = 64 << 20
 """Reading stops while more bytes than this wait for the disk."""
 NO_LISTENER = -1
+LATE_S = 0.02
+"""A tick that has taken so long leaves waiting input to the next one."""
 
 log = logging.getLogger("nearcast.broker")
 
@@ -79,6 +81,8 @@ class Server:
             restore(self.hub, store, self.now())
             self.hub.connect_handler.pipeline_token = pipeline_access.read_token(store.directory)
             self.hub.releasing.may_go_on = lambda: not self.is_full
+        self.hub.state.costs.clock = time.perf_counter
+        self.hub.scheduler.is_late = self._is_late
         self._access = ServerAccess(self.hub, self._admission, self.now, lambda: self.soon())
         self.hub.begin(self.now())
         self._store_writer: StoreWriter | None = None
@@ -317,6 +321,10 @@ class Server:
         took_s = self._ticking.ended()
         if self._feed_tick is not None:
             self._feed_tick(took_s)
+
+    def _is_late(self) -> bool:
+        """Whether the tick has taken so long that other input must be looked at."""
+        return self.now() - self._ticking.time > LATE_S
 
     def _hear_again(self) -> None:
         """Resume reading from all paused links if the disk has caught up."""

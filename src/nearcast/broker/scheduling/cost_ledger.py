@@ -3,7 +3,8 @@
 The cost of a tick is bounded by a budget; who used it up is known when the tick was slow.
 """
 
-from collections.abc import Iterable
+from collections.abc import Callable, Iterable
+from typing import NamedTuple
 
 import numpy as np
 
@@ -21,10 +22,26 @@ from nearcast.broker.scheduling.cost_account import (
 from nearcast.broker.scheduling.fair_queue import FairQueue
 from nearcast.broker.sessions.session import Session
 from nearcast.core.engine.delivery.deliveries import Deliveries
-from nearcast.core.model.inputs import Input, Published
+from nearcast.core.model.inputs import Input, Published, Subscribed
 
 FEW_SHARES = 1_000
 """Shares of users without connections are dropped when there are more than this."""
+
+
+MICROSECONDS = 1e6
+
+
+def no_clock() -> float:
+    """The clock of virtual time: work takes none, only its counts are charged."""
+    return 0.0
+
+
+class Work(NamedTuple):
+    """The state of the ledger when a piece of work began."""
+
+    began: float
+    step_s: float
+    spent: float
 
 
 class CostLedger:
@@ -40,6 +57,10 @@ class CostLedger:
         """Units charged since the last tick ended."""
         self.by_account: dict[CostAccount, float] = {}
         """The same by session."""
+        self.clock: Callable[[], float] = no_clock
+        """Seconds of work so far. If work takes longer than its count says, it costs that time."""
+        self._step_s = 0.0
+        """Seconds of engine steps, which are not the work of the connection being served."""
         self._charged: set[UserShare] = set()
         """Users that were charged since then."""
 
@@ -133,32 +154,44 @@ class CostLedger:
         session.account.deliveries += copies
         self.charge_session(session, DELIVERY * copies)
 
-    def charge_step(self, inputs: Iterable[Input], sent: Iterable[Deliveries]) -> None:
+    def started(self) -> Work:
+        """Begin to measure work."""
+        return Work(self.clock(), self._step_s, self.spent)
+
+    def charge_work(self, flow: Flow, work: Work) -> None:
+        """Charge a connection for the time of its work that its counted costs do not cover."""
+        took_s = self.clock() - work.began - (self._step_s - work.step_s)
+        missing = MICROSECONDS * took_s - (self.spent - work.spent)
+        if missing > 0.0:
+            flow.remember(0, missing)
+            self.charge(flow, missing)
+
+    def charge_step(self, inputs: Iterable[Input], sent: Iterable[Deliveries], work: Work) -> None:
         """Charge for an engine step: publishers for inputs and copies, recipients for replays."""
-        published: dict[str, int] = {}
+        charges: dict[str, float] = {}
         for each in inputs:
-            if type(each) is Published:
-                origin = each.event.origin
-                published[origin] = published.get(origin, 0) + 1
-        for origin, count in published.items():
-            self._charge_named(origin, INPUT * count)
+            who = _author(each)
+            charges[who] = charges.get(who, 0.0) + INPUT
         for deliveries in sent:
             if deliveries.replayed:
                 for owner, copies in _copies_by_recipient(deliveries).items():
-                    session = self._sessions.get(owner)
-                    if session is not None:
-                        session.account.replayed += copies
-                        self.charge_session(session, REPLAY * copies)
+                    charges[owner] = charges.get(owner, 0.0) + REPLAY * copies
+                    if owner in self._sessions:
+                        self._sessions[owner].account.replayed += copies
             else:
                 for origin, copies in _copies_by_publisher(deliveries).items():
-                    session = self._sessions.get(origin)
-                    if session is not None:
-                        self.charge_copies(session, copies)
-
-    def _charge_named(self, client_id: str, cost: float) -> None:
-        session = self._sessions.get(client_id)
-        if session is not None:
-            self.charge_session(session, cost)
+                    charges[origin] = charges.get(origin, 0.0) + DELIVERY * copies
+                    if origin in self._sessions:
+                        self._sessions[origin].account.deliveries += copies
+        took_s = self.clock() - work.began
+        self._step_s += took_s
+        scale = max(1.0, MICROSECONDS * took_s / max(1.0, sum(charges.values())))
+        for client_id, cost in charges.items():
+            session = self._sessions.get(client_id)
+            if session is not None:
+                self.charge_session(session, scale * cost)
+            else:
+                self.spent += scale * cost
 
     def _note(self, account: CostAccount, cost: float) -> None:
         account.cost += cost
@@ -168,6 +201,15 @@ class CostLedger:
     def statistics(self) -> dict[str, float]:
         """Numbers of users and of those that wait."""
         return {"users": len(self._shares), "users_waiting": len(self.users)}
+
+
+def _author(each: Input) -> str:
+    """The session, or at least the node, that an input comes from; empty if it has none."""
+    if type(each) is Published:
+        return each.event.origin
+    if isinstance(each, Subscribed):
+        return each.subscription.owner
+    return getattr(each, "session", "") or getattr(each, "node", "")
 
 
 def _copies_by_publisher(deliveries: Deliveries) -> dict[str, int]:

@@ -20,9 +20,7 @@ from nearcast.broker.scheduling.cost_account import Flow
 from nearcast.wire.mqtt import Decoder, Packet, ProtocolError
 
 TICK_BUDGET = 20_000.0
-"""Cost units of one tick."""
 PIECE_COST = 2_000.0
-"""A connection's turn is over once it cost so much."""
 MOST_PACKETS = 2_000
 """The most packets that are decoded for one turn."""
 BROKER = "broker"
@@ -43,6 +41,10 @@ class InputScheduler:
         self._driver = driver
         self._process = process
         self._broken = broken
+        self.budget = TICK_BUDGET
+        """Cost units of one tick."""
+        self.piece_cost = PIECE_COST
+        """Cost units of one turn."""
         self.is_late: Callable[[], bool] = lambda: False
         """Whether the tick has taken too long, by the clock of the host."""
         self.served: list[Connection] = []
@@ -107,7 +109,7 @@ class InputScheduler:
                 self.drop(connection)
             elif not connection.has_input or connection.is_undecided:
                 self._finish(connection, flow)
-            if costs.spent >= TICK_BUDGET or self.is_late():
+            if costs.spent >= self.budget or self.is_late():
                 break
         if pending:
             self._driver.step(now)
@@ -140,7 +142,7 @@ class InputScheduler:
     def _must_wait(self, connection: Connection, flow: Flow) -> bool:
         costs = self._state.costs
         return bool(
-            costs.users or costs.spent >= TICK_BUDGET or connection.is_undecided or flow.is_waiting
+            costs.users or costs.spent >= self.budget or connection.is_undecided or flow.is_waiting
         )
 
     def _wait(self, connection: Connection, flow: Flow) -> None:
@@ -152,7 +154,7 @@ class InputScheduler:
         connection = flow.connection
         most = 1
         if connection.session is not None:
-            most = int(min(MOST_PACKETS, max(1.0, PIECE_COST / flow.price)))
+            most = int(min(MOST_PACKETS, max(1.0, self.piece_cost / flow.price)))
         before = decoder.waiting + len(data)
         packets: Sequence[Packet] = ()
         try:
@@ -168,7 +170,8 @@ class InputScheduler:
     def _serve(self, flow: Flow, packets: Sequence[Packet], now: float) -> None:
         """Process packets until the turn is over; the rest stay with the connection."""
         connection, costs, pending = flow.connection, self._state.costs, self._state.pending
-        limit, at, count = costs.spent + PIECE_COST, 0, len(packets)
+        limit, at, count = costs.spent + self.piece_cost, 0, len(packets)
+        work = costs.started()
         try:
             while at < count and not connection.closing and not connection.is_undecided:
                 at += self._process(connection, packets, at, now)
@@ -179,6 +182,7 @@ class InputScheduler:
         except ProtocolError as error:
             self._broken(connection, error)
             return
+        costs.charge_work(flow, work)
         if at < count:
             if not connection.closing:
                 connection.backlog = [*packets[at:], *connection.backlog]
