@@ -24,6 +24,8 @@ from nearcast.store import LiveSeen
 _FREQUENT = (Moved, Published)
 MOST_INPUTS = 256
 """Inputs of one engine step; with more, a step is made before the tick ends."""
+MOST_PAIRS = 5_000
+"""Pairs of an event and a subscription that one step may have to evaluate outside kernels."""
 
 
 class EngineDriver:
@@ -63,8 +65,12 @@ class EngineDriver:
 
     @property
     def most_inputs(self) -> int:
-        """How many inputs may be pending before a step is due."""
-        return MOST_INPUTS
+        """How many inputs may be pending before a step is due.
+
+        Fewer if each of them may be evaluated for many subscriptions outside kernels.
+        """
+        evaluated = self._state.engine.matcher.evaluated_subscriptions
+        return MOST_INPUTS if not evaluated else max(1, min(MOST_INPUTS, MOST_PAIRS // evaluated))
 
     def publish(self, event: Event, now: float, answer: Answer | None = None) -> None:
         """Queue an event for the next engine step, with the answer for its publisher."""
@@ -119,7 +125,7 @@ class EngineDriver:
         # older one.
         for deliveries in outcome.sent:
             self._dispatcher.deliver(deliveries)
-        state.costs.charge_step(inputs, outcome.sent, work)
+        state.costs.charge_step(inputs, outcome.sent, engine.take_evaluations(), work)
         self._recorder.record(outcome, now)
         self._recorder.record_undelivered(now)
         for event, owner in outcome.passed_over:

@@ -29,6 +29,7 @@ from nearcast.broker.ingest.publish import PublishHandler
 from nearcast.broker.ingest.random_ids import RandomBytes
 from nearcast.broker.ingest.subscribe import NAMED, SubscribeHandler
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.scheduling.filter_budgets import FilterBudgets
 from nearcast.broker.scheduling.input_scheduler import InputScheduler
 from nearcast.broker.sessions.connect_handler import ConnectHandler
 from nearcast.broker.sessions.session import Session
@@ -111,7 +112,10 @@ class Hub:
         readers = TopicReaders(state, dispatcher)
         self._system_topics = SystemTopics(state, readers)
         self.warnings = warnings = MatchWarnings(state, driver, errors)
-        for follower in (NodeTopics(state, readers), self._system_topics, warnings):
+        self._filter_budgets = FilterBudgets(state, errors)
+        for follower in (
+            NodeTopics(state, readers), self._system_topics, warnings, self._filter_budgets,
+        ):  # fmt: skip
             driver.register(follower)
         self._subscribing = SubscribeHandler(state, driver, errors, warnings)
         self.releasing = HandoverInbox(state, driver, dispatcher)
@@ -253,6 +257,9 @@ class Hub:
             self._driver.step(now)
             self.scheduler.serve(now)
             self._driver.remind_followers(now)
+            while state.pending:
+                # What followers asked for.
+                self._driver.step(now)
             self.look_ahead()
         limits, journal = state.limits, state.journal
         if journal.rows:
@@ -339,6 +346,7 @@ class Hub:
                 "live": len(self.engine.live),
                 "waiting_bytes": sum(s.waiting_bytes for s in state.sessions.values()),
                 **state.costs.statistics(),
+                **self._filter_budgets.statistics(),
                 **self.releasing.staging.statistics(),
             }
         )
@@ -357,7 +365,7 @@ class Hub:
             for id_, granted in session.granted.items()
             if granted.wanted.filter not in PRIVATE
         }
-        assert wanted == set(self.engine.subscriptions)
+        assert wanted == {*self.engine.subscriptions, *self.engine.suspended}
         for session in state.sessions.values():
             session.validate_state(state.limits)
         self.releasing.staging.validate_state()

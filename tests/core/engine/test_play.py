@@ -18,7 +18,9 @@ from nearcast.core.model.inputs import (
     Presence,
     Published,
     Restarted,
+    Resumed,
     Subscribed,
+    Suspended,
     Unsubscribed,
 )
 
@@ -76,6 +78,8 @@ def an_input(draw: random.Random, number: int) -> Input:
         return ContextPatched(node, {"role": draw.choice(("nurse", "cook", None))})
     others: tuple[Input, ...] = (
         Unsubscribed(f"{node} {draw.randrange(3)}"),
+        Suspended(f"{node} {draw.randrange(3)}"),
+        Resumed(f"{node} {draw.randrange(3)}"),
         Presence(node, draw.random() < 0.5),
         Left(node),
         Announced(Announcement(node, "s", parse_area(draw.choice(AREAS[1:])))),
@@ -113,6 +117,7 @@ def test_a_batch_is_as_many_steps(seed: int) -> None:
     assert told(found) == told(expected)
     assert fast.nodes == slow.nodes
     assert fast.subscriptions == slow.subscriptions
+    assert fast.suspended == slow.suspended
 
 
 @pytest.mark.parametrize("seed", range(20))
@@ -158,3 +163,17 @@ def test_what_is_decided_elsewhere_is_recorded_and_goes_to_nobody() -> None:
     assert [each.event.subject for each in recorded if isinstance(each, Published)] == ["s"]
     assert here.route("b", "s") is None
     assert here.route("b", "t") is not None
+
+
+@pytest.mark.parametrize("seed", range(40))
+def test_a_restored_engine_decides_as_the_first_would_have(seed: int) -> None:
+    draw = random.Random(seed)
+    inputs = [an_input(draw, number) for number in range(160)]
+    times = [1.0 * number for number in range(160)]
+    first, restored = Engine(), Engine()
+    first.play(inputs[:100], times[:100])
+    restored.restore(first.seq, first.in_force())
+    assert restored.subscriptions == first.subscriptions
+    assert restored.suspended == first.suspended
+    expected = first.play(inputs[100:], times[100:]).deliveries
+    assert told(restored.play(inputs[100:], times[100:]).deliveries) == told(expected)

@@ -179,7 +179,9 @@ def _with_what_came_of_it(
     verdict: Verdict, event: Event, engine: Engine, copies: list[Delivery]
 ) -> Verdict:
     """Return a verdict with further steps: a withdrawal, No Local, or a shared group."""
-    wanted = engine.subscriptions[verdict.subscription]
+    wanted = engine.subscriptions.get(verdict.subscription)
+    if wanted is None:
+        return verdict
     got = any(verdict.subscription in copy.subscriptions for copy in copies)
     if got and not verdict.passed:
         # A withdrawal is delivered to all who have the event, wherever they are.

@@ -19,6 +19,8 @@ _HELP = {
     "hub_pipeline_queries": "Queries of the pipeline that have handed something over.",
     "hub_users": "Users with connections, and addresses with anonymous ones.",
     "hub_users_waiting": "Users whose input waits for its turn.",
+    "hub_suspended_subscriptions": "Subscriptions suspended because their filters cost too much.",
+    "hub_suspensions_total": "Times that a subscription was suspended.",
     "hub_bytes_received_total": "Bytes received from clients.",
     "hub_bytes_sent_total": "Bytes sent to clients.",
     "hub_packets_received_total": "MQTT packets of any kind received from clients.",

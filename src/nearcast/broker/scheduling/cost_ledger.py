@@ -3,14 +3,16 @@
 The cost of a tick is bounded by a budget; who used it up is known when the tick was slow.
 """
 
-from collections.abc import Callable, Iterable
+from collections.abc import Callable, Collection, Iterable
 from typing import NamedTuple
 
 import numpy as np
 
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.scheduling.cost_account import (
+    CANDIDATE,
     DELIVERY,
+    EVALUATION,
     INPUT,
     KIBIBYTE,
     PACKET,
@@ -22,6 +24,7 @@ from nearcast.broker.scheduling.cost_account import (
 from nearcast.broker.scheduling.fair_queue import FairQueue
 from nearcast.broker.sessions.session import Session
 from nearcast.core.engine.delivery.deliveries import Deliveries
+from nearcast.core.model.event import Subscription
 from nearcast.core.model.inputs import Input, Published, Subscribed
 
 FEW_SHARES = 1_000
@@ -61,6 +64,7 @@ class CostLedger:
         """Seconds of work so far. If work takes longer than its count says, it costs that time."""
         self._step_s = 0.0
         """Seconds of engine steps, which are not the work of the connection being served."""
+        self._filter_costs: dict[str, tuple[str, float]] = {}
         self._charged: set[UserShare] = set()
         """Users that were charged since then."""
 
@@ -166,8 +170,18 @@ class CostLedger:
             flow.remember(0, missing)
             self.charge(flow, missing)
 
-    def charge_step(self, inputs: Iterable[Input], sent: Iterable[Deliveries], work: Work) -> None:
-        """Charge for an engine step: publishers for inputs and copies, recipients for replays."""
+    def charge_step(
+        self,
+        inputs: Iterable[Input],
+        sent: Iterable[Deliveries],
+        evaluations: Collection[tuple[Subscription, int]],
+        work: Work,
+    ) -> None:
+        """Charge for an engine step.
+
+        Publishers for inputs and copies, recipients for replays, subscribers for what their filters
+        had evaluated.
+        """
         charges: dict[str, float] = {}
         for each in inputs:
             who = _author(each)
@@ -183,6 +197,11 @@ class CostLedger:
                     charges[origin] = charges.get(origin, 0.0) + DELIVERY * copies
                     if origin in self._sessions:
                         self._sessions[origin].account.deliveries += copies
+        for subscription, count in evaluations:
+            owner = subscription.owner
+            charges[owner] = charges.get(owner, 0.0) + EVALUATION * count
+            if owner in self._sessions:
+                self._sessions[owner].account.evaluations += count
         took_s = self.clock() - work.began
         self._step_s += took_s
         scale = max(1.0, MICROSECONDS * took_s / max(1.0, sum(charges.values())))
@@ -192,6 +211,26 @@ class CostLedger:
                 self.charge_session(session, scale * cost)
             else:
                 self.spent += scale * cost
+        for subscription, count in evaluations:
+            self._note_filter(subscription, scale * EVALUATION * count)
+
+    def charge_candidates(self, compared: Iterable[tuple[Subscription, int]]) -> None:
+        """Charge subscribers for what kernels compared with events since the last call."""
+        for subscription, count in compared:
+            session = self._sessions.get(subscription.owner)
+            if session is not None:
+                session.account.candidates += count
+                self.charge_session(session, CANDIDATE * count)
+                self._note_filter(subscription, CANDIDATE * count)
+
+    def take_filter_costs(self) -> dict[str, tuple[str, float]]:
+        """Return the session and the cost of each filter since the last call, by subscription."""
+        costs, self._filter_costs = self._filter_costs, {}
+        return costs
+
+    def _note_filter(self, subscription: Subscription, cost: float) -> None:
+        before = self._filter_costs.get(subscription.id, ("", 0.0))[1]
+        self._filter_costs[subscription.id] = subscription.owner, before + cost
 
     def _note(self, account: CostAccount, cost: float) -> None:
         account.cost += cost

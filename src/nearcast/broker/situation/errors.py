@@ -11,6 +11,8 @@ from nearcast.wire.mqtt import PublishFrame
 WARN_EVERY_S = 60.0
 """A session gets at most one warning per topic in this many seconds."""
 MOST_REMEMBERED = 10_000
+MOST_NOTICES = 20
+"""The maximum of notices kept for a client that is not connected."""
 
 
 class ErrorReports:
@@ -24,6 +26,13 @@ class ErrorReports:
     def tell(self, session: Session, topic: str, why: str) -> None:
         """Report that a message to a topic was refused."""
         self._put(session, {"error": why, "topic": topic})
+
+    def tell_now_or_later(self, session: Session, topic: str, why: str) -> None:
+        """Report something to a session; if nobody is there, when its client comes back."""
+        if session.connection is not None or not session.durable:
+            self.tell(session, topic, why)
+        elif len(session.notices) < MOST_NOTICES:
+            session.notices = (*session.notices, (topic, why))
 
     def warn(self, session: Session, topic: str, why: str, now: float) -> float | None:
         """Report why something will have no effect; if it is too soon, return when to retry.

@@ -26,7 +26,7 @@ from nearcast.core.engine.outcome import NodeChanged as NodeChanged
 from nearcast.core.engine.outcome import Outcome as Outcome
 from nearcast.core.engine.outcome import Refusal as Refusal
 from nearcast.core.engine.queries.attribute_watch import AttributeWatch
-from nearcast.core.engine.queries.explanation import explain
+from nearcast.core.engine.queries.explanation import explain, explain_suspended
 from nearcast.core.engine.queries.node_query import NodePage, NodeQuery, NodeSearch, Sees
 from nearcast.core.engine.session_presence import SessionPresence
 from nearcast.core.engine.settings import EngineSettings as EngineSettings
@@ -55,6 +55,7 @@ from nearcast.core.model.inputs import (
     Published,
     Restarted,
     SightSet,
+    Suspended,
 )
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.record import Record as Record
@@ -290,6 +291,7 @@ class Engine:
             *(SightSet(*each) for each in self.matcher.sight.exceptions_by_name()),
             *map(Announced, self.announcements.values()),
             *state.areas.watched(),
+            *map(Suspended, sorted(state.subscriptions.suspended)),
             *self._standing.unfinished(),
             *self._presence.in_force(),
         ]
@@ -297,7 +299,7 @@ class Engine:
             self.settings.restart(self._presence.uncertain()),
             standing,
             rights.removed_places(),
-            list(self.subscriptions.values()),
+            state.subscriptions.everyone(),
             list(self.nodes.values()),
             list(state.live.in_force()),
             state.recent.in_force(),
@@ -342,19 +344,7 @@ class Engine:
 
     def _restart(self, each: Restarted, step: EngineStep) -> None:
         """Reset as a broker restart does, keeping the state of the given sessions."""
-        kept = set(each.sessions)
-        announced = [one for one in self.announcements.values() if one.owner in kept]
-        inputs = EngineInputs(
-            each,
-            [self.rights.rules, *map(Announced, announced), *self._state.areas.watched()],
-            subscriptions=[one for one in self.subscriptions.values() if one.owner in kept],
-            nodes=list(self.nodes.values()),
-            live=[
-                LiveEvent(event, expires, seen & kept)
-                for event, expires, seen in self._state.live.kept()
-            ],
-            known=self._event_ingest.known(),
-        )
+        inputs = self._state.after_restart(each, self._event_ingest.known())
         seq, recent = self.seq, self._state.recent
         self.settings = self.settings.after(each)
         self._begin(self.matcher.places)
@@ -373,8 +363,21 @@ class Engine:
 
     @property
     def subscriptions(self) -> Mapping[str, Subscription]:
-        """All subscriptions, by id."""
+        """All subscriptions except suspended ones, by id."""
         return self._state.subscriptions.by_id
+
+    @property
+    def suspended(self) -> Mapping[str, Subscription]:
+        """Subscriptions that match nothing until they are resumed, by id."""
+        return self._state.subscriptions.suspended
+
+    def take_evaluations(self) -> list[tuple[Subscription, int]]:
+        """Return which subscriptions had predicates evaluated outside kernels, and how many."""
+        return self._state.subscriptions.take_evaluations()
+
+    def take_candidates(self) -> list[tuple[Subscription, int]]:
+        """Return how often kernels compared which subscription with an event, estimated."""
+        return self._state.subscriptions.take_candidates()
 
     def names_in(self, deliveries: Deliveries) -> tuple[Texts, Texts]:
         """Session of each copy and subscription id of each row, by their current numbers."""
@@ -424,7 +427,9 @@ class Engine:
         """Explain why a node does or does not get an event now: one verdict per subscription."""
         event = self._event_ingest.complete(event)
         wanted = [each for each in self.subscriptions.values() if each.node == node]
-        return [explain(event, subscription, self.matcher.world) for subscription in wanted]
+        verdicts = [explain(event, subscription, self.matcher.world) for subscription in wanted]
+        suspended = [each for each in self.suspended.values() if each.node == node]
+        return verdicts + [explain_suspended(each) for each in suspended]
 
     def route(self, publisher: str, subject: str) -> Route | None:
         """The recipients of a node's events on a subject, if the subject alone decides; else None.

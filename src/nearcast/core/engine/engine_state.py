@@ -1,5 +1,7 @@
 """The state of an engine: the matcher and the books, shared by its parts."""
 
+from collections.abc import Iterable
+
 from nearcast.core.engine.area_watch import AreaWatch
 from nearcast.core.engine.books.announcement_book import AnnouncementBook
 from nearcast.core.engine.books.live_book import LiveBook
@@ -8,11 +10,13 @@ from nearcast.core.engine.books.recent_book import RecentBook
 from nearcast.core.engine.books.subscription_book import SubscriptionBook
 from nearcast.core.engine.delivery.live_delivery import LiveDelivery
 from nearcast.core.engine.dependent import EngineDependent
+from nearcast.core.engine.engine_inputs import EngineInputs, LiveEvent
 from nearcast.core.engine.settings import EngineSettings
 from nearcast.core.engine.shard import Shard
 from nearcast.core.engine.subject_policy import SubjectPolicy
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.geometry.places import Places
+from nearcast.core.model.inputs import Announced, Restarted
 from nearcast.core.rights import Rights
 
 
@@ -34,3 +38,18 @@ class EngineState:
         self.live_delivery = LiveDelivery(self.live, self.subscriptions)
         self.dependents: list[EngineDependent] = [self.areas, self.live_delivery, self.recent]
         """Notified of changes, in this order."""
+
+    def after_restart(self, restarted: Restarted, known: Iterable[tuple[str, str]]) -> EngineInputs:
+        """The inputs that stay in force when a broker restarts with the given sessions."""
+        kept = set(restarted.sessions)
+        announced = (one for one in self.announcements.by_subject.values() if one.owner in kept)
+        return EngineInputs(
+            restarted,
+            [self.rights.rules, *map(Announced, announced), *self.areas.watched()],
+            subscriptions=[one for one in self.subscriptions.everyone() if one.owner in kept],
+            nodes=list(self.nodes.by_name.values()),
+            live=[
+                LiveEvent(event, expires, seen & kept) for event, expires, seen in self.live.kept()
+            ],
+            known=known,
+        )

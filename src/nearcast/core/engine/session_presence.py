@@ -91,7 +91,7 @@ class SessionPresence:
     def leave(self, each: Left, step: EngineStep) -> None:
         """End a session: drop its subscriptions, announcements and delivery state."""
         session = each.session or each.node
-        self._subscriptions.drop(self._subscriptions.of_session(session))
+        self._subscriptions.leave(session)
         self._subscriptions.present.discard(session)
         self._subscriptions.away.discard(session)
         self._uncertain.discard(session)

@@ -14,7 +14,9 @@ from nearcast.core.model.inputs import (
     AreaUnwatched,
     AreaWatched,
     Input,
+    Resumed,
     Subscribed,
+    Suspended,
     Unannounced,
     Unsubscribed,
 )
@@ -38,6 +40,8 @@ class StandingInputs:
         self.handlers: Handlers = {
             Subscribed: self.subscribe,
             Unsubscribed: self.unsubscribe,
+            Suspended: self.suspend,
+            Resumed: self.resume_subscription,
             Announced: self.announce,
             Unannounced: self.unannounce,
             AreaWatched: self.watch,
@@ -101,6 +105,19 @@ class StandingInputs:
         self._subscriptions.drop([each.id])
         self._recent.refresh()
 
+    def suspend(self, each: Suspended, step: EngineStep) -> None:
+        """Let a subscription match nothing."""
+        self._subscriptions.suspend(each.id)
+        self._recent.refresh()
+
+    def resume_subscription(self, each: Resumed, step: EngineStep) -> None:
+        """Let a suspended subscription match again; deliver the live events that it lacks."""
+        subscription = self._subscriptions.resume(each.id)
+        self._recent.refresh()
+        if subscription is not None and subscription.group is None:
+            met = self._live_delivery.met_by_one(each.id)
+            self._live_delivery.deliver_live(met, step.outcome)
+
     def announce(self, each: Announced, step: EngineStep) -> None:
         """Set the target of a node's events on a subject."""
         self.vet(each.announcement)
@@ -124,7 +141,7 @@ class StandingInputs:
         return list(self._together.values())
 
     def resume(self, standing: Iterable[Input]) -> None:
-        """Restore announcements, watched areas and an unfinished request.
+        """Restore announcements, watched areas, suspensions and an unfinished request.
 
         Not checked again: an area at a place that was removed contains no node.
         """
@@ -133,6 +150,8 @@ class StandingInputs:
                 self._announcements.put(value.announcement)
             elif isinstance(value, AreaWatched):
                 self._put_area(value)
+            elif isinstance(value, Suspended):
+                self._subscriptions.suspend(value.id)
             elif isinstance(value, Subscribed) and self._shard.has_subscription(value.subscription):
                 self._together[value.subscription.id] = value
 

@@ -81,6 +81,8 @@ TAG, CODE, NAME = 0, 1, 2
 FEW = 64
 """An event with a target and more candidates than this may be matched in reverse."""
 FULL, TOO_MANY = -1, -2
+SAMPLED = 64
+"""Candidates are counted for one event in so many: counting each would cost as much as deciding."""
 
 
 @compiled
@@ -106,7 +108,7 @@ def match_events(
     ranges, survivors = scratch.ranges, scratch.survivors
     probes, codes, code_count = scratch.probes, scratch.codes, scratch.code_count
     out_event, out_subscription = scratch.out_event, scratch.out_subscription
-    out_priority = scratch.out_priority
+    out_priority, compared = scratch.out_priority, scratch.candidates
     written = 0
     for turn in range(first, len(order)):
         e = order[turn]
@@ -120,6 +122,7 @@ def match_events(
         borrowed = events.borrowed[e]
         aimed = events.target[e] != NO_TARGET
         stamp = serial + e
+        sampled = stamp % SAMPLED == 0
         _load(kinds, values, events, e)
 
         # 1. Collect the cells that can hold a matching subscription.
@@ -152,6 +155,8 @@ def match_events(
         for k in range(found):
             i = survivors[k]
             s = a.bodies[i, SUBSCRIPTION]
+            if sampled:
+                compared[s] += SAMPLED
             rule_word = a.bodies[i, RULE_WORD]
             me = subscriptions.rows[s, NODE] if restricted or aimed else NONE
             mask = SEE_ALL

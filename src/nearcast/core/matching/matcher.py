@@ -31,6 +31,7 @@ from nearcast.core.matching.tables import (
     ANCHOR,
     F64,
     I32,
+    I64,
     LAT,
     LAT_BEFORE,
     NODE,
@@ -72,6 +73,8 @@ class Matcher:
         self._serial = 0
         self.looked_at = 0
         """The number of live events checked so far on behalf of subscriptions."""
+        self._evaluations: dict[int, int] = {}
+        """By subscription: predicates evaluated outside kernels."""
         self._tables: tuple[object, ...] = (None,) * len(FIELDS)
 
     def __len__(self) -> int:
@@ -172,8 +175,8 @@ class Matcher:
     def match(self, batch: EventBatch) -> Matches:
         """Return all matching pairs of event and subscription; those of an event are adjacent."""
         events = self._intake.events(batch)
-        e, workspace = self._index, self._workspace
-        workspace.fit(len(batch), e.vocabulary.slots.capacity, e.patterns.capacity)
+        workspace = self._workspace
+        self._fit(len(batch))
         memory, order = self._memory(), order_of(batch)
         found: list[I32] = []
         done = 0
@@ -216,8 +219,8 @@ class Matcher:
             return []
         batch = EventBatch.of(candidates)
         events = self._intake.events(batch)
-        e, workspace = self._index, self._workspace
-        workspace.fit(len(batch), e.vocabulary.slots.capacity, e.patterns.capacity)
+        workspace = self._workspace
+        self._fit(len(batch))
         written = decide_for(
             number, events, self.sight.restricted, self._memory(), workspace.handle
         )
@@ -241,6 +244,26 @@ class Matcher:
             for number in self._index.node_subscriptions(row)
             for event, priority in self.live_for(number, number in aimed)
         ]
+
+    def take_evaluations(self) -> dict[int, int]:
+        """Return how many predicates were evaluated outside kernels, by subscription.
+
+        Since the last call.
+        """
+        evaluations, self._evaluations = self._evaluations, {}
+        return evaluations
+
+    def take_candidates(self) -> tuple[I32, I64]:
+        """Return how often kernels compared which subscription with an event, estimated.
+
+        Since the last call: numbers of subscriptions, and a count for each.
+        """
+        return self._workspace.take_candidates()
+
+    @property
+    def evaluated_subscriptions(self) -> int:
+        """The number of subscriptions that kernels cannot decide alone."""
+        return self._index.partial
 
     @property
     def reads_attributes(self) -> bool:
@@ -275,6 +298,12 @@ class Matcher:
             "bytes": e.nbytes,
         }
 
+    def _fit(self, events: int) -> None:
+        e = self._index
+        self._workspace.fit(
+            events, e.vocabulary.slots.capacity, e.patterns.capacity, len(e.table.rows)
+        )
+
     def _memory(self) -> Memory:
         """The handle on all tables, rebuilt when one of them was replaced."""
         e = self._index
@@ -303,8 +332,10 @@ class Matcher:
         for i in np.flatnonzero(matches.priority == RECHECK).tolist():
             e = int(matches.event[i])
             memo = memos.setdefault(e, Memo())
-            number = int(matches.subscription[i])
+            number, before = int(matches.subscription[i]), memo.evaluated
             matches.priority[i] = self._priority(batch.event(e), number, memo)
+            evaluated = 1 + memo.evaluated - before
+            self._evaluations[number] = self._evaluations.get(number, 0) + evaluated
         keep = matches.priority != NONE
         return matches if keep.all() else Matches(*pairs[:, keep])
 

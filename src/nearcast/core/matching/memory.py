@@ -35,6 +35,7 @@ SCRATCH_FIELDS = (
     "codes",
     "code_count",
     "survivors",
+    "candidates",
     "out_event",
     "out_subscription",
     "out_priority",
@@ -105,6 +106,7 @@ if TYPE_CHECKING:
         codes: I64
         code_count: I32
         survivors: I32
+        candidates: I64
         out_event: I32
         out_subscription: I32
         out_priority: I32
@@ -167,6 +169,7 @@ def scratch_of(
     codes: "I64",
     code_count: "I32",
     survivors: "I32",
+    candidates: "I64",
     out_event: "I32",
     out_subscription: "I32",
     out_priority: "I32",
@@ -181,6 +184,7 @@ def scratch_of(
         codes,
         code_count,
         survivors,
+        candidates,
         out_event,
         out_subscription,
         out_priority,

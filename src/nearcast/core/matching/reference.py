@@ -161,6 +161,8 @@ class Memo:
 
     def __init__(self) -> None:
         self._answers: dict[Node, bool | None] = {}
+        self.evaluated = 0
+        """The number of predicates that were evaluated."""
 
     def answer(self, where: Filter, scope: "EventScope") -> bool | None:
         """Return whether a filter holds, None if unknown."""
@@ -177,8 +179,10 @@ class Memo:
             answer = self._answer(node.args[0], scope, two_valued)
             return None if answer is None else not answer
         if not asks_only_the_event(node):
+            self.evaluated += 1
             return Filter(node, two_valued).evaluate_in(scope)
         if node not in self._answers:
+            self.evaluated += 1
             self._answers[node] = Filter(node).evaluate_in(scope)
         answer = self._answers[node]
         return False if answer is None and two_valued else answer

@@ -67,6 +67,20 @@ class Unsubscribed(Struct, frozen=True, tag_field="kind", tag="unsubscription"):
     id: str
 
 
+@InputForm()
+class Suspended(Struct, frozen=True, tag_field="kind", tag="suspension"):
+    """A subscription matches nothing until it is resumed, replaced or its broker restarts."""
+
+    id: str
+
+
+@InputForm()
+class Resumed(Struct, frozen=True, tag_field="kind", tag="resumption"):
+    """A suspended subscription matches again; it gets the live events that it has not seen."""
+
+    id: str
+
+
 @InputForm(
     part="announcement", node="announcement.node", subject="announcement.subject",
     space="announcements", key=("announcement.node", "announcement.subject"),
@@ -222,6 +236,8 @@ Input = (
     | ContextPatched
     | Subscribed
     | Unsubscribed
+    | Suspended
+    | Resumed
     | Announced
     | Unannounced
     | PlaceDefined

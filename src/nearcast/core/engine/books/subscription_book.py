@@ -37,6 +37,8 @@ class SubscriptionBook:
         self._matcher = matcher
         self.by_id: dict[str, Subscription] = {}
         self.routes = Routes()
+        self.suspended: dict[str, Subscription] = {}
+        """Subscriptions that match nothing now, by id."""
         self.present: set[str] = set()
         """Sessions that have a connection."""
         self.away: set[str] = set()
@@ -68,7 +70,7 @@ class SubscriptionBook:
 
     def add(self, subscriptions: Sequence[Subscription]) -> list[int]:
         """Add subscriptions, replacing those with the same ids; return their numbers."""
-        self.drop([each.id for each in subscriptions if each.id in self.by_id])
+        self.drop([each.id for each in subscriptions])
         numbers: list[int] = self._matcher.add_many(subscriptions).tolist()
         for subscription, number in zip(subscriptions, numbers, strict=True):
             self.by_id[subscription.id] = subscription
@@ -81,8 +83,29 @@ class SubscriptionBook:
                 self._following.setdefault(anchor, {})[subscription.id] = None
         return numbers
 
+    def suspend(self, name: str) -> None:
+        """Take a subscription out of matching, and remember it."""
+        subscription = self.by_id.get(name)
+        if subscription is not None:
+            self.drop([name])
+            self.suspended[name] = subscription
+
+    def resume(self, name: str) -> Subscription | None:
+        """Put a suspended subscription back; return it, None if there is none of that id."""
+        subscription = self.suspended.get(name)
+        if subscription is not None:
+            self.add([subscription])
+        return subscription
+
+    def everyone(self) -> list[Subscription]:
+        """All subscriptions, suspended ones too."""
+        return [*self.by_id.values(), *self.suspended.values()]
+
     def drop(self, ids: Sequence[str]) -> None:
-        """Remove subscriptions; unknown ids are ignored."""
+        """Remove subscriptions, suspended ones too; unknown ids are ignored."""
+        if self.suspended:
+            for name in ids:
+                self.suspended.pop(name, None)
         gone = [name for name in ids if name in self.by_id]
         if not gone:
             return
@@ -168,8 +191,28 @@ class SubscriptionBook:
         return list(self._following.get(node, ()))
 
     def of_session(self, session: str) -> list[str]:
-        """The ids of a session's subscriptions."""
+        """The ids of a session's subscriptions, without suspended ones."""
         return list(self._of_session.get(session, ()))
+
+    def leave(self, session: str) -> None:
+        """Remove all subscriptions of a session."""
+        suspended = [name for name, each in self.suspended.items() if each.owner == session]
+        self.drop([*self.of_session(session), *suspended])
+
+    def take_evaluations(self) -> list[tuple[Subscription, int]]:
+        """Return the number of predicates that each subscription had evaluated outside kernels."""
+        evaluations = self._matcher.take_evaluations()
+        return [] if not evaluations else self._counted(evaluations.items())
+
+    def take_candidates(self) -> list[tuple[Subscription, int]]:
+        """Return how often each subscription was compared with an event by kernels, estimated."""
+        numbers, counts = self._matcher.take_candidates()
+        return self._counted(zip(numbers.tolist(), counts.tolist(), strict=True))
+
+    def _counted(self, counts: Iterable[tuple[int, int]]) -> list[tuple[Subscription, int]]:
+        """Return counts by subscription, without those that are gone."""
+        found = ((self._recipients[number], count) for number, count in counts)
+        return [(each.subscriptions[0], count) for each, count in found if each is not None]
 
     def deliveries(self, events: Sequence[Event], matches: Matches) -> Deliveries:
         """Return the deliveries for the matches of events."""

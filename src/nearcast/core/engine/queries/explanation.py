@@ -39,6 +39,12 @@ def explain(event: Event, subscription: Subscription, world: WorldView) -> Verdi
     return replace(verdict, steps=tuple(steps))
 
 
+def explain_suspended(subscription: Subscription) -> Verdict:
+    """Say that a subscription matches nothing because it is suspended."""
+    why = "its filter cost more than its user may spend; it is resumed later"
+    return Verdict(subscription.id, None, (VerdictStep("suspended", False, why),))
+
+
 def _with_numbers(
     step: VerdictStep, event: Event, subscription: Subscription, scope: EventScope, world: WorldView
 ) -> VerdictStep:

@@ -112,6 +112,8 @@ class SubscriptionIndex:
         """Filters of rules that kernels cannot decide alone."""
         self.counting = 0
         """The number of these rules that count recent events."""
+        self._partial: set[int] = set()
+        """Numbers of the subscriptions with such rules."""
         self.countable: dict[int, SubjectPermissions] = {}
         """Permissions of subscriptions that may not count every subject, by number."""
         self.anchors = Anchors(self, places)
@@ -127,6 +129,11 @@ class SubscriptionIndex:
 
     def __len__(self) -> int:
         return self._count
+
+    @property
+    def partial(self) -> int:
+        """The number of subscriptions that kernels cannot decide alone."""
+        return len(self._partial)
 
     @property
     def nbytes(self) -> int:
@@ -160,6 +167,7 @@ class SubscriptionIndex:
             if rule not in self.filters:
                 self.filters[rule] = each.where, each.levels
                 self.counting += _counts(each.where, each.levels)
+            self._partial.add(int(rows[i]))
             if each.countable is not None:
                 self.countable[int(rows[i])] = each.countable
         chain_subscriptions(rows, self.nodes.arrays, self.table)
@@ -190,6 +198,7 @@ class SubscriptionIndex:
         rows = self.table.rows
         for row in gone.tolist():
             self.countable.pop(row, None)
+            self._partial.discard(row)
             self.anchors.release(row)
             self.nodes.release(int(rows[row, NODE]))
             self.patterns.release(int(rows[row, PATTERN]))
