@@ -74,6 +74,7 @@ format: $(INSTALLED)
 bench: setup system
 	@$(PY) -m nearcast bench matching
 	@$(PY) -m nearcast bench broker
+	@$(PY) -m nearcast bench attacks
 	@$(PY) -m nearcast bench situation
 	@$(PY) -m nearcast bench pipeline
 	@$(PY) -m nearcast bench tables

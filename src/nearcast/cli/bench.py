@@ -9,6 +9,9 @@ import msgspec
 import typer
 from rich.console import Console
 
+from nearcast.benchmarks.attacks import benchmark as attackers
+from nearcast.benchmarks.attacks import report as attack_report
+from nearcast.benchmarks.attacks.catalogue import ATTACKS
 from nearcast.benchmarks.broker import benchmark as brokers
 from nearcast.benchmarks.broker import report as broker_report
 from nearcast.benchmarks.broker.rows import BrokerBenchSettings as BrokerSettings
@@ -109,6 +112,38 @@ def broker(
         _print_json(result)
     else:
         broker_report.show(result, Console())
+    if result.failures:
+        raise typer.Exit(1)
+
+
+@app.command()
+def attacks(
+    only: Annotated[
+        str | None,
+        typer.Option(help="Which attacks, with commas: ping-1m,like-1x10; all by default."),
+    ] = None,
+    repeats: Annotated[
+        int, typer.Option(min=1, help="Make each so often; memory is compared after 1 and all.")
+    ] = 1,
+    peers: Annotated[
+        bool, typer.Option(help="Also attack mosquitto, where it can be attacked alike.")
+    ] = True,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Small attacks: a smoke test.")] = False,
+) -> None:
+    """Attack the broker: how long an honest client waits meanwhile, here and at mosquitto."""
+    settings = attackers.AttackBenchSettings(
+        attacks=() if only is None else _attacks(only),
+        quick=quick,
+        repeats=repeats,
+        quiet_s=1.0 if quick else attackers.AttackBenchSettings().quiet_s,
+        mosquitto=peers,
+    )
+    result = _measured(lambda step: attackers.run(settings, step))
+    if as_json:
+        _print_json(result)
+    else:
+        attack_report.show(result, Console())
     if result.failures:
         raise typer.Exit(1)
 
@@ -254,6 +289,16 @@ def _rows(text: str, settings: BrokerSettings) -> tuple[str, ...]:
         if name not in known:
             raise typer.BadParameter(
                 f"{name!r} is no row; there are {', '.join(known)}", param_hint="--rows"
+            )
+    return names
+
+
+def _attacks(text: str) -> tuple[str, ...]:
+    names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
+    for name in names:
+        if name not in ATTACKS:
+            raise typer.BadParameter(
+                f"{name!r} is no attack; there are {', '.join(ATTACKS)}", param_hint="--only"
             )
     return names
 

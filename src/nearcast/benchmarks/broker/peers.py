@@ -44,17 +44,23 @@ class PeerBroker(NamedTuple):
 class Running:
     """A running broker; `close` stops it."""
 
-    def __init__(self, command: list[str], directory: Path, port: int | None) -> None:
+    def __init__(
+        self,
+        command: list[str],
+        directory: Path,
+        port: int | None,
+        cores: set[int] | None = None,
+    ) -> None:
         self._said = directory / "output.txt"
         with self._said.open("wb") as output:
-            self._process = subprocess.Popen(
+            self.process = subprocess.Popen(
                 command, stdin=subprocess.DEVNULL, stdout=output, stderr=subprocess.STDOUT
             )
-        self.pid = self._process.pid
-        os.sched_setaffinity(self.pid, cores_apart()[0])
+        self.pid = self.process.pid
+        os.sched_setaffinity(self.pid, cores or cores_apart()[0])
         self._port = port
         try:
-            wait_until(self._is_ready, self._process)
+            wait_until(self._is_ready, self.process)
         except BaseException as error:
             self.close()
             if isinstance(error, BenchmarkError):
@@ -70,15 +76,20 @@ class Running:
     @property
     def alive(self) -> bool:
         """True while the process runs."""
-        return self._process.poll() is None
+        return self.process.poll() is None
+
+    @property
+    def said(self) -> str:
+        """All that it has written to its output."""
+        return self._said.read_text(errors="replace")
 
     def close(self) -> None:
         """Stop the broker."""
-        stop(self._process)
+        stop(self.process)
 
     def _is_ready(self) -> bool:
         if self._port is None:
-            found = _LISTENING.search(self._said.read_text(errors="replace"))
+            found = _LISTENING.search(self.said)
             if found is None:
                 return False
             self._port = int(found[1])
@@ -89,7 +100,7 @@ class Running:
         return True
 
     def _tail(self) -> str:
-        return self._said.read_text(errors="replace").strip()[-2_000:] or "nothing"
+        return self.said.strip()[-2_000:] or "nothing"
 
 
 def _start_ours(directory: Path, exclude: tuple[str, ...]) -> Running:
@@ -117,16 +128,23 @@ def _our_version() -> str:
     return metadata.version("nearcast")
 
 
-def _start_mosquitto(directory: Path) -> Running:
+def start_mosquitto(directory: Path, settings: str, cores: set[int] | None = None) -> Running:
+    """Start mosquitto without persistence, with more lines of its configuration."""
     with socket.create_server(("127.0.0.1", 0)) as free:
         port = free.getsockname()[1]
     config = directory / "mosquitto.conf"
     config.write_text(
         f"listener {port} 127.0.0.1\nallow_anonymous true\npersistence false\n"
-        "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay true\n"
-        "sys_interval 0\nlog_type error\nlog_dest stdout\n"
+        f"log_type error\nlog_dest stdout\n{settings}"
     )
-    return Running([_mosquitto() or "mosquitto", "-c", str(config)], directory, port)
+    return Running([_mosquitto() or "mosquitto", "-c", str(config)], directory, port, cores)
+
+
+def _start_mosquitto(directory: Path) -> Running:
+    return start_mosquitto(
+        directory,
+        "max_queued_messages 0\nmax_inflight_messages 0\nset_tcp_nodelay true\nsys_interval 0\n",
+    )
 
 
 def _mosquitto() -> str | None:

@@ -27,13 +27,24 @@ def memory_bytes(pid: int) -> int:
     return sum(kib) * 1024
 
 
-def wait_until_quiet(pid: int, least_s: float) -> None:
-    """Wait `least_s` seconds, and then until a process is almost idle or a timeout ends."""
+def resident_bytes(pid: int) -> int:
+    """Resident memory of a process, including file pages (Linux)."""
+    for line in Path(f"/proc/{pid}/status").read_text().splitlines():
+        if line.startswith("VmRSS:"):
+            return int(line.split()[1]) * 1024
+    raise OSError(f"the system does not say how much memory process {pid} has")
+
+
+def wait_until_quiet(pid: int, least_s: float, share: float = QUIET_SHARE) -> None:
+    """Wait `least_s` seconds, and then until a process is almost idle or a timeout ends.
+
+    `share` is the part of a core that it may use then.
+    """
     time.sleep(least_s)
     deadline = time.monotonic() + QUIET_WITHIN_S
     used = cpu_s(pid)
     while time.monotonic() < deadline:
         time.sleep(QUIET_STEP_S)
         before, used = used, cpu_s(pid)
-        if used - before < QUIET_SHARE * QUIET_STEP_S:
+        if used - before < share * QUIET_STEP_S:
             return

@@ -1,0 +1,1 @@
+"""Attackers beside an honest client: what one client can do to the others."""

@@ -1,0 +1,253 @@
+"""The attack benchmark: how long an honest client waits, quiet and beside each attacker.
+
+Every attack has a fresh broker with the settings that it comes with. The honest client and the
+attacker are processes of their own, with addresses of their own. mosquitto is attacked in the same
+way, in the same run, where it can be.
+"""
+
+import resource
+import tempfile
+import time
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager
+from pathlib import Path
+
+from msgspec import Struct
+
+from nearcast.benchmarks.attacks.attack import Attack, AttackSite, AttackWork
+from nearcast.benchmarks.attacks.attacked_broker import AttackedBroker
+from nearcast.benchmarks.attacks.attacker import Acted, AttackAnswer, AttackFailed, AttackOrder
+from nearcast.benchmarks.attacks.catalogue import ATTACKS
+from nearcast.benchmarks.attacks.child_process import ChildProcess
+from nearcast.benchmarks.attacks.round_trips import (
+    BEGIN,
+    END,
+    HonestAnswer,
+    HonestFailed,
+    HonestFigures,
+    HonestOrder,
+)
+from nearcast.benchmarks.broker.peers import BROKERS, MOSQUITTO, OURS
+from nearcast.benchmarks.errors import BenchmarkError
+from nearcast.benchmarks.this_machine import machine
+
+ATTACKER_ADDRESS = "127.0.0.2"
+WARM_S = 1.0
+AFTERMATH_S = 1.0
+"""The honest client is still watched after an attack: what it left to do may be done later."""
+STOP_AFTER_S = 0.3
+"""SIGTERM comes so long after the beginning of the last act."""
+
+
+class AttackBenchSettings(Struct, frozen=True):
+    """Settings of the attack benchmark."""
+
+    attacks: tuple[str, ...] = ()
+    """Names of attacks; empty for all."""
+    quick: bool = False
+    repeats: int = 1
+    """How often each attack is made before memory is compared."""
+    quiet_s: float = 5.0
+    act_within_s: float = 60.0
+    mosquitto: bool = True
+
+
+class AttackFigures(Struct, frozen=True):
+    """A broker under one attack, or the reason for which there are no figures."""
+
+    quiet: HonestFigures | None = None
+    attacked: HonestFigures | None = None
+    repeated: HonestFigures | None = None
+    """The honest client during all repeats after the first."""
+    work: AttackWork | None = None
+    cpu_s: float = 0.0
+    """CPU of the broker, for the first attack."""
+    memory_before: int = 0
+    memory_after: int = 0
+    memory_repeated: int = 0
+    """Resident bytes after all repeats."""
+    dropped: int = 0
+    stopped_s: float | None = None
+    """Seconds from SIGTERM, sent during an attack, until the broker had ended."""
+    failed: str | None = None
+
+
+class AttackRow(Struct, frozen=True):
+    """One attack on all brokers."""
+
+    name: str
+    describe: str
+    unit: str
+    brokers: dict[str, AttackFigures]
+
+
+class AttackResult(Struct, frozen=True):
+    """The result of a whole run."""
+
+    benchmark: str
+    started: str
+    settings: AttackBenchSettings
+    machine: dict[str, str]
+    versions: dict[str, str]
+    skipped: dict[str, str]
+    rows: list[AttackRow]
+
+    @property
+    def failures(self) -> list[str]:
+        """Descriptions of all failures."""
+        return [
+            f"{row.name}: {name}: {figures.failed}"
+            for row in self.rows
+            for name, figures in row.brokers.items()
+            if figures.failed is not None
+        ]
+
+
+def run(settings: AttackBenchSettings, step: Callable[[str], None]) -> AttackResult:
+    """Run the benchmark; `step` gets progress texts."""
+    started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
+    resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
+    names = (OURS, MOSQUITTO) if settings.mosquitto else (OURS,)
+    missing = {name: BROKERS[name].missing() for name in names}
+    present = [name for name in names if missing[name] is None]
+    rows = []
+    for attack in (ATTACKS[name] for name in settings.attacks or ATTACKS):
+        brokers = {}
+        for name in present:
+            if name == OURS or attack.on_mosquitto:
+                step(f"{attack.describe}: {name}")
+                brokers[name] = _attacked(name, attack, settings, step)
+        rows.append(AttackRow(attack.name, attack.describe, attack.unit, brokers))
+    return AttackResult(
+        "attacks",
+        started,
+        settings,
+        machine(),
+        {name: BROKERS[name].version() for name in present},
+        {name: lacks for name, lacks in missing.items() if lacks is not None},
+        rows,
+    )
+
+
+def _attacked(
+    name: str, attack: type[Attack], settings: AttackBenchSettings, step: Callable[[str], None]
+) -> AttackFigures:
+    try:
+        with started_broker(name) as broker:
+            return AttackedRun(broker, attack, settings, step).figures()
+    except BenchmarkError as error:
+        return AttackFigures(failed=str(error))
+
+
+@contextmanager
+def started_broker(name: str) -> Iterator[AttackedBroker]:
+    """Run a broker on a directory of its own."""
+    with tempfile.TemporaryDirectory() as directory:
+        broker = AttackedBroker(name, Path(directory))
+        try:
+            yield broker
+        finally:
+            broker.close()
+
+
+class AttackedRun:
+    """One attack on one broker."""
+
+    def __init__(
+        self,
+        broker: AttackedBroker,
+        attack: type[Attack],
+        settings: AttackBenchSettings,
+        step: Callable[[str], None],
+    ) -> None:
+        self._broker = broker
+        self._attack = attack
+        self._settings = settings
+        self._step = step
+
+    def figures(self) -> AttackFigures:
+        """Measure; raise BenchmarkError if a client could not do its part."""
+        broker, settings = self._broker, self._settings
+        with ExitStack() as closing:
+            honest = closing.enter_context(Honest(broker))
+            time.sleep(WARM_S)
+            honest.begin()
+            time.sleep(settings.quiet_s)
+            quiet = honest.end()
+            attacker = closing.enter_context(Attacker(broker, self._attack, settings))
+            before, dropped, cpu = broker.resident_bytes, broker.dropped, broker.cpu_s
+            honest.begin()
+            work = attacker.act(0)
+            time.sleep(AFTERMATH_S)
+            attacked = honest.end()
+            after = broker.resident_bytes
+            cpu, dropped = broker.cpu_s - cpu, broker.dropped - dropped
+            repeated, memory = self._repeat(honest, attacker)
+            attacker.begin(settings.repeats)
+            time.sleep(STOP_AFTER_S)
+            stopped = broker.stop()
+            attacker.kill()
+            honest.kill()
+        return AttackFigures(
+            quiet, attacked, repeated, work, cpu, before, after, memory, dropped, stopped
+        )
+
+    def _repeat(self, honest: "Honest", attacker: "Attacker") -> tuple[HonestFigures | None, int]:
+        """Make the attack as often as is still to be made; return the memory after that."""
+        if self._settings.repeats <= 1:
+            return None, 0
+        honest.begin()
+        for turn in range(1, self._settings.repeats):
+            self._step(f"{self._attack.describe}: {self._broker.name}, again ({turn + 1})")
+            attacker.act(turn)
+        return honest.end(), self._broker.resident_bytes
+
+
+class Honest(ChildProcess[HonestAnswer]):
+    """The honest client."""
+
+    def __init__(self, broker: AttackedBroker) -> None:
+        order = HonestOrder(broker.port, situated=broker.name == OURS)
+        super().__init__("nearcast.benchmarks.attacks.round_trips", order, HonestAnswer)
+
+    def begin(self) -> None:
+        """Begin a phase."""
+        self.send(BEGIN)
+
+    def end(self) -> HonestFigures:
+        """End the phase and return its figures."""
+        self.send(END)
+        answer = self.answer()
+        if isinstance(answer, HonestFailed):
+            raise BenchmarkError(answer.reason)
+        return answer
+
+
+class Attacker(ChildProcess[AttackAnswer]):
+    """An attacker, which is ready to act."""
+
+    def __init__(
+        self, broker: AttackedBroker, attack: type[Attack], settings: AttackBenchSettings
+    ) -> None:
+        site = AttackSite(
+            broker.port, broker.http_port, ATTACKER_ADDRESS, settings.quick, settings.act_within_s
+        )
+        order = AttackOrder(attack.name, site)
+        super().__init__("nearcast.benchmarks.attacks.attacker", order, AttackAnswer)
+        answer = self.answer()
+        if isinstance(answer, AttackFailed):
+            raise BenchmarkError(answer.reason)
+
+    def begin(self, turn: int) -> None:
+        """Let it act, without waiting for it."""
+        self.send(str(turn))
+
+    def act(self, turn: int) -> AttackWork:
+        """Let it act, and return what it did."""
+        self.begin(turn)
+        answer = self.answer()
+        if isinstance(answer, AttackFailed):
+            raise BenchmarkError(answer.reason)
+        assert isinstance(answer, Acted)
+        return answer.work
