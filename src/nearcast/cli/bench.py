@@ -11,7 +11,7 @@ from rich.console import Console
 
 from nearcast.benchmarks.attacks import benchmark as attackers
 from nearcast.benchmarks.attacks import report as attack_report
-from nearcast.benchmarks.attacks.catalogue import ATTACKS
+from nearcast.benchmarks.attacks.catalogue.all_attacks import ATTACKS
 from nearcast.benchmarks.broker import benchmark as brokers
 from nearcast.benchmarks.broker import report as broker_report
 from nearcast.benchmarks.broker.rows import BrokerBenchSettings as BrokerSettings

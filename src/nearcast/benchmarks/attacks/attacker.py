@@ -7,8 +7,8 @@ import sys
 import msgspec
 from msgspec import Struct
 
-from nearcast.benchmarks.attacks.attack import AttackSite, AttackWork
-from nearcast.benchmarks.attacks.catalogue import ATTACKS
+from nearcast.benchmarks.attacks.catalogue.all_attacks import ATTACKS
+from nearcast.benchmarks.attacks.catalogue.attack import AttackSite, AttackWork
 from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.this_machine import cores_apart
 

@@ -14,10 +14,10 @@ from pathlib import Path
 
 from msgspec import Struct
 
-from nearcast.benchmarks.attacks.attack import Attack, AttackSite, AttackWork
 from nearcast.benchmarks.attacks.attacked_broker import AttackedBroker
 from nearcast.benchmarks.attacks.attacker import Acted, AttackAnswer, AttackFailed, AttackOrder
-from nearcast.benchmarks.attacks.catalogue import ATTACKS
+from nearcast.benchmarks.attacks.catalogue.all_attacks import ATTACKS
+from nearcast.benchmarks.attacks.catalogue.attack import Attack, AttackSite, AttackWork
 from nearcast.benchmarks.attacks.child_process import ChildProcess
 from nearcast.benchmarks.attacks.round_trips import (
     BEGIN,

@@ -27,6 +27,7 @@ from nearcast.wire.mqtt import (
 
 WAIT_S = 30.0
 READ_BYTES = 1 << 18
+_READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 BIND_ADDRESS_NO_PORT = 24
 """`IP_BIND_ADDRESS_NO_PORT` of Linux: ports are shared between connections to different ports."""
 
@@ -131,11 +132,15 @@ def drive(
         for connection in connections:
             _watch(selector, interest, connection)
         while not done() and interest and (left := deadline - time.monotonic()) > 0.0:
+            for connection in connections:
+                # `done` may have more to send.
+                if connection.has_unsent and not interest.get(connection, 0) & _WRITE:
+                    _watch(selector, interest, connection)
             for key, mask in selector.select(min(left, 0.1)):
                 connection = key.data
-                if mask & selectors.EVENT_WRITE:
+                if mask & _WRITE:
                     connection.write()
-                if mask & selectors.EVENT_READ and not connection.closed:
+                if mask & _READ and not connection.closed:
                     connection.read()
                 _watch(selector, interest, connection, key.fd)
     return done()
@@ -151,8 +156,8 @@ def _watch(
     before = interest.get(connection, 0)
     wanted = 0
     if not connection.closed:
-        wanted |= selectors.EVENT_READ if connection.reads else 0
-        wanted |= selectors.EVENT_WRITE if connection.has_unsent else 0
+        wanted |= _READ if connection.reads else 0
+        wanted |= _WRITE if connection.has_unsent else 0
     if wanted == before:
         return
     if not before:

@@ -14,7 +14,7 @@ import time
 import msgspec
 from msgspec import Struct
 
-from nearcast.benchmarks.attacks.attack import message, subscribe_packet
+from nearcast.benchmarks.attacks.catalogue.attack import message, subscribe_packet
 from nearcast.benchmarks.attacks.raw_connection import WAIT_S, RawConnection, drive
 from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.this_machine import cores_apart

@@ -2,7 +2,8 @@
 
 import time
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import islice
 from typing import ClassVar
 
 from msgspec import Struct
@@ -27,6 +28,7 @@ from nearcast.wire.mqtt import (
 PING = encode(PingReq())
 WINDOW = 500
 """Messages of QoS 1 in flight; at most the broker's Receive Maximum."""
+FLOOD_GROUP = 100
 OPENED_AT_ONCE = 50
 
 
@@ -186,8 +188,8 @@ class Attack(ABC):
         )
 
     def acknowledged(self, connection: RawConnection, messages: Sequence[Publish]) -> int:
-        """Publish messages with QoS 1, and return how many of them were acknowledged."""
-        before, sent = connection.counts[PubAck], 0
+        """Publish messages with QoS 1, and return how many of them were taken."""
+        before, refused, sent = connection.counts[PubAck], connection.refused, 0
 
         def done() -> bool:
             nonlocal sent
@@ -200,7 +202,31 @@ class Attack(ABC):
             return got >= len(messages)
 
         self.drive([connection], done)
-        return connection.counts[PubAck] - before
+        return connection.counts[PubAck] - before - (connection.refused - refused)
+
+    def flood(self, connections: Sequence[RawConnection], packets: Iterator[bytes]) -> int:
+        """Send QoS 0 messages, `wanted` in all; return how many the broker has surely read.
+
+        A PINGREQ follows every hundred of them, and its answer says that they were read.
+        """
+        before = {each: each.counts[PingResp] for each in connections}
+        groups = max(1, self.wanted // (len(connections) * FLOOD_GROUP))
+        unsent = dict.fromkeys(connections, groups)
+
+        def answered(connection: RawConnection) -> int:
+            return connection.counts[PingResp] - before[connection]
+
+        def done() -> bool:
+            for each in connections:
+                # Not all at once: they are made as they are sent.
+                while unsent[each] and not each.has_unsent and not each.closed:
+                    each.send(*islice(packets, FLOOD_GROUP), PING)
+                    unsent[each] -= 1
+                    each.write()
+            return all(each.closed or answered(each) >= groups for each in connections)
+
+        self.drive(connections, done)
+        return sum(answered(each) for each in connections) * FLOOD_GROUP
 
     def require(self, done: bool) -> None:
         """Raise BenchmarkError if a part of the preparation was not done."""

@@ -2,7 +2,7 @@
 
 import msgspec
 
-from nearcast.benchmarks.attacks.attack import Attack, message
+from nearcast.benchmarks.attacks.catalogue.attack import Attack, message
 from nearcast.wire.mqtt import Publish, encode
 
 PATTERNS = 70
