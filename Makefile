@@ -12,8 +12,8 @@ CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(abspath $(VENV))/checked-kerne
 # The suite starts hundreds of programs: each would compile all of our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: installed setup system java run test suite checked slow chaos lint format bench \
-	experiments docs wheel clean
+.PHONY: installed setup system java run test suite checked slow chaos soak lint format \
+	bench experiments docs wheel clean
 
 installed: $(INSTALLED)
 
@@ -61,6 +61,11 @@ slow: setup
 
 chaos: setup system
 	NEARCAST_KILLS=200 NEARCAST_KILLS_PIPELINE=100 $(PY) -m pytest tests/chaos
+
+# `make soak MINUTES=5` for a shorter one. The report is build/soak/soak.md.
+MINUTES := 60
+soak: setup
+	@$(PY) -m nearcast bench soak --minutes $(MINUTES) --out build/soak
 
 lint: $(INSTALLED)
 	$(PY) -m ruff check .

@@ -2,7 +2,8 @@
 
 import signal
 import sys
-from collections.abc import Callable
+from collections.abc import Callable, Collection
+from pathlib import Path
 from typing import Annotated, TypeVar
 
 import msgspec
@@ -21,6 +22,9 @@ from nearcast.benchmarks.matching.report import show
 from nearcast.benchmarks.situation import benchmark as situations
 from nearcast.benchmarks.situation import report as situation_report
 from nearcast.benchmarks.situation.city import Scenario
+from nearcast.benchmarks.soak import benchmark as soaks
+from nearcast.benchmarks.soak import report as soak_report
+from nearcast.benchmarks.soak.benchmark import SoakSettings
 
 Result = TypeVar("Result")
 HUGE = 10_000_000
@@ -42,6 +46,7 @@ QUICK_SITUATION = situations.SituationBenchSettings(
     paced_rounds=1,
     runs=1,
 )
+QUICK_SOAK = SoakSettings(quick=True, sample_s=1.0, clients=10, steps_per_s=20.0, kill_every_s=5.0)
 
 app = typer.Typer(no_args_is_help=True, help="Measure Nearcast beside what else one could use.")
 
@@ -132,12 +137,15 @@ def attacks(
     quick: Annotated[bool, typer.Option("--quick", help="Small attacks: a smoke test.")] = False,
 ) -> None:
     """Attack the broker: how long an honest client waits meanwhile, here and at mosquitto."""
+    base = attackers.AttackBenchSettings()
     settings = attackers.AttackBenchSettings(
-        attacks=() if only is None else _attacks(only),
+        attacks=() if only is None else _attacks(only, attackers.row_names()),
         quick=quick,
         repeats=repeats,
-        quiet_s=1.0 if quick else attackers.AttackBenchSettings().quiet_s,
+        quiet_s=1.0 if quick else base.quiet_s,
         mosquitto=peers,
+        publishers=10 if quick else base.publishers,
+        fairness_s=1.0 if quick else base.fairness_s,
     )
     result = _measured(lambda step: attackers.run(settings, step))
     if as_json:
@@ -145,6 +153,37 @@ def attacks(
     else:
         attack_report.show(result, Console())
     if result.failures:
+        raise typer.Exit(1)
+
+
+@app.command()
+def soak(
+    minutes: Annotated[float, typer.Option(min=0.1, help="How long it runs.")] = 60.0,
+    only: Annotated[
+        str | None,
+        typer.Option(help="Which attacks take turns, with commas, or none; all by default."),
+    ] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Draws other clients.")] = SoakSettings().seed,
+    out: Annotated[
+        Path, typer.Option(help="The directory for the report, soak.md and soak.json.")
+    ] = Path("soak-report"),
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Small attacks and few clients: a smoke test.")
+    ] = False,
+) -> None:
+    """Let clients come and go, move and attack: whether the broker stays flat, and its answers."""
+    base = QUICK_SOAK if quick else SoakSettings()
+    chosen = base.attacks if only is None else () if only == "none" else _attacks(only, ATTACKS)
+    settings = msgspec.structs.replace(base, minutes=minutes, attacks=tuple(chosen), seed=seed)
+    result = _measured(lambda step: soaks.run(settings, step))
+    written = soak_report.write_report(result, out)
+    if as_json:
+        _print_json(result)
+    else:
+        sys.stdout.write(soak_report.markdown(result))
+        sys.stdout.write(f"\nWritten: {', '.join(map(str, written))}\n")
+    if not result.holds:
         raise typer.Exit(1)
 
 
@@ -293,12 +332,12 @@ def _rows(text: str, settings: BrokerSettings) -> tuple[str, ...]:
     return names
 
 
-def _attacks(text: str) -> tuple[str, ...]:
+def _attacks(text: str, known: Collection[str]) -> tuple[str, ...]:
     names = tuple(dict.fromkeys(part.strip() for part in text.split(",")))
     for name in names:
-        if name not in ATTACKS:
+        if name not in known:
             raise typer.BadParameter(
-                f"{name!r} is no attack; there are {', '.join(ATTACKS)}", param_hint="--only"
+                f"{name!r} is no attack; there are {', '.join(known)}", param_hint="--only"
             )
     return names
 

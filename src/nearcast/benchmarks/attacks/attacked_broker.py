@@ -25,9 +25,9 @@ _DEFAULTS_OF_MOSQUITTO = "sys_interval 10\n"
 
 
 class AttackedBroker:
-    """A broker that runs until it is stopped."""
+    """A broker that runs until it is stopped; `configuration` is more than ours comes with."""
 
-    def __init__(self, name: str, directory: Path) -> None:
+    def __init__(self, name: str, directory: Path, configuration: str = "") -> None:
         self.name = name
         self.data = directory / "data"
         cores = os.sched_getaffinity(0)
@@ -36,8 +36,11 @@ class AttackedBroker:
         else:
             assert name == OURS
             ports = [f"--{kind}-port=0" for kind in ("mqtt", "ws", "http")]
+            file = directory / "nearcast.toml"
+            file.write_text(configuration)
             command = [sys.executable, "-m", "nearcast", "up", "--no-pipeline", *ports]
-            self._running = Running([*command, f"--data={self.data}"], directory, None, cores)
+            command += [f"--config={file}", f"--data={self.data}"]
+            self._running = Running(command, directory, None, cores)
 
     @property
     def pid(self) -> int:
@@ -52,8 +55,13 @@ class AttackedBroker:
     @property
     def http_port(self) -> int:
         """Where it listens for HTTP; 0 if it does not."""
-        found = _HTTP.search(self._running.said)
+        found = _HTTP.search(self.said)
         return int(found[1]) if found else 0
+
+    @property
+    def said(self) -> str:
+        """All that it has written to its output."""
+        return self._running.said
 
     @property
     def resident_bytes(self) -> int:

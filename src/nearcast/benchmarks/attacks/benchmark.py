@@ -15,23 +15,15 @@ from pathlib import Path
 from msgspec import Struct
 
 from nearcast.benchmarks.attacks.attacked_broker import AttackedBroker
-from nearcast.benchmarks.attacks.attacker import Acted, AttackAnswer, AttackFailed, AttackOrder
 from nearcast.benchmarks.attacks.catalogue.all_attacks import ATTACKS
-from nearcast.benchmarks.attacks.catalogue.attack import Attack, AttackSite, AttackWork
-from nearcast.benchmarks.attacks.child_process import ChildProcess
-from nearcast.benchmarks.attacks.round_trips import (
-    BEGIN,
-    END,
-    HonestAnswer,
-    HonestFailed,
-    HonestFigures,
-    HonestOrder,
-)
+from nearcast.benchmarks.attacks.catalogue.attack import Attack, AttackWork
+from nearcast.benchmarks.attacks.clients import Attacker, Honest
+from nearcast.benchmarks.attacks.fairness import FAIRNESS, FairnessFigures, measure_fairness
+from nearcast.benchmarks.attacks.round_trips import HonestFigures
 from nearcast.benchmarks.broker.peers import BROKERS, MOSQUITTO, OURS
 from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.this_machine import machine
 
-ATTACKER_ADDRESS = "127.0.0.2"
 WARM_S = 1.0
 AFTERMATH_S = 1.0
 """The honest client is still watched after an attack: what it left to do may be done later."""
@@ -50,6 +42,9 @@ class AttackBenchSettings(Struct, frozen=True):
     quiet_s: float = 5.0
     act_within_s: float = 60.0
     mosquitto: bool = True
+    publishers: int = 100
+    """Honest publishers whose shares are compared."""
+    fairness_s: float = 10.0
 
 
 class AttackFigures(Struct, frozen=True):
@@ -91,6 +86,7 @@ class AttackResult(Struct, frozen=True):
     versions: dict[str, str]
     skipped: dict[str, str]
     rows: list[AttackRow]
+    fairness: dict[str, FairnessFigures] = {}
 
     @property
     def failures(self) -> list[str]:
@@ -99,6 +95,10 @@ class AttackResult(Struct, frozen=True):
             f"{row.name}: {name}: {figures.failed}"
             for row in self.rows
             for name, figures in row.brokers.items()
+            if figures.failed is not None
+        ] + [
+            f"{FAIRNESS}: {name}: {figures.failed}"
+            for name, figures in self.fairness.items()
             if figures.failed is not None
         ]
 
@@ -112,13 +112,18 @@ def run(settings: AttackBenchSettings, step: Callable[[str], None]) -> AttackRes
     missing = {name: BROKERS[name].missing() for name in names}
     present = [name for name in names if missing[name] is None]
     rows = []
-    for attack in (ATTACKS[name] for name in settings.attacks or ATTACKS):
+    chosen = settings.attacks or row_names()
+    for attack in (ATTACKS[name] for name in chosen if name != FAIRNESS):
         brokers = {}
         for name in present:
             if name == OURS or attack.on_mosquitto:
                 step(f"{attack.describe}: {name}")
                 brokers[name] = _attacked(name, attack, settings, step)
         rows.append(AttackRow(attack.name, attack.describe, attack.unit, brokers))
+    fairness = {}
+    for name in present if FAIRNESS in chosen else ():
+        step(f"{settings.publishers} honest publishers: {name}")
+        fairness[name] = _fairness(name, settings)
     return AttackResult(
         "attacks",
         started,
@@ -127,7 +132,23 @@ def run(settings: AttackBenchSettings, step: Callable[[str], None]) -> AttackRes
         {name: BROKERS[name].version() for name in present},
         {name: lacks for name, lacks in missing.items() if lacks is not None},
         rows,
+        fairness,
     )
+
+
+def row_names() -> list[str]:
+    """The names that `AttackBenchSettings.attacks` accepts."""
+    return [*ATTACKS, FAIRNESS]
+
+
+def _fairness(name: str, settings: AttackBenchSettings) -> FairnessFigures:
+    try:
+        with started_broker(name) as broker:
+            return measure_fairness(
+                broker, settings.publishers, settings.fairness_s, settings.quick
+            )
+    except BenchmarkError as error:
+        return FairnessFigures(failed=str(error))
 
 
 def _attacked(
@@ -175,7 +196,7 @@ class AttackedRun:
             honest.begin()
             time.sleep(settings.quiet_s)
             quiet = honest.end()
-            attacker = closing.enter_context(Attacker(broker, self._attack, settings))
+            attacker = closing.enter_context(self._attacker())
             before, dropped, cpu = broker.resident_bytes, broker.dropped, broker.cpu_s
             honest.begin()
             work = attacker.act(0)
@@ -193,7 +214,13 @@ class AttackedRun:
             quiet, attacked, repeated, work, cpu, before, after, memory, dropped, stopped
         )
 
-    def _repeat(self, honest: "Honest", attacker: "Attacker") -> tuple[HonestFigures | None, int]:
+    def _attacker(self) -> Attacker:
+        settings = self._settings
+        return Attacker(
+            self._broker, self._attack, quick=settings.quick, within_s=settings.act_within_s
+        )
+
+    def _repeat(self, honest: Honest, attacker: Attacker) -> tuple[HonestFigures | None, int]:
         """Make the attack as often as is still to be made; return the memory after that."""
         if self._settings.repeats <= 1:
             return None, 0
@@ -202,52 +229,3 @@ class AttackedRun:
             self._step(f"{self._attack.describe}: {self._broker.name}, again ({turn + 1})")
             attacker.act(turn)
         return honest.end(), self._broker.resident_bytes
-
-
-class Honest(ChildProcess[HonestAnswer]):
-    """The honest client."""
-
-    def __init__(self, broker: AttackedBroker) -> None:
-        order = HonestOrder(broker.port, situated=broker.name == OURS)
-        super().__init__("nearcast.benchmarks.attacks.round_trips", order, HonestAnswer)
-
-    def begin(self) -> None:
-        """Begin a phase."""
-        self.send(BEGIN)
-
-    def end(self) -> HonestFigures:
-        """End the phase and return its figures."""
-        self.send(END)
-        answer = self.answer()
-        if isinstance(answer, HonestFailed):
-            raise BenchmarkError(answer.reason)
-        return answer
-
-
-class Attacker(ChildProcess[AttackAnswer]):
-    """An attacker, which is ready to act."""
-
-    def __init__(
-        self, broker: AttackedBroker, attack: type[Attack], settings: AttackBenchSettings
-    ) -> None:
-        site = AttackSite(
-            broker.port, broker.http_port, ATTACKER_ADDRESS, settings.quick, settings.act_within_s
-        )
-        order = AttackOrder(attack.name, site)
-        super().__init__("nearcast.benchmarks.attacks.attacker", order, AttackAnswer)
-        answer = self.answer()
-        if isinstance(answer, AttackFailed):
-            raise BenchmarkError(answer.reason)
-
-    def begin(self, turn: int) -> None:
-        """Let it act, without waiting for it."""
-        self.send(str(turn))
-
-    def act(self, turn: int) -> AttackWork:
-        """Let it act, and return what it did."""
-        self.begin(turn)
-        answer = self.answer()
-        if isinstance(answer, AttackFailed):
-            raise BenchmarkError(answer.reason)
-        assert isinstance(answer, Acted)
-        return answer.work

@@ -1,5 +1,6 @@
 """A process that is given lines of JSON or words, and answers in lines of JSON."""
 
+import contextlib
 import subprocess
 import sys
 from types import TracebackType
@@ -47,17 +48,28 @@ class ChildProcess(Generic[Answer]):
             raise BenchmarkError(f"{self._module} ended without an answer")
         return self._answers.decode(line)
 
+    def finish(self) -> Answer:
+        """Close its input and return its last answer."""
+        assert self._process.stdin is not None
+        self._process.stdin.close()
+        return self.answer()
+
     def kill(self) -> None:
-        """End it at once (SIGKILL)."""
+        """End it at once (SIGKILL); a thread that waits for its answer gets a BenchmarkError."""
         self._process.kill()
-        self._process.communicate()
+        self._process.wait()
 
     def close(self) -> None:
-        """Close its input, and kill it if it does not end."""
+        """Close its input, wait until it has ended, and kill it if it does not end."""
+        assert self._process.stdin is not None
+        assert self._process.stdout is not None
+        with contextlib.suppress(BrokenPipeError):
+            self._process.stdin.close()
         try:
-            self._process.communicate(timeout=END_WITHIN_S)
+            self._process.wait(END_WITHIN_S)
         except subprocess.TimeoutExpired:
             self.kill()
+        self._process.stdout.close()
 
     def __enter__(self) -> Self:
         return self
@@ -68,7 +80,6 @@ class ChildProcess(Generic[Answer]):
         error: BaseException | None,
         trace: TracebackType | None,
     ) -> None:
-        if kind is None:
-            self.close()
-        else:
+        if kind is not None:
             self.kill()
+        self.close()

@@ -16,16 +16,19 @@ from nearcast.wire.mqtt import (
     MQTT_5,
     Acknowledgement,
     ConnAck,
+    Connect,
     Decoder,
     Packet,
     ProtocolError,
-    Publish,
     Sender,
     SubAck,
     UnsubAck,
+    encode,
 )
 
+HONEST_ADDRESS = "127.0.0.1"
 WAIT_S = 30.0
+STEP_S = 0.1
 READ_BYTES = 1 << 18
 _READ, _WRITE = selectors.EVENT_READ, selectors.EVENT_WRITE
 BIND_ADDRESS_NO_PORT = 24
@@ -51,8 +54,8 @@ class RawConnection:
         self.lost = False
         """True if the broker closed it."""
         self.received_bytes = 0
-        self.on_message: Callable[[Publish], None] | None = None
-        """Called with every message that comes."""
+        self.on_packet: Callable[[Packet], None] | None = None
+        """Called with every packet that comes."""
         self.counts: Counter[type[Packet]] = Counter()
         self.refused = 0
         """Reason codes that say no, of all answers."""
@@ -103,13 +106,12 @@ class RawConnection:
             raise BenchmarkError(f"the broker sent what is no MQTT: {error}") from error
         for packet in packets:
             self.counts[type(packet)] += 1
-            if isinstance(packet, Publish):
-                if self.on_message is not None:
-                    self.on_message(packet)
-            elif isinstance(packet, SubAck | UnsubAck):
+            if isinstance(packet, SubAck | UnsubAck):
                 self.refused += sum(code.failed for code in packet.reason_codes)
             elif isinstance(packet, Acknowledgement | ConnAck):
                 self.refused += packet.reason_code.failed
+            if self.on_packet is not None:
+                self.on_packet(packet)
 
     def close(self) -> None:
         """Close the socket; nothing more is sent."""
@@ -122,10 +124,25 @@ class RawConnection:
         self.close()
 
 
+def connected(port: int, connect: Connect, source: str = HONEST_ADDRESS) -> RawConnection:
+    """Open a connection that must be let in; raise BenchmarkError if it is not."""
+    connection = RawConnection(port, source)
+    connection.send(encode(connect))
+    if not drive([connection], lambda: connection.counts[ConnAck] == 1) or connection.refused:
+        raise BenchmarkError(f"{connect.client_id} was not let in")
+    return connection
+
+
 def drive(
-    connections: Sequence[RawConnection], done: Callable[[], bool], within_s: float = WAIT_S
+    connections: Sequence[RawConnection],
+    done: Callable[[], bool],
+    within_s: float = WAIT_S,
+    step_s: float = STEP_S,
 ) -> bool:
-    """Send and read until `done`, or all connections are closed, or time is up; return `done()`."""
+    """Send and read until `done`, or all connections are closed, or time is up; return `done()`.
+
+    `done` is asked at least once in every `step_s`.
+    """
     deadline = time.monotonic() + within_s
     with selectors.DefaultSelector() as selector:
         interest: dict[RawConnection, int] = {}
@@ -136,7 +153,7 @@ def drive(
                 # `done` may have more to send.
                 if connection.has_unsent and not interest.get(connection, 0) & _WRITE:
                     _watch(selector, interest, connection)
-            for key, mask in selector.select(min(left, 0.1)):
+            for key, mask in selector.select(min(left, step_s)):
                 connection = key.data
                 if mask & _WRITE:
                     connection.write()

@@ -9,6 +9,7 @@ from rich.text import Text
 
 from nearcast.benchmarks.attacks.attacked_broker import STOP_WITHIN_S
 from nearcast.benchmarks.attacks.benchmark import AttackFigures, AttackResult
+from nearcast.benchmarks.attacks.fairness import WANTED_INDEX
 from nearcast.benchmarks.attacks.round_trips import RoundTripFigures
 from nearcast.benchmarks.broker.peers import OURS
 
@@ -20,7 +21,10 @@ MOST_P99_MS, MOST_MS = 100.0, 500.0
 def show(result: AttackResult, console: Console) -> None:
     """Print all tables."""
     parts: list[RenderableType] = [Text(_heading(result)), ""]
-    parts += [_waits(result), _work(result), _costs(result)]
+    if result.rows:
+        parts += [_waits(result), _work(result), _costs(result)]
+    if result.fairness:
+        parts.append(_fairness(result))
     parts += [Text(f"{row.name}: {row.describe}") for row in result.rows]
     parts += [Text(f"Not run: {name}: {why}") for name, why in result.skipped.items()]
     parts += [Text(f"Failed: {what}") for what in result.failures]
@@ -95,6 +99,28 @@ def _costs(result: AttackResult) -> RenderableType:
             f"{figures.dropped:,}",
             f"> {STOP_WITHIN_S:.0f}" if figures.stopped_s is None else f"{figures.stopped_s:.1f}",
         )
+    return Group(title, table)
+
+
+def _fairness(result: AttackResult) -> RenderableType:
+    title = (
+        f"{result.settings.publishers} honest publishers of equal load, alone and beside a flood"
+        f" of QoS 0:\nmessages through a second, and Jain's index of their shares"
+        f" (aim: {WANTED_INDEX:g})"
+    )
+    table = _table("", "alone", "index", "attacked", "index", "least", "most", "attacker")
+    for name, figures in result.fairness.items():
+        if figures.failed is None:
+            table.add_row(
+                name,
+                f"{sum(figures.alone) / figures.seconds:,.0f}",
+                f"{figures.index_alone:.3f}",
+                f"{sum(figures.attacked) / figures.seconds:,.0f}",
+                f"{figures.index_attacked:.3f}",
+                f"{min(figures.attacked) / figures.seconds:,.0f}",
+                f"{max(figures.attacked) / figures.seconds:,.0f}",
+                f"{figures.attacker_messages_per_s:,.0f}",
+            )
     return Group(title, table)
 
 

@@ -3,22 +3,24 @@
 Every 10 ms it publishes a message for a plain subscription and, where the broker is ours, one for
 a subscription with a filter and an area. It sends by the clock, not when the last answer came, so
 that a stall counts for every message that it delayed. It obeys lines of standard input: `begin`
-starts a phase, `end` ends it and is answered by its figures once all its messages have arrived.
+starts a phase, `end` ends the one that was begun last, and is answered by its figures once all its
+messages have arrived. A phase may hold others.
 """
 
 import os
 import selectors
 import sys
 import time
+from collections import deque
 
 import msgspec
 from msgspec import Struct
 
 from nearcast.benchmarks.attacks.catalogue.attack import message, subscribe_packet
-from nearcast.benchmarks.attacks.raw_connection import WAIT_S, RawConnection, drive
+from nearcast.benchmarks.attacks.raw_connection import connected, drive
 from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.this_machine import cores_apart
-from nearcast.wire.mqtt import ConnAck, Connect, Publish, SubAck, encode
+from nearcast.wire.mqtt import Connect, Packet, Publish, SubAck, encode
 
 BEGIN, END = "begin", "end"
 PLAIN, SITUATED = "honest/plain", "honest/situated"
@@ -69,15 +71,13 @@ class Phase:
         self.waiting: dict[tuple[str, int], int] = {}
         """When each message that has not arrived was sent, by topic and number, in ns."""
         self.took_ns: dict[str, list[int]] = {PLAIN: [], SITUATED: []}
-        self.ended_ns: int | None = None
+        self.ended_ns = 0
 
-    def arrived(self, key: tuple[str, int]) -> bool:
+    def arrived(self, key: tuple[str, int]) -> None:
         """Time a message, if it is of this phase."""
         sent_ns = self.waiting.pop(key, None)
-        if sent_ns is None:
-            return False
-        self.took_ns[key[0]].append(time.perf_counter_ns() - sent_ns)
-        return True
+        if sent_ns is not None:
+            self.took_ns[key[0]].append(time.perf_counter_ns() - sent_ns)
 
     def figures(self) -> HonestFigures:
         """The figures, as they are now."""
@@ -107,10 +107,11 @@ class HonestClient:
     def __init__(self, order: HonestOrder) -> None:
         self._order = order
         self._number = 0
-        self._phases: list[Phase] = []
-        self._publisher = self._connect("honest-publisher")
-        self._subscriber = self._connect("honest-subscriber")
-        self._subscriber.on_message = self._arrived
+        self._begun: list[Phase] = []
+        self._ended: deque[Phase] = deque()
+        self._publisher = connected(order.port, Connect("honest-publisher"))
+        self._subscriber = connected(order.port, Connect("honest-subscriber"))
+        self._subscriber.on_packet = self._arrived
         self._subscriber.send(subscribe_packet([PLAIN]))
         if order.situated:
             # Far away from all attackers, so that nothing of theirs is for this client.
@@ -143,13 +144,6 @@ class HonestClient:
                     raise BenchmarkError("the broker closed a connection of the honest client")
                 self._report()
 
-    def _connect(self, name: str) -> RawConnection:
-        connection = RawConnection(self._order.port, "127.0.0.1")
-        connection.send(encode(Connect(name)))
-        if not drive([connection], lambda: connection.counts[ConnAck] == 1):
-            raise BenchmarkError(f"the honest client was not let in within {WAIT_S:.0f} s")
-        return connection
-
     def _publish(self) -> None:
         self._number += 1
         payload = b'{"number":%d,"speed":50}' % self._number
@@ -158,33 +152,36 @@ class HonestClient:
             self._publish_one(message(SITUATED, payload, at=PLACE))
 
     def _publish_one(self, publish: Publish) -> None:
-        if self._phases and self._phases[-1].ended_ns is None:
-            self._phases[-1].waiting[publish.topic, self._number] = time.perf_counter_ns()
+        for phase in self._begun:
+            phase.waiting[publish.topic, self._number] = time.perf_counter_ns()
         self._publisher.send(encode(publish))
 
-    def _arrived(self, publish: Publish) -> None:
-        key = (publish.topic, msgspec.json.decode(publish.payload)["number"])
-        for phase in self._phases:
-            if phase.arrived(key):
-                return
+    def _arrived(self, packet: Packet) -> None:
+        if isinstance(packet, Publish):
+            key = (packet.topic, msgspec.json.decode(packet.payload)["number"])
+            for phase in (*self._begun, *self._ended):
+                phase.arrived(key)
 
     def _obey(self) -> bool:
         """Obey the commands that have come; return False at the end of input."""
         said = os.read(sys.stdin.fileno(), 1 << 12)
         for command in said.decode().split():
             if command == BEGIN:
-                self._phases.append(Phase())
+                self._begun.append(Phase())
+                # At once, so that even the shortest phase has a message.
+                self._publish()
             else:
-                self._phases[-1].ended_ns = time.perf_counter_ns()
+                self._ended.append(self._begun.pop())
+                self._ended[-1].ended_ns = time.perf_counter_ns()
         return bool(said)
 
     def _report(self) -> None:
-        """Answer for the oldest phase, if it has ended and all its messages are in."""
-        if not self._phases or (ended := self._phases[0].ended_ns) is None:
+        """Answer for the phase that ended first, if all its messages are in."""
+        if not self._ended:
             return
-        waited_s = (time.perf_counter_ns() - ended) / 1e9
-        if not self._phases[0].waiting or waited_s > self._order.lost_after_s:
-            answer(self._phases.pop(0).figures())
+        waited_s = (time.perf_counter_ns() - self._ended[0].ended_ns) / 1e9
+        if not self._ended[0].waiting or waited_s > self._order.lost_after_s:
+            answer(self._ended.popleft().figures())
 
 
 def answer(what: HonestAnswer) -> None:

@@ -2,7 +2,8 @@
 
 from nearcast.benchmarks.attacks.catalogue.areas import (
     LargePlace,
-    MovedLiveEvents,
+    MovedAreas,
+    MovedTargets,
     MovingPolygons,
 )
 from nearcast.benchmarks.attacks.catalogue.attack import Attack
@@ -42,7 +43,8 @@ ATTACKS: dict[str, type[Attack]] = {
         ManyPatterns,
         FewCounts,
         ManyCounts,
-        MovedLiveEvents,
+        MovedAreas,
+        MovedTargets,
         RetainedReplay,
         FewPings,
         ManyPings,

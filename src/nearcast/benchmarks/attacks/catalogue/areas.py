@@ -2,10 +2,11 @@
 
 import math
 from collections.abc import Iterator
+from typing import ClassVar
 
 import msgspec
 
-from nearcast.benchmarks.attacks.catalogue.attack import Attack, message
+from nearcast.benchmarks.attacks.catalogue.attack import Attack, message, retained
 from nearcast.wire.mqtt import encode
 
 LIVE_EVENTS = 3_000
@@ -16,30 +17,34 @@ PLACE_POINTS = 60_000
 PLACE_RADIUS_DEG = 2.0
 
 
-class MovedLiveEvents(Attack):
-    """A node whose events live on in an area that moves with it, and many who listen for them."""
+class MoveAttack(Attack):
+    """A node with live events round it, and many who listen for them by where that node is."""
 
-    name = "move-live"
-    describe = "moves of a node with 3,000 live events round it, 300 subscribers"
     unit = "moves acknowledged"
     full, quick = 3, 1
+    subscription: ClassVar[dict[str, str]]
+    target: ClassVar[dict[str, str]]
 
     def prepare(self) -> None:
-        """Publish the live events; the subscribers are just out of their reach."""
+        """Publish the live events, of which none is for any of the subscribers."""
         (self._carrier,) = self.open("carrier")
         self._carrier.send(encode(message("$me/position", b"48.2,16.37")))
         listeners = self.open(
             *(f"listener-{number}" for number in range(self.site.size(LISTENERS, 20)))
         )
         for number, listener in enumerate(listeners):
-            position = b"48.25,%.4f" % (16.3 + number / 2_000)
+            position = b"48.2,%.5f" % (16.37 + number / 100_000)
             listener.send(encode(message("$me/position", position)))
-        self.require(self.subscribe(listeners, "attack/live/#"))
+        self.require(self.subscribe(listeners, "attack/live/#", **self.subscription))
+        places = circle_points(self.site.size(LIVE_EVENTS, 100), 0.004)
         live = [
-            message(f"attack/live/{number}", to="circle:carrier,1000", valid="3600")
-            for number in range(self.site.size(LIVE_EVENTS, 100))
+            message(f"attack/live/{number}", b'{"level":1}', **self._options(*place))
+            for number, place in enumerate(places)
         ]
         self.require(self.acknowledged(self._carrier, live) == len(live))
+
+    def _options(self, lon: float, lat: float) -> dict[str, str]:
+        return {"at": f"{48.2 + lat:.5f},{16.37 + lon:.5f}", "valid": "3600", **self.target}
 
     def attack(self, turn: int) -> int:
         """Move the node back and forth, by some metres."""
@@ -48,6 +53,24 @@ class MovedLiveEvents(Attack):
             for number in range(1, self.wanted + 1)
         ]
         return self.acknowledged(self._carrier, moves)
+
+
+class MovedAreas(MoveAttack):
+    """The areas of the subscriptions move with the node."""
+
+    name = "move-live"
+    describe = "3 moves of a node with 3,000 live events round it, 300 subscribers round it"
+    subscription: ClassVar = {"from_": "circle:carrier,1000", "where": "level > 5"}
+    target: ClassVar = {}
+
+
+class MovedTargets(MoveAttack):
+    """The targets of the live events move with the node."""
+
+    name = "move-targets"
+    describe = "3 moves of a node with 3,000 live events whose targets move, 300 subscribers"
+    subscription: ClassVar = {"where": "distance(me, publisher) < 5 AND level > 5"}
+    target: ClassVar = {"to": "circle:carrier,1000"}
 
 
 class MovingPolygons(Attack):
@@ -96,7 +119,7 @@ class LargePlace(Attack):
             for east, north in circle_points(self.site.size(PLACE_POINTS, 1_000), PLACE_RADIUS_DEG)
         ]
         shape = {"type": "Polygon", "coordinates": [[*ring, ring[0]]]}
-        place = message(f"$place/attack/large{turn}", msgspec.json.encode(shape), retain=True)
+        place = retained(f"$place/attack/large{turn}", msgspec.json.encode(shape))
         done = self.acknowledged(attacker, [place])
         self.subscribe([attacker], "attack/#", from_=f"place:attack/large{turn}")
         events = [message("attack/there", at="5.5,3.50001")] * (self.wanted - 1)

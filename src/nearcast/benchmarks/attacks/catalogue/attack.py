@@ -242,11 +242,14 @@ def at_least_once(message: Publish, packet_id: int) -> Publish:
     )  # fmt: skip
 
 
-def message(
-    topic: str, payload: bytes = b"{}", *, retain: bool = False, **properties: str
-) -> Publish:
-    """A message; `at="53.3,-6.2"` becomes its property `nc-at`."""
-    return Publish(topic, payload, retain=retain).with_(nc_properties(properties))
+def message(topic: str, payload: bytes = b"{}", **properties: str) -> Publish:
+    """A message of QoS 0; `at="53.3,-6.2"` becomes its property `nc-at`."""
+    return Publish(topic, payload).with_(nc_properties(properties))
+
+
+def retained(topic: str, payload: bytes) -> Publish:
+    """A retained message of QoS 0."""
+    return Publish(topic, payload, retain=True)
 
 
 def subscribe_packet(filters: Iterable[str], **properties: str) -> bytes:

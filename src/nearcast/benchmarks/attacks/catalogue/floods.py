@@ -10,6 +10,7 @@ from nearcast.benchmarks.attacks.catalogue.attack import (
     Attack,
     at_least_once,
     message,
+    retained,
 )
 from nearcast.wire.mqtt import Properties, PubAck, Publish, encode
 
@@ -117,7 +118,7 @@ class RetainedFlood(Attack):
         """Publish."""
         publishers = self.open("flood")
         topics = (f"attack/kept/{turn}/{number}" for number in count())
-        packets = (encode(message(topic, b"x" * 1_000, retain=True)) for topic in topics)
+        packets = (encode(retained(topic, b"x" * 1_000)) for topic in topics)
         return self.flood(publishers, packets)
 
 
