@@ -12,6 +12,7 @@ from rich.console import Console
 
 from nearcast.benchmarks.attacks import benchmark as attackers
 from nearcast.benchmarks.attacks import report as attack_report
+from nearcast.benchmarks.attacks import summary as attack_summary
 from nearcast.benchmarks.attacks.catalogue.all_attacks import ATTACKS
 from nearcast.benchmarks.broker import benchmark as brokers
 from nearcast.benchmarks.broker import report as broker_report
@@ -133,6 +134,9 @@ def attacks(
     peers: Annotated[
         bool, typer.Option(help="Also attack mosquitto, where it can be attacked alike.")
     ] = True,
+    as_markdown: Annotated[
+        bool, typer.Option("--markdown", help="Print tables in Markdown.")
+    ] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
     quick: Annotated[bool, typer.Option("--quick", help="Small attacks: a smoke test.")] = False,
 ) -> None:
@@ -150,6 +154,8 @@ def attacks(
     result = _measured(lambda step: attackers.run(settings, step))
     if as_json:
         _print_json(result)
+    elif as_markdown:
+        sys.stdout.write(attack_summary.markdown(result))
     else:
         attack_report.show(result, Console())
     if result.failures:

@@ -16,6 +16,7 @@ from nearcast.benchmarks.attacks.fairness import FAIRNESS, jain_index
 from nearcast.benchmarks.attacks.raw_connection import RawConnection, drive
 from nearcast.benchmarks.attacks.report import show
 from nearcast.benchmarks.attacks.round_trips import PLAIN, SITUATED, Phase, part_ms
+from nearcast.benchmarks.attacks.summary import markdown
 from nearcast.benchmarks.broker.peers import BROKERS, MOSQUITTO, OURS
 from nearcast.cli.bench import app
 from nearcast.wire.mqtt import ConnAck, encode
@@ -83,6 +84,13 @@ def test_tables_show_waits_work_costs_and_shares(result: AttackResult) -> None:
     for words in ("p50 / p99 / max", "pings answered", "stop s", "after 2", "Jain's index"):
         assert words in shown
     assert "…" not in shown
+
+
+def test_markdown_has_both_brokers_in_a_row(result: AttackResult) -> None:
+    shown = markdown(result)
+    (row,) = (line for line in shown.splitlines() if line.startswith("| ping-1m |"))
+    assert row.count("50,000 of 50,000") == 2
+    assert "honest publishers" in shown
 
 
 def test_attacks_have_names_and_sizes() -> None:

@@ -59,7 +59,7 @@ def _waits(result: AttackResult) -> RenderableType:
         assert figures.attacked is not None
         plain, situated = figures.attacked.plain, figures.attacked.situated
         lost = plain.lost + (situated.lost if situated else 0)
-        trips = map(_trip, (figures.quiet.plain, plain, situated))
+        trips = map(trip, (figures.quiet.plain, plain, situated))
         table.add_row(name, *trips, f"{lost:,}")
     return Group(title, table)
 
@@ -124,7 +124,8 @@ def _fairness(result: AttackResult) -> RenderableType:
     return Group(title, table)
 
 
-def _trip(figures: RoundTripFigures | None) -> str:
+def trip(figures: RoundTripFigures | None) -> str:
+    """Round trips in ms: p50 / p99 / max."""
     if figures is None:
         return ""
     return " / ".join(_ms(each) for each in (figures.p50_ms, figures.p99_ms, figures.max_ms))

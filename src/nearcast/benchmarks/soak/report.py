@@ -6,6 +6,7 @@ from pathlib import Path
 import msgspec
 
 from nearcast.benchmarks.attacks.round_trips import RoundTripFigures
+from nearcast.benchmarks.markdown import markdown_table
 from nearcast.benchmarks.soak.benchmark import SoakResult
 from nearcast.benchmarks.soak.samples import Sample
 
@@ -33,24 +34,20 @@ def markdown(result: SoakResult) -> str:
         f"come and go; {result.kills} processes of them were killed; {len(made)} attacks. "
         f"{result.ledger.acknowledged:,} messages acknowledged to a session that came back "
         f"{result.ledger.reconnections:,} times ({result.ledger.repeated:,} came twice).",
-        table(("verdict", "rule", "found", "holds"), _verdicts(result)),
+        markdown_table(("verdict", "rule", "found", "holds"), _verdicts(result)),
         "Round trips of the honest client in ms, plain and with a filter and an area:",
-        table(("minute", "plain p50 / p99 / max", "situated p50 / p99 / max"), _trips(result)),
+        markdown_table(
+            ("minute", "plain p50 / p99 / max", "situated p50 / p99 / max"), _trips(result)
+        ),
         "What the broker held:",
-        table(
+        markdown_table(
             ("minute", "memory MB", "descriptors", "threads", "files", "CPU s", "attack"),
             _samples(result),
         ),
-        table(("attack", "times", "done", "of", "longest s"), _attacks(result)),
+        markdown_table(("attack", "times", "done", "of", "longest s"), _attacks(result)),
     ]
     parts += [f"Not done: {turn.name}: {turn.failed}" for turn in result.attacks if turn.failed]
     return "\n\n".join(parts) + "\n"
-
-
-def table(heading: tuple[str, ...], rows: Iterator[tuple[str, ...]]) -> str:
-    """A table in Markdown."""
-    lines = [heading, ("---",) * len(heading), *rows]
-    return "\n".join(f"| {' | '.join(line)} |" for line in lines)
 
 
 def _verdicts(result: SoakResult) -> Iterator[tuple[str, ...]]:
