@@ -171,8 +171,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     messages_per_s: PerSecondOrNone = 0.0
     """Messages a second from one client, on average; faster ones are read later. 0: any."""
     filter_cost_per_s: PerSecondOrNone = 250_000.0
-    """What the filters of one user may cost a second, on average, in cost units of about a
-    microsecond; costlier ones are suspended for a while. 0: any."""
+    """Microseconds a second that filters of one user may cost; others are suspended. 0: any."""
 
 
 class AuthSection(Struct, frozen=True, forbid_unknown_fields=True):
