@@ -248,7 +248,7 @@ class Hub:
             or state.arriving
             or self._due_at <= now
             or releasing.pending
-            or self.scheduler
+            or self.scheduler.is_due(now)
         ):
             self.lifecycle.detach_lost(now)
             slow = self.connect_handler.decide_some(now, self.scheduler.decided)
@@ -295,8 +295,8 @@ class Hub:
         state = self.state
         if state.arriving or state.leaving or state.pending or state.touched or self.scheduler:
             return now
-        release = self.releasing.due(now)
-        due = self._due_at if release is None else min(release, self._due_at)
+        times = (self.releasing.due(now), self.scheduler.next_timer(), self._due_at)
+        due = min(each for each in times if each is not None)
         return None if due == inf else due
 
     def look_ahead(self) -> None:
@@ -309,7 +309,7 @@ class Hub:
         found = []
         for session in self.sessions.values():
             connection = session.connection
-            if connection is None or not connection.keep_alive_s or connection.has_input:
+            if connection is None or not connection.keep_alive_s or connection.must_wait:
                 continue
             if now - connection.heard_at > 1.5 * connection.keep_alive_s:
                 found.append(connection)
@@ -346,6 +346,7 @@ class Hub:
                 "live": len(self.engine.live),
                 "waiting_bytes": sum(s.waiting_bytes for s in state.sessions.values()),
                 **state.costs.statistics(),
+                **self.scheduler.statistics(),
                 **self._filter_budgets.statistics(),
                 **self.releasing.staging.statistics(),
             }

@@ -106,8 +106,6 @@ class Server:
         """Note that input was read."""
         self.was_full = False
         """True if too much already waited for the disk when this tick's first input was read."""
-        self.paces = bool(self.settings.limits.messages_per_s)
-        """Whether the message rate of clients is limited."""
 
     @property
     def ports(self) -> dict[str, int]:
@@ -216,7 +214,6 @@ class Server:
                 "links": len(self._links),
                 "held_batches": len(self._commit_gate),
                 "held_bytes": self._commit_gate.bytes,
-                "paced_links": sum(link.is_held(Hold.PACE) for link in self._links),
                 "paused_links": len(self._paused),
             }
             | self._access.statistics()
@@ -370,6 +367,10 @@ class Server:
         """Close connections that are silent, late with CONNECT, or stalled; runs once a second."""
         now, limits = self.now(), self.settings.limits
         for connection in self.hub.silent(now):
+            host: Link = connection.host  # type: ignore[assignment]  # made by a link
+            if host.is_held():
+                # It cannot be heard.
+                continue
             log_event(log, logging.INFO, "client is silent", client=_name(connection))
             self.hub.close(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing was heard")
         for link in list(self._links):

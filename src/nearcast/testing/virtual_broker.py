@@ -141,7 +141,7 @@ class _Link:
         if connection.closing:
             return
         run.hub.take(connection, data, run.clock.now())
-        if connection.flow is not None and connection.flow.is_waiting:
+        if connection.must_wait:
             self.wait_for_turn(True)
         run.soon()
         if self._blocked_since is not None:

@@ -59,7 +59,7 @@ class HubClient:
     @property
     def waits(self) -> bool:
         """Whether its input waits for its turn."""
-        return self.connection.flow is not None and self.connection.flow.is_waiting
+        return self.connection.must_wait
 
 
 class HubWorld:

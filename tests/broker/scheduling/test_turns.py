@@ -4,6 +4,7 @@ from hypothesis import given
 from hypothesis import settings as checked
 from hypothesis import strategies as st
 
+from nearcast.broker.config.settings import Limits, Settings
 from nearcast.broker.engine_driver import MOST_INPUTS
 from nearcast.broker.scheduling.cost_account import DELIVERY, INPUT, PACKET
 from nearcast.broker.scheduling.input_scheduler import MOST_PACKETS, PIECE_COST, TICK_BUDGET
@@ -107,6 +108,27 @@ def test_who_waits_for_its_turn_is_not_late_with_its_keep_alive() -> None:
     assert world.hub.silent(world.now) == []
     world.now += 16.0
     assert world.hub.silent(world.now) == [attacker.connection]
+
+
+def test_who_exceeds_the_limit_of_its_rate_is_heard_later_and_loses_nothing() -> None:
+    world = HubWorld(Settings(limits=Limits(messages_per_s=10.0)))
+    reader = world.client("reader")
+    reader.subscribe("a")
+    quick = world.client("quick", keep_alive=1)
+    quick.publish("a", FLOOD[:15])
+    quick.publish("a", FLOOD[15:25])
+    world.settle()
+    assert quick.waits
+    assert len(reader.messages) == 15
+    for _ in range(30):
+        due = world.hub.next_timer(world.now)
+        world.now = world.now + 0.1 if due is None else max(due, world.now)
+        assert world.hub.silent(world.now) == []
+        world.tick()
+        if len(reader.messages) == 25 and not quick.waits:
+            break
+    assert reader.messages == FLOOD[:25]
+    assert not quick.waits
 
 
 def test_what_waits_is_processed_although_its_client_has_gone() -> None:

@@ -89,6 +89,12 @@ class Connection:
         """The client is gone; its input that waits is processed first."""
 
     @property
+    def must_wait(self) -> bool:
+        """Whether it is not read until its input has had its turn, or by the limit of its rate."""
+        flow = self.flow
+        return flow is not None and (flow.is_waiting or flow.paced_until > 0.0)
+
+    @property
     def has_input(self) -> bool:
         """Whether received input waits to be processed."""
         return bool(self.backlog) or (self.decoder is not None and self.decoder.has_unread)

@@ -45,9 +45,7 @@ class Hold(IntFlag):
     DISK = auto()
     """Too much waits for the disk."""
     TURN = auto()
-    """Its input waits for its turn."""
-    PACE = auto()
-    """It exceeds the message rate limit."""
+    """Its input waits for its turn, or it exceeds the limit of its rate."""
     DEAF = auto()
     """It does not read its answers."""
 
@@ -56,7 +54,7 @@ class Link:
     """The common part of TCP and WebSocket links."""
 
     __slots__ = (
-        "_allowance", "_discarded", "_holds", "_lingers_until", "_paced", "_refilled_at",
+        "_discarded", "_holds", "_lingers_until",
         "blocked_since", "connection", "is_ending", "server", "transport", "unsent",
     )  # fmt: skip
 
@@ -65,11 +63,6 @@ class Link:
         self.transport: asyncio.Transport | None = None
         self.blocked_since: float | None = None
         self._holds = 0
-        self._allowance = 0.0
-        """How many more messages it may send at once."""
-        self._refilled_at = 0.0
-        self._paced = 0
-        """Packets that were taken from the allowance so far."""
         self.unsent = 0
         """Unsent bytes at the last check."""
         self.is_ending = False
@@ -93,11 +86,8 @@ class Link:
             self._discard(len(data))
             return
         server.hub.take(connection, data, server.begin())
-        flow = connection.flow
-        if flow is not None and flow.is_waiting:
+        if connection.must_wait:
             self.hold(Hold.TURN)
-        if server.paces and flow is not None:
-            self._pace(flow.account.packets)
         server.note_input()
         if server.was_full:
             server.pause(self)
@@ -177,6 +167,8 @@ class Link:
         """Resume reading from the client, unless another reason to pause remains."""
         before, self._holds = self._holds, self._holds & ~reason
         if before and not self._holds and self.transport is not None:
+            # What it sent meanwhile was not heard.
+            self.connection.heard_at = self.server.now()
             with suppress(RuntimeError):  # it is closing
                 self.transport.resume_reading()
 
@@ -191,20 +183,9 @@ class Link:
         poll.register(found.fileno(), _HANGING_UP)
         return bool(poll.poll(0))
 
-    def is_held(self, reason: Hold) -> bool:
-        """Whether reading is paused for this reason."""
-        return bool(self._holds & reason)
-
-    def _pace(self, packets: int) -> None:
-        """Pause reading from a client that exceeds the rate limit; `packets`: so many so far."""
-        packets, self._paced = packets - self._paced, packets
-        rate, now = self.server.settings.limits.messages_per_s, self.server.now()
-        passed = now - (self._refilled_at or self.connection.since)
-        self._allowance = min(rate, self._allowance + passed * rate) - packets
-        self._refilled_at = now
-        if self._allowance < 0.0:
-            self.server.later(-self._allowance / rate, self.let, Hold.PACE)
-            self.hold(Hold.PACE)
+    def is_held(self, reason: Hold | None = None) -> bool:
+        """Whether reading is paused, for this reason or for any."""
+        return bool(self._holds if reason is None else self._holds & reason)
 
     def pause_writing(self) -> None:
         """Note that the client does not read."""

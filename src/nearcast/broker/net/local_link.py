@@ -51,7 +51,7 @@ class LocalLink(Link):
         if connection.closing:
             return
         server.hub.receive(connection, packets, server.begin())
-        if connection.flow is not None and connection.flow.is_waiting:
+        if connection.must_wait:
             self.hold(Hold.TURN)
         server.soon()
         if server.is_full:

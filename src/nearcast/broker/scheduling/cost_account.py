@@ -66,7 +66,10 @@ class UserShare(Share):
 class Flow(Share):
     """The share of one connection among those of its user."""
 
-    __slots__ = ("_cost", "_packets", "account", "connection", "user")
+    __slots__ = (
+        "_allowance", "_cost", "_packets", "_refilled_at", "account", "connection", "paced_until",
+        "user",
+    )  # fmt: skip
 
     def __init__(self, connection: "Connection", user: UserShare) -> None:
         super().__init__()
@@ -74,13 +77,28 @@ class Flow(Share):
         self.user = user
         self.account = CostAccount()
         """The account of its session; until there is one, its own."""
+        self.paced_until = 0.0
+        """When it may send more, by the limit of its rate; 0: now."""
         self._cost = FIRST_PRICE
         self._packets = 1
+        self._allowance = 0.0
+        # A new connection may send the packets of one second at once.
+        self._refilled_at = connection.since - 1.0
 
     @property
     def price(self) -> float:
         """The average cost of its latest packets."""
         return self._cost / self._packets
+
+    def pace(self, packets: int, rate: float, now: float) -> bool:
+        """Count packets against a rate a second; True if it must wait until `paced_until`."""
+        earned = (now - self._refilled_at) * rate
+        self._allowance = min(rate, self._allowance + earned) - packets
+        self._refilled_at = now
+        if self._allowance >= 0.0:
+            return False
+        self.paced_until = now - self._allowance / rate
+        return True
 
     def remember(self, packets: int, cost: float) -> None:
         """Note packets that were processed, and costs."""

@@ -11,6 +11,7 @@ engine step.
 """
 
 from collections.abc import Callable, Sequence
+from heapq import heappop, heappush
 
 from nearcast.broker.auth.identities import counted_as
 from nearcast.broker.broker_state import BrokerState
@@ -49,11 +50,18 @@ class InputScheduler:
         """Whether the tick has taken too long, by the clock of the host."""
         self.served: list[Connection] = []
         """Connections whose input no longer waits, so that they can be read again."""
+        self._paced: list[tuple[float, int, Connection]] = []
+        """Connections that exceed the limit of their rate: until when, order, connection."""
+        self._paced_count = 0
         self.on_left: Callable[[Connection], None] = lambda connection: None
         """Called when the input of a client that is gone has been processed."""
 
     def __len__(self) -> int:
         return len(self._state.costs.users)
+
+    def is_due(self, now: float) -> bool:
+        """Whether input waits that can be processed now."""
+        return len(self) > 0 or (bool(self._paced) and self._paced[0][0] <= now)
 
     def take(self, connection: Connection, data: bytes, now: float) -> None:
         """Process received bytes, or keep them until it is the connection's turn."""
@@ -67,7 +75,9 @@ class InputScheduler:
             decoder.keep(data)
             self._wait(connection, flow)
             return
-        self._serve(flow, self._decode(flow, decoder, data), now)
+        packets = self._decode(flow, decoder, data)
+        self._serve(flow, packets, now)
+        self._pace(flow, len(packets), now)
         if connection.has_input:
             self._wait(connection, flow)
 
@@ -80,6 +90,7 @@ class InputScheduler:
             self._wait(connection, flow)
             return
         self._serve(flow, packets, now)
+        self._pace(flow, len(packets), now)
         if connection.has_input:
             self._wait(connection, flow)
 
@@ -96,17 +107,22 @@ class InputScheduler:
     def serve(self, now: float) -> None:
         """Serve waiting connections in turns, within the budget of the tick."""
         costs, pending = self._state.costs, self._state.pending
+        self._go_on_with_paced(now)
         while (flow := costs.next_flow()) is not None:
             connection = flow.connection
             packets: Sequence[Packet] = connection.backlog
+            connection.heard_at = now
             if packets:
                 connection.backlog = []
+                self._serve(flow, packets, now)
             elif connection.decoder is not None:
                 packets = self._decode(flow, connection.decoder, b"")
-            connection.heard_at = now
-            self._serve(flow, packets, now)
+                self._serve(flow, packets, now)
+                self._pace(flow, len(packets), now)
             if connection.closing:
                 self.drop(connection)
+            elif flow.paced_until:
+                costs.dequeue(flow)
             elif not connection.has_input or connection.is_undecided:
                 self._finish(connection, flow)
             if costs.spent >= self.budget or self.is_late():
@@ -116,8 +132,7 @@ class InputScheduler:
 
     def leave(self, connection: Connection) -> bool:
         """Note that a client is gone; False if nothing of it waits."""
-        flow = connection.flow
-        if flow is None or not flow.is_waiting or connection.closing:
+        if not connection.must_wait or not connection.has_input or connection.closing:
             self.drop(connection)
             self._state.costs.close(connection)
             return False
@@ -131,6 +146,33 @@ class InputScheduler:
         if connection.flow is not None:
             self._finish(connection, connection.flow)
 
+    def next_timer(self) -> float | None:
+        """The time when a connection that exceeded its rate goes on."""
+        return self._paced[0][0] if self._paced else None
+
+    def statistics(self) -> dict[str, float]:
+        """The number of connections that exceed the limit of their rate."""
+        return {"paced_links": len(self._paced)}
+
+    def _pace(self, flow: Flow, packets: int, now: float) -> None:
+        """Let a connection wait that exceeds the limit of its rate."""
+        rate = self._state.limits.messages_per_s
+        if rate and flow.connection.trusted is None and flow.pace(packets, rate, now):
+            self._paced_count += 1
+            heappush(self._paced, (flow.paced_until, self._paced_count, flow.connection))
+
+    def _go_on_with_paced(self, now: float) -> None:
+        while self._paced and self._paced[0][0] <= now:
+            connection = heappop(self._paced)[2]
+            flow = connection.flow
+            if flow is None or connection.closing:
+                continue
+            flow.paced_until, connection.heard_at = 0.0, now
+            if connection.has_input:
+                self._wait(connection, flow)
+            else:
+                self.served.append(connection)
+
     def _finish(self, connection: Connection, flow: Flow) -> None:
         if flow.is_waiting:
             self._state.costs.dequeue(flow)
@@ -142,11 +184,11 @@ class InputScheduler:
     def _must_wait(self, connection: Connection, flow: Flow) -> bool:
         costs = self._state.costs
         return bool(
-            costs.users or costs.spent >= self.budget or connection.is_undecided or flow.is_waiting
+            costs.users or costs.spent >= self.budget or connection.is_undecided or flow.paced_until
         )
 
     def _wait(self, connection: Connection, flow: Flow) -> None:
-        if not connection.is_undecided and not connection.closing:
+        if not (connection.is_undecided or connection.closing or flow.paced_until):
             self._state.costs.enqueue(flow)
 
     def _decode(self, flow: Flow, decoder: Decoder, data: bytes) -> Sequence[Packet]:
