@@ -10,6 +10,7 @@ from nearcast.broker.ingest.random_ids import RandomBytes, random_ids
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.traffic import Traffic
 from nearcast.broker.scheduling.cost_ledger import CostLedger
+from nearcast.broker.scheduling.phase_timer import PhaseTimer
 from nearcast.broker.sessions.session import Session
 from nearcast.core.engine.engine import Engine
 from nearcast.core.model.event import Event
@@ -37,6 +38,7 @@ class BrokerState:
         self.traffic = Traffic()
         self.sessions: dict[str, Session] = {}
         self.costs = CostLedger(self.sessions)
+        self.phases = PhaseTimer()
         self.parts: Counter[str] = Counter()
         """Number of sessions by node."""
         self.online: Counter[str] = Counter()
@@ -88,4 +90,6 @@ class BrokerState:
         """Write a packet that is not a PUBLISH."""
         connection.out.append(data)
         self.traffic.answers_sent += 1
+        if connection.session is not None:
+            connection.session.account.packets_sent += 1
         self.touch(connection)

@@ -13,6 +13,7 @@ from nearcast.broker.ingest.acknowledgements import Acknowledger, refused_for
 from nearcast.broker.ingest.pending_inputs import DECIDED, Answer
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.outcome_follower import OutcomeFollower
+from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.core.engine.dependent import overriding
 from nearcast.core.engine.engine import Outcome
@@ -119,13 +120,16 @@ class EngineDriver:
 
     def _decide(self, inputs: Sequence[Input], now: float) -> Outcome:
         state, engine = self._state, self._state.engine
-        work = state.costs.started()
+        began = state.costs.clock()
+        before = state.phases.switch(Phase.ENGINE)
         outcome = engine.step(inputs, now)
+        state.phases.switch(Phase.DISPATCH)
         # Deliver before recording: a recipient of a live event that a newer one replaces gets the
         # older one.
         for deliveries in outcome.sent:
             self._dispatcher.deliver(deliveries)
-        state.costs.charge_step(inputs, outcome.sent, engine.take_evaluations(), work)
+        state.costs.charge_step(inputs, outcome.sent, engine.take_evaluations(), began)
+        state.phases.switch(Phase.RECORDING)
         self._recorder.record(outcome, now)
         self._recorder.record_undelivered(now)
         for event, owner in outcome.passed_over:
@@ -137,6 +141,7 @@ class EngineDriver:
                 seen = LiveSeen(engine.live_key(event), session.lifetime)
                 state.journal.note(seen, sync=False)
         state.seen.clear()
+        state.phases.switch(before)
         return outcome
 
     def _answer(

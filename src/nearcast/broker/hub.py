@@ -31,6 +31,7 @@ from nearcast.broker.ingest.subscribe import NAMED, SubscribeHandler
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.scheduling.filter_budgets import FilterBudgets
 from nearcast.broker.scheduling.input_scheduler import InputScheduler
+from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.broker.sessions.connect_handler import ConnectHandler
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
@@ -250,6 +251,7 @@ class Hub:
             or releasing.pending
             or self.scheduler.is_due(now)
         ):
+            state.phases.switch(Phase.INPUT)
             self.lifecycle.detach_lost(now)
             slow = self.connect_handler.decide_some(now, self.scheduler.decided)
             self.lifecycle.expire(now)
@@ -263,8 +265,11 @@ class Hub:
             self.look_ahead()
         limits, journal = state.limits, state.journal
         if journal.rows:
+            state.phases.switch(Phase.RECORDING)
             self._recorder.catch_up(now)
+        state.phases.switch(Phase.DISPATCH)
         self._dispatcher.flush()
+        state.phases.switch(Phase.OUTPUT)
         writes = []
         touched, state.touched = state.touched, []
         for connection in touched:
@@ -278,6 +283,8 @@ class Hub:
             if connection.out or connection.closing:
                 data = connection.take()
                 state.traffic.bytes_sent += len(data)
+                if session is not None:
+                    session.account.bytes_sent += len(data)
                 writes.append(
                     Write(connection, data, connection.acknowledgements, connection.closing)
                 )
@@ -293,7 +300,13 @@ class Hub:
     def next_timer(self, now: float) -> float | None:
         """The time of the next tick without input; `now` if work is left, None if none is due."""
         state = self.state
-        if state.arriving or state.leaving or state.pending or state.touched or self.scheduler:
+        if (
+            state.arriving
+            or state.leaving
+            or state.pending
+            or state.touched
+            or self.scheduler.is_busy
+        ):
             return now
         times = (self.releasing.due(now), self.scheduler.next_timer(), self._due_at)
         due = min(each for each in times if each is not None)

@@ -45,6 +45,8 @@ from nearcast.broker.net.listeners import (
 from nearcast.broker.net.tick_scheduler import TickScheduler
 from nearcast.broker.net.web_origins import WebOrigins
 from nearcast.broker.operations import control
+from nearcast.broker.operations.diagnostics import Diagnostics
+from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.logs import log_event
 from nearcast.store import LogSettings, Store
 from nearcast.wire.mqtt import Connect, ReasonCode
@@ -83,6 +85,7 @@ class Server:
             self.hub.releasing.may_go_on = lambda: not self.is_full
         self.hub.state.costs.clock = time.perf_counter
         self.hub.scheduler.is_late = self._is_late
+        self.diagnostics = Diagnostics(self.hub, self.settings.diagnostics.slow_tick_s)
         self._access = ServerAccess(self.hub, self._admission, self.now, lambda: self.soon())
         self.hub.begin(self.now())
         self._store_writer: StoreWriter | None = None
@@ -174,11 +177,13 @@ class Server:
             await self.stop()
             raise
         self._sweep()
+        self.diagnostics.start(self._loop)
 
     async def stop(self) -> None:
         """Disconnect all clients, store what was promised, and close."""
         self.stopping = True
         assert self._loop is not None
+        self.diagnostics.stop()
         for timer in (self._sweeper, self._timer):
             if timer is not None:
                 timer.cancel()
@@ -217,6 +222,7 @@ class Server:
                 "paused_links": len(self._paused),
             }
             | self._access.statistics()
+            | self.diagnostics.statistics()
         )
 
     def keeper_statistics(self) -> dict[str, float]:
@@ -307,17 +313,27 @@ class Server:
 
     def _tick(self) -> None:
         now = self._ticking.began()
+        phases = self.hub.state.phases
+        phases.switch(Phase.COMMIT)
         batch = self.hub.tick(now)
         for connection, check in batch.slow:
             self._access.check(connection, check)
+        awaited_s = self._awaited_s
         self._commit_gate.take(batch)
+        phases.move(self._awaited_s - awaited_s, Phase.COMMIT, Phase.DISK)
         for connection in batch.served:
             link: Link = connection.host  # type: ignore[assignment]  # made by a link
             link.let(Hold.TURN)
         self._schedule(now)
-        took_s = self._ticking.ended()
+        self._ticking.ended()
+        took_s = self.diagnostics.end_tick()
         if self._feed_tick is not None:
             self._feed_tick(took_s)
+
+    @property
+    def _awaited_s(self) -> float:
+        """How long the event loop has waited for commits, in all."""
+        return 0.0 if self._store_writer is None else self._store_writer.awaited_s
 
     def _is_late(self) -> bool:
         """Whether the tick has taken so long that other input must be looked at."""

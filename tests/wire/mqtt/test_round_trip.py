@@ -74,9 +74,9 @@ def test_packets_taken_a_few_at_a_time_are_the_same(
         most = data.draw(few)
         received += decoder.feed(sent[start:end], most)
         if data.draw(st.booleans()):
-            while decoder.has_unread:
+            while decoder.unread:
                 received += decoder.read(most)
-    while decoder.has_unread:
+    while decoder.unread:
         received += decoder.read(data.draw(few))
     assert one_by_one(received) == packets
     assert decoder.waiting == 0

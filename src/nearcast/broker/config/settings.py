@@ -321,6 +321,13 @@ class LoggingSection(Struct, frozen=True, forbid_unknown_fields=True):
     """`text` or `json`: one object a line."""
 
 
+class DiagnosticsSection(Struct, frozen=True, forbid_unknown_fields=True):
+    """What is logged of the broker's own slowness."""
+
+    slow_tick_s: Seconds = 0.1
+    """A tick, or a stall between two, that takes longer is logged with who and what caused it."""
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All of it."""
 
@@ -336,6 +343,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     bridge: BridgeSection = field(default_factory=BridgeSection)
     shutdown: ShutdownSection = field(default_factory=ShutdownSection)
     logging: LoggingSection = field(default_factory=LoggingSection)
+    diagnostics: DiagnosticsSection = field(default_factory=DiagnosticsSection)
     pipeline: PipelineSection = field(default_factory=PipelineSection)
     decide: dict[SubjectPattern, Literal["edge", "spark"]] = {}
     """Where events are decided: `edge` (the broker) or `spark`; the first that fits counts."""

@@ -104,6 +104,7 @@ class DeliveryDispatcher:
                 plain = frames.plain(connection.version)
                 connection.out += [plain[place] for place in places]
             sent += len(places)
+            receiver.session.account.packets_sent += len(places)
             if not connection.touched:
                 connection.touched = True
                 touched.append(connection)
@@ -141,6 +142,7 @@ class DeliveryDispatcher:
         else:
             frame = self._with_metadata(receiver, connection, frames, place, priority)
         connection.out.append(frame)
+        receiver.session.account.packets_sent += 1
         state.touch(connection)
         state.counters["sent"] += 1
 

@@ -76,6 +76,8 @@ class StoreWriter:
         """The event loop waits for the single tick that was submitted."""
         self._answer = threading.Lock()
         self._answer.acquire()
+        self.awaited_s = 0.0
+        """How long the event loop itself has waited for commits, in all."""
         self._usual_s = 0.0
         """Moving average of the duration of synced commits."""
         self.waiting_bytes = 0
@@ -115,14 +117,22 @@ class StoreWriter:
             if self._usual_s > FAST_S:
                 return
             self._awaited = True
+        began = time.perf_counter()
+        is_committed = self._await_answer()
+        self.awaited_s += time.perf_counter() - began
+        if is_committed:
+            self._call_all((done,))
+
+    def _await_answer(self) -> bool:
+        """Wait for the commit of the single tick that was submitted; False if it takes long."""
         if not self._answer.acquire(timeout=AWAIT_S):
             with self._lock:
                 if self._awaited:
                     # The callback is called as after any other commit.
                     self._awaited = False
-                    return
+                    return False
             self._answer.acquire()
-        self._call_all((done,))
+        return True
 
     def stop(self) -> None:
         """Commit all submitted entries, write the last segment, and close the store."""

@@ -206,7 +206,7 @@ class PublishHandler:
             if qos:
                 state.journal.must_sync = True
         if route.recipients:
-            state.costs.charge_copies(session, len(run) * len(route.recipients))
+            state.costs.note_copies(session, len(run) * len(route.recipients))
             self._dispatcher.deliver_along(route.without(client_id), events)
         if qos:
             for packet in run:

@@ -97,7 +97,7 @@ class Connection:
     @property
     def has_input(self) -> bool:
         """Whether received input waits to be processed."""
-        return bool(self.backlog) or (self.decoder is not None and self.decoder.has_unread)
+        return bool(self.backlog or (self.decoder is not None and self.decoder.unread))
 
     def close(self) -> None:
         """End the output after `out` and `farewell`."""

@@ -34,12 +34,17 @@ class CostAccount:
     """The costs that one session has caused since it began, in counts and in units."""
 
     __slots__ = (
-        "bytes", "candidates", "cost", "deliveries", "evaluations", "packets", "replayed",
+        "bytes", "bytes_sent", "candidates", "client_id", "cost", "deliveries", "evaluations",
+        "packets", "packets_sent", "replayed",
     )  # fmt: skip
 
-    def __init__(self) -> None:
+    def __init__(self, client_id: str = "") -> None:
+        self.client_id = client_id
+        """Empty for a connection without a session."""
         self.bytes = 0
         self.packets = 0
+        self.bytes_sent = 0
+        self.packets_sent = 0
         self.deliveries = 0
         self.evaluations = 0
         self.candidates = 0
@@ -48,7 +53,7 @@ class CostAccount:
 
     def statistics(self) -> dict[str, float]:
         """All counts by name."""
-        return {name: getattr(self, name) for name in self.__slots__}
+        return {name: getattr(self, name) for name in self.__slots__ if name != "client_id"}
 
 
 class UserShare(Share):
@@ -67,7 +72,14 @@ class Flow(Share):
     """The share of one connection among those of its user."""
 
     __slots__ = (
-        "_allowance", "_cost", "_packets", "_refilled_at", "account", "connection", "paced_until",
+        "_allowance",
+        "_refilled_at",
+        "account",
+        "connection",
+        "cost",
+        "kept_bytes",
+        "paced_until",
+        "packets",
         "user",
     )  # fmt: skip
 
@@ -77,10 +89,12 @@ class Flow(Share):
         self.user = user
         self.account = CostAccount()
         """The account of its session; until there is one, its own."""
+        self.cost, self.packets = FIRST_PRICE, 1
+        """Cost and number of about its latest `REMEMBERED_PACKETS` packets."""
+        self.kept_bytes = 0
+        """Received bytes that are not paid for yet."""
         self.paced_until = 0.0
         """When it may send more, by the limit of its rate; 0: now."""
-        self._cost = FIRST_PRICE
-        self._packets = 1
         self._allowance = 0.0
         # A new connection may send the packets of one second at once.
         self._refilled_at = connection.since - 1.0
@@ -88,7 +102,14 @@ class Flow(Share):
     @property
     def price(self) -> float:
         """The average cost of its latest packets."""
-        return self._cost / self._packets
+        return self.cost / self.packets
+
+    def count(self, packets: int) -> None:
+        """Count packets; the price follows from the latest ones."""
+        self.packets += packets
+        if self.packets > REMEMBERED_PACKETS:
+            self.packets //= 2
+            self.cost /= 2.0
 
     def pace(self, packets: int, rate: float, now: float) -> bool:
         """Count packets against a rate a second; True if it must wait until `paced_until`."""
@@ -99,11 +120,3 @@ class Flow(Share):
             return False
         self.paced_until = now - self._allowance / rate
         return True
-
-    def remember(self, packets: int, cost: float) -> None:
-        """Note packets that were processed, and costs."""
-        self._packets += packets
-        self._cost += cost
-        if self._packets > REMEMBERED_PACKETS:
-            self._packets //= 2
-            self._cost /= 2.0

@@ -1,9 +1,11 @@
-"""The ledger of costs: every charge of a tick, by session, and the shares that they advance.
+"""The ledger of costs: every charge of a tick, by session and by kind, and the shares they advance.
 
-The cost of a tick is bounded by a budget; who used it up is known when the tick was slow.
+The cost of a tick is bounded by a budget; who used it up is known when the tick was slow. While
+nobody waits, charges are only added up: virtual times matter between competitors.
 """
 
-from collections.abc import Callable, Collection, Iterable
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from enum import StrEnum
 from typing import NamedTuple
 
 import numpy as np
@@ -22,6 +24,7 @@ from nearcast.broker.scheduling.cost_account import (
     UserShare,
 )
 from nearcast.broker.scheduling.fair_queue import FairQueue
+from nearcast.broker.scheduling.phase_timer import no_clock
 from nearcast.broker.sessions.session import Session
 from nearcast.core.engine.delivery.deliveries import Deliveries
 from nearcast.core.model.event import Subscription
@@ -29,22 +32,28 @@ from nearcast.core.model.inputs import Input, Published, Subscribed
 
 FEW_SHARES = 1_000
 """Shares of users without connections are dropped when there are more than this."""
-
-
 MICROSECONDS = 1e6
 
 
-def no_clock() -> float:
-    """The clock of virtual time: work takes none, only its counts are charged."""
-    return 0.0
+class CostKind(StrEnum):
+    """What a cost arose from."""
+
+    INPUT = "input"
+    DELIVERIES = "deliveries"
+    REPLAYS = "replays"
+    FILTERS = "filters"
 
 
-class Work(NamedTuple):
-    """The state of the ledger when a piece of work began."""
+class TickCosts(NamedTuple):
+    """The costs of one tick."""
 
-    began: float
-    step_s: float
-    spent: float
+    spent: float = 0.0
+    by_account: Mapping[CostAccount, float] = {}
+    by_kind: Mapping[CostKind, float] = {}
+
+
+Charge = tuple[CostAccount | None, CostKind, float]
+"""Who was charged (None: nobody that is known), for what, and how much."""
 
 
 class CostLedger:
@@ -54,19 +63,24 @@ class CostLedger:
         self._sessions = sessions
         self.users: FairQueue[UserShare] = FairQueue()
         """Users with waiting input."""
+        self.is_contended = False
+        """Whether anybody waits."""
         self._shares: dict[str, UserShare] = {}
         self._most_shares = FEW_SHARES
         self.spent = 0.0
         """Units charged since the last tick ended."""
-        self.by_account: dict[CostAccount, float] = {}
-        """The same by session."""
+        self._charges: list[Charge] = []
+        self._last: tuple[float, list[Charge]] = (0.0, [])
+        """Units and charges of the last tick."""
         self.clock: Callable[[], float] = no_clock
         """Seconds of work so far. If work takes longer than its count says, it costs that time."""
-        self._step_s = 0.0
+        self.step_s = 0.0
         """Seconds of engine steps, which are not the work of the connection being served."""
+        self._copies = 0
+        """Copies that the connection being served caused so far."""
         self._filter_costs: dict[str, tuple[str, float]] = {}
         self._charged: set[UserShare] = set()
-        """Users that were charged since then."""
+        """Users that were charged in competition since the last tick ended."""
 
     # Shares
 
@@ -99,6 +113,7 @@ class CostLedger:
         """Note that input of a connection waits."""
         flow.user.flows.add(flow)
         self.users.add(flow.user)
+        self.is_contended = True
 
     def dequeue(self, flow: Flow) -> None:
         """Note that no input of a connection waits."""
@@ -106,6 +121,7 @@ class CostLedger:
         user.flows.remove(flow)
         if not user.flows:
             self.users.remove(user)
+            self.is_contended = len(self.users) > 0
 
     def next_flow(self) -> Flow | None:
         """The connection whose input is next."""
@@ -114,105 +130,144 @@ class CostLedger:
 
     def end_of_tick(self) -> None:
         """Begin to count anew; among those of whom nothing waits, nobody owes anything."""
-        self.spent = 0.0
-        self.by_account.clear()
-        for user in self._charged:
-            user.flows.forgive()
-        self._charged.clear()
-        self.users.forgive()
-        if len(self._shares) > self._most_shares and not self.users:
+        self._last = self.spent, self._charges
+        self.spent, self._charges = 0.0, []
+        if self._charged:
+            for user in self._charged:
+                user.flows.forgive()
+            self._charged.clear()
+            self.users.forgive()
+        if len(self._shares) > self._most_shares and not self.is_contended:
             self._shares = {n: each for n, each in self._shares.items() if each.connections}
             self._most_shares = FEW_SHARES + 2 * len(self._shares)
 
+    @property
+    def latest(self) -> TickCosts:
+        """The costs of the last tick."""
+        spent, charges = self._last
+        by_account: dict[CostAccount, float] = {}
+        by_kind: dict[CostKind, float] = {}
+        for account, kind, cost in charges:
+            by_kind[kind] = by_kind.get(kind, 0.0) + cost
+            if account is not None:
+                by_account[account] = by_account.get(account, 0.0) + cost
+        return TickCosts(spent, by_account, by_kind)
+
     # Charges
 
-    def charge(self, flow: Flow, cost: float) -> None:
+    def charge(self, flow: Flow, kind: CostKind, cost: float) -> None:
         """Charge a connection and its user."""
-        user = flow.user
-        user.flows.charge(flow, cost)
-        self.users.charge(user, cost)
-        self._charged.add(user)
-        self._note(flow.account, cost)
+        account = flow.account
+        account.cost += cost
+        self.spent += cost
+        self._charges.append((account, kind, cost))
+        flow.cost += cost
+        if self.is_contended:
+            user = flow.user
+            user.flows.charge(flow, cost)
+            self.users.charge(user, cost)
+            self._charged.add(user)
 
-    def charge_session(self, session: Session, cost: float) -> None:
+    def charge_session(self, session: Session, kind: CostKind, cost: float) -> None:
         """Charge a session, and its connection if it has one."""
         connection = session.connection
         flow = None if connection is None else connection.flow
-        if flow is None:
-            self._note(session.account, cost)
-        else:
-            flow.remember(0, cost)
-            self.charge(flow, cost)
+        if flow is not None:
+            self.charge(flow, kind, cost)
+            return
+        session.account.cost += cost
+        self.spent += cost
+        self._charges.append((session.account, kind, cost))
 
-    def charge_packets(self, flow: Flow, packets: int, size: int) -> None:
-        """Charge a connection for received packets."""
-        account = flow.account
+    def note_copies(self, session: Session, copies: int) -> None:
+        """Note copies of the session that is being served; `charge_turn` charges them."""
+        session.account.deliveries += copies
+        self._copies += copies
+
+    def charge_turn(self, flow: Flow, packets: int, took_s: float) -> None:
+        """Charge a connection for packets and their copies, or for the time that they took."""
+        account, size = flow.account, flow.kept_bytes
         account.packets += packets
         account.bytes += size
+        flow.kept_bytes = 0
+        flow.count(packets)
         cost = PACKET * packets + KIBIBYTE * size / 1_024
-        flow.remember(packets, cost)
-        self.charge(flow, cost)
-
-    def charge_copies(self, session: Session, copies: int) -> None:
-        """Charge a publisher for copies to recipients."""
-        session.account.deliveries += copies
-        self.charge_session(session, DELIVERY * copies)
-
-    def started(self) -> Work:
-        """Begin to measure work."""
-        return Work(self.clock(), self._step_s, self.spent)
-
-    def charge_work(self, flow: Flow, work: Work) -> None:
-        """Charge a connection for the time of its work that its counted costs do not cover."""
-        took_s = self.clock() - work.began - (self._step_s - work.step_s)
-        missing = MICROSECONDS * took_s - (self.spent - work.spent)
-        if missing > 0.0:
-            flow.remember(0, missing)
-            self.charge(flow, missing)
+        copies, self._copies = self._copies, 0
+        if copies:
+            cost += DELIVERY * copies
+        measured = MICROSECONDS * took_s
+        kind = CostKind.INPUT if copies <= packets else CostKind.DELIVERIES
+        self.charge(flow, kind, measured if measured > cost else cost)
 
     def charge_step(
         self,
-        inputs: Iterable[Input],
-        sent: Iterable[Deliveries],
+        inputs: Sequence[Input],
+        sent: Sequence[Deliveries],
         evaluations: Collection[tuple[Subscription, int]],
-        work: Work,
+        began: float,
     ) -> None:
-        """Charge for an engine step.
+        """Charge for an engine step that began at a time of the clock.
 
         Publishers for inputs and copies, recipients for replays, subscribers for what their filters
         had evaluated.
         """
-        charges: dict[str, float] = {}
+        if len(inputs) == 1 and not evaluations and self._charge_single(inputs[0], sent, began):
+            return
+        charges: dict[tuple[str, CostKind], float] = {}
+        sessions = self._sessions
         for each in inputs:
-            who = _author(each)
+            who = _author(each), CostKind.INPUT
             charges[who] = charges.get(who, 0.0) + INPUT
         for deliveries in sent:
             if deliveries.replayed:
                 for owner, copies in _copies_by_recipient(deliveries).items():
-                    charges[owner] = charges.get(owner, 0.0) + REPLAY * copies
-                    if owner in self._sessions:
-                        self._sessions[owner].account.replayed += copies
+                    who = owner, CostKind.REPLAYS
+                    charges[who] = charges.get(who, 0.0) + REPLAY * copies
+                    if owner in sessions:
+                        sessions[owner].account.replayed += copies
             else:
                 for origin, copies in _copies_by_publisher(deliveries).items():
-                    charges[origin] = charges.get(origin, 0.0) + DELIVERY * copies
-                    if origin in self._sessions:
-                        self._sessions[origin].account.deliveries += copies
+                    who = origin, CostKind.DELIVERIES
+                    charges[who] = charges.get(who, 0.0) + DELIVERY * copies
+                    if origin in sessions:
+                        sessions[origin].account.deliveries += copies
         for subscription, count in evaluations:
-            owner = subscription.owner
-            charges[owner] = charges.get(owner, 0.0) + EVALUATION * count
-            if owner in self._sessions:
-                self._sessions[owner].account.evaluations += count
-        took_s = self.clock() - work.began
-        self._step_s += took_s
+            who = subscription.owner, CostKind.FILTERS
+            charges[who] = charges.get(who, 0.0) + EVALUATION * count
+            if who[0] in sessions:
+                sessions[who[0]].account.evaluations += count
+        took_s = self.clock() - began
+        self.step_s += took_s
         scale = max(1.0, MICROSECONDS * took_s / max(1.0, sum(charges.values())))
-        for client_id, cost in charges.items():
-            session = self._sessions.get(client_id)
+        for (client_id, kind), cost in charges.items():
+            session = sessions.get(client_id)
             if session is not None:
-                self.charge_session(session, scale * cost)
+                self.charge_session(session, kind, scale * cost)
             else:
                 self.spent += scale * cost
+                self._charges.append((None, kind, scale * cost))
         for subscription, count in evaluations:
             self._note_filter(subscription, scale * EVALUATION * count)
+
+    def _charge_single(self, only: Input, sent: Sequence[Deliveries], began: float) -> bool:
+        """Charge for a step with one event; False if it is not so simple."""
+        if type(only) is not Published or len(sent) > 1 or (sent and sent[0].replayed):
+            return False
+        session = self._sessions.get(only.event.origin)
+        if session is None:
+            return False
+        cost, kind = INPUT, CostKind.INPUT
+        if sent:
+            copies = len(sent[0].recipients)
+            session.account.deliveries += copies
+            if copies > INPUT / DELIVERY:
+                kind = CostKind.DELIVERIES
+            cost += DELIVERY * copies
+        took_s = self.clock() - began
+        self.step_s += took_s
+        measured = MICROSECONDS * took_s
+        self.charge_session(session, kind, measured if measured > cost else cost)
+        return True
 
     def charge_candidates(self, compared: Iterable[tuple[Subscription, int]]) -> None:
         """Charge subscribers for what kernels compared with events since the last call."""
@@ -220,22 +275,19 @@ class CostLedger:
             session = self._sessions.get(subscription.owner)
             if session is not None:
                 session.account.candidates += count
-                self.charge_session(session, CANDIDATE * count)
+                self.charge_session(session, CostKind.FILTERS, CANDIDATE * count)
                 self._note_filter(subscription, CANDIDATE * count)
 
     def take_filter_costs(self) -> dict[str, tuple[str, float]]:
         """Return the session and the cost of each filter since the last call, by subscription."""
-        costs, self._filter_costs = self._filter_costs, {}
+        costs = self._filter_costs
+        if costs:
+            self._filter_costs = {}
         return costs
 
     def _note_filter(self, subscription: Subscription, cost: float) -> None:
         before = self._filter_costs.get(subscription.id, ("", 0.0))[1]
         self._filter_costs[subscription.id] = subscription.owner, before + cost
-
-    def _note(self, account: CostAccount, cost: float) -> None:
-        account.cost += cost
-        self.spent += cost
-        self.by_account[account] = self.by_account.get(account, 0.0) + cost
 
     def statistics(self) -> dict[str, float]:
         """Numbers of users and of those that wait."""

@@ -18,12 +18,15 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.scheduling.cost_account import Flow
+from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.wire.mqtt import Decoder, Packet, ProtocolError
 
 TICK_BUDGET = 20_000.0
 PIECE_COST = 2_000.0
 MOST_PACKETS = 2_000
 """The most packets that are decoded for one turn."""
+SMALL_BYTES = 2_048
+"""Fewer bytes than this are decoded in one go."""
 BROKER = "broker"
 """The user of connections inside the broker."""
 
@@ -56,29 +59,33 @@ class InputScheduler:
         self.on_left: Callable[[Connection], None] = lambda connection: None
         """Called when the input of a client that is gone has been processed."""
 
-    def __len__(self) -> int:
-        return len(self._state.costs.users)
+    @property
+    def is_busy(self) -> bool:
+        """Whether input waits that can be processed now."""
+        return self._state.costs.is_contended
 
     def is_due(self, now: float) -> bool:
-        """Whether input waits that can be processed now."""
-        return len(self) > 0 or (bool(self._paced) and self._paced[0][0] <= now)
+        """Whether input waits that can be processed at a time."""
+        return self._state.costs.is_contended or (bool(self._paced) and self._paced[0][0] <= now)
 
     def take(self, connection: Connection, data: bytes, now: float) -> None:
         """Process received bytes, or keep them until it is the connection's turn."""
-        decoder = connection.decoder
+        state, flow, decoder = self._state, connection.flow, connection.decoder
+        if flow is None:
+            flow = self._open(connection)
         if decoder is None:
-            decoder = connection.decoder = Decoder(self._state.limits.packet_bytes)
-        self._state.traffic.bytes_received += len(data)
-        flow = connection.flow or self._open(connection)
+            decoder = connection.decoder = Decoder(state.limits.packet_bytes)
+        state.traffic.bytes_received += len(data)
+        flow.kept_bytes += len(data)
         connection.heard_at = now
         if self._must_wait(connection, flow):
             decoder.keep(data)
             self._wait(connection, flow)
             return
-        packets = self._decode(flow, decoder, data)
-        self._serve(flow, packets, now)
-        self._pace(flow, len(packets), now)
-        if connection.has_input:
+        took_s = self._turn(flow, decoder, data, now)
+        # Between ticks, all that the broker does is this.
+        state.phases.move(took_s, Phase.IDLE, Phase.INPUT)
+        if decoder.unread or connection.backlog:
             self._wait(connection, flow)
 
     def receive(self, connection: Connection, packets: Sequence[Packet], now: float) -> None:
@@ -90,7 +97,6 @@ class InputScheduler:
             self._wait(connection, flow)
             return
         self._serve(flow, packets, now)
-        self._pace(flow, len(packets), now)
         if connection.has_input:
             self._wait(connection, flow)
 
@@ -116,9 +122,7 @@ class InputScheduler:
                 connection.backlog = []
                 self._serve(flow, packets, now)
             elif connection.decoder is not None:
-                packets = self._decode(flow, connection.decoder, b"")
-                self._serve(flow, packets, now)
-                self._pace(flow, len(packets), now)
+                self._turn(flow, connection.decoder, b"", now)
             if connection.closing:
                 self.drop(connection)
             elif flow.paced_until:
@@ -156,8 +160,7 @@ class InputScheduler:
 
     def _pace(self, flow: Flow, packets: int, now: float) -> None:
         """Let a connection wait that exceeds the limit of its rate."""
-        rate = self._state.limits.messages_per_s
-        if rate and flow.connection.trusted is None and flow.pace(packets, rate, now):
+        if flow.pace(packets, self._state.limits.messages_per_s, now):
             self._paced_count += 1
             heappush(self._paced, (flow.paced_until, self._paced_count, flow.connection))
 
@@ -183,48 +186,58 @@ class InputScheduler:
 
     def _must_wait(self, connection: Connection, flow: Flow) -> bool:
         costs = self._state.costs
-        return bool(
-            costs.users or costs.spent >= self.budget or connection.is_undecided or flow.paced_until
+        return (
+            costs.is_contended
+            or costs.spent >= self.budget
+            or connection.is_undecided
+            or flow.paced_until > 0.0
         )
 
     def _wait(self, connection: Connection, flow: Flow) -> None:
         if not (connection.is_undecided or connection.closing or flow.paced_until):
             self._state.costs.enqueue(flow)
 
-    def _decode(self, flow: Flow, decoder: Decoder, data: bytes) -> Sequence[Packet]:
-        """Read as many packets as one turn allows, at the price of the latest ones."""
-        connection = flow.connection
-        most = 1
-        if connection.session is not None:
+    def _turn(self, flow: Flow, decoder: Decoder, data: bytes, now: float) -> float:
+        """Decode and process packets of a connection until its turn is over.
+
+        Returns how long it took, by the clock of the ledger and without engine steps.
+        """
+        state, connection = self._state, flow.connection
+        costs = state.costs
+        began, step_s = costs.clock(), costs.step_s
+        most = MOST_PACKETS
+        if connection.session is None:
+            # Nothing after a CONNECT is read before it is decided.
+            most = 1
+        elif flow.kept_bytes > SMALL_BYTES or not data:
             most = int(min(MOST_PACKETS, max(1.0, self.piece_cost / flow.price)))
-        before = decoder.waiting + len(data)
-        packets: Sequence[Packet] = ()
         try:
             packets = decoder.feed(data, most) if data else decoder.read(most)
         except ProtocolError as error:
             packets, error.packets = error.packets, []
             connection.failure = error
-        size = before - decoder.waiting
-        self._state.traffic.packets_received += len(packets)
-        self._state.costs.charge_packets(flow, len(packets), size)
-        return packets
+        state.traffic.packets_received += len(packets)
+        self._serve(flow, packets, now)
+        took_s = costs.clock() - began - (costs.step_s - step_s)
+        costs.charge_turn(flow, len(packets), took_s)
+        if state.limits.messages_per_s:
+            self._pace(flow, len(packets), now)
+        return took_s
 
     def _serve(self, flow: Flow, packets: Sequence[Packet], now: float) -> None:
         """Process packets until the turn is over; the rest stay with the connection."""
         connection, costs, pending = flow.connection, self._state.costs, self._state.pending
         limit, at, count = costs.spent + self.piece_cost, 0, len(packets)
-        work = costs.started()
         try:
             while at < count and not connection.closing and not connection.is_undecided:
                 at += self._process(connection, packets, at, now)
-                if len(pending.inputs) >= self._driver.most_inputs:
+                if pending.inputs and len(pending.inputs) >= self._driver.most_inputs:
                     self._driver.step(now)
                 if costs.spent > limit:
                     break
         except ProtocolError as error:
             self._broken(connection, error)
             return
-        costs.charge_work(flow, work)
         if at < count:
             if not connection.closing:
                 connection.backlog = [*packets[at:], *connection.backlog]

@@ -64,7 +64,7 @@ class Session:
         self.client_id = client_id
         self.node = _node_of(client_id)
         self.created = created
-        self.account = CostAccount()
+        self.account = CostAccount(client_id)
         """What it has cost so far."""
         self.owner: SessionOwner | None = None
         """The owner; None: the first client that is allowed to connect becomes the owner."""
@@ -110,6 +110,11 @@ class Session:
     def has_messages(self) -> bool:
         """Whether messages are queued or in flight."""
         return bool(self._outbox or self._in_flight)
+
+    @property
+    def waiting(self) -> int:
+        """The number of queued messages."""
+        return len(self._outbox)
 
     @property
     def waiting_bytes(self) -> int:
@@ -244,6 +249,7 @@ class Session:
         for packet_id, delivery in list(in_flight.items()):
             if delivery.released:
                 connection.out.append(success(PacketType.PUBREL, packet_id))
+                self.account.packets_sent += 1
             elif sent >= self.receive_maximum:
                 waiting.append(in_flight.pop(packet_id))
             elif self._write(delivery, connection, now, dup=True):
@@ -423,6 +429,7 @@ class Session:
             )
         else:
             connection.out.append(frame.at_most_once(version, delivery.retain, additions, known))
+        self.account.packets_sent += 1
         return True
 
     def _keep(self, delivery: QueuedDelivery, journal: Journal) -> None:

@@ -50,7 +50,7 @@ class Decoder:
     """
 
     __slots__ = (
-        "_at", "_failed", "_needed", "_pending", "_unread", "max_packet_size", "sender", "version",
+        "_at", "_failed", "_needed", "_pending", "max_packet_size", "sender", "unread", "version",
     )  # fmt: skip
 
     def __init__(
@@ -65,47 +65,42 @@ class Decoder:
         self.version = version
         self._pending: bytearray | None = None
         self._needed = 0
-        self._unread = b""
-        """Bytes from which no more packets were wanted, from `_at` on."""
+        self.unread = b""
+        """Bytes that an earlier call left, which may contain complete packets; for reading only."""
         self._at = 0
         self._failed: ProtocolError | None = None
 
     @property
     def waiting(self) -> int:
         """The number of buffered bytes: of an incomplete packet, and of unread packets."""
-        return len(self._unread) - self._at + (len(self._pending) if self._pending else 0)
-
-    @property
-    def has_unread(self) -> bool:
-        """Whether an earlier call left bytes that may contain complete packets."""
-        return bool(self._unread)
+        return len(self.unread) - self._at + (len(self._pending) if self._pending else 0)
 
     def keep(self, data: bytes) -> None:
         """Add bytes without reading packets from them yet."""
-        if self._unread:
-            self._unread = self._unread[self._at :] + data
+        if self.unread:
+            self.unread = self.unread[self._at :] + data
         elif self._pending is not None:
-            self._unread, self._pending = bytes(self._pending) + data, None
+            self.unread, self._pending = bytes(self._pending) + data, None
         else:
-            self._unread = data
+            self.unread = data
         self._at = 0
 
     def read(self, most: int) -> list[Packet]:
         """Return further packets of the bytes left unread; raises as `feed` does."""
-        data, at = self._unread, self._at
-        self._unread, self._at = b"", 0
+        data, at = self.unread, self._at
+        self.unread, self._at = b"", 0
         return self._packets(data, at, most)
 
     def feed(self, data: bytes | bytearray | memoryview, most: int = ALL) -> list[Packet]:
         """Return the packets that are complete now, in order; at most so many.
 
-        If there may be more, `has_unread` is true, and `read` returns them. Raises `ProtocolError`,
+        If there may be more, they are in `unread`, and `read` returns them. Raises `ProtocolError`,
         with the packets before the error in its `packets`. After that the decoder is unusable:
         every further call raises the same error, without them.
         """
         if self._failed is not None:
             raise self._failed
-        if self._unread:
+        if self.unread:
             self.keep(bytes(data))
             return self.read(most)
         if self._pending is not None:
@@ -135,7 +130,7 @@ class Decoder:
             raise
         if at < len(data):
             if len(packets) >= most:
-                self._unread, self._at = data, at
+                self.unread, self._at = data, at
             else:
                 self._pending = bytearray(data[at:] if at else data)
         return packets

@@ -1,0 +1,66 @@
+"""Diagnostics of a running broker: slow ticks, stalls of the event loop, garbage collections."""
+
+import asyncio
+import time
+
+from nearcast.broker.hub import Hub
+from nearcast.broker.operations.loop_monitor import GarbageCollections, LoopMonitor
+from nearcast.broker.operations.metrics import Health
+from nearcast.broker.operations.slow_ticks import SlowTicks
+from nearcast.broker.operations.tick_window import TickWindow
+
+DEGRADED_S = 1.0
+"""A broker is degraded for a minute after all clients had to wait for so long."""
+
+
+class Diagnostics:
+    """Observes the ticks of a hub and the event loop that they run in."""
+
+    def __init__(self, hub: Hub, slow_tick_s: float) -> None:
+        self._state = hub.state
+        self.started_at = time.monotonic()
+        phases = self._state.phases
+        phases.clock = time.perf_counter
+        self.ticks = TickWindow()
+        self.slow_ticks = SlowTicks(slow_tick_s, hub.sessions)
+        self.collections = GarbageCollections(time.perf_counter, phases.note_collection)
+        self.monitor = LoopMonitor(slow_tick_s, time.monotonic, self.collections)
+
+    def start(self, loop: asyncio.AbstractEventLoop) -> None:
+        """Begin to watch the event loop."""
+        self.started_at = time.monotonic()
+        self.collections.start()
+        self.monitor.start(loop)
+
+    def stop(self) -> None:
+        """Stop watching."""
+        self.collections.stop()
+        self.monitor.stop()
+
+    def end_tick(self) -> float:
+        """Note that a tick has ended; return its duration."""
+        times = self._state.phases.finish()
+        now = time.monotonic()
+        self.ticks.note(times.took_s, now)
+        self.slow_ticks.note(times, self._state.costs.latest, now)
+        self.monitor.note_tick(times.took_s)
+        return times.took_s
+
+    def health(self) -> Health:
+        """`degraded` if in the last minute one tick or a stall kept all clients waiting."""
+        now = time.monotonic()
+        slowest_s, delay_s = self.slow_ticks.slowest_s(now), self.monitor.longest_s(now)
+        if slowest_s >= DEGRADED_S:
+            return Health("degraded", f"a tick of the last minute took {slowest_s:.1f} s")
+        if delay_s >= DEGRADED_S:
+            return Health("degraded", f"the event loop was stalled for {delay_s:.1f} s")
+        return Health()
+
+    def statistics(self) -> dict[str, float]:
+        """Counters and gauges."""
+        now = time.monotonic()
+        return (
+            self.slow_ticks.statistics(now)
+            | self.monitor.statistics(now)
+            | self.collections.statistics()
+        )
