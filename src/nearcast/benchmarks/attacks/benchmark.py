@@ -5,6 +5,7 @@ attacker are processes of their own, with addresses of their own. mosquitto is a
 way, in the same run, where it can be.
 """
 
+import os
 import resource
 import tempfile
 import time
@@ -86,7 +87,9 @@ class AttackResult(Struct, frozen=True):
     versions: dict[str, str]
     skipped: dict[str, str]
     rows: list[AttackRow]
-    fairness: dict[str, FairnessFigures] = {}
+    fairness: dict[str, FairnessFigures]
+    load: tuple[float, float]
+    """Load averages of the machine over a minute, before and after: others may have used it too."""
 
     @property
     def failures(self) -> list[str]:
@@ -106,6 +109,7 @@ class AttackResult(Struct, frozen=True):
 def run(settings: AttackBenchSettings, step: Callable[[str], None]) -> AttackResult:
     """Run the benchmark; `step` gets progress texts."""
     started = time.strftime("%Y-%m-%dT%H:%M:%SZ", time.gmtime())
+    load = os.getloadavg()[0]
     _, most = resource.getrlimit(resource.RLIMIT_NOFILE)
     resource.setrlimit(resource.RLIMIT_NOFILE, (most, most))
     names = (OURS, MOSQUITTO) if settings.mosquitto else (OURS,)
@@ -133,6 +137,7 @@ def run(settings: AttackBenchSettings, step: Callable[[str], None]) -> AttackRes
         {name: lacks for name, lacks in missing.items() if lacks is not None},
         rows,
         fairness,
+        (load, os.getloadavg()[0]),
     )
 
 

@@ -36,7 +36,8 @@ def _heading(result: AttackResult) -> str:
     versions = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     return (
         "Attacks: an honest client publishes every 10 ms, alone and beside an attacker.\n"
-        f"{machine['processor']}, {machine['cores']} cores; {versions}."
+        f"{machine['processor']}, {machine['cores']} cores; {versions};\n"
+        f"load of the machine {result.load[0]:.1f} before and {result.load[1]:.1f} after."
     )
 
 

@@ -6,6 +6,7 @@ moves, or publishes. Half of the sessions outlive their connections, and are com
 
 import os
 import random
+import select
 import sys
 import time
 
@@ -168,11 +169,11 @@ def acknowledge(client: RawConnection, packet: Packet) -> None:
 
 
 def main() -> None:
-    """Read an order, and go on until the end: the process is killed."""
+    """Read an order, and go on until the end of input, if the process is not killed before."""
     os.sched_setaffinity(0, cores_apart()[1])
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=ChurnOrder)
     churn = Churn(order)
-    while True:
+    while not select.select([sys.stdin], [], [], 0.0)[0]:
         churn.step()
         churn.drive(1.0 / order.steps_per_s)
 

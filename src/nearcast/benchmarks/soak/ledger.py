@@ -5,8 +5,7 @@ a little later. At the end of standard input nothing more is published, and ever
 acknowledged must have come.
 """
 
-import os
-import selectors
+import select
 import sys
 import time
 from collections import Counter
@@ -81,16 +80,14 @@ class Ledger:
         """Publish until the end of standard input, then wait for what is missing."""
         switch = time.monotonic() + ONLINE_S
         due = time.monotonic()
-        with selectors.DefaultSelector() as commands:
-            commands.register(sys.stdin, selectors.EVENT_READ)
-            while not commands.select(0):
-                if time.monotonic() >= switch:
-                    switch = time.monotonic() + self._switch()
-                while time.monotonic() >= due:
-                    due += 1.0 / self._order.per_s
-                    if len(self._in_flight) < MOST_IN_FLIGHT:
-                        self._publish()
-                self._drive(STEP_S)
+        while not select.select([sys.stdin], [], [], 0.0)[0]:
+            if time.monotonic() >= switch:
+                switch = time.monotonic() + self._switch()
+            while time.monotonic() >= due:
+                due += 1.0 / self._order.per_s
+                if len(self._in_flight) < MOST_IN_FLIGHT:
+                    self._publish()
+            self._drive(STEP_S)
         if self._subscriber.closed:
             self._subscriber = self._subscribe()
         deadline = time.monotonic() + DRAIN_WITHIN_S
@@ -163,7 +160,6 @@ class Ledger:
 def main() -> None:
     """Read an order, keep the ledger until the end of input, and write its figures."""
     order = msgspec.json.decode(sys.stdin.buffer.readline(), type=LedgerOrder)
-    os.set_blocking(sys.stdin.fileno(), False)
     sys.stdout.buffer.write(msgspec.json.encode(Ledger(order).run()) + b"\n")
 
 
