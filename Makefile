@@ -12,7 +12,7 @@ CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(abspath $(VENV))/checked-kerne
 # The suite starts hundreds of programs: each would compile all of our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: installed setup system java run test suite checked slow chaos soak lint format \
+.PHONY: installed setup system java run test suite checked slow chaos soak fuzz lint format \
 	bench experiments docs wheel clean
 
 installed: $(INSTALLED)
@@ -66,6 +66,11 @@ chaos: setup system
 MINUTES := 60
 soak: setup
 	@$(PY) -m nearcast bench soak --minutes $(MINUTES) --out build/soak
+
+# Hostile input with a fresh seed, for NEARCAST_FUZZ_SECONDS (300) in all. `make fuzz TARGET=areas`
+# tries one target; with SEED=… it repeats a run, with CASE=… as well a single case of it.
+fuzz: setup
+	$(PY) -m tests.fuzz $(TARGET) $(addprefix --seed=,$(SEED)) $(addprefix --case=,$(CASE))
 
 lint: $(INSTALLED)
 	$(PY) -m ruff check .

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).parents[1]
-ACROSS_ROOMS = ("chaos", "clients", "conformance", "scenario", "situation", "support")
+ACROSS_ROOMS = ("chaos", "clients", "conformance", "fuzz", "scenario", "situation", "support")
 """Folders of `tests` that no folder of the package corresponds to."""
 
 

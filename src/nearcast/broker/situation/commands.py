@@ -23,7 +23,7 @@ from nearcast.core.model import Announcement, ModelError
 from nearcast.core.model.geometry.forms.area_json import geometry_from_json
 from nearcast.core.model.geometry.place_loading import LARGEST_PLACE
 from nearcast.core.model.geometry.places import Places
-from nearcast.core.model.geometry.position import parse_position
+from nearcast.core.model.geometry.position import parse_position, shown
 from nearcast.core.model.inputs import (
     Announced,
     AreaUnwatched,
@@ -176,7 +176,7 @@ _COMMANDS: tuple[tuple[str, Callable[[Session, str, bytes], ParsedCommand]], ...
 def _only(members: dict[str, object], known: tuple[str, ...]) -> None:
     for name in members:
         if name not in known:
-            raise RefusedError(BAD, f"unknown {name!r}; there are {', '.join(known)}")
+            raise RefusedError(BAD, f"unknown {shown(name)}; there are {', '.join(known)}")
 
 
 def _text(payload: bytes) -> str:

@@ -331,4 +331,4 @@ def _meant(read: Callable[[], T], what: str) -> T:
 
 
 def _unknown(name: str, known: Sequence[str] | Mapping[str, object], prefix: str) -> str:
-    return f"unknown {name!r}; there are {', '.join(prefix + each for each in known)}"
+    return f"unknown {shown(name)}; there are {', '.join(prefix + each for each in known)}"

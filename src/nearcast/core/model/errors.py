@@ -6,6 +6,9 @@ from difflib import get_close_matches
 from nearcast.core.excerpts import pointed
 from nearcast.errors import NearcastError
 
+LONGEST_COMPARED = 64
+"""Of a longer word only the beginning is compared with known ones."""
+
 
 class ModelError(NearcastError, ValueError):
     """A position, area, place, context or subject that is not valid."""
@@ -30,5 +33,6 @@ class PlaceError(ModelError):
 
 def did_you_mean(word: str, known: Iterable[str]) -> str:
     """Return a hint that names the known words closest to `word`, or nothing."""
-    close = get_close_matches(word, list(known), n=3, cutoff=0.6)
+    # The time to compare grows with the word, which may be as long as a message.
+    close = get_close_matches(word[:LONGEST_COMPARED], list(known), n=3, cutoff=0.6)
     return f"; did you mean {' or '.join(close)}?" if close else ""

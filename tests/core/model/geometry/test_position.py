@@ -6,7 +6,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.core.model import ModelError, Position, parse_position, position_from_json
-from nearcast.core.model.geometry.position import checked, parse_number, position, usual_position
+from nearcast.core.model.geometry.position import (
+    checked,
+    parse_number,
+    position,
+    shown,
+    usual_position,
+)
 from tests.support.plain.model_strategies import positions
 
 
@@ -92,3 +98,12 @@ def test_a_position_that_somebody_made_is_checked(lat: float, lon: float) -> Non
             checked(Position(lat, lon))
     else:
         assert checked(Position(lat, lon)) == wanted
+
+
+def test_a_value_nested_as_deep_as_python_goes_is_shown() -> None:
+    value: list[object] = []
+    for _ in range(100_000):
+        value = [value]
+    assert shown(value) == "a list that is nested too deeply"
+    while value:  # or freeing it would recurse as deep
+        value = value.pop()  # type: ignore[assignment]

@@ -146,5 +146,9 @@ def plain(value: float) -> str:
 
 def shown(value: object) -> str:
     """Return a value as shown in error messages, truncated."""
-    text = repr(value)
+    try:
+        text = repr(value)
+    except RecursionError:
+        # A parser of JSON goes about as deep as `repr` does, from fewer calls down.
+        return f"a {type(value).__name__} that is nested too deeply"
     return text if len(text) <= 60 else f"{text[:57]}..."

@@ -77,7 +77,8 @@ def geometry_from_json(
     members = _members(value, "a GeoJSON geometry")
     kind = members.get("type")
     if kind == "Feature":
-        return geometry_from_json(members.get("geometry"), largest)
+        members = _members(members.get("geometry"), "the geometry of a Feature")
+        kind = members.get("type")
     if kind == "Polygon":
         return _polygon(members.get("coordinates"), _Budget(largest))
     if kind == "MultiPolygon":

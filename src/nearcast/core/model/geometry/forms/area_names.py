@@ -23,7 +23,7 @@ def parse_place(text: str) -> PlaceArea | PlaceHere:
     if first == HERE:
         return PlaceHere(unescaped(rest))
     if not first or not rest:
-        raise ModelError(f"place:{text} lacks a kind or a name; write place:KIND/NAME")
+        raise ModelError(f"{shown(f'place:{text}')} lacks a kind or a name; write place:KIND/NAME")
     return PlaceArea(unescaped(rest), unescaped(first))
 
 

@@ -145,8 +145,8 @@ def _parse_circle(fields: _Fields) -> Circle | Around:
         return _parse_moving_circle(fields)
     if count != 3:
         raise ModelError(
-            f"circle:{fields.rest} has {count} fields; write circle:LAT,LON,METRES or "
-            "circle:NODE,METRES"
+            f"{shown(f'circle:{fields.rest}')} has {count} fields; write circle:LAT,LON,METRES "
+            "or circle:NODE,METRES"
         )
     lat, lon = fields.number(0, "latitude"), fields.number(1, "longitude")
     radius_m = fields.number(2, "radius")
@@ -176,7 +176,8 @@ def _parse_moving_circle(fields: _Fields) -> Around:
 def _parse_box(fields: _Fields) -> Box:
     if len(fields) != 4:
         raise ModelError(
-            f"bbox:{fields.rest} has {len(fields)} numbers of 4; write bbox:SOUTH,WEST,NORTH,EAST"
+            f"{shown(f'bbox:{fields.rest}')} has {len(fields)} numbers of 4; write "
+            "bbox:SOUTH,WEST,NORTH,EAST"
         )
     names = ("south", "west", "north", "east")
     sides = [fields.number(i, name) for i, name in enumerate(names)]

@@ -1,0 +1,1 @@
+"""Seeded fuzzing: targets, mutations, and the search for cases that fail."""
