@@ -3,6 +3,16 @@
 from typing import Any
 
 from tests.fuzz.area_target import AreaTarget
+from tests.fuzz.context_target import ContextTarget
+from tests.fuzz.filter_target import FilterJsonTarget, FilterTextTarget
+from tests.fuzz.place_target import PlaceTarget
 from tests.support.fuzzing.fuzz_target import FuzzTarget
 
-TARGETS: dict[str, FuzzTarget[Any]] = {target.name: target for target in (AreaTarget(),)}
+_ALL: tuple[FuzzTarget[Any], ...] = (
+    AreaTarget(),
+    FilterTextTarget(),
+    FilterJsonTarget(),
+    ContextTarget(),
+    PlaceTarget(),
+)
+TARGETS = {target.name: target for target in _ALL}

@@ -6,7 +6,7 @@ can be reduced by leaving parts of it out. The same seed and number give the sam
 """
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from itertools import count, islice
 from random import Random
@@ -15,7 +15,7 @@ from typing import Generic, TypeVar
 
 from msgspec import Struct
 
-Case = TypeVar("Case", str, bytes, tuple[object, ...])
+Case = TypeVar("Case", bound=Sequence[object])
 
 REDUCTION_TRIES = 300
 """The most checks that reducing one failing case may take."""
@@ -113,7 +113,7 @@ def reduce(
         at, shortened = 0, False
         while at < len(case) and tries > 0:
             tries -= 1
-            shorter = case[:at] + case[at + size :]
+            shorter: Case = case[:at] + case[at + size :]  # type: ignore[operator]
             found = _problem(target, shorter)
             if found is not None and _place(found) == place:
                 case, error, shortened = shorter, found, True

@@ -24,7 +24,7 @@ def read_geojson(value: Mapping[str, object], path: str = "$") -> Geometry:
     type_ = value.get("type")
     extra = set(value) - {"type", "bbox", "coordinates", "geometries"}
     if extra:
-        raise refused(path, f"a geometry has no member {sorted(map(str, extra))[0]!r}.")
+        raise refused(path, f"a geometry has no member {sorted(map(str, extra))[0][:40]!r}.")
     if type_ == "GeometryCollection":
         parts = value.get("geometries")
         if not is_list(parts) or not parts or "coordinates" in value:

@@ -75,10 +75,11 @@ def parse_json(value: object) -> Node:
 
 def members(pairs: list[tuple[str, object]]) -> dict[str, object]:
     """Return an object's members; raise LanguageError if one is given twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
-        twice = next(name for name in found if sum(name == other for other, _ in pairs) > 1)
-        raise LanguageError(f"The member {twice!r} is given twice in one object.")
+    found: dict[str, object] = {}
+    for name, value in pairs:
+        if name in found:
+            raise LanguageError(f"The member {json_name(name)} is given twice in one object.")
+        found[name] = value
     return found
 
 
@@ -124,7 +125,7 @@ class JsonParser:
         allowed = {"op", "args"} if kind == "op" else {kind}
         extra = sorted(str(name) for name in set(value) - allowed)
         if extra:
-            raise refused(path, f"an object with {kind!r} has no member {extra[0]!r}.")
+            raise refused(path, f"an object with {kind!r} has no member {json_name(extra[0])}.")
         content = value[kind]
         if kind == "op":
             return self.operation(content, value.get("args"), path, depth)

@@ -7,6 +7,7 @@ the names of columns and properties; heights are dropped.
 from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING
 
+import numpy as np
 import shapely
 from msgspec import Struct
 
@@ -150,7 +151,8 @@ def _geometry(value: object) -> FixedArea:
         raise ModelError("the geometry is missing")
     if isinstance(value, bytes):
         try:
-            shape = shapely.force_2d(shapely.from_wkb(value))
+            with np.errstate(invalid="ignore"):  # NaN as a coordinate is refused below
+                shape = shapely.force_2d(shapely.from_wkb(value))
         except shapely.errors.ShapelyError as error:
             raise ModelError(f"the geometry is not WKB: {error}") from None
         return geometry_from_json(shapely.geometry.mapping(shape), LARGEST_PLACE)
