@@ -6,6 +6,7 @@ from tests.fuzz.area_target import AreaTarget
 from tests.fuzz.context_target import ContextTarget
 from tests.fuzz.filter_target import FilterJsonTarget, FilterTextTarget
 from tests.fuzz.place_target import PlaceTarget
+from tests.fuzz.session_target import SessionTarget
 from tests.support.fuzzing.fuzz_target import FuzzTarget
 
 _ALL: tuple[FuzzTarget[Any], ...] = (
@@ -14,5 +15,6 @@ _ALL: tuple[FuzzTarget[Any], ...] = (
     FilterJsonTarget(),
     ContextTarget(),
     PlaceTarget(),
+    SessionTarget(),
 )
 TARGETS = {target.name: target for target in _ALL}

@@ -22,6 +22,7 @@ _USER_PREFIX = bytes((USER_PROPERTY,))
 _SUBSCRIPTION_IDENTIFIER = BY_IDENTIFIER[SUBSCRIPTION_IDENTIFIER]
 _TOPIC_ALIAS = BY_IDENTIFIER[0x23]
 _MESSAGE_EXPIRY = BY_IDENTIFIER[0x02]
+_LONGEST_EXPIRY_S = 0xFFFF_FFFF
 MESSAGE_EXPIRY_MARK = b"\x02"
 """The first byte of a message expiry interval."""
 
@@ -121,8 +122,11 @@ def topic_alias(alias: int) -> bytes:
 
 
 def message_expiry(seconds: int) -> bytes:
-    """Return a message expiry interval as bytes, to replace the received one."""
-    return encode_property(_MESSAGE_EXPIRY, seconds)
+    """Return a message expiry interval as bytes, to replace the received one.
+
+    What is left of the longest interval may exceed it: times are rounded.
+    """
+    return encode_property(_MESSAGE_EXPIRY, min(seconds, _LONGEST_EXPIRY_S))
 
 
 def first_message_expiry(raw: bytes) -> tuple[int | None, bytes]:
