@@ -5,6 +5,7 @@ from typing import Any
 from tests.fuzz.area_target import AreaTarget
 from tests.fuzz.context_target import ContextTarget
 from tests.fuzz.filter_target import FilterJsonTarget, FilterTextTarget
+from tests.fuzz.log_target import LogFilesTarget, LogRowsTarget
 from tests.fuzz.place_target import PlaceTarget
 from tests.fuzz.session_target import SessionTarget
 from tests.support.fuzzing.fuzz_target import FuzzTarget
@@ -16,5 +17,7 @@ _ALL: tuple[FuzzTarget[Any], ...] = (
     ContextTarget(),
     PlaceTarget(),
     SessionTarget(),
+    LogFilesTarget(),
+    LogRowsTarget(),
 )
 TARGETS = {target.name: target for target in _ALL}

@@ -14,6 +14,7 @@ import pyarrow as pa
 import pyarrow.compute as pc
 from msgspec.structs import replace
 
+from nearcast.core.degrees import LARGEST_LATITUDE, LARGEST_LONGITUDE
 from nearcast.core.matching.tables import F64, I32, I64
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_batch import EventBatch, carried
@@ -39,6 +40,9 @@ def are_plain(rows: pa.RecordBatch) -> npt.NDArray[np.bool_]:
     for name in _NEEDED:
         if rows[name].null_count:
             flags = pc.and_(flags, pc.is_valid(rows[name]))
+    flags = pc.and_(flags, pc.fill_null(pc.is_finite(rows["time"]), False))
+    for name, largest in (("lat", LARGEST_LATITUDE), ("lon", LARGEST_LONGITUDE)):
+        flags = pc.and_(flags, pc.fill_null(pc.less_equal(pc.abs(rows[name]), largest), True))
     headers = rows["headers"]
     if headers.null_count < len(headers):
         expires = pc.fill_null(pc.starts_with(headers, MESSAGE_EXPIRY_MARK), False)

@@ -93,6 +93,16 @@ def input_in(row: Row, quietly: bool) -> Input:
 
 
 def gap_in(row: Row) -> Unusable:
-    """Return the missing rows that a row of kind `gap` stands for."""
-    told = msgspec.json.decode(row.data, type=dict[str, object])
-    return Unusable(row.seq, int(str(told["last"])), str(told["reason"]))
+    """Return the missing rows that a row of kind `gap` stands for; raises `CorruptError`."""
+    try:
+        told = msgspec.json.decode(row.data, type=_GapData)
+    except (msgspec.MsgspecError, RecursionError) as error:
+        raise CorruptError(
+            f"row {row.seq} of {row.broker}, a gap, cannot be read: {error}"
+        ) from None
+    return Unusable(row.seq, told.last, told.reason)
+
+
+class _GapData(Struct):
+    last: int
+    reason: str

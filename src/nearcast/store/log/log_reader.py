@@ -60,6 +60,8 @@ class LogReader:
             try:
                 for batch in read_segment(self._directory, segment, joined.expected):
                     yield from joined.add(batch)
+                # Or it would be the next segment again.
+                yield from joined.end(segment.last_seq)
                 tries = 0
             except CorruptError as error:
                 # It may have been merged, dropped or rewritten since. The manifest shows that, but

@@ -17,6 +17,7 @@ from nearcast.store.log.manifest import (
     Gap,
     Manifest,
     Whole,
+    drop_damaged_lines,
     file_sizes,
     read_manifest,
 )
@@ -51,6 +52,8 @@ class _Recovery:
         self.directory = directory
         self.problems: list[str] = []
         self.changed = False
+        if (problem := drop_damaged_lines(directory)) is not None:
+            self.problems.append(problem)
         try:
             self.manifest = read_manifest(directory, broker)
         except CorruptError as error:

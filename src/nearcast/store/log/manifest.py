@@ -9,6 +9,7 @@ described by its footer. Spark ignores names that begin with `_`.
 import bisect
 import os
 from collections.abc import Iterable, Iterator
+from itertools import takewhile
 from pathlib import Path
 
 import msgspec
@@ -16,6 +17,7 @@ from msgspec import Struct
 
 from nearcast.store.durable_files import write_whole
 from nearcast.store.errors import CorruptError, StoreError, newer, told
+from nearcast.store.log.sealed_json import is_intact, sealed
 from nearcast.store.log.segments import Segment
 from nearcast.store.object_paths import AnyPath, append, read_from, version_of
 
@@ -115,12 +117,12 @@ class Manifest:
         path, lines = self.directory / LINES, self._lines
         self._lines = _TORN
         with told(path, "adding to it"):
-            append(path, msgspec.json.encode(segment) + b"\n")
+            append(path, sealed(msgspec.json.encode(segment)) + b"\n")
         self._lines = lines + 1
 
     def save(self) -> None:
         """Replace `_manifest.json` durably, and remove the lines, which it then includes."""
-        write_whole(self.directory / WHOLE, msgspec.json.encode(self.whole))
+        write_whole(self.directory / WHOLE, sealed(msgspec.json.encode(self.whole)))
         with told(self.directory / LINES, "emptying it"):
             (self.directory / LINES).unlink(missing_ok=True)
         self._lines = 0
@@ -158,7 +160,11 @@ class ManifestFiles:
         """Return the current manifest; costs only what is new, unless lines were folded in."""
         path = self._directory / WHOLE
         with told(path, "reading it"):
-            added = list(self._new_lines())
+            try:
+                added = list(self._new_lines())
+            except CorruptError:
+                # Lines were folded in and begun anew: what is at the offset now is part of one.
+                return self.read()
             if self._version is not None and self._version == version_of(path):
                 manifest.extend(added)
                 return manifest
@@ -171,12 +177,12 @@ class ManifestFiles:
             return
         for line in data.splitlines(keepends=True):
             if not line.endswith(b"\n"):
+                # It is being written, or a crash tore it: recovery finds its segment by name.
                 return
-            try:
-                segment = msgspec.json.decode(line, type=Segment)
-            except (msgspec.MsgspecError, UnicodeDecodeError):
-                # A crash tore this line; recovery finds its segment by name.
-                return
+            segment = _segment_in(line)
+            if segment is None:
+                path = self._directory / LINES
+                raise CorruptError(f"{path} has a damaged line; the broker repairs it at its start")
             self._offset += len(line)
             yield segment
 
@@ -184,13 +190,41 @@ class ManifestFiles:
         path = self._directory / WHOLE
         try:
             whole = msgspec.json.decode(data, type=Whole)
-        except (msgspec.MsgspecError, UnicodeDecodeError) as error:
+        except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
             raise CorruptError(f"{path} cannot be read: {error}") from None
+        if not is_intact(data):
+            raise CorruptError(f"{path} is not what was written: its checksum differs")
         if whole.form > FORM:
             raise newer(str(path), whole.form, FORM)
         if self._broker is not None and whole.broker != self._broker:
             raise StoreError(f"{path} is of broker {whole.broker!r}, not {self._broker!r}")
         return whole
+
+
+def drop_damaged_lines(directory: Path) -> str | None:
+    """Remove the first damaged line and all after it; return what was done, None if nothing.
+
+    Their segments are found by name.
+    """
+    path = directory / LINES
+    with told(path, "reading it"):
+        if not path.exists():
+            return None
+        lines = path.read_bytes().splitlines(keepends=True)
+    good = list(takewhile(lambda line: _segment_in(line) is not None, lines))
+    if len(good) == len(lines) or not lines[len(good)].endswith(b"\n"):
+        return None
+    write_whole(path, b"".join(good))
+    return f"{path} had a damaged line; it and {len(lines) - len(good) - 1} after it were removed"
+
+
+def _segment_in(line: bytes) -> Segment | None:
+    """Return the segment of a line, or None if the line is damaged."""
+    try:
+        segment = msgspec.json.decode(line, type=Segment)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError):
+        return None
+    return segment if is_intact(line) else None
 
 
 def file_sizes(directory: Path) -> dict[str, int]:

@@ -284,6 +284,8 @@ def describe(path: Path) -> Segment:
     with told(path, "reading it"):
         with _parquet(path, path) as file:
             footer = _footer(file, path)
+            if not _has_columns(file.schema_arrow):
+                raise CorruptError(f"{path} has other columns than a segment")
             rows, seqs = 0, [0, 0]
             for batch in file.iter_batches(BATCH_ROWS):
                 found = integers_of(batch.column("seq"))
@@ -294,6 +296,16 @@ def describe(path: Path) -> Segment:
         if [footer.first_seq, footer.last_seq] != seqs:
             raise CorruptError(f"{path} holds rows {seqs[0]} to {seqs[1]}, but says otherwise")
         return _segment(footer, rows, path.stat().st_size, sha256_of(path))
+
+
+def _has_columns(schema: pa.Schema) -> bool:
+    """Return True if a file has all columns of a segment; later releases may add some."""
+    found = {field.name: field.type for field in schema}
+    # The items of a list have another name in Parquet.
+    return all(
+        field.name in found and (found[field.name] == field.type or pa.types.is_list(field.type))
+        for field in SCHEMA
+    )
 
 
 @contextmanager

@@ -68,8 +68,8 @@ def _written(fields: "Sequence[_Field]", of: Struct) -> Json:
 def read_input(columns: InputColumns, form: InputForm) -> Input:
     """Return the input that `write_input` encoded.
 
-    Damaged data raises `TypeError`, `KeyError` or an error of msgspec, of the model or of the
-    language.
+    Damaged data raises `TypeError`, `KeyError`, `ValueError` or an error of msgspec, of the model
+    or of the language.
     """
     layout, data = _layout(form), columns.data
     members = _read(layout.members, data, form)
@@ -90,6 +90,8 @@ def _read(fields: "Sequence[_Field]", data: Json, form: InputForm) -> Json:
         # Earlier releases lacked some fields of forms that are complete now.
         if field.written in data or not (field.is_optional or form.complete):
             told = data[field.written]
+            if told is None and not field.may_be_null:
+                raise TypeError(f"{field.written} is null")
             found[field.name] = None if told is None else field.codec.read(told)
     return found
 
@@ -118,6 +120,7 @@ class _Field(NamedTuple):
     default: object
     is_optional: bool
     """True if it is written only when it differs from its default."""
+    may_be_null: bool
 
 
 class _Layout(NamedTuple):
@@ -158,8 +161,10 @@ def _fields(of: type[Struct], form: InputForm) -> Iterator[_Field]:
         if hasattr(default, "factory"):
             default = default.factory()
         is_optional = at >= required and not form.complete
-        codec = _codec(hints[name], name)
-        yield _Field(name, form.names.get(name, name), codec, default, is_optional)
+        hint = hints[name]
+        may_be_null = type(None) in get_args(hint)
+        codec, written = _codec(hint, name), form.names.get(name, name)
+        yield _Field(name, written, codec, default, is_optional, may_be_null)
 
 
 def _hints(of: type[Struct]) -> dict[str, Any]:
@@ -184,8 +189,6 @@ def _codec(hint: object, name: str) -> _Codec:
         return _Codec(msgspec.to_builtins, lambda told: msgspec.convert(told, SubjectPermissions))
     if object in parts:
         return _Codec(lambda value: plain(value, name), _as_it_is, is_plain=True)
-    if get_origin(hint) is dict:
-        return _Codec(_as_it_is, _as_it_is, is_plain=True)
     return _Codec(_as_it_is, lambda told: msgspec.convert(told, hint), is_plain=True)
 
 

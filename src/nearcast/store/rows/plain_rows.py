@@ -3,8 +3,10 @@
 Plain events are not retained and have no target, key or session of their own.
 """
 
+from math import isfinite
+
 from nearcast.core.model.event import Event
-from nearcast.core.model.geometry.position import Position
+from nearcast.core.model.geometry.position import Position, is_usual
 from nearcast.store.rows.message_headers import header_columns, headers_of
 from nearcast.store.rows.rows import SCHEMA, Row
 
@@ -32,6 +34,8 @@ def plain_event(row: Row) -> Event | None:
     if row.event_id is None or row.subject is None or row.publisher is None or row.time is None:
         return None
     at = None if row.lat is None or row.lon is None else Position(row.lat, row.lon)
+    if not isfinite(row.time) or not (at is None or is_usual(at)):
+        return None
     headers, expires_at = headers_of(row.properties, row.headers, row.ingested, None)
     return Event(
         row.event_id, row.subject, row.publisher, row.time, position=at,

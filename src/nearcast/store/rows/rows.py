@@ -9,14 +9,18 @@ are refused.
 
 import math
 from collections.abc import Sequence
+from typing import Any, get_type_hints
 
 import msgspec
 from msgspec import Struct
 
-from nearcast.core.language import LanguageError
-from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
-from nearcast.core.model.geometry.position import Position
+from nearcast.core.model.geometry.position import (
+    Position,
+    checked,
+    number,
+    position_from_json,
+)
 from nearcast.core.model.input_form import form_of, form_of_input
 from nearcast.core.model.inputs import Input, Moved, Published
 from nearcast.core.model.payload import attributes_of
@@ -107,8 +111,11 @@ def tick_row(broker: str, seq: int, now: float) -> Row:
 
 
 def recipients_of(row: Row) -> list[Recipient]:
-    """Return the recipients recorded in a delivery row."""
-    return msgspec.json.decode(row.data, type=_Delivered).to
+    """Return the recipients recorded in a delivery row; raises `CorruptError`."""
+    try:
+        return msgspec.json.decode(row.data, type=_Delivered).to
+    except _DAMAGED as error:
+        raise CorruptError(f"{_place(row)}, a delivery, cannot be read: {error}") from None
 
 
 class _Delivered(Struct):
@@ -125,7 +132,7 @@ def input_of(row: Row) -> Input:
     form = form_of(row.kind)
     if form is None and is_input(row.kind):
         raise unknown_kind(row.kind, row.seq, row.broker)
-    where = f"row {row.seq} of {row.broker or 'the log'}"
+    where = _place(row)
     if form is None:
         raise CorruptError(f"{where}, a {row.kind}, records no input")
     if row.schema > SCHEMA:
@@ -139,11 +146,16 @@ def input_of(row: Row) -> Input:
         raise CorruptError(f"{where}, a {row.kind}, cannot be read: {error!r}") from None
 
 
-_DAMAGED = (KeyError, TypeError, msgspec.MsgspecError, ModelError, LanguageError, ProtocolError)
+# Errors of msgspec, the model and the language are among them.
+_DAMAGED = (KeyError, TypeError, ValueError, RecursionError, msgspec.MsgspecError, ProtocolError)
+
+
+def _place(row: Row) -> str:
+    return f"row {row.seq} of {row.broker or 'the log'}"
 
 
 def _position(row: Row) -> Position | None:
-    return None if row.lat is None or row.lon is None else Position(row.lat, row.lon)
+    return None if row.lat is None or row.lon is None else checked(Position(row.lat, row.lon))
 
 
 def _defaults(form: type[Struct], but: Sequence[str]) -> tuple[tuple[str, object], ...]:
@@ -161,6 +173,18 @@ _IN_COLUMNS = (
     "expires_at",
 )  # fmt: skip
 _IN_DATA = _defaults(Event, (*_IN_COLUMNS, "to", "target_at"))
+_TYPES = get_type_hints(Event, localns={"Value": object})
+_EventData = msgspec.defstruct(
+    "_EventData",
+    [
+        *((name, _TYPES[name], default) for name, default in _IN_DATA),
+        ("to", object, None),
+        ("target_at", tuple[float, float] | None, None),
+        ("attributes", dict[str, object] | None, None),
+    ],
+    forbid_unknown_fields=True,
+)
+"""The members of `data` of an event, each of its type."""
 
 
 def _event_data(event: Event) -> Json:
@@ -186,27 +210,22 @@ def _event_data(event: Event) -> Json:
 
 def _read_event(row: Row, data: Json) -> Input:
     payload = row.payload or b""
-    attributes = data.pop("attributes", None)
-    if attributes is None:
-        attributes = attributes_of(payload)
-    to, lon_lat = data.pop("to", None), data.pop("target_at", None)
-    about, valid_s = data.pop("about", ()), data.pop("valid_s", None)
-    headers, expires_at = headers_of(row.properties, row.headers, row.ingested, valid_s)  # type: ignore[arg-type]  # written from an event
+    told: Any = msgspec.convert(data, _EventData)
+    attributes = attributes_of(payload) if told.attributes is None else told.attributes
+    headers, expires_at = headers_of(row.properties, row.headers, row.ingested, told.valid_s)
     return Published(
         Event(
             needed(row.event_id),
             needed(row.subject),
             needed(row.publisher),
-            needed(row.time),
-            attributes,  # type: ignore[arg-type]  # written from an event
+            number(needed(row.time), "time"),
+            attributes,
             _position(row),
-            to=None if to is None else area_from_store(to),
-            valid_s=valid_s,  # type: ignore[arg-type]  # likewise
+            to=None if told.to is None else area_from_store(told.to),
             payload=payload,
             headers=headers,
             expires_at=expires_at,
-            about=tuple(about),  # type: ignore[arg-type]  # likewise
-            target_at=None if lon_lat is None else Position(lon_lat[1], lon_lat[0]),  # type: ignore[index]
-            **data,  # type: ignore[arg-type]  # likewise
+            target_at=None if told.target_at is None else position_from_json(told.target_at),
+            **{name: getattr(told, name) for name, _ in _IN_DATA},
         )
     )
