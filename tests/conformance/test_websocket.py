@@ -15,7 +15,8 @@ from nearcast.wire.mqtt import (
     TopicFilter,
     Will,
 )
-from tests.conformance.web_socket_client import (
+from tests.support.clients.raw_client import fresh
+from tests.support.clients.web_socket_client import (
     BINARY,
     CLOSE,
     CONTINUATION,
@@ -24,7 +25,6 @@ from tests.conformance.web_socket_client import (
     TEXT,
     WebSocketClient,
 )
-from tests.support.clients.raw_client import fresh
 from tests.support.running_broker import RunningBroker
 
 Open = Callable[..., WebSocketClient]

@@ -44,7 +44,7 @@ class AreaTarget(FuzzTarget[str]):
     """Any text that somebody may send as an area."""
 
     name = "areas"
-    suite_cases = 4_000
+    suite_cases = 10_000
     examples = EXAMPLES
 
     def generate(self, random: Random) -> str:

@@ -30,7 +30,7 @@ class ContextTarget(FuzzTarget[tuple[Step, ...]]):
     """A node whose context is patched again and again; a step is its kind and its JSON text."""
 
     name = "contexts"
-    suite_cases = 700
+    suite_cases = 3_000
     examples = EXAMPLES
 
     def __init__(self) -> None:

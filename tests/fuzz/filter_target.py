@@ -40,7 +40,7 @@ class FilterTextTarget(FuzzTarget[str]):
     """CQL2 text."""
 
     name = "filter-text"
-    suite_cases = 1_200
+    suite_cases = 3_000
     examples = TEXT_EXAMPLES
 
     def generate(self, random: Random) -> str:
@@ -57,7 +57,7 @@ class FilterJsonTarget(FuzzTarget[str]):
     """CQL2 JSON, as text."""
 
     name = "filter-json"
-    suite_cases = 1_200
+    suite_cases = 3_000
     examples = JSON_EXAMPLES
 
     def generate(self, random: Random) -> str:

@@ -4,10 +4,13 @@ from typing import Any
 
 from tests.fuzz.area_target import AreaTarget
 from tests.fuzz.context_target import ContextTarget
+from tests.fuzz.control_target import ControlTarget
 from tests.fuzz.filter_target import FilterJsonTarget, FilterTextTarget
+from tests.fuzz.handover_target import HandoverTarget
 from tests.fuzz.log_target import LogFilesTarget, LogRowsTarget
 from tests.fuzz.place_target import PlaceTarget
 from tests.fuzz.session_target import SessionTarget
+from tests.fuzz.web_socket_target import WebSocketTarget
 from tests.support.fuzzing.fuzz_target import FuzzTarget
 
 _ALL: tuple[FuzzTarget[Any], ...] = (
@@ -19,5 +22,8 @@ _ALL: tuple[FuzzTarget[Any], ...] = (
     SessionTarget(),
     LogFilesTarget(),
     LogRowsTarget(),
+    HandoverTarget(),
+    ControlTarget(),
+    WebSocketTarget(),
 )
 TARGETS = {target.name: target for target in _ALL}

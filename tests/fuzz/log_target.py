@@ -76,7 +76,7 @@ class LogFilesTarget(FuzzTarget[tuple[Damage, ...]]):
     """Bits flipped, files cut, swapped and lost."""
 
     name = "log-files"
-    suite_cases = 120
+    suite_cases = 250
     examples = FILE_EXAMPLES
 
     @contextmanager
@@ -151,7 +151,7 @@ class LogRowsTarget(FuzzTarget[tuple[Row, ...]]):
     """Rows of a life of which some have hostile fields, through the columns and the player."""
 
     name = "log-rows"
-    suite_cases = 60
+    suite_cases = 300
     examples = ROW_EXAMPLES
 
     def generate(self, random: Random) -> tuple[Row, ...]:

@@ -36,7 +36,7 @@ class PlaceTarget(FuzzTarget[tuple[Step, ...]]):
     """A registry of places; a step is its kind, a topic or a name, and the content."""
 
     name = "places"
-    suite_cases = 250
+    suite_cases = 500
     examples = EXAMPLES
 
     def __init__(self) -> None:

@@ -72,7 +72,7 @@ class SessionTarget(FuzzTarget[tuple[Step, ...]]):
     """Steps of several clients at one broker."""
 
     name = "sessions"
-    suite_cases = 60
+    suite_cases = 150
     examples = EXAMPLES
 
     def generate(self, random: Random) -> tuple[Step, ...]:

@@ -6,7 +6,7 @@ it in one tick without delaying clients, and a row that exceeds a packet is spli
 """
 
 from collections.abc import Iterable, Iterator, Sequence
-from typing import Annotated
+from typing import Annotated, TypeVar
 from urllib.parse import quote, unquote
 
 import msgspec
@@ -34,6 +34,7 @@ MOST_SUBJECTS = 10_000
 WHOLE, PART, LAST_PART = b"\0", b"\1", b"\2"
 """The first byte of a staged packet: a whole chunk, a part, or the last part."""
 
+T = TypeVar("T")
 Qos = Annotated[int, Meta(ge=0, le=2)]
 Priority = Annotated[int, Meta(ge=1, le=1_000_000)]
 
@@ -234,10 +235,7 @@ def packets(rows: Iterable[HandedRow], largest: int) -> Iterator[bytes]:
 
 def rows_in(chunk: bytes | memoryview) -> list[HandedRow]:
     """Return the rows of a chunk; raises `HandoverError`."""
-    try:
-        return _ROWS.decode(chunk)
-    except msgspec.MsgspecError as error:
-        raise HandoverError(f"these are no rows: {error}") from None
+    return _decoded(_ROWS, chunk, "these are no rows")
 
 
 def manifest_bytes(manifest: Manifest) -> bytes:
@@ -247,10 +245,9 @@ def manifest_bytes(manifest: Manifest) -> bytes:
 
 def manifest_in(data: bytes) -> Manifest:
     """Return the manifest of a release; raises `HandoverError`."""
-    try:
-        found = _MANIFEST.decode(data)
-    except msgspec.MsgspecError as error:
-        raise HandoverError(f"this is no manifest: {error}") from None
+    found = _decoded(_MANIFEST, data, "this is no manifest")
+    if len({(partition, attempt) for partition, attempt, _ in found}) < len(found):
+        raise HandoverError("this manifest names an attempt twice")
     for partition, attempt, count in found:
         if partition < 0 or not 0 <= count <= MOST_CHUNKS or len(attempt) > LONGEST_ATTEMPT:
             raise HandoverError(f"there is no partition {partition} with {count} packets")
@@ -264,10 +261,7 @@ def subjects_bytes(subjects: Sequence[str]) -> bytes:
 
 def subjects_in(data: bytes) -> list[str]:
     """Return the subjects of a question of interest; raises `HandoverError`."""
-    try:
-        return _SUBJECTS.decode(data)
-    except msgspec.MsgspecError as error:
-        raise HandoverError(f"these are no subjects: {error}") from None
+    return _decoded(_SUBJECTS, data, "these are no subjects")
 
 
 def interest_text(wanted: Iterable[bool]) -> str:
@@ -280,6 +274,13 @@ def interest_in(text: str, count: int) -> list[bool]:
     if len(text) != count or not set(text) <= {"0", "1"}:
         raise HandoverError(f"this is no answer for {count} subjects: {text[:100]!r}")
     return [each == "1" for each in text]
+
+
+def _decoded(decoder: "msgspec.msgpack.Decoder[T]", data: bytes | memoryview, problem: str) -> T:
+    try:
+        return decoder.decode(data)
+    except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise HandoverError(f"{problem}: {error}") from None
 
 
 def _shared_out(row: HandedRow) -> Iterator[HandedRow]:

@@ -23,7 +23,7 @@ from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.nc_properties import BAD, area_of
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
-from nearcast.core.model.geometry.position import Position, position
+from nearcast.core.model.geometry.position import Position, number, position
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.subject import check_subject
 from nearcast.store import delivery_row, tick_row
@@ -263,10 +263,17 @@ def _check(chunk: bytes) -> None:
     for row in rows_in(chunk):
         try:
             _position(row)
+            check_subject(row.subject)
+            times = {"time": row.time}
             if isinstance(row, EventRow):
-                check_subject(row.subject)
+                times["valid_s"] = row.valid_s
                 if row.to is not None:
                     area_of(row.to, "to")
+            else:
+                times["expires"] = row.expires
+            for name, value in times.items():
+                if value is not None:
+                    number(value, name)
             if row.headers:
                 Publish("x", raw_properties=row.headers).validate()
         except (ModelError, RefusedError, ProtocolError) as error:

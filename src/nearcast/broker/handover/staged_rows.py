@@ -15,7 +15,7 @@ from msgspec import Struct
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.store import Forgotten, Kept
-from nearcast.wire.handover import PART, HandoverError, Manifest, Staged
+from nearcast.wire.handover import LAST_PART, PART, HandoverError, Manifest, Staged
 from nearcast.wire.mqtt import ReasonCode
 
 STAGED, RELEASES = "staged", "releases"
@@ -107,8 +107,10 @@ class StagedRows:
         """Queue chunks for delivery; drop the rest of this epoch and all earlier ones."""
         query = self._query(name)
         attempts = query.staged.get(epoch, {})
-        for partition, attempt, _ in manifest:
-            attempts.pop((partition, attempt), None)
+        for partition, attempt, count in manifest:
+            packets = attempts.pop((partition, attempt), {})
+            surplus = {number: data for number, data in packets.items() if number >= count}
+            self._drop_attempt(name, epoch, (partition, attempt), surplus)
         for earlier in [each for each in query.staged if each <= epoch]:
             self.drop(name, earlier)
         query.epoch = epoch
@@ -241,6 +243,8 @@ def _chunks(
                 )
             staged.append(Staged(name, epoch, partition, attempt, number))
             parts.append(data[1:])
+            if data[:1] == LAST_PART and len(staged) == 1:
+                raise HandoverError(f"the parts before packet {number} are not staged")
             if data[:1] != PART:
                 yield Chunk(name, tuple(staged), b"".join(parts))
                 staged, parts = [], []

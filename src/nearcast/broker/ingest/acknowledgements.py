@@ -68,15 +68,17 @@ class Acknowledger:
             self.answer(answer, None)
 
     def accept_with(self, connection: Connection, packet: Publish, text: str) -> None:
-        """Acknowledge an accepted message of QoS 1, with an answer for a client of MQTT 5."""
-        if connection.version != MQTT_5 or not connection.explains:
+        """Acknowledge an accepted message, with an answer for a client of MQTT 5."""
+        if not packet.qos or connection.version != MQTT_5 or not connection.explains:
             self.accept(connection, packet.qos, packet.packet_id)
             return
-        form = PubAck(packet.packet_id, ReasonCode.SUCCESS, Properties(reason_string=text))
+        properties = Properties(reason_string=text)
+        answer, kind = (PubAck, _PUBACK) if packet.qos == 1 else (PubRec, _PUBREC)
+        form = answer(packet.packet_id, ReasonCode.SUCCESS, properties)
         # Without the text if the client takes no packet of that size.
         data = encode_within(form, MQTT_5, connection.largest_packet or 1 << 28)
         assert data is not None, "who takes a CONNACK takes this"
-        self._state.acknowledge(connection, _PUBACK, data)
+        self._state.acknowledge(connection, kind, data)
 
     def refuse_in_turn(self, connection: Connection, answer: Answer, refusal: RefusedError) -> None:
         """Refuse a message with a reason, after earlier messages that are still undecided."""

@@ -1,7 +1,8 @@
 """The control socket: requests of an operator to a running broker on the same machine.
 
-A Unix socket in the broker's directory, for its owner only; one JSON object is the request, one the
-answer.
+A Unix socket in the broker's directory, for its owner only; one line with a JSON object is the
+request, one the answer. Requests are bounded in length, in number at once, and in the time that a
+client may take to say one.
 """
 
 import asyncio
@@ -12,12 +13,16 @@ import socket
 from collections.abc import Awaitable, Callable, Mapping
 from pathlib import Path
 
-from msgspec import Struct
+from msgspec import Struct, field
 
 from nearcast.errors import NearcastError
 
 NAME = "control.sock"
 LONGEST = 64 * 1024
+ASKED_WITHIN_S = 10.0
+"""A client that has not sent its request by then is disconnected."""
+MOST_AT_ONCE = 32
+"""Connections at the same time; one more is refused."""
 Ask = Callable[[Mapping[str, object]], Awaitable[object]]
 
 
@@ -31,6 +36,7 @@ class Control(Struct):
     path: Path
     answers: dict[str, Ask]
     _server: asyncio.AbstractServer | None = None
+    _open: set[asyncio.StreamWriter] = field(default_factory=set)
 
     async def start(self) -> None:
         """Start listening."""
@@ -38,7 +44,9 @@ class Control(Struct):
             self.path.unlink()
         before = os.umask(0o177)
         try:
-            self._server = await asyncio.start_unix_server(self._serve, str(self.path))
+            self._server = await asyncio.start_unix_server(
+                self._serve, str(self.path), limit=LONGEST
+            )
         finally:
             os.umask(before)
 
@@ -46,27 +54,44 @@ class Control(Struct):
         """Stop listening."""
         if self._server is not None:
             self._server.close()
+            for writer in self._open:
+                writer.close()
             with contextlib.suppress(FileNotFoundError):
                 self.path.unlink()
 
     async def _serve(self, reader: asyncio.StreamReader, writer: asyncio.StreamWriter) -> None:
+        self._open.add(writer)
         try:
-            line = await reader.readline()
-            writer.write(json.dumps(await self._answer(line)).encode() + b"\n")
+            answer = await self._answer(await self._request(reader))
+            writer.write(json.dumps(answer).encode() + b"\n")
             await writer.drain()
-        except (OSError, ValueError):
-            pass
+        except OSError:
+            pass  # it is gone, or asked for nothing in time
         finally:
+            self._open.discard(writer)
             writer.close()
 
-    async def _answer(self, line: bytes) -> dict[str, object]:
+    async def _request(self, reader: asyncio.StreamReader) -> dict[str, object] | str:
+        """Return the request, or why it is none."""
+        if len(self._open) > MOST_AT_ONCE:
+            return f"{MOST_AT_ONCE} requests are under way; try again later"
         try:
-            request = json.loads(line)
-            answer = self.answers[request.pop("do")]
-        except (ValueError, KeyError, AttributeError, TypeError):
-            return {"error": f"one of {', '.join(self.answers)} is needed"}
+            async with asyncio.timeout(ASKED_WITHIN_S):
+                line = await reader.readline()
+            request: dict[str, object] = json.loads(line)
+        except (ValueError, RecursionError):
+            # Also for a line that is too long.
+            return f"a request is a JSON object in a line of at most {LONGEST} bytes"
+        what = request.get("do") if isinstance(request, dict) else None
+        if not isinstance(what, str) or what not in self.answers:
+            return f"one of {', '.join(self.answers)} is needed"
+        return request
+
+    async def _answer(self, request: dict[str, object] | str) -> dict[str, object]:
+        if isinstance(request, str):
+            return {"error": request}
         try:
-            return {"answer": await answer(request)}
+            return {"answer": await self.answers[str(request.pop("do"))](request)}
         except Exception as error:
             return {"error": str(error) or repr(error)}
 
