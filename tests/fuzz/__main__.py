@@ -49,9 +49,12 @@ def main(arguments: Sequence[str]) -> int:
                 progress.update(bar, completed=passed_s, cases=cases)
 
             failure = _fuzz(target, chosen.seed, chosen.case, chosen.seconds / len(targets), show)
+            told = f"{target.name}: {progress.tasks[bar].fields['cases']} cases"
             if failure is not None:
                 failures += 1
-                console.print(str(failure), markup=False, highlight=False, soft_wrap=True)
+                told = str(failure)
+            if failure is not None or not console.is_terminal:
+                console.print(told, markup=False, highlight=False, soft_wrap=True)
     console.print(f"{failures} of {len(targets)} targets failed with seed {chosen.seed}")
     return 1 if failures else 0
 

@@ -35,6 +35,11 @@ EXAMPLES = {
     + "[" * 930
     + "]" * 930
     + "}",
+    "a reason with the path to a problem far inside": '{"bbox":'
+    + "[" * 700
+    + "1e400"
+    + "]" * 700
+    + "}",
     "features in features": '{"type":"Feature","geometry":' * 930 + "{}" + "}" * 930,
     "a long word that is like no other": '{"' + "polygon" * 30_000 + '":1}',
 }

@@ -23,7 +23,8 @@ _WORDS = (
     '"location"', "[1,2]", "\\ud800", "\\u0000", "[" * 40, "1e400", '"a":', '"a":1,"a":2',
 )  # fmt: skip
 Step = tuple[str, str]
-EXAMPLES: dict[str, tuple[Step, ...]] = {}
+_DEEP = '{"_type": "location", "deep": ' + "[" * 700 + "1e400" + "]" * 700 + "}"
+EXAMPLES = {"a reason with the path to a problem far inside": ((PATCH, _DEEP), (PHONE, _DEEP))}
 
 
 class ContextTarget(FuzzTarget[tuple[Step, ...]]):

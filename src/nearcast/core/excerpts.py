@@ -1,6 +1,16 @@
-"""Excerpts: the line of a text with an error, and a caret."""
+"""Excerpts: the line of a text with an error, and a caret; the beginning of a long reason."""
 
 WIDTH = 100
+LONGEST_REASON = 200
+
+
+def reason(error: Exception) -> str:
+    """Return the text of another library's error, truncated.
+
+    That of a JSON parser has the path to the problem, which is as long as the value is deep.
+    """
+    text = str(error)
+    return text if len(text) <= LONGEST_REASON else f"{text[: LONGEST_REASON - 3]}..."
 
 
 def pointed(message: str, text: str, position: int) -> str:

@@ -14,6 +14,7 @@ import msgspec
 from msgspec import Struct
 
 from nearcast.broker.ingest.refusal import RefusedError
+from nearcast.core.excerpts import reason
 from nearcast.core.language import Filter, LanguageError, parse
 from nearcast.core.language.evaluation.instants import read_timestamp
 from nearcast.core.model import Area, Box, ModelError, area_text, parse_area
@@ -166,7 +167,7 @@ def json_object(payload: bytes) -> dict[str, object]:
     try:
         value = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        raise RefusedError(BAD_JSON, f"this is no JSON: {error}") from None
+        raise RefusedError(BAD_JSON, f"this is no JSON: {reason(error)}") from None
     if not isinstance(value, dict):
         raise RefusedError(BAD_JSON, f"a JSON object is needed, not {shown(value)}")
     return value

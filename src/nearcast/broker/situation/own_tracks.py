@@ -12,6 +12,7 @@ from msgspec import Struct
 
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.topic_names import decode_name
+from nearcast.core.excerpts import reason
 from nearcast.core.model.context import check_attributes
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.position import position, shown
@@ -44,7 +45,7 @@ def fix_of(
     try:
         members = msgspec.json.decode(payload)
     except (msgspec.DecodeError, UnicodeDecodeError, RecursionError) as error:
-        return Ignored(f"this is no JSON, and changes no position: {error}" * bool(payload))
+        return Ignored(f"this is no JSON, and changes no position: {reason(error)}" * bool(payload))
     kind = members.get("_type") if isinstance(members, dict) else None
     if kind != LOCATION:
         if isinstance(kind, str) and kind in OTHERS:

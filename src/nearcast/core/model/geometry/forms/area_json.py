@@ -17,6 +17,7 @@ from urllib.parse import quote
 
 import msgspec
 
+from nearcast.core.excerpts import reason
 from nearcast.core.model.errors import ModelError, did_you_mean
 from nearcast.core.model.geometry.area import (
     Area,
@@ -129,7 +130,7 @@ def parse_json(text: str | bytes) -> object:
     try:
         parsed: object = msgspec.json.decode(text)
     except (msgspec.DecodeError, UnicodeError, RecursionError) as error:
-        raise ModelError(f"not valid JSON: {error}") from None
+        raise ModelError(f"not valid JSON: {reason(error)}") from None
     return parsed
 
 
