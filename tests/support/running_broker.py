@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nearcast.broker.auth import Authenticator
 from nearcast.broker.auth.admission import Admission
+from nearcast.broker.broker_clock import HostClocks
 from nearcast.broker.config.settings import ListenSection, NodeSection, Settings
 from nearcast.broker.server import Server
 from nearcast.store import Store
@@ -32,7 +33,12 @@ class ClockedServer(Server):
 class RunningBroker:
     """A server and the clients that a test has."""
 
-    def __init__(self, settings: Settings | None = None, data: Path | None = None) -> None:
+    def __init__(
+        self,
+        settings: Settings | None = None,
+        data: Path | None = None,
+        clocks: HostClocks | None = None,
+    ) -> None:
         chosen = replace(settings or Settings(), listen=ON_FREE_PORTS)
         store: Store | None = None
         admission: Admission | None = None
@@ -40,7 +46,7 @@ class RunningBroker:
             chosen = replace(chosen, node=NodeSection(data=str(data)))
             store = Store(data, chosen.node.name)
             admission = Authenticator(chosen, data)
-        self.server = ClockedServer(chosen, store, admission)
+        self.server = ClockedServer(chosen, store, admission, clocks=clocks)
         self._loop = asyncio.new_event_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()

@@ -8,7 +8,6 @@ batch is on disk. Listens for MQTT on TCP, TLS and WebSocket.
 import asyncio
 import logging
 import ssl
-import time
 from collections.abc import Callable, Mapping
 from functools import partial
 from pathlib import Path
@@ -17,8 +16,10 @@ from nearcast.broker.auth import Admitted, Authenticator, Peer
 from nearcast.broker.auth import AuthRefusal as Refusal
 from nearcast.broker.auth.admission import Admission, OpenAccess
 from nearcast.broker.auth.server_access import ServerAccess
+from nearcast.broker.broker_clock import HostClocks
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.delivery.batch import Batch
+from nearcast.broker.durability.clock_follower import ClockFollower, clock_for
 from nearcast.broker.durability.commit_gate import CommitGate
 from nearcast.broker.durability.erasure import forget
 from nearcast.broker.durability.journal import Entries
@@ -72,11 +73,13 @@ class Server:
         store: Store | None = None,
         admission: Admission | None = None,
         feed_tick: Callable[[float], None] | None = None,
+        clocks: HostClocks | None = None,
     ) -> None:
         self.settings = Settings() if settings is None else settings
         self._admission = OpenAccess() if admission is None else admission
         self._store = store
-        self._wall_s = time.time() - time.monotonic()
+        self._clock = clock_for(store, clocks)
+        self.clock = ClockFollower(self._clock, None if store is None else store.directory)
         journal = None if store is None else journal_for(store)
         self.hub = Hub(self.settings, journal, self._admission)
         if store is not None:
@@ -141,7 +144,7 @@ class Server:
 
     def now(self) -> float:
         """The time in seconds since 1970; it never goes back."""
-        return time.monotonic() + self._wall_s
+        return self._clock.now()
 
     async def start(self) -> None:
         """Start the listeners, the store writer and the control socket."""
@@ -220,6 +223,7 @@ class Server:
                 "held_batches": len(self._commit_gate),
                 "held_bytes": self._commit_gate.bytes,
                 "paused_links": len(self._paused),
+                "clock_off_s": self._clock.off_s,
             }
             | self._access.statistics()
             | self.diagnostics.statistics()
@@ -381,6 +385,7 @@ class Server:
 
     def _sweep(self) -> None:
         """Close connections that are silent, late with CONNECT, or stalled; runs once a second."""
+        self.clock.look()
         now, limits = self.now(), self.settings.limits
         for connection in self.hub.silent(now):
             host: Link = connection.host  # type: ignore[assignment]  # made by a link
@@ -406,7 +411,7 @@ class Server:
                 link.abort()
             else:
                 self._access.dismiss(connection, now)
-        if self._access.sweep():
+        if self._access.sweep(self._clock.off_s):
             self.reload_admission()
         self.soon()
         assert self._loop is not None

@@ -1,6 +1,9 @@
 """The data of a broker: durable state in SQLite, and the event log in Parquet segments."""
 
 from nearcast.store.backup import back_up as back_up
+from nearcast.store.clock_mark import ClockMark as ClockMark
+from nearcast.store.clock_mark import read_clock_mark as read_clock_mark
+from nearcast.store.clock_mark import write_clock_mark as write_clock_mark
 from nearcast.store.errors import CorruptError as CorruptError
 from nearcast.store.errors import DiskFullError as DiskFullError
 from nearcast.store.errors import InUseError as InUseError

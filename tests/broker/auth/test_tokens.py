@@ -257,3 +257,15 @@ def test_whatever_is_given_as_a_token_is_refused_in_order(token: bytes) -> None:
     looks_like_token(token)
     with pytest.raises(TokenError):
         token_key(SHARED, ALL).read(token, NOW)
+
+
+def test_the_expiry_of_a_token_is_in_the_time_of_the_machine(tmp_path: Path) -> None:
+    doors = with_key(tmp_path, SHARED)
+    token = Connect("alice", password=signed(SHARED, "HS256"))
+    let_in = admitted(enter(doors, token))
+    assert doors.stays(let_in, NOW) is None
+    doors.wall_ahead_s = 61.0
+    assert "expired" in refused(enter(doors, token)).why
+    assert doors.stays(let_in, NOW) is not None
+    doors.wall_ahead_s = -1_000.0
+    assert admitted(enter(doors, token, now=NOW + 1_000.0))

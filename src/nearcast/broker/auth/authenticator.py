@@ -63,6 +63,8 @@ class Authenticator:
         self._needs_certificate = settings.listen.client_certificate == "required"
         self._knocks = ConnectRates(settings.limits.connects_per_s)
         self._failures = FailureRates(self._settings.failures_per_minute)
+        self.wall_ahead_s = 0.0
+        """How far the wall clock is ahead of `now`: the expiry of a token is in wall time."""
         self._decoy = decoy()
         self._files = AuthFiles(settings.doors, base)
         # Stat before reading: a change in between counts as a change.
@@ -146,7 +148,7 @@ class Authenticator:
     def stays(self, admitted: Admitted, now: float) -> AuthRefusal | None:
         """Return why a client may not stay: an expired token, or the result of a reload."""
         identity = admitted.identity
-        if identity.expires is not None and identity.expires <= now:
+        if identity.expires is not None and identity.expires <= now + self.wall_ahead_s:
             return AuthRefusal(ReasonCode.NOT_AUTHORIZED, "the token has expired; get a new one")
         if identity.user is not None and self._book.mark(identity.user) != identity.account:
             return AuthRefusal(
@@ -238,7 +240,7 @@ class Authenticator:
         self, key: TokenKey, token: bytes, connect: Connect, peer: Peer, now: float
     ) -> Admitted | AuthRefusal:
         try:
-            claims = key.read(token, now)
+            claims = key.read(token, now + self.wall_ahead_s)
         except TokenError as error:
             # A client with a signed token, even an expired one, is not guessing.
             if error.forged:

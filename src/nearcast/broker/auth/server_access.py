@@ -92,8 +92,13 @@ class ServerAccess:
         if refusal is not None:
             self._hub.close(connection, refusal.reason, refusal.why)
 
-    def sweep(self) -> bool:
-        """Log password checks that were refused or abandoned; return whether files changed."""
+    def sweep(self, wall_ahead_s: float) -> bool:
+        """Log password checks that were refused or abandoned; return whether files changed.
+
+        `wall_ahead_s`: how far the wall clock, which tokens follow, is ahead of the broker's.
+        """
+        if isinstance(self._admission, Authenticator):
+            self._admission.wall_ahead_s = wall_ahead_s
         self.passwords.sweep()
         seen, self._seen = self._seen, self.passwords.statistics()
         refused, abandoned = (

@@ -13,6 +13,7 @@ _HELP = {
     "hub_held_batches": "Ticks whose answers wait for the disk.",
     "hub_held_bytes": "Size of the answers that wait for the disk.",
     "hub_paced_links": "Connections that are read later, because they send too fast.",
+    "hub_clock_off_s": "How far the machine's clock is ahead of the broker's, in seconds.",
     "hub_paused_links": "Connections that are not read until the disk has caught up.",
     "hub_staged_bytes": "Size of what the pipeline handed over and has not released yet.",
     "hub_unreleased_chunks": "Parts of what the pipeline released that are still to be delivered.",

@@ -2,7 +2,6 @@
 
 import json
 import os
-import time
 from pathlib import Path
 from typing import Annotated
 
@@ -10,6 +9,7 @@ import typer
 
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import Settings
+from nearcast.broker.durability.clock_follower import clock_for
 from nearcast.broker.durability.erasure import forget_in_store
 from nearcast.broker.durability.log_copier import copy_of_log
 from nearcast.broker.operations.control import ask
@@ -55,7 +55,7 @@ def forget(
         except InUseError as error:
             fail(f"{error}; it is starting or stopping: try again")
         try:
-            found = forget_in_store(store, settings, node, time.time())
+            found = forget_in_store(store, settings, node, clock_for(store).now())
         finally:
             store.close()
         copy = copy_of_log(store, settings.data.storage)

@@ -149,7 +149,7 @@ async def _serve(
             "hub": server.statistics,
             "store": server.keeper_statistics,
         }
-        checks = {"store": lambda: _health(server)}
+        checks = {"store": lambda: _health(server), "clock": lambda: _clock_health(server)}
         data = Path(settings.node.data)
         sources["pipeline"] = lambda: _pipeline_statistics(data, pipeline)
         if pipeline is not None:
@@ -225,3 +225,8 @@ def _health(server: Server) -> Health:
     if server.failing is not None:
         return Health("failing", server.failing)
     return Health("ok", "")
+
+
+def _clock_health(server: Server) -> Health:
+    problem = server.clock.problem
+    return Health() if problem is None else Health("degraded", problem)

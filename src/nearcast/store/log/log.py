@@ -151,6 +151,14 @@ class Log:
             return self._rows.last_seq
         return self._sealed.rows.last_seq if self._sealed else self._manifest.last_seq
 
+    @property
+    def last_ingested(self) -> float | None:
+        """The ingest time of the last row; None if no row is left."""
+        if waiting := self._rows or (self._sealed.rows if self._sealed else None):
+            return waiting.last_ingested
+        segments = self._manifest.segments
+        return segments[-1].last_ingested if segments else None
+
     def append(self, rows: RowBuffer, size: int, now: float) -> None:
         """Append the rows of a committed tick, which take `size` bytes in the state."""
         if not rows:
