@@ -48,6 +48,7 @@ from nearcast.broker.net.web_origins import WebOrigins
 from nearcast.broker.operations import control
 from nearcast.broker.operations.diagnostics import Diagnostics
 from nearcast.broker.scheduling.phase_timer import Phase
+from nearcast.broker.shutdown import CLIENTS_PART, STORE_MARGIN_S, Deadline, finished
 from nearcast.logs import log_event
 from nearcast.store import LogSettings, Store
 from nearcast.wire.mqtt import Connect, ReasonCode
@@ -182,11 +183,24 @@ class Server:
         self._sweep()
         self.diagnostics.start(self._loop)
 
-    async def stop(self) -> None:
-        """Disconnect all clients, store what was promised, and close."""
+    async def stop(self, deadline: Deadline | None = None) -> None:
+        """Disconnect all clients, store what was promised, and close, by a deadline.
+
+        1. Nobody connects any more; connections without a session are cut off.
+        2. All input so far is decided, and clients are told why they are disconnected.
+        3. They read what is left, until `CLIENTS_PART` of the time has passed.
+        4. Sessions without a connection are stored, and wills are published.
+        5. The store commits, writes the last segment, and closes; then the log is copied.
+
+        What is late is left undone, from the last to the first: the copy and the segment are made
+        at the next start, wills are published then, and messages of a commit that did not happen
+        were not acknowledged.
+        """
         self.stopping = True
         assert self._loop is not None
         self.diagnostics.stop()
+        if deadline is None:
+            deadline = Deadline(self.settings.shutdown.within_s)
         for timer in (self._sweeper, self._timer):
             if timer is not None:
                 timer.cancel()
@@ -196,23 +210,34 @@ class Server:
             pipeline_access.remove_address(self._store.directory)
         for listener in self._listeners.values():
             listener.close()
+        self._access.passwords.stop()
+        for link in [each for each in self._links if each.connection.session is None]:
+            link.abort()
         self.hub.shut_down()
         self._tick()
-        deadline = self.now() + self.settings.shutdown.within_s
-        while self._links and self.now() < deadline:
+        while self._links and deadline.left_s(CLIENTS_PART):
             await asyncio.sleep(0.01)
         for link in list(self._links):
             link.abort()
-        while self._links and self.now() < deadline + 1.0:
-            await asyncio.sleep(0.01)
-        while self.hub.next_timer(self.now()) == self.now() and self.hub.state.leaving:
+        await asyncio.sleep(0)
+        while (self._links or self.hub.state.leaving) and deadline.left_s():
             self._tick()
+            await asyncio.sleep(0)
         self._tick()
-        if self._store_writer is not None:
-            await self._loop.run_in_executor(None, self._store_writer.stop)
-        if self._log_copier is not None:
-            await self._loop.run_in_executor(None, self._log_copier.stop)
-        self._access.passwords.stop()
+        await self._close_store(deadline)
+
+    async def _close_store(self, deadline: Deadline) -> None:
+        unfinished = []
+        writer, copier = self._store_writer, self._log_copier
+        if writer is not None:
+            if not await finished(writer.stop, deadline.left_s(1.0, STORE_MARGIN_S)):
+                unfinished.append("the store")
+            self.clock.keep_mark()
+        if copier is not None and not await finished(copier.stop, deadline.left_s()):
+            unfinished.append("the copy of the log")
+        if unfinished:
+            what = " and ".join(unfinished)
+            log_event(log, logging.WARNING, "no time to finish", what=what)
 
     def statistics(self) -> dict[str, float]:
         """Counters and gauges of the hub, the links and access control."""

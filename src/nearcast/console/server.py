@@ -17,7 +17,7 @@ from nearcast.logs import log_event
 
 CONNECTIONS = 200
 """Requests beyond this many open connections are answered with 503."""
-STOP_WITHIN_S = 2
+STOP_WITHIN_S = 2.0
 
 log = logging.getLogger("nearcast.console")
 
@@ -52,7 +52,6 @@ class HttpServer:
             proxy_headers=False,
             server_header=False,
             limit_concurrency=CONNECTIONS,
-            timeout_graceful_shutdown=STOP_WITHIN_S,
         )
         self._server = _Uvicorn(config)
         self._task = asyncio.create_task(self._server.serve([listener]), name="http server")
@@ -66,10 +65,14 @@ class HttpServer:
             self._task.result()
         log_event(log, logging.INFO, "listening for HTTP", host=self.host, port=self.port)
 
-    async def stop(self) -> None:
-        """Stop listening, let requests end, and close; harmless if it was not started."""
+    async def stop(self, within_s: float = STOP_WITHIN_S) -> None:
+        """Stop listening, let requests end, and close; harmless if it was not started.
+
+        Requests that have not ended `within_s` are cancelled.
+        """
         if self._task is None or self._server is None:
             return
+        self._server.config.timeout_graceful_shutdown = within_s  # type: ignore[assignment]
         self._server.should_exit = True
         task, self._task = self._task, None
         await task

@@ -271,12 +271,12 @@ class BridgeSection(Struct, frozen=True, forbid_unknown_fields=True):
 
 
 class ShutdownSection(Struct, frozen=True, forbid_unknown_fields=True):
-    """What clients are told when the broker stops."""
+    """How the broker stops: what clients are told, and how long it takes."""
 
     redirect: Address = ""
     """`HOST:PORT` of another broker, told to MQTT 5 clients."""
     within_s: SecondsOrNone = 5.0
-    """How long clients may take to read what is left."""
+    """It ends within this time and two seconds; clients have 0.7 of it to read what is left."""
 
 
 class PipelineSection(Struct, frozen=True, forbid_unknown_fields=True):

@@ -15,8 +15,6 @@ from nearcast.store.log.log_copy import LogCopy
 LOOK_S = 1.0
 """How often to look for changes that nobody told of, such as a wish of the pipeline."""
 LONGEST_PAUSE_S = 30.0
-STOP_S = 30.0
-"""How long the last update may take when the broker stops."""
 
 log = logging.getLogger("nearcast.broker")
 
@@ -57,7 +55,7 @@ class LogCopier:
         with self._lock:
             self._stopping = True
             self._lock.notify()
-        self._thread.join(STOP_S)
+        self._thread.join()
 
     def statistics(self) -> dict[str, float]:
         """Segments copied, and whether the last update failed."""

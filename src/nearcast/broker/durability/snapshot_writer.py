@@ -45,6 +45,7 @@ class SnapshotWriter:
         self._taken: tuple[int, EngineInputs] | None = None
         self._thread = ThreadPoolExecutor(1, "nearcast-snapshot")
         self._writing: Future[AnyPath] | None = None
+        self._stopping = False
 
     def work(self) -> None:
         """Do the next step, if one is due; called often, by the thread of the store."""
@@ -57,7 +58,7 @@ class SnapshotWriter:
             if self._store.log.settled_seq >= seq:
                 head = SnapshotHead(self._store.broker, seq)
                 self._writing = self._thread.submit(
-                    write_snapshot, broker_snapshots(directory), head, inputs, _rest
+                    write_snapshot, broker_snapshots(directory), head, inputs, self._rest
                 )
                 self._taken = None
         elif not self._asked and wanted_snapshot(directory) is not None:
@@ -65,8 +66,14 @@ class SnapshotWriter:
             self._call(self._take)
 
     def stop(self) -> None:
-        """Wait for a snapshot that is being written."""
+        """Give up a snapshot that is being written: it is still wanted at the next start."""
+        self._stopping = True
         self._thread.shutdown()
+
+    def _rest(self) -> None:
+        if self._stopping:
+            raise StoreError("the broker stops")
+        time.sleep(PAUSE_S)
 
     def _take(self) -> None:
         self._taken = self._in_force()
@@ -84,7 +91,3 @@ class SnapshotWriter:
             log_event(log, logging.ERROR, "a snapshot cannot be written", why=str(error))
         else:
             log_event(log, logging.INFO, "snapshot written", seq=int(path.stem))
-
-
-def _rest() -> None:
-    time.sleep(PAUSE_S)

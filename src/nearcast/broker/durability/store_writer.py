@@ -140,9 +140,9 @@ class StoreWriter:
             self._stopping = True
             self._lock.notify()
         self._thread.join()
-        self._files.shutdown()
         if self._snapshots is not None:
             self._snapshots.stop()
+        self._files.shutdown()
         self._settle()
         if self._merging is not None:
             self._tend()

@@ -10,11 +10,11 @@ import time
 from collections.abc import Mapping, Sequence
 from importlib.util import find_spec
 from pathlib import Path
-from types import TracebackType
 
 import typer
 
 from nearcast.broker.config.settings import Settings
+from nearcast.broker.shutdown import Deadline
 from nearcast.cli.extras import how_to_install
 from nearcast.logs import log_event
 
@@ -24,6 +24,7 @@ LONGEST_PAUSE_S = 60.0
 LASTING_S = 120.0
 """A pipeline that ran longer than this is restarted without an increased delay."""
 STOP_WITHIN_S = 20.0
+"""How long it may take to end, if the broker has so much time to stop."""
 NICE = 5
 """Its niceness, so that the broker has priority."""
 
@@ -67,7 +68,7 @@ def pipeline_beside(
 
 
 class PipelineBeside:
-    """Runs `nearcast pipeline run` with the same settings while its context is active."""
+    """Runs `nearcast pipeline run` with the same settings, from start to stop."""
 
     def __init__(
         self,
@@ -96,17 +97,14 @@ class PipelineBeside:
         running = self._process is not None and self._process.returncode is None
         return self._process.pid if self._process is not None and running else None
 
-    async def __aenter__(self) -> "PipelineBeside":
+    def start(self) -> None:
+        """Run it, and again whenever it ends."""
         self._task = asyncio.create_task(self._watch())
-        return self
 
-    async def __aexit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        assert self._task is not None
+    async def stop(self, deadline: Deadline) -> None:
+        """Ask it to end, and kill it if it has not by a deadline; harmless if it does not run."""
+        if self._task is None:
+            return
         self._task.cancel()
         with contextlib.suppress(asyncio.CancelledError):
             await self._task
@@ -115,12 +113,17 @@ class PipelineBeside:
             return
         process.send_signal(signal.SIGTERM)
         try:
-            await asyncio.wait_for(process.wait(), self._stop_within_s)
+            within_s = min(self._stop_within_s, deadline.left_s())
+            await asyncio.wait_for(process.wait(), within_s)
         except TimeoutError:
-            # Including Java and the workers, which are in a session of their own.
-            with contextlib.suppress(ProcessLookupError):
-                os.killpg(process.pid, signal.SIGKILL)
+            self.kill()
             await process.wait()
+
+    def kill(self) -> None:
+        """End it at once, with Java and the workers, which are in a session of their own."""
+        if self.pid is not None:
+            with contextlib.suppress(ProcessLookupError):
+                os.killpg(self.pid, signal.SIGKILL)
 
     async def _watch(self) -> None:
         pause_s = 1.0

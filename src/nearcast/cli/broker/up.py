@@ -7,7 +7,6 @@ import os
 import signal
 import sys
 from collections.abc import Callable, Coroutine, Sequence
-from contextlib import AsyncExitStack
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated
 
@@ -19,9 +18,11 @@ from nearcast.broker.config.settings import Settings
 from nearcast.broker.operations.log_handler import set_up
 from nearcast.broker.operations.metrics import Figures, Health, Metrics, TickDurations
 from nearcast.broker.server import NO_LISTENER, Server, open_server
+from nearcast.broker.shutdown import BESIDE_PART, Deadline
 from nearcast.cli.broker.addresses import Addresses
 from nearcast.cli.broker.file_access import limit_access
 from nearcast.cli.broker.pipeline_process import PipelineBeside, pipeline_beside
+from nearcast.cli.broker.stop_signals import StopSignals
 from nearcast.cli.failures import fail
 from nearcast.console.pipeline_figures import pipeline_figures, pipeline_health
 from nearcast.console.server import HttpServer
@@ -139,6 +140,8 @@ def _run(work: Coroutine[object, object, None]) -> None:
 async def _serve(
     settings: Settings, pipeline: PipelineBeside | None, demo: "Demonstration | None"
 ) -> None:
+    end_others = (lambda: None) if pipeline is None else pipeline.kill
+    signals = StopSignals(settings.shutdown.within_s, end_others)
     ticks = TickDurations()
     server = open_server(settings, ticks.feed)
     bridge = Bridge(server) if settings.bridge.url else None
@@ -166,23 +169,40 @@ async def _serve(
             app = make_app(Metrics(sources, ticks), checks, settings, directory / "log", server)
             http = HttpServer(app, settings.listen.http_host, settings.listen.http_port)
             await http.start()
-        stopped = _stopped_by_signals(server)
+        signals.install()
+        _reload_by_signal(server)
         addresses = _addresses(settings, server, http)
         _print_addresses(addresses, bridge, () if demo is None else demo.notices(addresses))
-        async with AsyncExitStack() as stack:
-            if pipeline is not None:
-                await stack.enter_async_context(pipeline)
-            if demo is None:
-                await stopped.wait()
-            else:
-                await demo.show(addresses, server.statistics, stopped)
+        if pipeline is not None:
+            pipeline.start()
+        if demo is None:
+            await signals.stopped.wait()
+        else:
+            await demo.show(addresses, server.statistics, signals.stopped)
     finally:
-        if http is not None:
-            await http.stop()
-        if bridge is not None:
-            await bridge.stop()
-        await server.stop()
+        await _stop(signals.deadline(), server, http, bridge, pipeline)
     typer.echo("Stopped.")
+
+
+async def _stop(
+    deadline: Deadline,
+    server: Server,
+    http: HttpServer | None,
+    bridge: Bridge | None,
+    pipeline: PipelineBeside | None,
+) -> None:
+    """Stop all parts; what uses the broker has a part of the time before it stops."""
+    users: list[asyncio.Task[None]] = []
+    if http is not None:
+        users.append(asyncio.create_task(http.stop(deadline.left_s(BESIDE_PART))))
+    if bridge is not None:
+        users.append(asyncio.create_task(bridge.stop()))
+    if pipeline is not None:
+        users.append(asyncio.create_task(pipeline.stop(deadline)))
+    if users:
+        await asyncio.wait(users, timeout=deadline.left_s(BESIDE_PART))
+    await server.stop(deadline)
+    await asyncio.gather(*users)
 
 
 def _addresses(settings: Settings, server: Server, http: HttpServer | None) -> Addresses:
@@ -205,15 +225,10 @@ def _print_addresses(addresses: Addresses, bridge: Bridge | None, more: Sequence
     sys.stdout.flush()
 
 
-def _stopped_by_signals(server: Server) -> asyncio.Event:
-    """Return an event that is set when a signal stops the broker."""
-    stopped = asyncio.Event()
-    loop = asyncio.get_running_loop()
+def _reload_by_signal(server: Server) -> None:
+    """Read users and rules again on SIGHUP."""
     with contextlib.suppress(NotImplementedError, AttributeError):
-        for number in (signal.SIGINT, signal.SIGTERM):
-            loop.add_signal_handler(number, stopped.set)
-        loop.add_signal_handler(signal.SIGHUP, server.reload_admission)
-    return stopped
+        asyncio.get_running_loop().add_signal_handler(signal.SIGHUP, server.reload_admission)
 
 
 def _pipeline_statistics(data: Path, beside: PipelineBeside | None) -> dict[str, float]:

@@ -60,6 +60,7 @@ class PasswordQueue:
         self._running = 0
         self._started = 0
         self._refused = self._abandoned = 0
+        self._stopped = False
         self._users: OrderedDict[str, float] = OrderedDict()
         self._addresses: OrderedDict[str, float] = OrderedDict()
 
@@ -74,6 +75,9 @@ class PasswordQueue:
 
         `is_gone` returns whether the client has disconnected.
         """
+        if self._stopped:
+            done(BUSY)
+            return
         rank = self._rank(check)
         if len(self) >= MOST_WAITING:
             lowest = max(number for number, jobs in enumerate(self._ranks) if jobs)
@@ -127,7 +131,8 @@ class PasswordQueue:
         return sum(map(len, self._ranks))
 
     def stop(self) -> None:
-        """Drop all waiting checks, and stop the threads."""
+        """Drop all waiting checks, and stop the threads; later ones are refused."""
+        self._stopped = True
         for jobs in self._ranks:
             jobs.clear()
         self._pool.shutdown(wait=False)
