@@ -47,8 +47,9 @@ from nearcast.broker.net.tick_scheduler import TickScheduler
 from nearcast.broker.net.web_origins import WebOrigins
 from nearcast.broker.operations import control
 from nearcast.broker.operations.diagnostics import Diagnostics
+from nearcast.broker.operations.loop_lag import LoopLag
 from nearcast.broker.scheduling.phase_timer import Phase
-from nearcast.broker.shutdown import CLIENTS_PART, STORE_MARGIN_S, Deadline, finished
+from nearcast.broker.shutdown import CLIENTS_PART, Deadline, close_store
 from nearcast.logs import log_event
 from nearcast.store import LogSettings, Store
 from nearcast.wire.mqtt import Connect, ReasonCode
@@ -104,6 +105,7 @@ class Server:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._sweeper: asyncio.TimerHandle | None = None
+        self.loop_lag = LoopLag(SWEEP_S)
         self._feed_tick = feed_tick
         self.stopping = False
         self._ticking = TickScheduler(self._tick, self.now)
@@ -142,6 +144,12 @@ class Server:
     def failing(self) -> str | None:
         """Why the store cannot be written to now; None if it can."""
         return None if self._store_writer is None else self._store_writer.failing
+
+    @property
+    def log_problem(self) -> str | None:
+        """Why the log or its copy is not up to date; None if they are."""
+        parts = (self._store_writer, self._log_copier)
+        return next((each.problem for each in parts if each is not None and each.problem), None)
 
     def now(self) -> float:
         """The time in seconds since 1970; it never goes back."""
@@ -199,11 +207,9 @@ class Server:
         self.stopping = True
         assert self._loop is not None
         self.diagnostics.stop()
-        if deadline is None:
-            deadline = Deadline(self.settings.shutdown.within_s)
-        for timer in (self._sweeper, self._timer):
-            if timer is not None:
-                timer.cancel()
+        deadline = deadline or Deadline(self.settings.shutdown.within_s)
+        for timer in filter(None, (self._sweeper, self._timer)):
+            timer.cancel()
         if self._control is not None:
             await self._control.stop()
         if self._store is not None:
@@ -224,20 +230,8 @@ class Server:
             self._tick()
             await asyncio.sleep(0)
         self._tick()
-        await self._close_store(deadline)
-
-    async def _close_store(self, deadline: Deadline) -> None:
-        unfinished = []
-        writer, copier = self._store_writer, self._log_copier
-        if writer is not None:
-            if not await finished(writer.stop, deadline.left_s(1.0, STORE_MARGIN_S)):
-                unfinished.append("the store")
-            self.clock.keep_mark()
-        if copier is not None and not await finished(copier.stop, deadline.left_s()):
-            unfinished.append("the copy of the log")
-        if unfinished:
-            what = " and ".join(unfinished)
-            log_event(log, logging.WARNING, "no time to finish", what=what)
+        await close_store(self._store_writer, self._log_copier, deadline)
+        self.clock.keep_mark()
 
     def statistics(self) -> dict[str, float]:
         """Counters and gauges of the hub, the links and access control."""
@@ -410,7 +404,9 @@ class Server:
 
     def _sweep(self) -> None:
         """Close connections that are silent, late with CONNECT, or stalled; runs once a second."""
+        assert self._loop is not None
         self.clock.look()
+        self.loop_lag.note(self._loop.time())
         now, limits = self.now(), self.settings.limits
         for connection in self.hub.silent(now):
             host: Link = connection.host  # type: ignore[assignment]  # made by a link
@@ -439,7 +435,6 @@ class Server:
         if self._access.sweep(self._clock.off_s):
             self.reload_admission()
         self.soon()
-        assert self._loop is not None
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
 
     def reload_admission(self) -> None:

@@ -6,9 +6,14 @@ nothing that was acknowledged depends on it.
 """
 
 import asyncio
+import logging
 import threading
 import time
 from collections.abc import Callable
+
+from nearcast.broker.durability.log_copier import LogCopier
+from nearcast.broker.durability.store_writer import StoreWriter
+from nearcast.logs import log_event
 
 BESIDE_PART = 0.3
 """The part of the time after which clients are disconnected, whether HTTP has ended or not."""
@@ -18,6 +23,8 @@ MARGIN_S = 2.0
 """How much later than the deadline the process ends at the latest."""
 STORE_MARGIN_S = 0.5 * MARGIN_S
 """How much later than the deadline the store may still be writing."""
+
+log = logging.getLogger("nearcast.broker")
 
 
 class Deadline:
@@ -30,6 +37,21 @@ class Deadline:
     def left_s(self, part: float = 1.0, margin_s: float = 0.0) -> float:
         """Seconds left of a part of the time, and of a margin; 0.0 if it has passed."""
         return max(0.0, self._began + part * self._within_s + margin_s - time.monotonic())
+
+
+async def close_store(
+    writer: StoreWriter | None, copier: LogCopier | None, deadline: Deadline
+) -> None:
+    """Commit what is waiting and write the last segment, then update the copy of the log."""
+    late = []
+    if writer is not None and not await finished(
+        writer.stop, deadline.left_s(margin_s=STORE_MARGIN_S)
+    ):
+        late.append("the store")
+    if copier is not None and not await finished(copier.stop, deadline.left_s()):
+        late.append("the copy of the log")
+    if late:
+        log_event(log, logging.WARNING, "no time to finish", what=" and ".join(late))
 
 
 async def finished(work: Callable[[], None], within_s: float) -> bool:

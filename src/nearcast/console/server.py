@@ -9,14 +9,18 @@ import contextlib
 import logging
 import socket
 from collections.abc import Iterator
+from functools import partial
 
 import uvicorn
 from starlette.types import ASGIApp
 
+from nearcast.console.http_connections import BoundedConnection, HttpConnections
 from nearcast.logs import log_event
 
-CONNECTIONS = 200
-"""Requests beyond this many open connections are answered with 503."""
+SWEEP_S = 1.0
+KEEP_ALIVE_S = 5
+"""How long a connection is kept after an answer."""
+BACKLOG = 1_024
 STOP_WITHIN_S = 2.0
 
 log = logging.getLogger("nearcast.console")
@@ -32,6 +36,9 @@ class HttpServer:
         self._app = app
         self._server: _Uvicorn | None = None
         self._task: asyncio.Task[None] | None = None
+        self._connections = HttpConnections()
+        self._sweeper: asyncio.TimerHandle | None = None
+        self.statistics = self._connections.statistics
 
     async def start(self) -> None:
         """Listen, or raise `OSError`; requests are answered when this returns."""
@@ -42,7 +49,7 @@ class HttpServer:
         config = uvicorn.Config(
             self._app,
             loop="none",
-            http="h11",
+            http=partial(BoundedConnection, self._connections),  # type: ignore[arg-type]
             ws="none",
             lifespan="off",
             interface="asgi3",
@@ -51,7 +58,8 @@ class HttpServer:
             access_log=detailed,
             proxy_headers=False,
             server_header=False,
-            limit_concurrency=CONNECTIONS,
+            timeout_keep_alive=KEEP_ALIVE_S,
+            backlog=BACKLOG,
         )
         self._server = _Uvicorn(config)
         self._task = asyncio.create_task(self._server.serve([listener]), name="http server")
@@ -63,7 +71,14 @@ class HttpServer:
         if self._task.done():
             listener.close()
             self._task.result()
+        self._sweep()
         log_event(log, logging.INFO, "listening for HTTP", host=self.host, port=self.port)
+
+    def _sweep(self) -> None:
+        """Close late connections, once a second."""
+        loop = asyncio.get_running_loop()
+        self._connections.sweep(loop.time())
+        self._sweeper = loop.call_later(SWEEP_S, self._sweep)
 
     async def stop(self, within_s: float = STOP_WITHIN_S) -> None:
         """Stop listening, let requests end, and close; harmless if it was not started.
@@ -76,6 +91,8 @@ class HttpServer:
         self._server.should_exit = True
         task, self._task = self._task, None
         await task
+        if self._sweeper is not None:
+            self._sweeper.cancel()
         log_event(log, logging.INFO, "stopped HTTP", host=self.host, port=self.port)
 
     async def __aenter__(self) -> "HttpServer":
@@ -104,6 +121,6 @@ async def _listener(host: str, port: int) -> socket.socket:
     """Bind a socket here rather than in uvicorn, which exits the program on failure."""
     found = await asyncio.get_running_loop().getaddrinfo(host, port, type=socket.SOCK_STREAM)
     family, _, _, _, address = found[0]
-    listener = socket.create_server((address[0], address[1]), family=family)
+    listener = socket.create_server((address[0], address[1]), family=family, backlog=BACKLOG)
     listener.setblocking(False)
     return listener

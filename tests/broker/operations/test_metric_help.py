@@ -11,6 +11,7 @@ from nearcast.broker.config.settings import Settings
 from nearcast.broker.operations.metric_help import help_of
 from nearcast.broker.operations.metrics import flat
 from nearcast.broker.server import Server
+from nearcast.console.http_connections import HttpConnections
 from nearcast.pipeline.jobs.status import QueryStatus, Status, figures
 from nearcast.store import Store
 from tests.support.running_broker import RunningBroker
@@ -28,6 +29,7 @@ def test_every_part_explains_its_figures(tmp_path: Path) -> None:
     store.close()
     bridged = Server(Settings(bridge=Section(url="mqtt://127.0.0.1:1")))
     told |= {f"bridge_{name}" for name in Bridge(bridged).statistics()}
+    told |= {f"http_{name}" for name in flat(HttpConnections().statistics())}
     status = Status(0.0, 1, [QueryStatus("match", "running")])
     told |= {f"pipeline_{name}" for name in figures(status)} | {"pipeline_restarts_total"}
     assert {name for name in told if help_of(name) is None} == set()

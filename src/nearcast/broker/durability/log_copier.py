@@ -36,6 +36,11 @@ class LogCopier:
         self._thread = threading.Thread(target=self._work, name="nearcast-copy", daemon=True)
         self._thread.start()
 
+    @property
+    def problem(self) -> str | None:
+        """What is wrong with the copy; None if nothing is."""
+        return "the copy of the log cannot be updated" if self._failures else None
+
     def wake(self) -> None:
         """Note that the log has changed."""
         with self._lock:

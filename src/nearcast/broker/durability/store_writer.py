@@ -83,6 +83,8 @@ class StoreWriter:
         self.waiting_bytes = 0
         """Estimated memory of entries that are not on disk yet."""
         self._failing: str | None = None
+        self.problem: str | None = None
+        """Why segments cannot be written now; their rows stay in the state."""
         self._files = ThreadPoolExecutor(1, "nearcast-files")
         self._writing: Future[Segment] | None = None
         self._checkpointing: Future[None] | None = None
@@ -280,9 +282,11 @@ class StoreWriter:
         self._writing = None
         try:
             self._store.log.settle(writing.result())
+            self.problem = None
             if self._settled is not None:
                 self._settled()
         except StoreError as error:
+            self.problem = f"a segment cannot be written: {error}"
             log_event(log, logging.ERROR, "a segment cannot be written", why=str(error))
             self._store.log.unseal(self._now() + RETRY_S)
 

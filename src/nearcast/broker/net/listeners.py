@@ -22,8 +22,8 @@ log = logging.getLogger("nearcast.broker")
 
 SUBPROTOCOLS = ("mqtt", "mqttv3.1")
 LARGEST_FRAME = 4 << 20
-OTHER_FILES = 100
-"""Open files that are not connections: listeners, the store, segments being written."""
+OTHER_FILES = 350
+"""Open files that are no MQTT connections: listeners, the store, segments, 200 of HTTP."""
 
 
 def tls_context(listen: ListenSection) -> ssl.SSLContext | None:
@@ -68,7 +68,8 @@ def possible_connections(wanted: int) -> int:
     if soft < needed:
         soft = needed if hard == resource.RLIM_INFINITY else min(needed, hard)
         resource.setrlimit(resource.RLIMIT_NOFILE, (soft, hard))
-    return min(wanted, max(1, soft - OTHER_FILES))
+    # With very few files allowed, half of them are for clients.
+    return min(wanted, max(1, soft - OTHER_FILES, soft // 2))
 
 
 async def upgrade(

@@ -15,8 +15,9 @@ import typer
 from nearcast.broker.bridge.bridge import Bridge
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import Settings
+from nearcast.broker.operations.health import health_checks
 from nearcast.broker.operations.log_handler import set_up
-from nearcast.broker.operations.metrics import Figures, Health, Metrics, TickDurations
+from nearcast.broker.operations.metrics import Figures, Metrics, TickDurations
 from nearcast.broker.server import NO_LISTENER, Server, open_server
 from nearcast.broker.shutdown import BESIDE_PART, Deadline
 from nearcast.cli.broker.addresses import Addresses
@@ -152,7 +153,7 @@ async def _serve(
             "hub": server.statistics,
             "store": server.keeper_statistics,
         }
-        checks = {"store": lambda: _health(server), "clock": lambda: _clock_health(server)}
+        checks = health_checks(server)
         data = Path(settings.node.data)
         sources["pipeline"] = lambda: _pipeline_statistics(data, pipeline)
         if pipeline is not None:
@@ -166,8 +167,10 @@ async def _serve(
             from nearcast.console.http import make_app
 
             directory = broker_directory(data, settings.node.name)
-            app = make_app(Metrics(sources, ticks), checks, settings, directory / "log", server)
+            metrics = Metrics(sources, ticks)
+            app = make_app(metrics, checks, settings, directory / "log", server)
             http = HttpServer(app, settings.listen.http_host, settings.listen.http_port)
+            metrics.sources["http"] = http.statistics
             await http.start()
         signals.install()
         _reload_by_signal(server)
@@ -234,14 +237,3 @@ def _reload_by_signal(server: Server) -> None:
 def _pipeline_statistics(data: Path, beside: PipelineBeside | None) -> dict[str, float]:
     found = pipeline_figures(data)
     return found if beside is None else found | {"restarts_total": beside.restarts}
-
-
-def _health(server: Server) -> Health:
-    if server.failing is not None:
-        return Health("failing", server.failing)
-    return Health("ok", "")
-
-
-def _clock_health(server: Server) -> Health:
-    problem = server.clock.problem
-    return Health() if problem is None else Health("degraded", problem)
