@@ -17,6 +17,8 @@ class NearcastError(Exception):
         ControlError
         DatagramTooLargeError
         EncodeError (V)
+        ExplanationBusyError
+        ExplanationFailedError
         HandoverError (V)
         LanguageError (V)
         ModelError (V)

@@ -13,33 +13,32 @@ from fastapi import APIRouter, Query, Request, Response
 from nearcast.broker.config.setting_catalog import public
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.ingest.refusal import RefusedError
-from nearcast.broker.operations.explanation import (
-    AmbiguousEventError,
-    Explanation,
-    as_value,
-    explain,
+from nearcast.broker.operations.explanation_queue import (
+    ExplanationBusyError,
+    ExplanationFailedError,
+    ExplanationQueue,
 )
+from nearcast.broker.operations.explanation_worker import ExplainAnswer
 from nearcast.broker.operations.metrics import Metrics
 from nearcast.broker.operations.recent_events import recent_events
 from nearcast.broker.server import Server
 from nearcast.broker.situation.metadata import time_text
 from nearcast.broker.situation.node_list import MOST as MOST_NODES
 from nearcast.broker.situation.node_list import USUAL as USUAL_NODES
-from nearcast.console.answers import json_answer, problem
+from nearcast.console.answers import json_answer, problem, while_connected
 from nearcast.console.gate import ASKER
 from nearcast.console.view import View
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
 from nearcast.core.model.subject import check_pattern
 from nearcast.core.model.visibility import SEE_ALL, SEE_IDENTITY
-from nearcast.store import StoreError, UpgradeError
+from nearcast.store import UpgradeError
 
 MOST_EVENTS = 200
 LOOKED_THROUGH = 20
 """This multiple of the requested number of events is searched for visible ones."""
-PLAYED_AT_ONCE = 2
-"""A replay of the log takes a core."""
-WAITING_MOST = 8
+RETRY_AFTER_S = 5
+"""When somebody who asks for an explanation too many is to ask again."""
 SYSTEM = "$SYS/broker/#"
 NO_LOG = "this broker keeps no log"
 UNKNOWN_EVENT = (
@@ -49,12 +48,14 @@ UNKNOWN_EVENT = (
 
 
 def make_api(
-    metrics: Metrics, settings: Settings, log_directory: Path | None, server: Server | None
+    metrics: Metrics,
+    settings: Settings,
+    log_directory: Path | None,
+    server: Server | None,
+    explanations: ExplanationQueue | None,
 ) -> APIRouter:
     """Return everything under `/api`; the client is in the scope of a request."""
     api = APIRouter(prefix="/api")
-    players = asyncio.Semaphore(PLAYED_AT_ONCE)
-    waiting: set[object] = set()
 
     def view_of(request: Request) -> View:
         world = None if server is None else server.hub.engine.matcher.world
@@ -137,7 +138,7 @@ def make_api(
         node than your own you need the right to its position, identity and attributes, and those
         of the publisher.
         """
-        if log_directory is None:
+        if explanations is None:
             return problem(404, NO_LOG)
         # The parameters are also split at a %2F; in the raw path the last level is the node.
         sent = request.scope["raw_path"].decode("ascii").removeprefix("/api/explain/")
@@ -145,48 +146,45 @@ def make_api(
         view = view_of(request)
         if view.sees(node) != SEE_ALL:
             return problem(403, f"you may not see all of {node!r}")
-        if len(waiting) >= PLAYED_AT_ONCE + WAITING_MOST:
-            return problem(503, "many explanations are being made; try again later")
-        mark = object()
-        waiting.add(mark)
         try:
-            async with players:
-                found = await asyncio.to_thread(
-                    explain, log_directory, event, node, None, None, publisher
-                )
-        except AmbiguousEventError as error:
-            named = [each for each in error.publishers if view.sees(each) & SEE_IDENTITY]
-            return json_answer(
-                {"error": f"several have an event {event!r}; add ?publisher=", "publishers": named},
-                409,
-            )
-        except UpgradeError as error:
-            return problem(500, str(error))
-        except StoreError:
-            return problem(404, UNKNOWN_EVENT)
-        finally:
-            waiting.discard(mark)
-        return _explained(found, view)
+            found = await while_connected(request, explanations.explain(event, node, publisher))
+        except (ExplanationBusyError, ExplanationFailedError) as error:
+            return _later(str(error))
+        return Response() if found is None else _explained(event, found, view)
 
     return api
 
 
-def _explained(found: Explanation, view: View) -> Response:
-    if not view.may_read(found.event):
+def _explained(event: str, found: ExplainAnswer, view: View) -> Response:
+    if found.status == "ambiguous":
+        named = [each for each in found.publishers if view.sees(each) & SEE_IDENTITY]
+        return json_answer(
+            {"error": f"several have an event {event!r}; add ?publisher=", "publishers": named}, 409
+        )
+    if found.status == "too new":
+        return problem(500, found.problem)
+    value = found.value
+    publisher, subject = str(value.get("publisher")), str(value.get("subject"))
+    if found.status == "unknown" or not view.may_read(publisher, subject):
         return problem(404, UNKNOWN_EVENT)
-    sees = view.sees(found.event.publisher)
-    if sees != SEE_ALL and found.node != view.asker.node:
+    sees = view.sees(publisher)
+    if sees != SEE_ALL and value["node"] != view.asker.node:
         # A decision for another node reveals the position and the attributes of the publisher.
         return problem(403, "you may not see all of the publisher")
-    value = as_value(found)
     if not sees & SEE_IDENTITY:
         value["publisher"] = None
     if not view.asker.operates:
         # They would reveal how active other clients are.
         del value["seq"]
-        if found.later is not None:
-            value["later"] = {"time": time_text(found.later.time)}
+        if isinstance(later := value["later"], dict):
+            value["later"] = {"time": later["time"]}
     return json_answer(value)
+
+
+def _later(why: str) -> Response:
+    answer = problem(503, why)
+    answer.headers["Retry-After"] = str(RETRY_AFTER_S)
+    return answer
 
 
 def _event(event: Event, view: View) -> dict[str, object]:

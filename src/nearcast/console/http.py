@@ -6,7 +6,8 @@ anything from elsewhere.
 
 import html
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import AsyncIterator, Callable, Mapping
+from contextlib import asynccontextmanager
 from importlib.metadata import version
 from pathlib import Path
 
@@ -16,6 +17,7 @@ from fastapi.responses import HTMLResponse
 
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.net.web_origins import WebOrigins
+from nearcast.broker.operations.explanation_queue import ExplanationQueue
 from nearcast.broker.operations.metrics import Health, Metrics
 from nearcast.broker.server import Server
 from nearcast.console.answers import HEADERS, json_answer, problem
@@ -67,13 +69,23 @@ def make_app(
     With a log it can explain decisions; with a server it checks credentials and lists nodes, and
     without one there are no permissions.
     """
+    explanations = None if log_directory is None else ExplanationQueue(log_directory)
+
+    @asynccontextmanager
+    async def lifespan(app: FastAPI) -> AsyncIterator[None]:
+        yield
+        if explanations is not None:
+            await explanations.stop()
+
     app = FastAPI(
+        lifespan=lifespan,
         title="Nearcast",
         version=version("nearcast"),
         openapi_url="/api/openapi.json",
         docs_url=None,
         redoc_url=None,
     )
+    app.state.explanations = explanations
     app.add_middleware(Gate, names=WebOrigins.of(settings.listen), broker=server)
 
     # Plain `async def` throughout: FastAPI runs other functions in threads, and the parts that are
@@ -106,7 +118,7 @@ def make_app(
         found = error.errors()[0]
         return problem(400, f"{found['loc'][-1]}: {found['msg']}")
 
-    app.include_router(make_api(metrics, settings, log_directory, server))
+    app.include_router(make_api(metrics, settings, log_directory, server, explanations))
 
     @app.get("/api/docs", response_class=HTMLResponse)
     async def api() -> HTMLResponse:

@@ -51,7 +51,7 @@ class HttpServer:
             loop="none",
             http=partial(BoundedConnection, self._connections),  # type: ignore[arg-type]
             ws="none",
-            lifespan="off",
+            lifespan="on",
             interface="asgi3",
             log_config=None,
             log_level="debug" if detailed else "warning",

@@ -20,10 +20,9 @@ class View(Struct, frozen=True):
             return SEE_ALL
         return self.world.may_see(self.asker.node, node)
 
-    def may_read(self, event: Event) -> bool:
+    def may_read(self, publisher: str, subject: str) -> bool:
         """Whether the client may subscribe to the subject of an event, or published it."""
-        asker = self.asker
-        return event.publisher == asker.node or asker.permissions.may_subscribe(event.subject)
+        return publisher == self.asker.node or self.asker.permissions.may_subscribe(subject)
 
     def could_get(self, event: Event) -> bool:
         """Whether the client published an event or could have received it at its position.
@@ -32,6 +31,6 @@ class View(Struct, frozen=True):
         """
         if event.publisher == self.asker.node or self.world is None:
             return True
-        if not self.may_read(event):
+        if not self.may_read(event.publisher, event.subject):
             return False
         return self.asker.operates or would_reach(event, self.asker.node, self.world)

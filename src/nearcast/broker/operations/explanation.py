@@ -1,7 +1,8 @@
 """Why a node did or did not get an event: the log is replayed up to it.
 
 A decision depends only on the inputs before it in its broker's log, so an engine that has processed
-just those decides the same. A live event may reach a node later: then the replay continues.
+just those decides the same. It begins from the last snapshot before the event, if there is one. A
+live event may reach a node later: then the replay continues.
 """
 
 from collections.abc import Callable, Iterator, Sequence
@@ -20,7 +21,19 @@ from nearcast.core.matching.reference import Verdict, VerdictStep
 from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.inputs import Input, Published
 from nearcast.core.model.subscription_id import SubscriptionId
-from nearcast.store import Gap, LogReader, Row, StoreError, input_of, is_input, rows_of
+from nearcast.store import (
+    CorruptError,
+    Gap,
+    LogReader,
+    Row,
+    StoreError,
+    broker_snapshots,
+    find_snapshots,
+    input_of,
+    is_input,
+    read_snapshot,
+    rows_of,
+)
 
 
 class AmbiguousEventError(StoreError):
@@ -109,31 +122,28 @@ class _Playing:
         progress: Callable[[int, int], None] | None,
     ) -> None:
         reader = LogReader(log)
-        if publisher is None and len(named := publishers_of(reader, event_id)) > 1:
-            raise AmbiguousEventError(event_id, named)
+        found = events_named(reader, event_id)
+        if publisher is None and len(found) > 1:
+            raise AmbiguousEventError(event_id, list(found))
         segments = reader.segments()
         total = segments[-1].last_seq if segments else 0
+        if publisher is None:
+            publisher = next(iter(found), None)
+        if publisher not in found:
+            raise _unknown_event(log, event_id, publisher, total)
         self.engine = Engine(settings)
+        first_seq = _resume_before(self.engine, log, found[publisher])
         self._missing: list[str] = []
-        self.rows = _inputs(_rows(reader, self._missing), total, progress)
+        self.rows = _inputs(_rows(reader, first_seq, self._missing), total, progress)
         for row, value in self.rows:
-            if (
-                isinstance(value, Published)
-                and value.event.id == event_id
-                and publisher in (None, value.event.publisher)
-            ):
+            if row.seq == found[publisher] and isinstance(value, Published):
                 self._row, self._value = row, value
                 return
             # The deliveries of earlier inputs are not needed, except where later decisions depend
             # on them.
             self.engine.play([value], [row.ingested], again=True, quietly=True)
-        if not segments:
-            raise StoreError(f"there is no log in {log}; name the broker's data directory")
-        whose = "" if publisher is None else f" of {publisher!r}"
-        raise StoreError(
-            f"no event {event_id!r}{whose} in {log} (inputs 1 to {total}); an event is there a "
-            "second after it was published, until it is older than log.keep_s"
-        )
+        # Its segment was dropped meanwhile.
+        raise _unknown_event(log, event_id, publisher, total)
 
     def explain(self, nodes: Sequence[str] | None = None) -> list[Explanation]:
         """Replay the event, and explain it for these nodes, or for all with a subscription."""
@@ -152,16 +162,43 @@ class _Playing:
         return found
 
 
-def publishers_of(reader: LogReader, event_id: str) -> list[str]:
-    """The publishers that have an event with this id, the earliest first."""
-    found: dict[str, None] = {}
-    for part in reader.read():
-        if not isinstance(part, Gap):
-            same = pc.and_(
-                pc.equal(part.column("kind"), "event"), pc.equal(part.column("event_id"), event_id)
-            )
-            found.update(dict.fromkeys(part.filter(same).column("publisher").to_pylist()))
-    return list(found)
+def events_named(reader: LogReader, event_id: str) -> dict[str, int]:
+    """The first event with this id of each publisher, the earliest first: publisher and seq."""
+    found: dict[str, int] = {}
+    for part in reader.read_columns("event_id", "publisher"):
+        same = pc.and_(
+            pc.equal(part.column("kind"), "event"), pc.equal(part.column("event_id"), event_id)
+        )
+        some = part.filter(same)
+        pairs = zip(
+            some.column("publisher").to_pylist(), some.column("seq").to_pylist(), strict=True
+        )
+        for publisher, seq in pairs:
+            found.setdefault(publisher, seq)
+    return found
+
+
+def _resume_before(engine: Engine, log: Path, seq: int) -> int:
+    """Restore an engine from the last snapshot before a row; return the row to go on from."""
+    for file in reversed(find_snapshots(broker_snapshots(log))):
+        if file.seq < seq:
+            try:
+                head, inputs = read_snapshot(file.path, file.others)
+            except CorruptError:
+                continue
+            engine.restore(head.seq, inputs)
+            return head.seq + 1
+    return 1
+
+
+def _unknown_event(log: Path, event_id: str, publisher: str | None, total: int) -> StoreError:
+    if not total:
+        return StoreError(f"there is no log in {log}; name the broker's data directory")
+    whose = "" if publisher is None else f" of {publisher!r}"
+    return StoreError(
+        f"no event {event_id!r}{whose} in {log} (inputs 1 to {total}); an event is there a "
+        "second after it was published, until it is older than log.keep_s"
+    )
 
 
 def _copies(outcome: Outcome, event: Event, node: str) -> list[Delivery]:
@@ -214,8 +251,8 @@ def _inputs(
         yield row, input_of(row)
 
 
-def _rows(reader: LogReader, missing: list[str]) -> Iterator[Row]:
-    for part in reader.read():
+def _rows(reader: LogReader, first_seq: int, missing: list[str]) -> Iterator[Row]:
+    for part in reader.read(first_seq):
         if isinstance(part, Gap):
             missing.append(part.reason)
         else:

@@ -17,9 +17,9 @@ from nearcast.broker.config.configuration import load
 from nearcast.broker.operations.explanation import (
     Explanation,
     as_value,
+    events_named,
     explain_everyone,
     label_of,
-    publishers_of,
 )
 from nearcast.broker.operations.explanation import explain as explained
 from nearcast.broker.operations.recent_events import recent_events
@@ -93,7 +93,7 @@ def explain(
 def _wait_for(log: Path, event: str) -> None:
     """Wait until an event that was just published is in the log, which takes a second."""
     until = time.monotonic() + LOGGED_WITHIN_S
-    while log.is_dir() and not publishers_of(LogReader(log), event) and time.monotonic() < until:
+    while log.is_dir() and not events_named(LogReader(log), event) and time.monotonic() < until:
         time.sleep(0.1)
 
 

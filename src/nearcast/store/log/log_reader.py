@@ -15,7 +15,7 @@ import pyarrow as pa
 
 from nearcast.store.errors import CorruptError
 from nearcast.store.log.manifest import Gap, Manifest, ManifestFiles
-from nearcast.store.log.segments import Segment, read_segment
+from nearcast.store.log.segments import Segment, read_segment, read_segment_columns
 from nearcast.store.object_paths import AnyPath
 from nearcast.store.rows.columns import integers_of
 from nearcast.store.rows.row_kinds import check_kinds
@@ -75,6 +75,17 @@ class LogReader:
                     yield self._lose(segment, error, joined)
                     tries = 0
         yield from joined.end(self._manifest.last_seq)
+
+    def read_columns(self, *names: str) -> Iterator[pa.RecordBatch]:
+        """Yield some columns of all rows, with kind and seq; damaged segments are left out."""
+        for segment in self.segments():
+            try:
+                columns = ("kind", "seq", *names)
+                for batch in read_segment_columns(self._directory, segment, columns):
+                    check_kinds(batch)
+                    yield batch
+            except CorruptError:
+                continue
 
     def read_backwards(self) -> Iterator[pa.RecordBatch]:
         """Yield the rows of all segments, newest batch first; gaps are left out."""

@@ -225,6 +225,14 @@ def read_segment(
                 yield batch.slice(skipped) if skipped else batch
 
 
+def read_segment_columns(
+    directory: AnyPath, segment: Segment, names: Sequence[str]
+) -> Iterator[pa.RecordBatch]:
+    """Yield some columns of a segment; raises as `read_segment` does."""
+    with open_segment(directory, segment) as file:
+        yield from file.iter_batches(BATCH_ROWS, columns=list(names))
+
+
 def verify_segment(path: Path, segment: Segment) -> None:
     """Raise `CorruptError` if the size or checksum of a file differs."""
     if path.stat().st_size != segment.bytes or sha256_of(path) != segment.sha256:
