@@ -122,6 +122,10 @@ class RunningBroker:
     def shut_down(self) -> None:
         """Stop the server; clients can still read what it said last."""
         self.run(self.server.stop())
+        self.end_loop()
+
+    def end_loop(self) -> None:
+        """End the thread of a server that was stopped."""
         self._loop.call_soon_threadsafe(self._loop.stop)
         self._thread.join(WAIT_S)
         self._loop.close()

@@ -43,6 +43,8 @@ class BrokerState:
         """Number of sessions by node."""
         self.online: Counter[str] = Counter()
         """Number of connected sessions by node."""
+        self.forgetting: set[str] = set()
+        """Nodes that are being erased; nobody may connect as one."""
         self.pending = PendingInputs()
         """Inputs for the next engine step."""
         self.seen: list[tuple[Event, Session]] = []

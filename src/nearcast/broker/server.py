@@ -21,9 +21,9 @@ from nearcast.broker.config.settings import Settings
 from nearcast.broker.delivery.batch import Batch
 from nearcast.broker.durability.clock_follower import ClockFollower, clock_for
 from nearcast.broker.durability.commit_gate import CommitGate
-from nearcast.broker.durability.erasure import forget
 from nearcast.broker.durability.journal import Entries
 from nearcast.broker.durability.log_copier import LogCopier, copy_of_log
+from nearcast.broker.durability.node_erasures import NodeErasures
 from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import StoreWriter, journal_for
 from nearcast.broker.handover import pipeline_access
@@ -81,7 +81,8 @@ class Server:
         self._admission = OpenAccess() if admission is None else admission
         self._store = store
         self._clock = clock_for(store, clocks)
-        self.clock = ClockFollower(self._clock, None if store is None else store.directory)
+        directory = None if store is None else store.directory
+        self.clock = ClockFollower(self._clock, directory)
         journal = None if store is None else journal_for(store)
         self.hub = Hub(self.settings, journal, self._admission)
         if store is not None:
@@ -93,6 +94,9 @@ class Server:
         self.diagnostics = Diagnostics(self.hub, self.settings.diagnostics.slow_tick_s)
         self._access = ServerAccess(self.hub, self._admission, self.now, lambda: self.soon())
         self.hub.begin(self.now())
+        self._erasures = NodeErasures(
+            self.hub, directory, lambda: self._tick(), self.now, lambda: self.is_full
+        )
         self._store_writer: StoreWriter | None = None
         self._log_copier: LogCopier | None = None
         self._control: control.Control | None = None
@@ -184,7 +188,9 @@ class Server:
                 path = self._store.directory / control.NAME
                 self._control = control.Control(path, {"forget": self._asked_to_forget})
                 await self._control.start()
-                self._say_where(self._store)
+                certificate = self.settings.listen.certificate
+                pipeline_access.tell_address(self._store.directory, self._listeners, certificate)
+                self._erasures.resume(self._erase_from_log)
         except BaseException:
             await self.stop()
             raise
@@ -205,6 +211,7 @@ class Server:
         were not acknowledged.
         """
         self.stopping = True
+        self._erasures.stop()
         assert self._loop is not None
         self.diagnostics.stop()
         deadline = deadline or Deadline(self.settings.shutdown.within_s)
@@ -259,8 +266,10 @@ class Server:
 
     async def forget(self, node: str) -> dict[str, int]:
         """Erase a node from memory, the stored state and the log; return the counts."""
-        found = forget(self.hub, node, self.now())
-        self._tick()
+        return await self._erasures.forget(node, self._erase_from_log)
+
+    async def _erase_from_log(self, node: str) -> dict[str, int]:
+        found = {}
         if self._store_writer is not None:
             found["segments"] = await asyncio.wrap_future(self._store_writer.erase(node))
         if self._log_copier is not None:
@@ -472,16 +481,6 @@ class Server:
             log_event(log, logging.WARNING, "nobody can connect", why="every port is -1")
         if not self._admission.asks_for_names:
             warn_of_strangers(self.settings, isinstance(self._admission, OpenAccess))
-
-    def _say_where(self, store: Store) -> None:
-        """Write the address of this broker to a file where the pipeline finds it."""
-        for scheme in ("mqtt", "mqtts"):
-            listener = self._listeners.get(scheme)
-            if listener is not None:
-                host, port = listener.sockets[0].getsockname()[:2]
-                certificate = self.settings.listen.certificate if scheme == "mqtts" else ""
-                pipeline_access.write_address(store.directory, host, port, scheme, certificate)
-                return
 
 
 def open_server(

@@ -8,7 +8,7 @@ import msgspec
 import pytest
 
 from nearcast.broker.config.settings import Settings
-from nearcast.broker.durability.erasure import forget, forget_in_store
+from nearcast.broker.durability.erasure import NodeErasure, forget_in_store
 from nearcast.broker.durability.outcome_recorder import BEHIND_S, NODES, NODES_UNTIL
 from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import journal_for
@@ -182,9 +182,16 @@ def act(kit: Kit, chance: random.Random) -> None:
     elif what < 0.95:
         kit.send(name, where, Publish("$me/context", b'{"mood":7}'), where)
     else:
-        forget(kit.hub, name, kit.now)
+        forget(kit, name)
         kit.tick()
         kit.links[name] = kit._joined(name)
+
+
+def forget(kit: Kit, name: str) -> None:
+    erasure = NodeErasure(kit.hub, name, 1)
+    while erasure.work(kit.now):
+        kit.tick()
+    erasure.end()
 
 
 def test_who_is_forgotten_does_not_come_back_out_of_the_log(tmp_path: Path) -> None:
@@ -240,7 +247,7 @@ def test_who_comes_back_after_being_forgotten_is_known_again(
     for name in NODE_NAMES:
         kit.send(name, move(3.0, 4.0))
     kit.tick()
-    forget(kit.hub, "ann", kit.now)
+    forget(kit, "ann")
     kit.tick()
     kit.links["ann"] = (Connection(None), Decoder())
     kit.send("ann", Connect("ann"), Publish("$me/context", b'{"mood":1}'))

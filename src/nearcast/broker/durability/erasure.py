@@ -1,45 +1,102 @@
 """Erasure of a node: sessions, queues, live events, contexts and the places it named.
 
-The log is erased by the store writer. Messages that other nodes received stay, and so does what
-they wrote about the node in their own messages.
+It goes in slices, so that other clients need not wait: first the node's sessions end, and nobody
+connects as it any more; then its places, areas, live events and context go; then what waits from it
+for others. After each part nothing new of it can come. The log is erased by the store writer.
+Messages that other nodes received stay, and so does what they wrote about the node in their own
+messages.
 """
 
+from collections.abc import Callable, Iterable, Iterator
+from itertools import islice
 from pathlib import Path
+from typing import TypeVar
 
 from nearcast.broker.auth import Authenticator
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
+from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.commands import place_of
+from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import AreaUnwatched, Forgot, PlaceDefined
 from nearcast.store import Store, standing_change
 from nearcast.wire.mqtt import ReasonCode
 
+T = TypeVar("T")
+SLICE = 1_000
+"""Sessions or live events that are looked at in one slice."""
 
-def forget(hub: Hub, node: str, now: float) -> dict[str, int]:
-    """Erase a node from a hub; return counts. The next tick stores the changes."""
-    sessions = [each for each in hub.sessions.values() if each.node == node]
-    for session in sessions:
-        connection = session.connection
-        if connection is not None:
-            hub.close(connection, ReasonCode.ADMINISTRATIVE_ACTION, "this node was forgotten")
+
+class NodeErasure:
+    """The erasure of a node from a hub; `work` does a slice, and the next tick stores it."""
+
+    def __init__(self, hub: Hub, node: str, slice_size: int = SLICE) -> None:
+        self._hub = hub
+        self._node = node
+        self._slice_size = slice_size
+        self._now = 0.0
+        self.sessions = self.messages = 0
+        """Sessions that were ended, and messages that were dropped, so far."""
+        hub.state.forgetting.add(node)
+        self._slices = self._all_slices()
+
+    def work(self, now: float) -> bool:
+        """Do the next slice; return whether there was one."""
+        self._now = now
+        return next(self._slices, None) is not None
+
+    def end(self) -> None:
+        """Let clients connect as the node again."""
+        self._hub.state.forgetting.discard(self._node)
+
+    def _all_slices(self) -> Iterator[bool]:
+        hub = self._hub
+        yield from self._over(list(hub.sessions), self._end_session)
+        # A place name may identify its author, so the place is removed together with its message.
+        yield from self._over(list(hub.engine.live), self._remove_place)
+        for area in [each for each in hub.engine.watched_areas if each.node == self._node]:
+            hub.state.pending.ask(AreaUnwatched(area.name))
+            hub.state.journal.note(standing_change(AreaUnwatched(area.name)))
+        hub.state.pending.ask(Forgot(self._node))
+        yield True
+        yield from self._over(list(hub.sessions), self._drop_messages)
+        # Log files are about to be rewritten.
+        hub.keep_moves()
+
+    def _over(self, all_of_them: Iterable[T], treat: Callable[[T], None]) -> Iterator[bool]:
+        left = iter(all_of_them)
+        while some := list(islice(left, self._slice_size)):
+            for each in some:
+                treat(each)
+            yield True
+
+    def _end_session(self, name: str) -> None:
+        session = self._session(name)
+        if session is None or session.node != self._node:
+            return
+        hub = self._hub
+        if session.connection is not None:
+            why = "this node was forgotten"
+            hub.close(session.connection, ReasonCode.ADMINISTRATIVE_ACTION, why)
         hub.lifecycle.drop_will(session)
-        hub.lifecycle.end(session, now)
-    dropped = sum(session.drop_from(node, hub.state.journal) for session in hub.sessions.values())
-    # A place name may identify its author, so the place is removed together with its message.
-    for event in hub.engine.live:
-        place = place_of(event.subject)
-        if place is not None and event.publisher == node:
-            hub.state.pending.ask(PlaceDefined(*place, None))
-            hub.state.journal.note(standing_change(PlaceDefined(*place, None)))
-    for area in [each for each in hub.engine.watched_areas if each.node == node]:
-        hub.state.pending.ask(AreaUnwatched(area.name))
-        hub.state.journal.note(standing_change(AreaUnwatched(area.name)))
-    hub.state.pending.ask(Forgot(node))
-    # Log files are about to be rewritten.
-    hub.keep_moves()
-    return {"sessions": len(sessions), "messages": dropped}
+        hub.lifecycle.end(session, self._now)
+        self.sessions += 1
+
+    def _remove_place(self, event: Event) -> None:
+        place = place_of(event.subject) if event.publisher == self._node else None
+        if place is not None:
+            self._hub.state.pending.ask(PlaceDefined(*place, None))
+            self._hub.state.journal.note(standing_change(PlaceDefined(*place, None)))
+
+    def _drop_messages(self, name: str) -> None:
+        session = self._session(name)
+        if session is not None:
+            self.messages += session.drop_from(self._node, self._hub.state.journal)
+
+    def _session(self, name: str) -> Session | None:
+        return self._hub.sessions.get(name)
 
 
 def forget_in_store(store: Store, settings: Settings, node: str, now: float) -> dict[str, int]:
@@ -50,7 +107,11 @@ def forget_in_store(store: Store, settings: Settings, node: str, now: float) -> 
     admission = Authenticator(settings, Path(settings.node.data))
     hub = Hub(settings, journal_for(store), admission)
     restore(hub, store, now)
-    found = forget(hub, node, now)
+    erasure = NodeErasure(hub, node)
+    while erasure.work(now):
+        entries = hub.tick(now).entries
+        store.commit(entries.changes, entries.rows, now=now)
     entries = hub.tick(now).entries
     store.commit(entries.changes, entries.rows, now=now)
-    return found | {"segments": store.erase(node, now=now)}
+    segments = store.erase(node, now=now)
+    return {"sessions": erasure.sessions, "messages": erasure.messages, "segments": segments}

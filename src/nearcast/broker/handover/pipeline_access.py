@@ -6,12 +6,14 @@ exempt from all rules; no other client may use that name. From other machines a 
 password do the same.
 """
 
+import asyncio
 import hmac
 import json
 import os
 import re
 import secrets
 import socket
+from collections.abc import Mapping
 from pathlib import Path
 
 from nearcast.broker.auth import Admitted, AuthRefusal, Identity, Peer
@@ -62,6 +64,19 @@ def admit(connect: Connect, peer: Peer, token: str) -> Admitted | AuthRefusal | 
         why = f"{PUBLISHER} has a client id of {PUBLISHER}~PART, and no will"
         return AuthRefusal(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, why)
     return Admitted(PIPELINE, connect.client_id, peer)
+
+
+def tell_address(
+    directory: Path, listeners: Mapping[str, asyncio.Server], certificate: str
+) -> None:
+    """Write the address of a broker with these listeners to a file where the pipeline finds it."""
+    for scheme in ("mqtt", "mqtts"):
+        listener = listeners.get(scheme)
+        if listener is not None:
+            host, port = listener.sockets[0].getsockname()[:2]
+            own = certificate if scheme == "mqtts" else ""
+            write_address(directory, host, port, scheme, own)
+            return
 
 
 def write_address(

@@ -107,6 +107,8 @@ def ask(directory: Path, what: str, timeout_s: float = 600.0, **about: object) -
             received = b"".join(iter(lambda: client.recv(LONGEST), b""))
     except OSError as error:
         raise ConnectionError(f"no broker answers on {path}") from error
+    if not received:
+        raise ConnectionError(f"the broker on {path} ended before it answered")
     found = json.loads(received)
     if "error" in found:
         raise ControlError(found["error"])

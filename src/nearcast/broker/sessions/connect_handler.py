@@ -148,6 +148,9 @@ class ConnectHandler:
         if node in RESERVED:
             why = f"{client_id!r} names no node: me and here are reserved, and a node needs a name"
             return AuthRefusal(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, why)
+        if node in self._state.forgetting:
+            why = f"{client_id!r} is being forgotten; connect again later"
+            return AuthRefusal(ReasonCode.SERVER_BUSY, why)
         connection.admitted = admitted
         if connection.trusted is not None:
             owner = SessionOwner(admitted.identity.user, is_broker=True)

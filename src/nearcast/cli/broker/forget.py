@@ -12,6 +12,7 @@ from nearcast.broker.config.settings import Settings
 from nearcast.broker.durability.clock_follower import clock_for
 from nearcast.broker.durability.erasure import forget_in_store
 from nearcast.broker.durability.log_copier import copy_of_log
+from nearcast.broker.durability.node_erasures import read_intents, write_intents
 from nearcast.broker.operations.control import ask
 from nearcast.cli.broker.file_access import limit_access
 from nearcast.cli.failures import fail
@@ -56,6 +57,8 @@ def forget(
             fail(f"{error}; it is starting or stopping: try again")
         try:
             found = forget_in_store(store, settings, node, clock_for(store).now())
+            left = [each for each in read_intents(directory) if each != node]
+            write_intents(directory, left)
         finally:
             store.close()
         copy = copy_of_log(store, settings.data.storage)
