@@ -47,7 +47,6 @@ from nearcast.broker.net.tick_scheduler import TickScheduler
 from nearcast.broker.net.web_origins import WebOrigins
 from nearcast.broker.operations import control
 from nearcast.broker.operations.diagnostics import Diagnostics
-from nearcast.broker.operations.loop_lag import LoopLag
 from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.broker.shutdown import CLIENTS_PART, Deadline, close_store
 from nearcast.logs import log_event
@@ -89,7 +88,6 @@ class Server:
             restore(self.hub, store, self.now())
             self.hub.connect_handler.pipeline_token = pipeline_access.read_token(store.directory)
             self.hub.releasing.may_go_on = lambda: not self.is_full
-        self.hub.state.costs.clock = time.perf_counter
         self.hub.scheduler.is_late = self._is_late
         self.diagnostics = Diagnostics(self.hub, self.settings.diagnostics.slow_tick_s)
         self._access = ServerAccess(self.hub, self._admission, self.now, lambda: self.soon())
@@ -109,7 +107,6 @@ class Server:
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._sweeper: asyncio.TimerHandle | None = None
-        self.loop_lag = LoopLag(SWEEP_S)
         self._feed_tick = feed_tick
         self.stopping = False
         self._ticking = TickScheduler(self._tick, self.now)
@@ -415,7 +412,6 @@ class Server:
         """Close connections that are silent, late with CONNECT, or stalled; runs once a second."""
         assert self._loop is not None
         self.clock.look()
-        self.loop_lag.note(self._loop.time())
         now, limits = self.now(), self.settings.limits
         for connection in self.hub.silent(now):
             host: Link = connection.host  # type: ignore[assignment]  # made by a link

@@ -5,12 +5,8 @@ import time
 
 from nearcast.broker.hub import Hub
 from nearcast.broker.operations.loop_monitor import GarbageCollections, LoopMonitor
-from nearcast.broker.operations.metrics import Health
 from nearcast.broker.operations.slow_ticks import SlowTicks
 from nearcast.broker.operations.tick_window import TickWindow
-
-DEGRADED_S = 1.0
-"""A broker is degraded for a minute after all clients had to wait for so long."""
 
 
 class Diagnostics:
@@ -20,7 +16,7 @@ class Diagnostics:
         self._state = hub.state
         self.started_at = time.monotonic()
         phases = self._state.phases
-        phases.clock = time.perf_counter
+        phases.clock = self._state.costs.clock = time.perf_counter
         self.ticks = TickWindow()
         self.slow_ticks = SlowTicks(slow_tick_s, hub.sessions)
         self.collections = GarbageCollections(time.perf_counter, phases.note_collection)
@@ -42,19 +38,14 @@ class Diagnostics:
         times = self._state.phases.finish()
         now = time.monotonic()
         self.ticks.note(times.took_s, now)
-        self.slow_ticks.note(times, self._state.costs.latest, now)
+        self.slow_ticks.note(times, self._state.costs, now)
         self.monitor.note_tick(times.took_s)
         return times.took_s
 
-    def health(self) -> Health:
-        """`degraded` if in the last minute one tick or a stall kept all clients waiting."""
+    def longest_wait_s(self) -> float:
+        """How long one tick, or a stall of the event loop, kept all clients waiting lately."""
         now = time.monotonic()
-        slowest_s, delay_s = self.slow_ticks.slowest_s(now), self.monitor.longest_s(now)
-        if slowest_s >= DEGRADED_S:
-            return Health("degraded", f"a tick of the last minute took {slowest_s:.1f} s")
-        if delay_s >= DEGRADED_S:
-            return Health("degraded", f"the event loop was stalled for {delay_s:.1f} s")
-        return Health()
+        return max(self.slow_ticks.slowest_s(now), self.monitor.longest_s(now))
 
     def statistics(self) -> dict[str, float]:
         """Counters and gauges."""

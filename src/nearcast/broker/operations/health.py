@@ -32,7 +32,7 @@ def _degraded(problem: str | None) -> Health:
 
 
 def _loop(server: Server) -> Health:
-    late_s = server.loop_lag.longest_s
+    late_s = server.diagnostics.longest_wait_s()
     if late_s < SLOW_S:
         return Health()
     told = f"clients had to wait for up to {late_s:.1f} s lately"

@@ -10,7 +10,7 @@ from collections.abc import Iterator, Mapping
 
 from nearcast.broker.operations.tick_window import RecentMaximum
 from nearcast.broker.scheduling.cost_account import CostAccount
-from nearcast.broker.scheduling.cost_ledger import TickCosts
+from nearcast.broker.scheduling.cost_ledger import CostLedger, TickCosts
 from nearcast.broker.scheduling.phase_timer import Phase, TickTimes
 from nearcast.broker.sessions.session import Session
 from nearcast.logs import log_event
@@ -34,12 +34,13 @@ class SlowTicks:
         self.seconds = 0.0
         """Seconds of all slow ticks together."""
 
-    def note(self, times: TickTimes, costs: TickCosts, now: float) -> None:
-        """Note a tick, slow or not."""
+    def note(self, times: TickTimes, ledger: CostLedger, now: float) -> None:
+        """Note a tick, slow or not, after which its costs are the latest of the ledger."""
         took_s = times.took_s
         self._slowest.note(took_s, now)
         if took_s <= self._limit_s:
             return
+        costs = ledger.latest
         self.count += 1
         self.seconds += took_s
         log_event(
