@@ -133,10 +133,13 @@ class Hub:
         self.lifecycle = lifecycle = SessionLifecycle(state, self._publishing)
         self.connect_handler = ConnectHandler(state, lifecycle, admission, rights_review)
         packets = PacketHandler(
-            state, driver, acknowledger, self._publishing, self._subscribing, lifecycle,
+            state, driver, acknowledger, self._subscribing, lifecycle,
             self.connect_handler, rights_review,
         )  # fmt: skip
-        self.scheduler = InputScheduler(state, driver, packets.process, self.broken)
+        publish = self._publishing.publish
+        self.scheduler = InputScheduler(state, driver, publish, packets.process, self.broken)
+        self.take = self.scheduler.take
+        """Process received bytes, at once or in a later tick if it is not the client's turn yet."""
         self.scheduler.on_left = lifecycle.lost
         self.session_review = SessionReview(state, lifecycle, admission, rights_review)
 
@@ -151,10 +154,6 @@ class Hub:
         return self.state.sessions
 
     # Called by the host
-
-    def take(self, connection: Connection, data: bytes, now: float) -> None:
-        """Process received bytes, at once or in a later tick if it is not the client's turn yet."""
-        self.scheduler.take(connection, data, now)
 
     def receive(self, connection: Connection, packets: Sequence[Packet], now: float) -> None:
         """Process packets of a part of the broker that acts as a client."""
@@ -267,9 +266,8 @@ class Hub:
         if journal.rows:
             state.phases.switch(Phase.RECORDING)
             self._recorder.catch_up(now)
-        state.phases.switch(Phase.DISPATCH)
-        self._dispatcher.flush()
         state.phases.switch(Phase.OUTPUT)
+        self._dispatcher.flush()
         writes = []
         touched, state.touched = state.touched, []
         for connection in touched:

@@ -1,12 +1,9 @@
-"""Packets of clients: each is passed to the part of the broker that handles its kind."""
-
-from collections.abc import Sequence
+"""Packets of clients other than PUBLISH: each is passed to the part that handles its kind."""
 
 from nearcast.broker.auth.rights_review import RightsReview
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.ingest.acknowledgements import Acknowledger
-from nearcast.broker.ingest.publish import PublishHandler
 from nearcast.broker.ingest.subscribe import SubscribeHandler
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.connect_handler import ConnectHandler
@@ -21,7 +18,6 @@ from nearcast.wire.mqtt import (
     PingResp,
     PubAck,
     PubComp,
-    Publish,
     PubRec,
     PubRel,
     ReasonCode,
@@ -41,7 +37,6 @@ class PacketHandler:
         state: BrokerState,
         driver: EngineDriver,
         acknowledger: Acknowledger,
-        publishing: PublishHandler,
         subscribing: SubscribeHandler,
         lifecycle: SessionLifecycle,
         connect_handler: ConnectHandler,
@@ -50,23 +45,15 @@ class PacketHandler:
         self._state = state
         self._driver = driver
         self._acknowledger = acknowledger
-        self._publish = publishing.publish
         self._subscribing = subscribing
         self._lifecycle = lifecycle
         self._connect_handler = connect_handler
         self._rights_review = rights_review
 
-    def process(
-        self, connection: Connection, packets: Sequence[Packet], at: int, now: float
-    ) -> int:
-        """Process the packet at an index, and those that belong to its run; return how many.
-
-        Raises `ProtocolError` if it violates the protocol.
-        """
-        packet, session = packets[at], connection.session
-        if type(packet) is Publish and session is not None:
-            return self._publish(connection, session, packets, at, now)
+    def process(self, connection: Connection, packet: Packet) -> None:
+        """Process a packet other than a PUBLISH; raises `ProtocolError` if it is not allowed."""
         self._state.traffic.other_packets += 1
+        session = connection.session
         if isinstance(packet, Connect):
             self._connect_handler.receive(connection, packet)
         elif session is None:
@@ -74,7 +61,6 @@ class PacketHandler:
             self._state.touch(connection)
         else:
             self._handle(connection, session, packet)
-        return 1
 
     def _handle(self, connection: Connection, session: Session, packet: Packet) -> None:
         state = self._state

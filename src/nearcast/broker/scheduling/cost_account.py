@@ -104,12 +104,10 @@ class Flow(Share):
         """The average cost of its latest packets."""
         return self.cost / self.packets
 
-    def count(self, packets: int) -> None:
-        """Count packets; the price follows from the latest ones."""
-        self.packets += packets
-        if self.packets > REMEMBERED_PACKETS:
-            self.packets //= 2
-            self.cost /= 2.0
+    def forget_half(self) -> None:
+        """Let later packets count more than earlier ones."""
+        self.packets //= 2
+        self.cost /= 2.0
 
     def pace(self, packets: int, rate: float, now: float) -> bool:
         """Count packets against a rate a second; True if it must wait until `paced_until`."""

@@ -18,6 +18,7 @@ from nearcast.broker.scheduling.cost_account import (
     INPUT,
     KIBIBYTE,
     PACKET,
+    REMEMBERED_PACKETS,
     REPLAY,
     CostAccount,
     Flow,
@@ -190,7 +191,9 @@ class CostLedger:
         account.packets += packets
         account.bytes += size
         flow.kept_bytes = 0
-        flow.count(packets)
+        flow.packets += packets
+        if flow.packets > REMEMBERED_PACKETS:
+            flow.forget_half()
         cost = PACKET * packets + KIBIBYTE * size / 1_024
         copies, self._copies = self._copies, 0
         if copies:

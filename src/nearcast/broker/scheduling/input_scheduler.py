@@ -19,7 +19,8 @@ from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.scheduling.cost_account import Flow
 from nearcast.broker.scheduling.phase_timer import Phase
-from nearcast.wire.mqtt import Decoder, Packet, ProtocolError
+from nearcast.broker.sessions.session import Session
+from nearcast.wire.mqtt import Decoder, Packet, ProtocolError, Publish
 
 TICK_BUDGET = 20_000.0
 PIECE_COST = 2_000.0
@@ -30,19 +31,28 @@ SMALL_BYTES = 2_048
 BROKER = "broker"
 """The user of connections inside the broker."""
 
-Process = Callable[[Connection, Sequence[Packet], int, float], int]
-"""Processes packets of a connection from an index on; returns how many."""
+Process = Callable[[Connection, Packet], None]
+"""Processes a packet of a connection; raises `ProtocolError` if it violates the protocol."""
+ProcessRun = Callable[[Connection, Session, Sequence[Packet], int, float], int]
+"""Processes the messages of a session from an index on that are one run; returns how many."""
 Broken = Callable[[Connection, ProtocolError], None]
+_IDLE, _INPUT = int(Phase.IDLE), int(Phase.INPUT)
 
 
 class InputScheduler:
     """Processes the input of all connections in fair turns."""
 
     def __init__(
-        self, state: BrokerState, driver: EngineDriver, process: Process, broken: Broken
+        self,
+        state: BrokerState,
+        driver: EngineDriver,
+        publish: ProcessRun,
+        process: Process,
+        broken: Broken,
     ) -> None:
         self._state = state
         self._driver = driver
+        self._publish = publish
         self._process = process
         self._broken = broken
         self.budget = TICK_BUDGET
@@ -75,16 +85,24 @@ class InputScheduler:
             flow = self._open(connection)
         if decoder is None:
             decoder = connection.decoder = Decoder(state.limits.packet_bytes)
-        state.traffic.bytes_received += len(data)
-        flow.kept_bytes += len(data)
+        size, costs = len(data), state.costs
+        state.traffic.bytes_received += size
+        flow.kept_bytes += size
         connection.heard_at = now
-        if self._must_wait(connection, flow):
+        if (
+            costs.is_contended
+            or costs.spent >= self.budget
+            or connection.is_undecided
+            or flow.paced_until
+        ):
             decoder.keep(data)
             self._wait(connection, flow)
             return
         took_s = self._turn(flow, decoder, data, now)
         # Between ticks, all that the broker does is this.
-        state.phases.move(took_s, Phase.IDLE, Phase.INPUT)
+        seconds = state.phases.seconds
+        seconds[_INPUT] += took_s
+        seconds[_IDLE] -= took_s
         if decoder.unread or connection.backlog:
             self._wait(connection, flow)
 
@@ -92,7 +110,8 @@ class InputScheduler:
         """Process packets that were decoded elsewhere, or keep them until it is their turn."""
         flow = connection.flow or self._open(connection)
         connection.heard_at = now
-        if self._must_wait(connection, flow):
+        costs = self._state.costs
+        if costs.is_contended or costs.spent >= self.budget or connection.is_undecided:
             connection.backlog += packets
             self._wait(connection, flow)
             return
@@ -184,15 +203,6 @@ class InputScheduler:
                 self._state.costs.close(connection)
                 self.on_left(connection)
 
-    def _must_wait(self, connection: Connection, flow: Flow) -> bool:
-        costs = self._state.costs
-        return (
-            costs.is_contended
-            or costs.spent >= self.budget
-            or connection.is_undecided
-            or flow.paced_until > 0.0
-        )
-
     def _wait(self, connection: Connection, flow: Flow) -> None:
         if not (connection.is_undecided or connection.closing or flow.paced_until):
             self._state.costs.enqueue(flow)
@@ -228,9 +238,14 @@ class InputScheduler:
         """Process packets until the turn is over; the rest stay with the connection."""
         connection, costs, pending = flow.connection, self._state.costs, self._state.pending
         limit, at, count = costs.spent + self.piece_cost, 0, len(packets)
+        publish, session = self._publish, connection.session
         try:
             while at < count and not connection.closing and not connection.is_undecided:
-                at += self._process(connection, packets, at, now)
+                if type(packets[at]) is Publish and session is not None:
+                    at += publish(connection, session, packets, at, now)
+                else:
+                    self._process(connection, packets[at])
+                    at += 1
                 if pending.inputs and len(pending.inputs) >= self._driver.most_inputs:
                     self._driver.step(now)
                 if costs.spent > limit:
