@@ -62,21 +62,22 @@ class StandingInputs:
             check(area, self._places)
 
     def subscribe(self, each: Subscribed, step: EngineStep) -> None:
-        """Add a subscription; at the last one of a request, deliver matching live events."""
+        """Add the subscriptions of a request at its last one, with the live events they match."""
         try:
             self.vet(each.subscription)
-            if self._shard.has_subscription(each.subscription):
-                self._subscriptions.add([each.subscription])
-                self._together[each.subscription.id] = each
-            else:
-                # It replaces one of the same id, which may have been in this shard.
-                self._subscriptions.drop([each.subscription.id])
-                self._together.pop(each.subscription.id, None)
-            self._recent.refresh()
+            self._together[each.subscription.id] = each
         finally:
-            if not each.more:
+            if not each.more and self._together:
                 together, self._together = self._together, {}
-                self._bring(list(together.values()), step.outcome)
+                self._add(list(together.values()), step.outcome)
+
+    def _add(self, wanted: Sequence[Subscribed], outcome: Outcome) -> None:
+        own = [each for each in wanted if self._shard.has_subscription(each.subscription)]
+        # All replace those of the same ids, which may have been in this shard.
+        self._subscriptions.drop([each.subscription.id for each in wanted])
+        self._subscriptions.add([each.subscription for each in own])
+        self._recent.refresh()
+        self._bring(own, outcome)
 
     def _bring(self, wanted: Sequence[Subscribed], outcome: Outcome) -> None:
         """Deliver live events to new subscriptions that match them."""
@@ -152,7 +153,7 @@ class StandingInputs:
                 self._put_area(value)
             elif isinstance(value, Suspended):
                 self._subscriptions.suspend(value.id)
-            elif isinstance(value, Subscribed) and self._shard.has_subscription(value.subscription):
+            elif isinstance(value, Subscribed):
                 self._together[value.subscription.id] = value
 
     def _put_area(self, each: AreaWatched) -> None:
