@@ -9,6 +9,7 @@ from nearcast.broker.ingest.pending_inputs import PendingInputs
 from nearcast.broker.ingest.random_ids import RandomBytes, random_ids
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.traffic import Traffic
+from nearcast.broker.quotas.quota_book import QuotaBook
 from nearcast.broker.scheduling.cost_ledger import CostLedger
 from nearcast.broker.scheduling.phase_timer import PhaseTimer
 from nearcast.broker.sessions.session import Session
@@ -39,6 +40,7 @@ class BrokerState:
         self.sessions: dict[str, Session] = {}
         self.costs = CostLedger(self.sessions)
         self.phases = PhaseTimer()
+        self.quotas = QuotaBook(limits)
         self.parts: Counter[str] = Counter()
         """Number of sessions by node."""
         self.online: Counter[str] = Counter()
@@ -57,11 +59,6 @@ class BrokerState:
         self.ids = random_ids(random_bytes)
         """Random ids for events and clients, unique across restarts of the broker."""
         self.unique_id: Callable[[], str] = self.ids.__next__
-
-    def has_room_for(self, event: Event) -> bool:
-        """Whether a live event can be kept: it replaces another, or the limit is not reached."""
-        live, key = self.engine.live, self.engine.live_key(event)
-        return key in live or self.pending.reserve(key, len(live), self.limits.retained)
 
     def touch(self, connection: Connection) -> None:
         """Mark a connection for writing at the end of the tick."""

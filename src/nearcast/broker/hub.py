@@ -29,6 +29,8 @@ from nearcast.broker.ingest.publish import PublishHandler
 from nearcast.broker.ingest.random_ids import RandomBytes
 from nearcast.broker.ingest.subscribe import NAMED, SubscribeHandler
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.quotas.engine_usage import EngineUsage
+from nearcast.broker.quotas.usage_recount import validate_usage
 from nearcast.broker.scheduling.filter_budgets import FilterBudgets
 from nearcast.broker.scheduling.input_scheduler import InputScheduler
 from nearcast.broker.scheduling.phase_timer import Phase
@@ -114,8 +116,11 @@ class Hub:
         self._system_topics = SystemTopics(state, readers)
         self.warnings = warnings = MatchWarnings(state, driver, errors)
         self._filter_budgets = FilterBudgets(state, errors)
+        self.usage = EngineUsage(engine, state.quotas, state.journal)
+        """Counts what the engine keeps against the quotas."""
         for follower in (
             NodeTopics(state, readers), self._system_topics, warnings, self._filter_budgets,
+            self.usage,
         ):  # fmt: skip
             driver.register(follower)
         self._subscribing = SubscribeHandler(state, driver, errors, warnings)
@@ -288,6 +293,7 @@ class Hub:
                 )
                 connection.acknowledgements = 0
         state.costs.end_of_tick()
+        state.quotas.settle()
         served, self.scheduler.served = self.scheduler.served, []
         return Batch(journal.take(), writes, slow, served)
 
@@ -359,6 +365,7 @@ class Hub:
                 **state.costs.statistics(),
                 **self.scheduler.statistics(),
                 **self._filter_budgets.statistics(),
+                **state.quotas.statistics(),
                 **self.releasing.staging.statistics(),
             }
         )
@@ -380,6 +387,7 @@ class Hub:
         assert wanted == {*self.engine.subscriptions, *self.engine.suspended}
         for session in state.sessions.values():
             session.validate_state(state.limits)
+        validate_usage(state, self.lifecycle)
         self.releasing.staging.validate_state()
 
 

@@ -196,7 +196,8 @@ class Kept:
     def session(self) -> Session:
         session = Session("phone")
         session.durable = session.is_kept = True
-        session.received = set(self.received) or None
+        for packet_id in self.received:
+            session.restore_received(packet_id)
         for each in sorted(self.queue.values(), key=lambda each: each.number):
             stored = self.messages[each.message]
             frame = PublishFrame(stored.topic, stored.payload, stored.extra)

@@ -43,7 +43,7 @@ def renew_counts(state: BrokerState, session: Session) -> None:
             continue
         wanted = replace(counting.subscription, countable=countable)
         kept = replace(counting.kept, countable=countable)
-        session.granted[id_] = noted_if_counting(granted, wanted, kept)
+        session.grant(id_, noted_if_counting(granted, wanted, kept))
         state.pending.ask(Subscribed(wanted, replay=False))
         if session.durable:
             key = granted.id_of(session.client_id).key

@@ -52,7 +52,7 @@ class RightsReview:
                 wanted = granted.wanted.filter
                 if wanted in PRIVATE or allowed.may_subscribe(wanted):
                     continue
-                del session.granted[id_]
+                session.revoke(id_)
                 state.pending.ask(Unsubscribed(id_))
                 if session.durable:
                     key = granted.id_of(session.client_id).key

@@ -19,6 +19,7 @@ Seconds = Annotated[float, Meta(gt=0)]
 SecondsOrNone = Annotated[float, Meta(ge=0)]
 PerSecond = Annotated[float, Meta(gt=0)]
 PerSecondOrNone = Annotated[float, Meta(ge=0)]
+Share = Annotated[float, Meta(gt=0, le=1)]
 # `path`: in a file, relative to it. `private`: not shown to those who only watch the broker.
 # `form`: how a pattern is told to people. `subject`: a pattern of subjects.
 FilePath = Annotated[str, Meta(extra={"path": True})]
@@ -168,6 +169,66 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """A client that has read nothing for so long while that much is unsent is disconnected."""
     retained: CountOrNone = 1_000_000
     """Retained messages and live events of all clients together."""
+    retained_bytes: Bytes = 2 << 30
+    """The same in bytes, about as much memory as they take."""
+    user_share: Share = 0.8
+    """What one user may have of everything that is bounded for all clients together.
+
+    Anonymous clients of one address are one user.
+    """
+    all_subscriptions: Count = 2_000_000
+    """Subscriptions of all sessions together."""
+    filter_bytes: Bytes = 4 << 20
+    """Bytes of topic filters, `nc-where` and `nc-from` of one session."""
+    all_filter_bytes: Bytes = 1 << 30
+    """The same of all sessions together."""
+    filter_atoms: Count = 50_000
+    """Conditions in the filters of one session, such as `speed > 50`."""
+    all_filter_atoms: Count = 5_000_000
+    """The same of all sessions together."""
+    vertices: Count = 250_000
+    """Vertices in the areas of one session: in subscriptions, announcements, watched areas."""
+    all_vertices: Count = 5_000_000
+    """The same of all sessions together."""
+    all_queued_bytes: Bytes = 4 << 30
+    """Bytes of messages that wait for all sessions together; then the newest is dropped."""
+    all_packet_ids: Count = 5_000_000
+    """Messages of QoS 2 that clients have not released yet, of all sessions together."""
+    all_will_bytes: Bytes = 256 << 20
+    """Bytes of the wills of all sessions together."""
+    announcements: Count = 1_000
+    """Announcements of one session."""
+    all_announcements: Count = 500_000
+    """Announcements of all sessions together."""
+    areas: Count = 1_000
+    """Watched areas of one node."""
+    all_areas: Count = 100_000
+    """Watched areas of all nodes together."""
+    places: Count = 200_000
+    """Places."""
+    place_vertices: Count = 10_000_000
+    """Vertices of all places together."""
+    nodes: Count = 500_000
+    """Nodes with a position or a context; beyond that the one idle for longest is dropped."""
+    context_bytes: Annotated[int, Meta(ge=2, le=65_536)] = 65_536
+    """The largest context of a node, as JSON."""
+    all_context_bytes: Bytes = 1 << 30
+    """Bytes of the contexts of all nodes together."""
+    input_bytes: Bytes = 1 << 30
+    """Bytes of input of all clients that is not processed, also of packets that are half read.
+
+    Beyond that, connections with most of it are closed.
+    """
+    all_unsent_bytes: Bytes = 2 << 30
+    """Bytes that all clients together have not read.
+
+    Beyond that, connections with most of it are closed.
+    """
+    memory: CountOrNone = 0
+    """Bytes of memory of the broker's process; 0: 70 % of what the system allows it.
+
+    Before that much is used, load is shed in steps, see the reference of limits.
+    """
     messages_per_s: PerSecondOrNone = 0.0
     """Messages a second from one client, on average; faster ones are read later. 0: any."""
     filter_cost_per_s: PerSecondOrNone = 250_000.0
@@ -240,6 +301,11 @@ class SituationSection(Struct, frozen=True, forbid_unknown_fields=True):
     """A time further ahead of the broker's than this is replaced."""
     recent_s: Seconds = 300.0
     """How far back `count` in filters looks."""
+    node_ttl_s: Seconds = 86_400.0
+    """What is known of a node is dropped so long after its last input, if nothing needs it.
+
+    It has no session then, no announcement, no live event and no watched area.
+    """
 
 
 class Objects(Struct, frozen=True, forbid_unknown_fields=True):

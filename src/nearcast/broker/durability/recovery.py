@@ -16,6 +16,9 @@ from nearcast.broker.durability.remembered_events import remembered_events
 from nearcast.broker.handover.staged_rows import RELEASES, STAGED
 from nearcast.broker.hub import Hub
 from nearcast.broker.ingest.subscribe import subscription, tells
+from nearcast.broker.quotas.engine_usage import USERS
+from nearcast.broker.quotas.quota_book import QuotaBook
+from nearcast.broker.quotas.sizes import subscription_size
 from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.broker.sessions.outbound_message import OutboundMessage
 from nearcast.broker.sessions.session import Session, client_of
@@ -36,6 +39,7 @@ from nearcast.store import (
     LiveSeen,
     MessagePut,
     ReceivedPut,
+    SessionOwner,
     SessionPut,
     Store,
     SubscriptionPut,
@@ -45,6 +49,7 @@ from nearcast.store import (
     is_unknown,
 )
 from nearcast.store import StoredSession as KeptSession
+from nearcast.wire.handover import PUBLISHER
 from nearcast.wire.mqtt import PublishFrame, TopicFilter, parse_filter
 
 RECENT = 100_000
@@ -65,7 +70,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
         match change:
             case SessionPut(value):
                 kept[value.id] = value
-                sessions[value.id] = _session(value)
+                sessions[value.id] = _session(value, hub.state.quotas)
                 hub.state.parts[sessions[value.id].node] += 1
             case SubscriptionPut(name, _, wanted):
                 session = sessions[name]
@@ -77,19 +82,20 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 envelope = wanted.extra == b"envelope"
                 told = tells(options, wanted.name, envelope)
                 granted = SessionSubscription(
-                    topic_filter, wanted.identifier, wanted.name, told, envelope
-                )
+                    topic_filter, wanted.identifier, wanted.name, told, envelope,
+                    size=subscription_size(
+                        wanted.filter, wanted.properties, options.where, options.from_
+                    ),
+                )  # fmt: skip
                 id_ = granted.id_of(name)
                 if wanted.filter not in PRIVATE:
                     parsed = parse_filter(wanted.filter)
                     asked = subscription(session, granted, parsed, options, wanted.countable)
                     subscriptions.append(asked)
                     granted = noted_if_counting(granted, asked, wanted)
-                session.granted[id_.text] = granted
+                session.grant(id_.text, granted)
             case ReceivedPut(name, packet):
-                session = sessions[name]
-                session.received = session.received or set()
-                session.received.add(packet)
+                sessions[name].restore_received(packet)
             case MessagePut(number, message):
                 frame = PublishFrame(message.topic, message.payload, message.extra)
                 messages[number] = OutboundMessage(
@@ -110,6 +116,8 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 until = msgspec.msgpack.decode(value, type=int)
             case Kept(space, _, value) if is_standing_space(space):
                 standing.append(decoded_input(value))
+            case Kept(space, client_id, value) if space == USERS:
+                hub.usage.restore(client_id, value.decode())
             case Kept(space, key, value) if space in (STAGED, RELEASES):
                 hub.releasing.staging.restore(space, key, value)
     kept_nodes = dict(nodes)
@@ -127,6 +135,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
         known=known,
     )
     hub.engine.resume(store.seq, inputs)
+    hub.usage.resumed()
     moved_since = [nodes[node][0] for node in nodes if nodes[node] != kept_nodes.get(node)]
     hub.resume_moves(moved_since, marked=until is not None)
     hub.note_restart(now)
@@ -201,8 +210,12 @@ def _read_on(
 _READ = ("seq", "kind", "publisher", "event_id", "node", "lat", "lon", "ingested")
 
 
-def _session(value: KeptSession) -> Session:
-    session = Session(value.id, value.created)
+def _session(value: KeptSession, quotas: QuotaBook) -> Session:
+    owner = value.owner
+    if owner is None and value.user is not None:
+        owner = SessionOwner(value.user, is_broker=value.user == PUBLISHER)
+    session = Session(value.id, value.created, quotas.open(value.id, owner))
+    session.owner = owner
     session.expiry_s = inf if value.expiry_s is None else value.expiry_s
     session.durable = session.expiry_s > 0.0
     session.is_kept = True

@@ -17,8 +17,10 @@ from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.handover.release_throttle import ReleaseThrottle
 from nearcast.broker.handover.staged_rows import Chunk, StagedRows
+from nearcast.broker.ingest.publish_request import claim_live
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.quotas.sizes import event_bytes
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.nc_properties import BAD, area_of
 from nearcast.core.model.errors import ModelError
@@ -220,9 +222,12 @@ class HandoverInbox:
             about=row.about,
             headers=row.headers,
         )
-        if stays and valid_s != 0.0 and not state.has_room_for(event):
-            state.counters["refused_rows"] += 1
-            return
+        if stays and valid_s != 0.0:
+            try:
+                claim_live(state, state.quotas.broker, event, event_bytes(event))
+            except RefusedError:
+                state.counters["refused_rows"] += 1
+                return
         self._driver.publish(event, now)
 
     def _deliver(self, row: DeliveryRow, now: float) -> None:

@@ -8,6 +8,7 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.ingest.pending_inputs import Answer
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.quotas.quota import Resource
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.core.model.inputs import Announced, AreaWatched, Input, Published
@@ -40,6 +41,11 @@ class Acknowledger:
     def begin(self, connection: Connection, session: Session, packet: Publish) -> bool:
         """Register a message of QoS 1 or 2; False if it needs no further processing."""
         state = self._state
+        if packet.qos == 2 and not session.usage.has_shared_room(Resource.PACKET_IDS, 1):
+            why = state.quotas.problem_with(session.usage, {Resource.PACKET_IDS: 1})
+            assert why is not None
+            state.close(connection, ReasonCode.QUOTA_EXCEEDED, why)
+            return False
         if packet.qos == 2 and not session.receive(packet.packet_id, state.journal):
             data = success(_PUBREC, packet.packet_id)
             state.acknowledge(connection, _PUBREC, data)

@@ -10,6 +10,7 @@ from nearcast.broker.ingest.acknowledgements import Acknowledger
 from nearcast.broker.ingest.pending_inputs import Answer
 from nearcast.broker.ingest.publish_request import PublishChecks, PublishRequest
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.quotas.input_limiter import InputLimiter
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.commands import (
     PLACE,
@@ -49,6 +50,7 @@ class CommandHandler:
         self._driver = driver
         self._acknowledger = acknowledger
         self._checks = checks
+        self._limiter = InputLimiter(state)
         self._handlers: dict[str, TopicHandler] = {}
         self._watched: dict[str, str] | None = None
         """Topics of watched areas as first spelt, by normalized topic."""
@@ -107,6 +109,8 @@ class CommandHandler:
             asked = self._in_order(asked)
             request = replace(request, topic=normalize_topic(packet.topic))
             checks.check_room(session, request)
+        for value in asked.inputs:
+            self._limiter.claim(session, value)
         answer = Answer(connection, packet.qos, packet.packet_id, packet.topic, asked.keep)
         state.pending.answer_next(answer)
         for value in asked.inputs:

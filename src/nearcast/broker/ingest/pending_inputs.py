@@ -34,8 +34,6 @@ class PendingInputs:
         self._subjects: set[str] = set()
         self._events: set[tuple[str, str]] = set()
         """Publishers and ids of the pending events."""
-        self._live_keys: set[str] = set()
-        """Live keys that the pending events will use."""
 
     def __bool__(self) -> bool:
         return bool(self.inputs)
@@ -75,19 +73,10 @@ class PendingInputs:
             self._has_controls or subject in self._subjects or (qos > 0 and connection.waits)
         )
 
-    def reserve(self, key: str, live: int, most: int) -> bool:
-        """Reserve a live key; False if there would be more than `most`."""
-        if key not in self._live_keys:
-            if live + len(self._live_keys) >= most:
-                return False
-            self._live_keys.add(key)
-        return True
-
     def take(self) -> tuple[list[Input], list[tuple[int, Answer, RefusedError | None]]]:
         """Return the inputs and the answers, and reset."""
         inputs, answers = self.inputs, self.answers
         self.inputs, self.answers, self._has_controls = [], [], False
         self._subjects.clear()
         self._events.clear()
-        self._live_keys.clear()
         return inputs, answers

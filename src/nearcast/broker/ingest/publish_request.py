@@ -6,6 +6,9 @@ from msgspec.structs import replace
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.quotas.quota import Resource
+from nearcast.broker.quotas.quota_usage import SessionUsage
+from nearcast.broker.quotas.sizes import event_bytes, live_bytes
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.nc_properties import (
     BAD,
@@ -173,10 +176,8 @@ class PublishChecks:
         event = Event(
             name, request.topic, session.node, 0.0, object=options.object, retain=request.retain
         )
-        if not state.has_room_for(event):
-            most = state.limits.retained
-            why = f"there are {most} retained messages and live events; no more are taken"
-            raise RefusedError(ReasonCode.QUOTA_EXCEEDED, why)
+        size = live_bytes(request.topic, request.payload, request.headers, is_parsed=True)
+        claim_live(state, session.usage, event, size)
 
     def _check_properties(self, packet: Publish, properties: Properties) -> None:
         """Refuse too many user properties, and text payloads that are not UTF-8."""
@@ -207,6 +208,17 @@ class PublishChecks:
                 ReasonCode.TOPIC_NAME_INVALID,
                 f"a topic has at most {limits.topic_bytes} bytes and {limits.topic_levels} levels",
             )
+
+
+def claim_live(state: BrokerState, usage: SessionUsage, event: Event, size: int) -> None:
+    """Refuse a live event of a size beyond a quota, or reserve room for it."""
+    key = state.engine.live_key(event)
+    before = state.engine.live.get(key)
+    more = {
+        Resource.RETAINED: int(before is None),
+        Resource.RETAINED_BYTES: size if before is None else max(0, size - event_bytes(before)),
+    }
+    state.quotas.claim(usage, key, more)
 
 
 def request_of_will(will: Will) -> PublishRequest:

@@ -11,6 +11,8 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.quotas.quota import Resource
+from nearcast.broker.quotas.sizes import SubscriptionSize, subscription_size
 from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.commands import is_planned
@@ -145,7 +147,7 @@ class SubscribeHandler:
 
     def _end(self, session: Session, id_: SubscriptionId) -> bool:
         """End a subscription; return whether there was one."""
-        if session.granted.pop(id_.text, None) is None:
+        if not session.revoke(id_.text):
             return False
         if id_.filter not in PRIVATE:
             self._state.pending.ask(Unsubscribed(id_.text))
@@ -230,16 +232,13 @@ class SubscribeHandler:
             _check_ours(parsed.pattern)
         id_ = SubscriptionId(session.client_id, text, name)
         is_new = id_.text not in session.granted
-        if is_new and len(session.granted) >= limits.subscriptions:
-            raise RefusedError(
-                ReasonCode.QUOTA_EXCEEDED, f"a session has at most {limits.subscriptions} of them"
-            )
+        size = self._check_quotas(session, id_.text, wanted.filter, options)
         allowed = connection.permissions
         # Topics private to the client need no permission, like all of `$me`.
         if text not in PRIVATE and not allowed.unrestricted and not allowed.may_subscribe(text):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids subscribing to {text!r}")
         granted = SessionSubscription(
-            wanted, identifier, name, tells(options, name, envelope), envelope
+            wanted, identifier, name, tells(options, name, envelope), envelope, size=size
         )
         replay = wanted.retain_handling == 0 or (wanted.retain_handling == 1 and is_new)
         kept = SubscriptionState(
@@ -248,10 +247,26 @@ class SubscribeHandler:
             countable_by(allowed, options.where),
         )  # fmt: skip
         asked = subscription(session, granted, parsed, options, kept.countable)
-        session.granted[asked.id] = noted_if_counting(granted, asked, kept)
+        session.grant(asked.id, noted_if_counting(granted, asked, kept))
         if session.durable:
             state.journal.note(SubscriptionPut(id_.client_id, id_.key, kept))
         return [] if text in PRIVATE else [Subscribed(asked, replay)]
+
+    def _check_quotas(
+        self, session: Session, id_: str, topic_filter: str, options: SubscriptionOptions
+    ) -> SubscriptionSize:
+        """Refuse a subscription beyond a quota; return its size."""
+        size = subscription_size(topic_filter, options.texts, options.where, options.from_)
+        old = session.granted.get(id_)
+        before = SubscriptionSize() if old is None else old.size
+        more = {
+            Resource.SUBSCRIPTIONS: int(old is None),
+            Resource.FILTER_BYTES: size.filter_bytes - before.filter_bytes,
+            Resource.FILTER_ATOMS: size.atoms - before.atoms,
+            Resource.VERTICES: size.vertices - before.vertices,
+        }
+        self._state.quotas.check(session.usage, more)
+        return size
 
     def _write(self, connection: Connection, packet: SubAck | UnsubAck) -> None:
         limit = connection.largest_packet or NO_LIMIT

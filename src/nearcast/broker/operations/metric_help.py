@@ -2,6 +2,8 @@
 
 import re
 
+from nearcast.broker.quotas.quota import QUOTAS
+
 _HELP = {
     "hub_connections": "Clients that are connected.",
     "hub_connections_most": "The most clients that were connected at once since the start.",
@@ -18,6 +20,7 @@ _HELP = {
     "hub_staged_bytes": "Size of what the pipeline handed over and has not released yet.",
     "hub_unreleased_chunks": "Parts of what the pipeline released that are still to be delivered.",
     "hub_pipeline_queries": "Queries of the pipeline that have handed something over.",
+    "hub_quota_refusals_total": "Requests that a quota refused.",
     "hub_users": "Users with connections, and addresses with anonymous ones.",
     "hub_users_waiting": "Users whose input waits for its turn.",
     "hub_suspended_subscriptions": "Subscriptions suspended because their filters cost too much.",
@@ -123,6 +126,14 @@ _OF_QUERIES = {
     "failures_total": "Times that the query failed.",
 }
 _OF_QUERY = re.compile(rf"pipeline_(.+)_({'|'.join(_OF_QUERIES)})")
+
+
+for _quota in QUOTAS:
+    _what = f"{_quota.what[0].upper()}{_quota.what[1:]}"
+    _HELP[f"hub_quota_{_quota.resource.label}"] = f"{_what} in the broker."
+    _HELP[f"hub_quota_{_quota.resource.label}_bound"] = (
+        f"{_what} that limits.{_quota.in_all} allows in all."
+    )
 
 
 def help_of(name: str) -> str | None:

@@ -15,6 +15,9 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.handover import pipeline_access
 from nearcast.broker.ingest.refusal import LONGEST_REASON, RefusedError
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.quotas.quota import Resource
+from nearcast.broker.quotas.quota_book import user_name
+from nearcast.broker.quotas.sizes import will_bytes
 from nearcast.broker.sessions.connack import connack_properties
 from nearcast.broker.sessions.session import LARGEST_PACKET_ID, Session
 from nearcast.broker.sessions.session_lifecycle import (
@@ -198,15 +201,16 @@ class ConnectHandler:
             # The CONNACK exceeds the client's maximum packet size.
             self._close(connection)
             return
+        refusal = None if connection.trusted else self._beyond_quota(accepted, expiry)
+        if refusal is not None:
+            self._refuse(connection, refusal)
+            return
         session = self._lifecycle.take_over(accepted.client_id, packet.clean_start, now)
         present = session is not None
         if session is None:
-            if expiry and len(state.sessions) >= limits.sessions:
-                there = f"there are {limits.sessions} sessions already"
-                why = f"{there}; come with one that ends at once"
-                self._refuse(connection, AuthRefusal(ReasonCode.QUOTA_EXCEEDED, why))
-                return
-            session = self._lifecycle.begin(accepted.client_id, now)
+            session = self._lifecycle.begin(accepted.client_id, accepted.owner, now)
+        else:
+            state.quotas.of(accepted.client_id, user_name(accepted.owner))
         session.owner, session.permissions = accepted.owner, connection.permissions
         session.receive_maximum = properties.receive_maximum or LARGEST_PACKET_ID
         session.expiry_s = expiry_seconds(expiry)
@@ -218,6 +222,26 @@ class ConnectHandler:
         state.write(connection, data)
         state.counters["connects"] += 1
         self._resume(session, now)
+
+    def _beyond_quota(self, accepted: _Accepted, expiry: int) -> AuthRefusal | None:
+        """Return why a client may not have one more connection or session."""
+        quotas, client_id = self._state.quotas, accepted.client_id
+        before = self._state.sessions.get(client_id)
+        user = None if before is not None else user_name(accepted.owner)
+        usage = quotas.of(client_id, user)
+        wills, connections = Resource.WILL_BYTES, Resource.CONNECTIONS
+        why = quotas.problem_with(
+            usage,
+            {
+                connections: 1 - usage.used[connections],
+                wills: will_bytes(accepted.packet.will) - usage.used[wills],
+                Resource.SESSIONS: int(before is None and expiry > 0),
+            },
+        )
+        quotas.tidy(usage)
+        if why is None:
+            return None
+        return AuthRefusal(ReasonCode.QUOTA_EXCEEDED, why)
 
     def _resume(self, session: Session, now: float) -> None:
         """Continue a session that has a connection again."""

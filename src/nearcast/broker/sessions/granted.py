@@ -2,6 +2,9 @@
 
 from msgspec import Struct
 
+from nearcast.broker.quotas.quota import Resource
+from nearcast.broker.quotas.quota_usage import SessionUsage
+from nearcast.broker.quotas.sizes import SubscriptionSize
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.subscription_id import SubscriptionId
 from nearcast.store import SubscriptionState
@@ -31,6 +34,7 @@ class SessionSubscription(Struct, frozen=True, gc=False):
     """The metadata is in a JSON envelope around the payload."""
     counting: Counting | None = None
     """Set if its filter counts."""
+    size: SubscriptionSize = SubscriptionSize()
 
     @property
     def label(self) -> str:
@@ -40,3 +44,14 @@ class SessionSubscription(Struct, frozen=True, gc=False):
     def id_of(self, client_id: str) -> SubscriptionId:
         """Its id as a subscription of a session."""
         return SubscriptionId(client_id, self.wanted.filter, self.name)
+
+
+def count_subscription(usage: SessionUsage, granted: SessionSubscription, change: int) -> None:
+    """Count a subscription that was granted (1) or that ended (-1)."""
+    size = granted.size
+    usage.add(Resource.SUBSCRIPTIONS, change)
+    usage.add(Resource.FILTER_BYTES, change * size.filter_bytes)
+    if size.atoms:
+        usage.add(Resource.FILTER_ATOMS, change * size.atoms)
+    if size.vertices:
+        usage.add(Resource.VERTICES, change * size.vertices)

@@ -6,14 +6,16 @@ step of a session that outlives its connection is noted in the journal.
 """
 
 from collections.abc import Callable, Iterable
-from math import ceil
 
 from nearcast.broker.auth.permissions import ANYTHING, Permissions
 from nearcast.broker.config.settings import Limits
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.quotas.quota import Resource
+from nearcast.broker.quotas.quota_usage import SessionUsage
 from nearcast.broker.scheduling.cost_account import CostAccount
-from nearcast.broker.sessions.granted import SessionSubscription
+from nearcast.broker.sessions.delivery_writer import store_delivery, write_delivery
+from nearcast.broker.sessions.granted import SessionSubscription, count_subscription
 from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.subscription_id import SubscriptionId
@@ -21,27 +23,22 @@ from nearcast.core.propagation.outbox import Outbox
 from nearcast.store import (
     Dequeued,
     Enqueued,
-    MessagePut,
     ReceivedDropped,
     ReceivedPut,
     Released,
     Sent,
     SessionOwner,
     Stage,
-    StoredMessage,
 )
 from nearcast.wire.mqtt import (
     PacketType,
     PublishFrame,
     ReasonCode,
-    message_expiry,
-    subscription_identifiers,
     success,
-    user_properties,
 )
 
+QUEUED_BYTES, PACKET_IDS = Resource.QUEUED_BYTES, Resource.PACKET_IDS
 LARGEST_PACKET_ID = 65_535
-LONGEST_EXPIRY_S = 0xFFFF_FFFF
 _LIFETIME_SEPARATOR = "\0"
 
 _DROPPED = OutboundMessage(PublishFrame("dropped"))
@@ -57,15 +54,19 @@ class Session:
         "_allowance", "_in_flight", "_last_id", "_outbox", "account", "client_id", "connection",
         "created", "direct_connection", "dropped", "durable", "expiry_s", "granted", "is_kept",
         "left_at", "misses", "node", "notices", "owner", "permissions", "receive_maximum",
-        "received", "user",
+        "received", "usage", "user",
     )  # fmt: skip
 
-    def __init__(self, client_id: str, created: float = 0.0) -> None:
+    def __init__(
+        self, client_id: str, created: float = 0.0, usage: SessionUsage | None = None
+    ) -> None:
         self.client_id = client_id
         self.node = _node_of(client_id)
         self.created = created
         self.account = CostAccount(client_id)
         """What it has cost so far."""
+        self.usage = SessionUsage(client_id) if usage is None else usage
+        """What it uses of the quotas."""
         self.owner: SessionOwner | None = None
         """The owner; None: the first client that is allowed to connect becomes the owner."""
         self.user = ""
@@ -121,6 +122,28 @@ class Session:
         """The size of the queued messages."""
         return self._outbox.waiting_bytes
 
+    # Subscriptions
+
+    def grant(self, id_: str, granted: SessionSubscription) -> None:
+        """Add a subscription, replacing that of the same id."""
+        self.revoke(id_)
+        self.granted[id_] = granted
+        count_subscription(self.usage, granted, 1)
+
+    def revoke(self, id_: str) -> bool:
+        """Remove a subscription; return whether there was one."""
+        granted = self.granted.pop(id_, None)
+        if granted is None:
+            return False
+        count_subscription(self.usage, granted, -1)
+        return True
+
+    def release_usage(self) -> None:
+        """Count nothing for this session any more: it has ended."""
+        for granted in self.granted.values():
+            count_subscription(self.usage, granted, -1)
+        self.usage = SessionUsage(self.client_id)
+
     # Connection
 
     def attach(self, connection: Connection) -> None:
@@ -137,6 +160,7 @@ class Session:
             if delivery.released and delivery.qos == 1:
                 # It was dropped; a PUBACK could only have come over this connection.
                 del in_flight[delivery.packet_id]
+                self.usage.add(QUEUED_BYTES, -delivery.size)
         self.connection = self.direct_connection = None
 
     @property
@@ -180,13 +204,15 @@ class Session:
         outbox = self._outbox
         if outbox is _EMPTY:
             outbox = self._outbox = Outbox()
-        if not outbox.put(delivery, limits):
+        size, usage = delivery.size, self.usage
+        if not usage.has_shared_room(QUEUED_BYTES, size) or not outbox.put(delivery, limits):
             self.dropped += 1
             return False
+        usage.add(QUEUED_BYTES, size)
         if not qos:
             self.direct_connection = None
         elif self.durable:
-            self._keep(delivery, journal)
+            store_delivery(self.client_id, delivery, journal)
         return True
 
     def pump(self, now: float, limits: Limits, journal: Journal) -> None:
@@ -205,9 +231,14 @@ class Session:
         window, unconfirmed = self.receive_maximum, outbox.unconfirmed
         if window > limits.in_flight:
             window = limits.in_flight
+        if self.usage.used[QUEUED_BYTES] - outbox.waiting_bytes >= limits.queued_bytes:
+            # So many bytes are in flight: nothing is added until the client acknowledges some.
+            window = 0
+        gone_bytes = 0
         while True:
             ready, unsent = outbox.take(now, window - len(in_flight), self._allowance)
             for delivery in unsent:
+                gone_bytes += delivery.size
                 self._done(delivery, journal)
             if self._allowance is not None:
                 self._allowance -= sum(each.size for each in ready)
@@ -215,8 +246,11 @@ class Session:
                 qos, again = delivery.qos, delivery.packet_id > 0
                 if qos and not again:
                     delivery.packet_id = self._next_id(in_flight)
-                if not self._write(delivery, connection, now, again):
+                self.account.packets_sent += 1
+                if not write_delivery(delivery, connection, now, again):
+                    self.account.packets_sent -= 1
                     self.dropped += 1
+                    gone_bytes += delivery.size
                     self._done(delivery, journal)
                     unsent.append(delivery)
                     if self._allowance is not None:
@@ -228,9 +262,12 @@ class Session:
                         # message.
                         sent = Sent(self.client_id, delivery.number, delivery.packet_id)
                         journal.note(sent, sync=qos == 2)
+                else:
+                    gone_bytes += delivery.size
             if not unsent:
                 break
             # Messages that could not be sent leave room for others.
+        self.usage.add(QUEUED_BYTES, -gone_bytes)
         if unconfirmed and not outbox.unconfirmed:
             self.update_direct_connection()
 
@@ -252,11 +289,12 @@ class Session:
                 self.account.packets_sent += 1
             elif sent >= self.receive_maximum:
                 waiting.append(in_flight.pop(packet_id))
-            elif self._write(delivery, connection, now, dup=True):
+            elif write_delivery(delivery, connection, now, dup=True):
+                self.account.packets_sent += 1
                 sent += 1
             else:
                 self.dropped += 1
-                self._done(in_flight.pop(packet_id), journal)
+                self._finish(delivery, journal)
         if waiting:
             self._own_outbox().put_back(waiting)
 
@@ -332,6 +370,7 @@ class Session:
 
     def _drop(self, gone: Iterable[QueuedDelivery], journal: Journal) -> None:
         for delivery in gone:
+            self.usage.add(QUEUED_BYTES, -delivery.size)
             self._done(delivery, journal)
         self.update_direct_connection()
 
@@ -344,6 +383,7 @@ class Session:
         if packet_id in self.received:
             return False
         self.received.add(packet_id)
+        self.usage.add(PACKET_IDS, 1)
         if self.durable:
             journal.note(ReceivedPut(self.client_id, packet_id))
         return True
@@ -353,11 +393,23 @@ class Session:
         if self.received is None or packet_id not in self.received:
             return False
         self.received.discard(packet_id)
+        self.usage.add(PACKET_IDS, -1)
         if self.durable:
             journal.note(ReceivedDropped(self.client_id, packet_id))
         return True
 
+    def forget_received(self) -> None:
+        """Free all packet ids of QoS 2 messages from the client."""
+        self.usage.add(PACKET_IDS, -len(self.received or ()))
+        self.received = None
+
     # From the store
+
+    def restore_received(self, packet_id: int) -> None:
+        """Restore the packet id of a QoS 2 message that the client has not released."""
+        self.received = self.received or set()
+        self.received.add(packet_id)
+        self.usage.add(PACKET_IDS, 1)
 
     def restore(self, kept: Enqueued, message: OutboundMessage) -> None:
         """Restore a queued or in-flight message after a restart."""
@@ -367,6 +419,7 @@ class Session:
         )
         delivery.number, delivery.packet_id = kept.number, kept.packet
         delivery.released = kept.stage == Stage.RELEASED
+        self.usage.add(QUEUED_BYTES, delivery.size)
         if kept.stage == Stage.WAITING:
             self._own_outbox().restore(delivery)
         else:
@@ -392,6 +445,9 @@ class Session:
         assert all(0 < number <= LARGEST_PACKET_ID for number in in_flight)
         assert all(each.packet_id == number for number, each in in_flight.items())
         assert all(each.qos for each in in_flight.values())
+        in_flight_bytes = sum(each.size for each in in_flight.values())
+        assert self.usage.used[QUEUED_BYTES] == outbox.waiting_bytes + in_flight_bytes
+        assert self.usage.used[PACKET_IDS] == len(self.received or ())
         if self.connection is not None:
             assert self.connection.session is self
         direct_connection = self.direct_connection
@@ -403,58 +459,10 @@ class Session:
             self._outbox = Outbox()
         return self._outbox
 
-    def _write(
-        self, delivery: QueuedDelivery, connection: Connection, now: float, dup: bool
-    ) -> bool:
-        """Write a message to the connection; False if it exceeds the client's packet size."""
-        frame, version = delivery.message.frame, connection.version
-        additions = b""
-        if delivery.identifiers:
-            additions = subscription_identifiers(delivery.identifiers)
-        if delivery.expires_at is not None:
-            left_s = ceil(min(delivery.expires_at - now, LONGEST_EXPIRY_S))
-            additions += message_expiry(max(0, left_s))
-        if delivery.metadata:
-            additions += user_properties(delivery.metadata)
-        alias, known = connection.alias(frame) if connection.alias_most else (b"", False)
-        additions += alias
-        largest = connection.largest_packet
-        if largest and frame.size(version, delivery.qos, additions, known) > largest:
-            if alias and not known:
-                connection.forget_alias(frame.topic)
-            return False
-        if delivery.qos:
-            connection.out += frame.acknowledged(
-                version, delivery.qos, delivery.packet_id, delivery.retain, dup, additions, known
-            )
-        else:
-            connection.out.append(frame.at_most_once(version, delivery.retain, additions, known))
-        self.account.packets_sent += 1
-        return True
-
-    def _keep(self, delivery: QueuedDelivery, journal: Journal) -> None:
-        if not journal.keeps:
-            return
-        message = delivery.message
-        if not message.message_id:
-            message.message_id = next(journal.message_ids)
-            frame = message.frame
-            value = StoredMessage(
-                frame.topic, frame.payload, message.publisher, message.expires_at,
-                extra=frame.raw_properties, live_key=message.live_key, enveloped=message.enveloped,
-            )  # fmt: skip
-            journal.note(MessagePut(message.message_id, value))
-        delivery.number = next(journal.queue_numbers)
-        enqueued = Enqueued(
-            self.client_id, delivery.number, message.message_id, delivery.qos, delivery.retain,
-            delivery.priority, identifiers=delivery.identifiers,
-            names=tuple(text for pair in delivery.metadata for text in pair),
-        )  # fmt: skip
-        journal.note(enqueued)
-
     def _finish(self, delivery: QueuedDelivery, journal: Journal) -> None:
         assert self._in_flight is not None
         del self._in_flight[delivery.packet_id]
+        self.usage.add(QUEUED_BYTES, -delivery.size)
         self._done(delivery, journal)
 
     def _release(self, delivery: QueuedDelivery, journal: Journal) -> None:

@@ -10,6 +10,8 @@ from math import inf, isnan
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.ingest.publish import PublishHandler
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.quotas.quota import Resource
+from nearcast.broker.quotas.sizes import will_bytes
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.sessions.session_timers import SessionTimers
 from nearcast.broker.sessions.wills import restored_will, stored_will
@@ -59,21 +61,26 @@ class SessionLifecycle:
         if will is not None and (ends or will[0] <= now):
             # A will is published when its session ends or its delay is over.
             self._publishing.publish_will(session, will[1], now)
+        self._count_will(session)
         if ends:
             self._end(session, now)
             return None
         self._timers.cancel_end(client_id)
         return session
 
-    def begin(self, client_id: str, now: float) -> Session:
+    def begin(self, client_id: str, owner: SessionOwner, now: float) -> Session:
         """Create a session."""
-        session = self._state.sessions[client_id] = Session(client_id, now)
-        self._state.parts[session.node] += 1
+        state = self._state
+        session = Session(client_id, now, state.quotas.open(client_id, owner))
+        state.sessions[client_id] = session
+        state.parts[session.node] += 1
         return session
 
     def attach(self, session: Session, connection: Connection) -> None:
         """Attach a connection to a session."""
         session.attach(connection)
+        session.usage.add(Resource.CONNECTIONS, 1)
+        self._count_will(session)
         session.left_at = None
         self._state.traffic.joined()
         self._state.online[session.node] += 1
@@ -93,6 +100,7 @@ class SessionLifecycle:
             session.expiry_s = expiry_seconds(min(expiry, self._state.limits.session_expiry_s))
         if packet.reason_code != ReasonCode.DISCONNECT_WITH_WILL_MESSAGE:
             connection.will = None
+            self._count_will(session)
         connection.close()
         self._state.touch(connection)
 
@@ -113,6 +121,7 @@ class SessionLifecycle:
 
     def _detach(self, connection: Connection, session: Session, now: float) -> None:
         session.detach()
+        session.usage.add(Resource.CONNECTIONS, -1)
         client_id, state = session.client_id, self._state
         state.traffic.left()
         state.online[session.node] -= 1
@@ -120,7 +129,7 @@ class SessionLifecycle:
             del state.online[session.node]
         self.announce(session, online=False)
         if not session.durable:
-            session.received = None
+            session.forget_received()
         will, connection.will = connection.will, None
         if will is not None:
             delay = float(will.properties.will_delay_interval or 0)
@@ -129,6 +138,7 @@ class SessionLifecycle:
                 self._publishing.publish_will(session, will, now)
             else:
                 self._timers.delay_will(client_id, will, due)
+        self._count_will(session)
         if session.expiry_s == 0.0 or not session.durable:
             self._end(session, now)
         else:
@@ -145,6 +155,7 @@ class SessionLifecycle:
             if will is None:
                 self._end(session, now)
             else:
+                self._count_will(session)
                 self._publishing.publish_will(session, will, now)
                 self.keep(session)
 
@@ -157,13 +168,11 @@ class SessionLifecycle:
         since = now if stored.disconnected is None else stored.disconnected
         # Earlier releases stored NaN for a session without expiry that had published its will.
         session.left_at = since = now if isnan(since) else since
-        session.owner = stored.owner
-        if stored.owner is None and stored.user is not None:
-            session.owner = SessionOwner(stored.user, is_broker=stored.user == PUBLISHER)
         session.notices = stored.notices
         if stored.will is not None:
             due = since + min(stored.will.delay_s, session.expiry_s)
             self._timers.delay_will(session.client_id, restored_will(stored.will), due)
+            self._count_will(session)
         self._timers.expire_at(session.client_id, since + session.expiry_s)
 
     def end(self, session: Session, now: float) -> None:
@@ -189,6 +198,9 @@ class SessionLifecycle:
             for node, subject in state.engine.announced_by(client_id):
                 state.journal.note(standing_change(Unannounced(node, subject)))
         state.counters["dropped_at_end"] += session.statistics()["waiting"]
+        usage = session.usage
+        session.release_usage()
+        state.quotas.close(usage)
 
     def _ask(self, session: Session, value: Presence | Left) -> None:
         """Queue an input for the engine, except for the pipeline's own session.
@@ -211,6 +223,11 @@ class SessionLifecycle:
         if session.connection is not None:
             session.connection.will = None
         self._timers.take_will(session.client_id)
+        self._count_will(session)
+
+    def _count_will(self, session: Session) -> None:
+        usage, size = session.usage, will_bytes(self.will_of(session))
+        usage.add(Resource.WILL_BYTES, size - usage.used[Resource.WILL_BYTES])
 
     def keep(self, session: Session) -> None:
         """Note a session in the journal if it is durable, has a will or is already stored."""

@@ -16,7 +16,7 @@ from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.outcome import AreaNotice, EngineStep
 from nearcast.core.engine.queries.node_filter import is_true_of
 from nearcast.core.language import Filter
-from nearcast.core.matching.live import LiveEvents
+from nearcast.core.matching.live import LiveEvents, LiveObserver
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import area_for
 from nearcast.core.model.event import Event
@@ -63,6 +63,10 @@ class AreaWatch(EngineDependent):
     def __len__(self) -> int:
         return len(self._watches)
 
+    def observe(self, observer: LiveObserver) -> None:
+        """Call an observer with every area that is put or removed: its owner is the publisher."""
+        self._areas.observer = observer
+
     def put(self, name: str, node: str, area: Area, where: Filter | None) -> None:
         """Watch an area for a node; nodes inside now produce no notice."""
         self.remove(name)
@@ -76,12 +80,13 @@ class AreaWatch(EngineDependent):
             if self._is_in(watch, other):
                 self._enter(watch, other)
 
-    def watched(self) -> Iterator[AreaWatched]:
-        """Yield all watched areas."""
-        for name, watch in self._watches.items():
-            area = watch.event.to
-            assert area is not None
-            yield AreaWatched(name, watch.event.publisher, area, watch.where)
+    def __iter__(self) -> Iterator[AreaWatched]:
+        return map(_watched, self._watches.values())
+
+    def get(self, name: str) -> AreaWatched | None:
+        """The watched area of a name, if there is one."""
+        watch = self._watches.get(name)
+        return None if watch is None else _watched(watch)
 
     def remove(self, name: str) -> None:
         """Stop watching an area."""
@@ -216,6 +221,12 @@ class AreaWatch(EngineDependent):
         definer, world = watch.event.publisher, self._matcher.world
         sees, name = world.may_see(definer, node), watch.event.id
         return is_true_of(watch.where, node, at, definer, sees, world, self._attributes_of, name)
+
+
+def _watched(watch: _Watch) -> AreaWatched:
+    event = watch.event
+    assert event.to is not None
+    return AreaWatched(event.id, event.publisher, event.to, watch.where)
 
 
 def _anchor(event: Event) -> str | None:

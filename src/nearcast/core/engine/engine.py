@@ -6,11 +6,12 @@ input changes nothing and is reported with a reason. Adaptation and gathering pa
 through until they are built.
 """
 
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
+from nearcast.core.engine.area_watch import AreaWatch
 from nearcast.core.engine.context_updates import ContextUpdates
 from nearcast.core.engine.delivery.deliveries import NO_DELIVERIES, Deliveries
 from nearcast.core.engine.delivery.routes import Route
@@ -84,6 +85,8 @@ class Engine:
         self.matcher = state.matcher
         self.rights = state.rights
         """Visibility rules: which node may see what of another."""
+        self.observe = state.observe
+        """Tell an observer of what is kept from now on."""
         self._event_ingest = EventIngest(state)
         self._context = ContextUpdates(state)
         self._standing = StandingInputs(state)
@@ -148,7 +151,7 @@ class Engine:
                 if done > index:
                     first, self.seq = self.seq + 1 - index, self.seq + done - index
                     outcome.records += [
-                        Record(first + place, now, inputs[place]) for place in range(index, done)
+                        Record(first + n, now, inputs[n]) for n in range(index, done)
                     ]
                     continue
             try:
@@ -290,7 +293,7 @@ class Engine:
             rights.rules,
             *(SightSet(*each) for each in self.matcher.sight.exceptions_by_name()),
             *map(Announced, self.announcements.values()),
-            *state.areas.watched(),
+            *state.areas,
             *map(Suspended, sorted(state.subscriptions.suspended)),
             *self._standing.unfinished(),
             *self._presence.in_force(),
@@ -402,9 +405,9 @@ class Engine:
         return self._state.announcements.by_subject
 
     @property
-    def watched_areas(self) -> Iterator[AreaWatched]:
+    def watched_areas(self) -> AreaWatch:
         """All watched areas with their owners."""
-        return self._state.areas.watched()
+        return self._state.areas
 
     @property
     def has_readers(self) -> bool:

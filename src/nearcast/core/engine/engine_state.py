@@ -13,6 +13,7 @@ from nearcast.core.engine.dependent import EngineDependent
 from nearcast.core.engine.engine_inputs import EngineInputs, LiveEvent
 from nearcast.core.engine.settings import EngineSettings
 from nearcast.core.engine.shard import Shard
+from nearcast.core.engine.state_observer import StateObserver
 from nearcast.core.engine.subject_policy import SubjectPolicy
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.geometry.places import Places
@@ -39,13 +40,19 @@ class EngineState:
         self.dependents: list[EngineDependent] = [self.areas, self.live_delivery, self.recent]
         """Notified of changes, in this order."""
 
+    def observe(self, observer: StateObserver) -> None:
+        """Tell an observer of live events, watched areas and announcements from now on."""
+        self.matcher.live.observer = observer.live_changed
+        self.areas.observe(observer.area_changed)
+        self.announcements.observer = observer.announcement_changed
+
     def after_restart(self, restarted: Restarted, known: Iterable[tuple[str, str]]) -> EngineInputs:
         """The inputs that stay in force when a broker restarts with the given sessions."""
         kept = set(restarted.sessions)
         announced = (one for one in self.announcements.by_subject.values() if one.owner in kept)
         return EngineInputs(
             restarted,
-            [self.rights.rules, *map(Announced, announced), *self.areas.watched()],
+            [self.rights.rules, *map(Announced, announced), *self.areas],
             subscriptions=[one for one in self.subscriptions.everyone() if one.owner in kept],
             nodes=list(self.nodes.by_name.values()),
             live=[

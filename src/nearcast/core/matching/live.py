@@ -42,6 +42,8 @@ from nearcast.core.matching.index.points import (
 from nearcast.core.model.event import Event
 from nearcast.core.model.subject import subject_matches
 
+LiveObserver = Callable[[Event, int], None]
+"""Called with an event that was put (1) or removed (-1)."""
 Bound = tuple[float, float, float]
 """Latitude, longitude and radius of a circle that contains an area."""
 
@@ -51,6 +53,7 @@ class LiveEvents:
 
     def __init__(self, bound_of_target: Callable[[Event], Bound | None]) -> None:
         self._bound_of_target = bound_of_target
+        self.observer: LiveObserver | None = None
         self._rows: dict[str, int] = {}
         self._events: list[Event | None] = []
         self._free: list[int] = []
@@ -95,6 +98,8 @@ class LiveEvents:
         by_subject.setdefault(event.subject, set()).add(row)
         if event.to is not None:
             self._aim(row, event)
+        if self.observer is not None:
+            self.observer(event, 1)
 
     def remove(self, key: str) -> bool:
         """Remove the event under a key; return whether there was one."""
@@ -112,6 +117,8 @@ class LiveEvents:
         self._unaim(row)
         self._events[row] = None
         self._free.append(row)
+        if self.observer is not None:
+            self.observer(event, -1)
         return True
 
     def aim_again(self, key: str) -> None:

@@ -3,7 +3,12 @@
 An announcement lasts as long as the session that made it.
 """
 
+from collections.abc import Callable
+
 from nearcast.core.model.event import Announcement
+
+AnnouncementObserver = Callable[[Announcement, int], None]
+"""Called with an announcement that was put (1) or ended (-1)."""
 
 
 class AnnouncementBook:
@@ -13,6 +18,7 @@ class AnnouncementBook:
         self.by_subject: dict[tuple[str, str], Announcement] = {}
         """By node and subject."""
         self._of_session: dict[str, set[tuple[str, str]]] = {}
+        self.observer: AnnouncementObserver | None = None
 
     def put(self, announcement: Announcement) -> None:
         """Add an announcement, replacing that for the same node and subject."""
@@ -20,6 +26,8 @@ class AnnouncementBook:
         at = (announcement.node, announcement.subject)
         self.by_subject[at] = announcement
         self._of_session.setdefault(announcement.owner, set()).add(at)
+        if self.observer is not None:
+            self.observer(announcement, 1)
 
     def end(self, node: str, subject: str) -> None:
         """End a node's announcement for a subject, if there is one."""
@@ -30,6 +38,8 @@ class AnnouncementBook:
             own.discard(at)
             if not own:
                 del self._of_session[announcement.owner]
+            if self.observer is not None:
+                self.observer(announcement, -1)
 
     def leave(self, session: str) -> None:
         """End the announcements of a session."""

@@ -191,6 +191,17 @@ def moving_box(width_m: float, height_m: float, offset: Sequence[float] = (0, 0)
     return MovingPolygons(((ring,),))
 
 
+def area_vertices(area: Area) -> int:
+    """Return the number of vertices of an area; 0 for circles, boxes and named places."""
+    if isinstance(area, Polygon):
+        return sum(map(len, area.rings))
+    if isinstance(area, MultiPolygon):
+        return sum(map(area_vertices, area.polygons))
+    if isinstance(area, Around) and isinstance(area.shape, MovingPolygons):
+        return sum(len(ring) for rings in area.shape.polygons for ring in rings)
+    return 0
+
+
 def node_anchor(anchor: object) -> str:
     """Return the node that an anchor names: parts of a node share its position."""
     if not isinstance(anchor, str):

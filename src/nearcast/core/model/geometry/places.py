@@ -24,6 +24,7 @@ from nearcast.core.model.geometry.area import (
     FixedArea,
     MultiPolygon,
     Polygon,
+    area_vertices,
 )
 from nearcast.core.model.geometry.bounds import bounding_circle
 from nearcast.core.model.geometry.ellipsoid import MEAN_RADIUS_M
@@ -69,6 +70,8 @@ class Places:
         self._index = PlaceIndex()
         self._last_order = 0
         self.version = 0
+        self.vertices = 0
+        """The number of vertices of all places."""
 
     def __len__(self) -> int:
         return len(self._slots)
@@ -105,6 +108,7 @@ class Places:
         insort(self._by_name.setdefault(name, []), place, key=lambda each: each.order)
         self._slots[place.key] = slot
         self._at_slot[slot] = (place, encode(geometry))
+        self.vertices += area_vertices(geometry)
         self.version += 1
         return place
 
@@ -120,6 +124,11 @@ class Places:
         self._forget((exact or found)[0])
         self.version += 1
         return True
+
+    def get(self, kind: str, name: str, parent: str | None = None) -> Place | None:
+        """Return the place with exactly this kind, name and parent, if there is one."""
+        slot = self._slots.get((kind, name, parent))
+        return None if slot is None else self._at_slot[slot][0]
 
     def find(self, name: str, kind: str | None = None) -> Place:
         """Return the only place of a name; an unknown or ambiguous name raises `PlaceError`."""
@@ -217,6 +226,7 @@ class Places:
 
     def _forget(self, place: Place) -> None:
         slot = self._slots.pop(place.key)
+        self.vertices -= area_vertices(place.geometry)
         del self._at_slot[slot]
         self._index.remove(slot)
         named = self._by_name[place.name]

@@ -1,0 +1,61 @@
+"""A recount of all usage from the state of a broker, to check what was counted step by step."""
+
+from collections import Counter
+
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.quotas.quota import Resource
+from nearcast.broker.quotas.quota_book import user_name
+from nearcast.broker.quotas.sizes import context_bytes, event_bytes, will_bytes
+from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
+from nearcast.core.model.geometry.area import area_vertices
+
+_CHECKED_BY_SESSION = (Resource.QUEUED_BYTES, Resource.PACKET_IDS)
+"""`Session.validate_state` compares these with its queue."""
+
+
+def validate_usage(state: BrokerState, lifecycle: SessionLifecycle) -> None:
+    """Assert that every session and the broker have in use what there is."""
+    state.quotas.validate_state()
+    counted: Counter[tuple[str, Resource]] = Counter()
+    for usage in state.quotas.sessions():
+        for resource in Resource:
+            if usage.used[resource] and resource not in _CHECKED_BY_SESSION:
+                counted[usage.name, resource] = usage.used[resource]
+    found = recount(state, lifecycle)
+    assert counted == +found, (
+        f"counted, not found: {counted - found}; not counted: {found - counted}"
+    )
+    engine, broker = state.engine, state.quotas.broker.used
+    assert broker[Resource.NODES] == len(engine.nodes)
+    assert broker[Resource.PLACES] == len(engine.matcher.places)
+    vertices = sum(area_vertices(place.geometry) for place in engine.matcher.places)
+    assert broker[Resource.PLACE_VERTICES] == vertices
+    contexts = sum(context_bytes(each.attributes) for each in engine.nodes.values())
+    assert broker[Resource.CONTEXT_BYTES] == contexts
+    for client_id, session in state.sessions.items():
+        assert state.quotas.find(client_id) is session.usage
+        assert session.usage.user.name == user_name(session.owner)
+
+
+def recount(state: BrokerState, lifecycle: SessionLifecycle) -> Counter[tuple[str, Resource]]:
+    """Return what each client id has in use."""
+    found: Counter[tuple[str, Resource]] = Counter()
+    for client_id, session in state.sessions.items():
+        found[client_id, Resource.SESSIONS] += 1
+        found[client_id, Resource.CONNECTIONS] += session.connection is not None
+        found[client_id, Resource.WILL_BYTES] += will_bytes(lifecycle.will_of(session))
+        for granted in session.granted.values():
+            found[client_id, Resource.SUBSCRIPTIONS] += 1
+            found[client_id, Resource.FILTER_BYTES] += granted.size.filter_bytes
+            found[client_id, Resource.FILTER_ATOMS] += granted.size.atoms
+            found[client_id, Resource.VERTICES] += granted.size.vertices
+    for event in state.engine.live:
+        found[event.origin, Resource.RETAINED] += 1
+        found[event.origin, Resource.RETAINED_BYTES] += event_bytes(event)
+    for area in state.engine.watched_areas:
+        found[area.node, Resource.AREAS] += 1
+        found[area.node, Resource.VERTICES] += area_vertices(area.area)
+    for announcement in state.engine.announcements.values():
+        found[announcement.owner, Resource.ANNOUNCEMENTS] += 1
+        found[announcement.owner, Resource.VERTICES] += area_vertices(announcement.to)
+    return found
