@@ -40,6 +40,7 @@ from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
 from nearcast.broker.sessions.session_review import SessionReview
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.match_warnings import MatchWarnings
+from nearcast.broker.situation.node_expiry import NodeExpiry
 from nearcast.broker.situation.node_list import NodeList
 from nearcast.broker.situation.node_questions import NodeQuestions
 from nearcast.broker.situation.node_topics import NodeTopics
@@ -87,6 +88,7 @@ class Hub:
                 position_ttl_s=situation.position_ttl_s,
                 ahead_s=situation.ahead_s,
                 recent_s=situation.recent_s,
+                context_bytes=self.settings.limits.context_bytes,
                 unrecorded=self.settings.record.exclude,
                 elsewhere=tuple(
                     (pattern, where == "spark") for pattern, where in self.settings.decide.items()
@@ -146,6 +148,10 @@ class Hub:
         self.take = self.scheduler.take
         """Process received bytes, at once or in a later tick if it is not the client's turn yet."""
         self.scheduler.on_left = lifecycle.lost
+        self._node_expiry = NodeExpiry(
+            state, self.usage.live_nodes, self.settings.situation.node_ttl_s
+        )
+        self._publishing.limiter.make_room = self._node_expiry.make_room
         self.session_review = SessionReview(state, lifecycle, admission, rights_review)
 
     @property
@@ -296,6 +302,13 @@ class Hub:
         state.quotas.settle()
         served, self.scheduler.served = self.scheduler.served, []
         return Batch(journal.take(), writes, slow, served)
+
+    def sweep(self, now: float) -> None:
+        """Do what is due about once a second; a tick has to follow."""
+        # What is queued may concern a node that is idle so far.
+        self._driver.step(now)
+        self.state.quotas.watch(now)
+        self._node_expiry.sweep(now)
 
     def written(self, write: Write) -> None:
         """Reduce the inbound count of a connection by the acknowledgements just written."""

@@ -437,6 +437,7 @@ class Server:
                 link.abort()
             else:
                 self._access.dismiss(connection, now)
+        self.hub.sweep(now)
         if self._access.sweep(self._clock.off_s):
             self.reload_admission()
         self.soon()

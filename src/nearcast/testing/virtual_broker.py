@@ -308,6 +308,7 @@ class _Run:
                     link.end.abort()
             elif link.stalled_s(now) > limits.stalled_s:
                 link.end.abort()
+        self.hub.sweep(now)
         if self.disk is not None:
             self.disk.sweep()
         self.soon()

@@ -193,11 +193,11 @@ def _read_on(
             continue
         columns = (part.column(name).to_pylist() for name in _READ)
         for seq, kind, publisher, event, node, lat, lon, at in zip(*columns, strict=True):
-            if seq > until and kind in ("position", "forgotten"):
+            if seq > until and kind in ("position", "forgotten", "expired"):
                 before, known = nodes.get(node) or (NodeState(node), 0)
                 if known is None:
                     continue
-                if seq > known and kind == "forgotten":
+                if seq > known and kind != "position":
                     nodes.pop(node, None)
                 elif seq > known and lat is not None:
                     nodes[node] = moved(before, Position(lat, lon), at), seq

@@ -45,12 +45,13 @@ class CommandHandler:
         driver: EngineDriver,
         acknowledger: Acknowledger,
         checks: PublishChecks,
+        limiter: InputLimiter,
     ) -> None:
         self._state = state
         self._driver = driver
         self._acknowledger = acknowledger
         self._checks = checks
-        self._limiter = InputLimiter(state)
+        self._limiter = limiter
         self._handlers: dict[str, TopicHandler] = {}
         self._watched: dict[str, str] | None = None
         """Topics of watched areas as first spelt, by normalized topic."""

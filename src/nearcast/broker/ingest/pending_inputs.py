@@ -5,7 +5,7 @@ from msgspec import Struct
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
 from nearcast.core.model.event import Event
-from nearcast.core.model.inputs import Input, Published
+from nearcast.core.model.inputs import Input, NodeExpired, Published
 from nearcast.store import Change
 
 DECIDED = -1
@@ -32,6 +32,8 @@ class PendingInputs:
         """Input index, answer, and the refusal if already known; in order of arrival."""
         self._has_controls = False
         self._subjects: set[str] = set()
+        self._expiring: set[str] = set()
+        """Nodes whose expiry is pending."""
         self._events: set[tuple[str, str]] = set()
         """Publishers and ids of the pending events."""
 
@@ -47,6 +49,8 @@ class PendingInputs:
         """Add an input that affects decisions on later events."""
         self.inputs.append(value)
         self._has_controls = True
+        if type(value) is NodeExpired:
+            self._expiring.add(value.node)
 
     def publish(self, event: Event) -> None:
         """Add an event."""
@@ -67,6 +71,14 @@ class PendingInputs:
         """Whether an event with this id is pending."""
         return (publisher, name) in self._events
 
+    def is_expiring(self, node: str) -> bool:
+        """Whether the state of a node is about to be dropped."""
+        return node in self._expiring
+
+    def concerns(self, node: str) -> bool:
+        """Whether an input of a node is pending."""
+        return any(getattr(each, "node", None) == node for each in self.inputs)
+
     def must_precede(self, connection: Connection, subject: str, qos: int) -> bool:
         """Whether a message delivered now would overtake a pending input."""
         return bool(self.inputs) and (
@@ -79,4 +91,5 @@ class PendingInputs:
         self.inputs, self.answers, self._has_controls = [], [], False
         self._subjects.clear()
         self._events.clear()
+        self._expiring.clear()
         return inputs, answers

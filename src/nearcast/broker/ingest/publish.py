@@ -23,6 +23,7 @@ from nearcast.broker.ingest.publish_request import (
 )
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
+from nearcast.broker.quotas.input_limiter import InputLimiter
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation import own_tracks
 from nearcast.broker.situation.match_warnings import MatchWarnings
@@ -58,7 +59,8 @@ class PublishHandler:
         self._acknowledger = acknowledger
         self._warnings = warnings
         self._checks = PublishChecks(state)
-        self.commands = CommandHandler(state, driver, acknowledger, self._checks)
+        self.limiter = InputLimiter(state)
+        self.commands = CommandHandler(state, driver, acknowledger, self._checks, self.limiter)
 
     def publish(
         self,
@@ -71,7 +73,7 @@ class PublishHandler:
         """Process the run of messages that starts at index `at`; return its length."""
         first = packets[at]
         assert type(first) is Publish
-        if first.topic == POSITION and self._move(session, first):
+        if first.topic == POSITION and self._move(connection, session, first):
             return 1
         run, taken = self._run(connection, session, packets, at)
         if not run:
@@ -120,13 +122,20 @@ class PublishHandler:
             return
         self._driver.publish(self._event(session, request, request.payload, now), now)
 
-    def _move(self, session: Session, packet: Publish) -> bool:
+    def _move(self, connection: Connection, session: Session, packet: Publish) -> bool:
         """Queue the position of a plain `$me/position` message; False if it is a command."""
         if packet.raw_properties or packet.qos:
             return False
         position = usual_position(packet.payload)
         if position is None:
             return False
+        try:
+            if session.node not in self._state.engine.nodes:
+                self.limiter.claim_node(session.node)
+        except RefusedError as refusal:
+            answer = Answer(connection, packet.qos, packet.packet_id, POSITION)
+            self._acknowledger.refuse_in_turn(connection, answer, refusal)
+            return True
         self._state.pending.ask(Moved(session.node, position))
         return True
 
@@ -166,8 +175,14 @@ class PublishHandler:
         protected = self._state.engine.rights.protected
         fix = own_tracks.fix_of(session, request.topic, request.payload, may_act, protected)
         if not isinstance(fix, own_tracks.Ignored):
-            self._state.pending.ask(fix)
-        elif fix.why:
+            try:
+                self.limiter.claim(session, fix)
+            except RefusedError as refusal:
+                fix = own_tracks.Ignored(refusal.why)
+            else:
+                self._state.pending.ask(fix)
+                return
+        if fix.why:
             self._state.counters["owntracks_ignored"] += 1
             self._warnings.warn(session, request.topic, fix.why, now)
 

@@ -20,6 +20,7 @@ _HELP = {
     "hub_staged_bytes": "Size of what the pipeline handed over and has not released yet.",
     "hub_unreleased_chunks": "Parts of what the pipeline released that are still to be delivered.",
     "hub_pipeline_queries": "Queries of the pipeline that have handed something over.",
+    "hub_expired_nodes_total": "Nodes whose state was dropped because they were gone for long.",
     "hub_quota_refusals_total": "Requests that a quota refused.",
     "hub_users": "Users with connections, and addresses with anonymous ones.",
     "hub_users_waiting": "Users whose input waits for its turn.",

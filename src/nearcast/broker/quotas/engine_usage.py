@@ -5,6 +5,7 @@ events and watched areas outlive their sessions and may outlive a restart, so th
 client id is stored.
 """
 
+from collections import Counter
 from collections.abc import Mapping, Sequence
 
 from nearcast.broker.durability.journal import Journal
@@ -32,6 +33,8 @@ class EngineUsage(OutcomeFollower):
         self._journal = journal
         self._stored: dict[str, str] = {}
         """Users that the store has, by client id."""
+        self.live_nodes: Counter[str] = Counter()
+        """The number of live events of each node."""
         engine.observe(self)
 
     def restore(self, client_id: str, user: str) -> None:
@@ -67,6 +70,9 @@ class EngineUsage(OutcomeFollower):
 
     def live_changed(self, event: Event, change: int) -> None:
         """Count a live event."""
+        self.live_nodes[event.publisher] += change
+        if not self.live_nodes[event.publisher]:
+            del self.live_nodes[event.publisher]
         usage = self._usage(event.origin)
         usage.add(Resource.RETAINED, change)
         usage.add(Resource.RETAINED_BYTES, change * event_bytes(event))

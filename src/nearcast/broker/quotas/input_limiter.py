@@ -3,6 +3,8 @@
 Checked before a command becomes an input of the engine; a refused one is not recorded.
 """
 
+from collections.abc import Callable
+
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.quotas.quota import Resource
 from nearcast.broker.quotas.quota_usage import SessionUsage
@@ -24,12 +26,13 @@ class InputLimiter:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
+        self.make_room: Callable[[], bool] = lambda: False
+        """Drops what is known of an idle node; False if there is none."""
 
     def claim(self, session: Session, value: Input) -> None:
         """Reserve room for what an input adds; raises `RefusedError` if there is none."""
         if isinstance(value, Moved):
-            if value.position is not None:
-                self.claim_node(value.node)
+            self.claim_node(value.node)
         elif isinstance(value, ContextPatched):
             self.claim_node(value.node)
             self._claim_context(value)
@@ -42,9 +45,12 @@ class InputLimiter:
 
     def claim_node(self, node: str) -> None:
         """Reserve room for a node, if it is new."""
-        state = self._state
-        if node not in state.engine.nodes:
-            state.quotas.claim(state.quotas.broker, f"node {node}", {Resource.NODES: 1})
+        state, quotas = self._state, self._state.quotas
+        if node in state.engine.nodes and not state.pending.is_expiring(node):
+            return
+        if not quotas.in_all.has_room(Resource.NODES, 1):
+            self.make_room()
+        quotas.claim(quotas.broker, f"node {node}", {Resource.NODES: 1})
 
     def _claim_context(self, value: ContextPatched) -> None:
         # A merged context is at most larger by the patch.

@@ -168,6 +168,11 @@ class QuotaBook:
             usage.add(resource, amount)
             self._reserved[resource, key] = usage, amount
 
+    def anticipate(self, key: str, resource: Resource) -> None:
+        """Count one less of what belongs to no session, since its end is queued already."""
+        self.broker.add(resource, -1)
+        self._reserved[resource, key] = self.broker, -1
+
     def settle(self) -> None:
         """Release all reservations: what was decided is counted by now."""
         if self._reserved:

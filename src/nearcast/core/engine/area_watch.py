@@ -123,6 +123,10 @@ class AreaWatch(EngineDependent):
         for name in self._inside.pop(node, ()):
             self._watches[name].inside.discard(node)
 
+    def node_expired(self, node: str, step: EngineStep) -> None:
+        """Drop the state of a node likewise."""
+        self.node_forgotten(node, step)
+
     def places_changed(self, reclassed: Sequence[str], step: EngineStep) -> None:
         """Re-index areas that depend on places, and report entries and exits."""
         self.refresh()

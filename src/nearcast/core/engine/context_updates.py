@@ -13,13 +13,20 @@ from msgspec.structs import replace
 from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.outcome import EngineStep, Handlers, NodeChanged
-from nearcast.core.model.context import NodeState, moved, patched
+from nearcast.core.model.context import (
+    LARGEST_ATTRIBUTES_BYTES,
+    NodeState,
+    check_size,
+    moved,
+    patched,
+)
 from nearcast.core.model.geometry import position as positions
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     ContextPatched,
     Input,
     Moved,
+    NodeExpired,
     PlaceDefined,
     RulesSet,
     SightSet,
@@ -32,6 +39,7 @@ class ContextUpdates(EngineDependent):
     def __init__(self, state: EngineState) -> None:
         self._matcher = state.matcher
         self._nodes = state.nodes
+        self._most_bytes = state.settings.context_bytes
         self._rights = state.rights
         self._dependents = state.dependents
         self._moving: dict[str, Position] = {}
@@ -42,6 +50,7 @@ class ContextUpdates(EngineDependent):
             PlaceDefined: self.define_place,
             SightSet: self.set_sight,
             RulesSet: self.set_rules,
+            NodeExpired: self.drop_node,
         }
 
     # Nodes
@@ -50,7 +59,8 @@ class ContextUpdates(EngineDependent):
         """Set or clear the position of a node."""
         state = self._nodes.state_of(each.node)
         if each.position is None:
-            self._set_state(NodeState(each.node, attributes=state.attributes), step)
+            gone = NodeState(each.node, attributes=state.attributes, changed_at=step.now)
+            self._set_state(gone, step)
         else:
             at = positions.checked(each.position)
             self._set_state(moved(state, at, step.now), step, by_move=True)
@@ -94,13 +104,15 @@ class ContextUpdates(EngineDependent):
         """Patch the attributes of a node."""
         self._rights.check_patch(each.patch)
         state = patched(self._nodes.state_of(each.node), each.patch, step.now)
+        if self._most_bytes < LARGEST_ATTRIBUTES_BYTES:
+            check_size(state.attributes, self._most_bytes)
         self._set_state(state, step)
 
     def expire(self, step: EngineStep) -> None:
         """Clear positions older than the time limit."""
         for before in self._nodes.outdated(step.now):
             node = before.node
-            gone = NodeState(node, attributes=before.attributes)
+            gone = NodeState(node, attributes=before.attributes, changed_at=before.changed_at)
             self._nodes.by_name[node] = gone
             self._matcher.move(node, None)
             step.node_changed(node, gone, before)
@@ -115,6 +127,15 @@ class ContextUpdates(EngineDependent):
         """Erase all state of a node."""
         for dependent in self._dependents:
             dependent.node_forgotten(node, step)
+        self._drop_state(node, step)
+
+    def drop_node(self, each: NodeExpired, step: EngineStep) -> None:
+        """Drop the state of a node that has been gone for long."""
+        for dependent in self._dependents:
+            dependent.node_expired(each.node, step)
+        self._drop_state(each.node, step)
+
+    def _drop_state(self, node: str, step: EngineStep) -> None:
         self._matcher.forget(node)
         gone = self._nodes.by_name.pop(node, None)
         if gone is not None:

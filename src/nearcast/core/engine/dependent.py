@@ -41,6 +41,9 @@ class EngineDependent:
     def node_forgotten(self, node: str, step: EngineStep) -> None:
         """Handle the erasure of a node."""
 
+    def node_expired(self, node: str, step: EngineStep) -> None:
+        """Handle the end of what is known of a node that has been gone for long."""
+
     def places_changed(self, reclassed: Sequence[str], step: EngineStep) -> None:
         """Handle changed places; the visibility of or for the `reclassed` nodes changed."""
 

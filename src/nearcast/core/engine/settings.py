@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nearcast.core.model.context import LARGEST_ATTRIBUTES_BYTES
 from nearcast.core.model.inputs import Restarted
 
 
@@ -17,6 +18,8 @@ class EngineSettings(Struct, frozen=True):
     """An event's time farther ahead than this is replaced by the time of ingest."""
     recent_s: float = 300.0
     """How far back `count()` looks."""
+    context_bytes: int = LARGEST_ATTRIBUTES_BYTES
+    """The largest context of a node, as JSON; larger ones are refused, and so are not recorded."""
     recent_most: int = 100_000
     recent_most_bytes: int = 64 << 20
     known_ids_most: int = 100_000

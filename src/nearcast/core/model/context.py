@@ -98,13 +98,18 @@ def check_attributes(value: object) -> dict[str, Value]:
     if not isinstance(value, Mapping):
         raise ModelError(f"attributes are a JSON object, not {shown(value)}")
     checked = _checked_object(value, "attributes", 1)
+    check_size(checked, LARGEST_ATTRIBUTES_BYTES)
+    return checked
+
+
+def check_size(attributes: Attributes, most_bytes: int) -> None:
+    """Raise `ModelError` if attributes take more than so many bytes as JSON."""
     try:
-        size = len(msgspec.json.encode(checked))
+        size = len(msgspec.json.encode(attributes))
     except UnicodeEncodeError:
         raise ModelError("attributes hold text that cannot be written as UTF-8") from None
-    if size > LARGEST_ATTRIBUTES_BYTES:
-        raise ModelError(f"attributes take {size} bytes of {LARGEST_ATTRIBUTES_BYTES} allowed")
-    return checked
+    if size > most_bytes:
+        raise ModelError(f"attributes take {size} bytes of {most_bytes} allowed")
 
 
 def aggregate(contexts: Iterable[Context]) -> Context:

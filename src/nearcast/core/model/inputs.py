@@ -188,6 +188,16 @@ class Forgot(Struct, frozen=True, tag_field="kind", tag="forgotten"):
     node: str
 
 
+@InputForm(node="node")
+class NodeExpired(Struct, frozen=True, tag_field="kind", tag="expired"):
+    """What is known of a node is dropped: it has been gone for long.
+
+    Its live events and the events that count stay.
+    """
+
+    node: str
+
+
 @InputForm(node="node", space="areas", key=("name",), renamed=("name",))
 class AreaWatched(Struct, frozen=True, tag_field="kind", tag="area"):
     """A node watches an area for entries and exits.
@@ -248,6 +258,7 @@ Input = (
     | QueueDrained
     | Left
     | Forgot
+    | NodeExpired
     | AreaWatched
     | AreaUnwatched
     | Restarted

@@ -204,7 +204,7 @@ class Pipeline:
             return found, self._write_aggregates
         chosen = settings.movement or MovementSettings()
         # Erased rows are included, since an erasure waits until this query has passed them.
-        moved = self._log("position", "context", "forgotten", "event", "erased", TICK)
+        moved = self._log("position", "context", "forgotten", "expired", "event", "erased", TICK)
         moved = moved.option("subject", chosen.traffic.hazards).option("idle_s", MOVEMENT_IDLE_S)
         return movement(moved.load(), chosen), self._write_movement
 

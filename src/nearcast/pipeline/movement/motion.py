@@ -77,7 +77,7 @@ def sightings(log: DataFrame, settings: MovementSettings) -> DataFrame:
     """
     column = F.col
     is_patch = (column("kind") == "context") & column("data").contains('"position"')
-    is_fix = column("kind").isin("position", "forgotten") | is_patch
+    is_fix = column("kind").isin("position", "forgotten", "expired") | is_patch
     is_hazard = (
         (column("kind") == "event")
         & column("subject").rlike(java_regex(settings.traffic.hazards))
