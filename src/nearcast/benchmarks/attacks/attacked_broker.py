@@ -59,6 +59,11 @@ class AttackedBroker:
         return int(found[1]) if found else 0
 
     @property
+    def alive(self) -> bool:
+        """True while it runs."""
+        return self._running.alive
+
+    @property
     def said(self) -> str:
         """All that it has written to its output."""
         return self._running.said

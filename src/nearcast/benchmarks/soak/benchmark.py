@@ -182,6 +182,10 @@ class Soak:
 
     def _sample(self, attack: str = "") -> Sample:
         at_s = time.monotonic() - self._began
+        if not self._broker.alive:
+            raise BenchmarkError(
+                f"the broker ended after {at_s:.0f} s: {self._broker.said[-2000:]}"
+            )
         return sample(self._broker.pid, self._broker.data, at_s, attack)
 
 

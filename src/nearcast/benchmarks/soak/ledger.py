@@ -9,6 +9,7 @@ import select
 import sys
 import time
 from collections import Counter
+from collections.abc import Callable
 
 import msgspec
 from msgspec import Struct
@@ -17,7 +18,6 @@ from nearcast.benchmarks.attacks.catalogue.attack import at_least_once, message
 from nearcast.benchmarks.attacks.raw_connection import (
     HONEST_ADDRESS,
     RawConnection,
-    connected,
     drive,
 )
 from nearcast.benchmarks.errors import BenchmarkError
@@ -42,6 +42,14 @@ SESSION_EXPIRY_S = 3_600
 LARGEST_ID = 0xFFFF
 MOST_IN_FLIGHT = 500
 """At most the broker's Receive Maximum."""
+PUBLISHER = Connect("ledger-publisher")
+SUBSCRIBER = Connect(
+    "ledger-subscriber",
+    clean_start=False,
+    properties=Properties(session_expiry_interval=SESSION_EXPIRY_S),
+)
+
+PacketCallback = Callable[[RawConnection, Packet], None]
 
 
 class LedgerOrder(Struct, frozen=True):
@@ -59,6 +67,9 @@ class LedgerFigures(Struct, frozen=True):
     repeated: int
     """Numbers that came more than once, which QoS 1 allows."""
     reconnections: int
+    """Times that the subscriber came back."""
+    broken: int = 0
+    """Times that the broker closed a connection, or did not let one in."""
 
 
 class Ledger:
@@ -71,10 +82,14 @@ class Ledger:
         self._received: Counter[int] = Counter()
         self._in_flight: dict[int, int] = {}
         """Numbers by packet identifier."""
-        self._reconnections = -1
-        self._publisher = connected(order.port, Connect("ledger-publisher"))
-        self._publisher.on_packet = self._answered
-        self._subscriber = self._subscribe()
+        self._reconnections = self._broken = 0
+        self._publisher = self._connect(PUBLISHER, self._answered)
+        self._subscriber = subscriber = self._connect(SUBSCRIBER, self._came)
+        if subscriber is None or self._publisher is None:
+            raise BenchmarkError("the ledger was not let in")
+        subscriber.send(encode(Subscribe(1, (TopicFilter(TOPIC, 1),))))
+        if not drive([subscriber], lambda: subscriber.counts[SubAck] == 1):
+            raise BenchmarkError("the ledger could not subscribe")
 
     def run(self) -> LedgerFigures:
         """Publish until the end of standard input, then wait for what is missing."""
@@ -88,10 +103,10 @@ class Ledger:
                 if len(self._in_flight) < MOST_IN_FLIGHT:
                     self._publish()
             self._drive(STEP_S)
-        if self._subscriber.closed:
-            self._subscriber = self._subscribe()
         deadline = time.monotonic() + DRAIN_WITHIN_S
         while (self._in_flight or self._missing) and time.monotonic() < deadline:
+            if self._subscriber is None:
+                self._switch()
             self._drive(STEP_S)
         return self.figures()
 
@@ -102,6 +117,7 @@ class Ledger:
             len(self._missing),
             sum(count > 1 for count in self._received.values()),
             self._reconnections,
+            self._broken,
         )
 
     @property
@@ -110,13 +126,17 @@ class Ledger:
 
     def _switch(self) -> float:
         """Break the subscriber's connection or make it again; return for how long that is to be."""
-        if self._subscriber.closed:
-            self._subscriber = self._subscribe()
-            return ONLINE_S
+        if self._subscriber is None:
+            self._subscriber = self._connect(SUBSCRIBER, self._came)
+            self._reconnections += self._subscriber is not None
+            return ONLINE_S if self._subscriber else OFFLINE_S
         self._subscriber.close()
+        self._subscriber = None
         return OFFLINE_S
 
     def _publish(self) -> None:
+        if self._publisher is None:
+            return
         self._published += 1
         packet_id = (self._published - 1) % LARGEST_ID + 1
         self._in_flight[packet_id] = self._published
@@ -125,27 +145,33 @@ class Ledger:
 
     def _drive(self, seconds: float) -> None:
         until = time.monotonic() + seconds
-        drive([self._publisher, self._subscriber], lambda: time.monotonic() >= until, seconds)
-        if self._publisher.closed:
-            raise BenchmarkError("the broker closed the ledger's connection")
+        connections = [each for each in (self._publisher, self._subscriber) if each is not None]
+        drive(connections, lambda: time.monotonic() >= until, seconds)
+        self._broken += sum(each.lost for each in connections)
+        if self._subscriber is not None and self._subscriber.lost:
+            self._subscriber = None
+        if self._publisher is None or self._publisher.lost:
+            # What was in flight may have been taken or not: nothing of it was promised.
+            self._in_flight.clear()
+            self._publisher = self._connect(PUBLISHER, self._answered)
 
-    def _subscribe(self) -> RawConnection:
-        properties = Properties(session_expiry_interval=SESSION_EXPIRY_S)
-        connect = Connect("ledger-subscriber", clean_start=False, properties=properties)
-        connection = RawConnection(self._order.port, HONEST_ADDRESS)
-        # Messages may come with the CONNACK.
-        connection.on_packet = lambda packet: self._came(connection, packet)
+    def _connect(self, connect: Connect, take: PacketCallback) -> RawConnection | None:
+        """Connect; return None if the broker does not let it in, which is counted."""
+        try:
+            connection = RawConnection(self._order.port, HONEST_ADDRESS)
+        except OSError:
+            self._broken += 1
+            return None
+        # Set before: messages may come together with the CONNACK.
+        connection.on_packet = lambda packet: take(connection, packet)
         connection.send(encode(connect))
-        if not drive([connection], lambda: connection.counts[ConnAck] == 1):
-            raise BenchmarkError("the ledger was not let in")
-        self._reconnections += 1
-        if self._reconnections == 0:
-            connection.send(encode(Subscribe(1, (TopicFilter(TOPIC, 1),))))
-            if not drive([connection], lambda: connection.counts[SubAck] == 1):
-                raise BenchmarkError("the ledger could not subscribe")
-        return connection
+        if drive([connection], lambda: connection.counts[ConnAck] == 1) and not connection.refused:
+            return connection
+        self._broken += 1
+        connection.close()
+        return None
 
-    def _answered(self, packet: Packet) -> None:
+    def _answered(self, connection: RawConnection, packet: Packet) -> None:
         if isinstance(packet, PubAck):
             number = self._in_flight.pop(packet.packet_id)
             if not packet.reason_code.failed:

@@ -33,7 +33,8 @@ def markdown(result: SoakResult) -> str:
         f"{machine['cores']} cores. {settings.churn_processes} × {settings.clients} clients that "
         f"come and go; {result.kills} processes of them were killed; {len(made)} attacks. "
         f"{result.ledger.acknowledged:,} messages acknowledged to a session that came back "
-        f"{result.ledger.reconnections:,} times ({result.ledger.repeated:,} came twice).",
+        f"{result.ledger.reconnections:,} times ({result.ledger.repeated:,} came twice; the broker "
+        f"broke or refused {result.ledger.broken:,} connections of it).",
         markdown_table(("verdict", "rule", "found", "holds"), _verdicts(result)),
         "Round trips of the honest client in ms, plain and with a filter and an area:",
         markdown_table(

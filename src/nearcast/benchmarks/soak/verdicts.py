@@ -107,8 +107,8 @@ def _honest(minutes: Sequence[HonestFigures]) -> Verdict:
     lost = sum(each.lost for each in trips)
     return Verdict(
         "honest client",
-        f"none lost; p99 of every minute at most {MOST_P99_MS:g} ms, maximum {MOST_MS:g} ms",
-        f"{lost:,} lost; {p99:,.1f} ms, {most:,.1f} ms",
+        f"none missing; p99 of every minute at most {MOST_P99_MS:g} ms, maximum {MOST_MS:g} ms",
+        f"{lost:,} missing; {p99:,.1f} ms, {most:,.1f} ms",
         lost == 0 and p99 <= MOST_P99_MS and most <= MOST_MS,
     )
 

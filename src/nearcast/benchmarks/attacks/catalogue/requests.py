@@ -39,7 +39,7 @@ class Explanations(Attack):
         """Ask all at once."""
         with ThreadPoolExecutor(self.wanted) as pool:
             answers = Counter(pool.map(self._ask, range(self.wanted)))
-        self.note = ", ".join(f"{count} × {status}" for status, count in sorted(answers.items()))
+        self.note = statuses(answers)
         return sum(count for status, count in answers.items() if status)
 
     def _ask(self, number: int) -> int:
@@ -69,10 +69,17 @@ class IdleSockets(Attack):
         else:
             self.note = ""
         asked = [requested(self.site.http_port, "/healthz", "127.0.0.1", 5.0) for _ in range(ASKED)]
-        self.note += f"slowest {max(took for _, took in asked) * 1e3:,.0f} ms"
+        slowest_ms = 1e3 * max(took for _, took in asked)
+        answers = Counter(status for status, _ in asked)
+        self.note += f"{statuses(answers)}, slowest {slowest_ms:,.0f} ms"
         for each in idle:
             each.close()
         return sum(status == http.client.OK for status, _ in asked)
+
+
+def statuses(answers: Counter[int]) -> str:
+    """How many answers of each status there were; 0 is none."""
+    return ", ".join(f"{count} × {status}" for status, count in sorted(answers.items()))
 
 
 def requested(port: int, path: str, source: str, within_s: float) -> tuple[int, float]:
