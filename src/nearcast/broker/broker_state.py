@@ -4,6 +4,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from nearcast.broker.config.settings import Limits
+from nearcast.broker.durability.disk_space import DiskCondition
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.ingest.pending_inputs import PendingInputs
 from nearcast.broker.ingest.random_ids import RandomBytes, random_ids
@@ -37,6 +38,8 @@ class BrokerState:
         self.name = name
         self.counters: Counter[str] = Counter()
         self.traffic = Traffic()
+        self.disk = DiskCondition()
+        """The condition of the disk, which decides what is recorded and what is refused."""
         self.sessions: dict[str, Session] = {}
         self.costs = CostLedger(self.sessions)
         self.phases = PhaseTimer()

@@ -19,6 +19,7 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.delivery.batch import Batch, Write
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.durability.disk_policy import DiskPolicy
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.durability.outcome_recorder import OutcomeRecorder
 from nearcast.broker.engine_driver import EngineDriver
@@ -111,6 +112,7 @@ class Hub:
         acknowledger = Acknowledger(state, errors)
         self._acknowledger = acknowledger
         self._recorder = OutcomeRecorder(state, self.settings.record.deliveries)
+        self.disk_policy = DiskPolicy(state)
         self._driver = driver = EngineDriver(
             state, dispatcher, self._recorder, acknowledger, errors
         )
@@ -374,6 +376,7 @@ class Hub:
                 "sessions": len(state.sessions),
                 "subscriptions": len(self.engine.subscriptions),
                 "live": len(self.engine.live),
+                "unrecorded_total": self.engine.policy.left_out,
                 "waiting_bytes": sum(s.waiting_bytes for s in state.sessions.values()),
                 **state.costs.statistics(),
                 **self.scheduler.statistics(),

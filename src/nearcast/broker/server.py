@@ -21,6 +21,7 @@ from nearcast.broker.config.settings import Settings
 from nearcast.broker.delivery.batch import Batch
 from nearcast.broker.durability.clock_follower import ClockFollower, clock_for
 from nearcast.broker.durability.commit_gate import CommitGate
+from nearcast.broker.durability.disk_space import DiskCondition, DiskSpace
 from nearcast.broker.durability.journal import Entries
 from nearcast.broker.durability.log_copier import LogCopier, copy_of_log
 from nearcast.broker.durability.node_erasures import NodeErasures
@@ -170,6 +171,8 @@ class Server:
                 self.settings.log,
                 lambda: (self.hub.engine.seq, self.hub.engine.in_force()),
                 None if self._log_copier is None else self._log_copier.wake,
+                DiskSpace(self._store.directory, self.settings.disk),
+                self._note_disk,
             )
             self._commit_gate = CommitGate(self._write, self._store_writer.submit)
             for problem in self._store.problems:
@@ -367,6 +370,12 @@ class Server:
     def _is_late(self) -> bool:
         """Whether the tick has taken so long that other input must be looked at."""
         return self.now() - self._ticking.time > LATE_S
+
+    def _note_disk(self, condition: DiskCondition) -> None:
+        """Put another condition of the disk in force."""
+        self.hub.disk_policy.apply(condition, self.now())
+        self._commit_gate.serve_others(condition.failing)
+        self.soon()
 
     def _hear_again(self) -> None:
         """Resume reading from all paused links if the disk has caught up."""

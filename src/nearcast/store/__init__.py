@@ -61,6 +61,7 @@ from nearcast.store.rows.row_kinds import is_unknown as is_unknown
 from nearcast.store.rows.rows import Recipient as Recipient
 from nearcast.store.rows.rows import Row as Row
 from nearcast.store.rows.rows import delivery_row as delivery_row
+from nearcast.store.rows.rows import gap_row as gap_row
 from nearcast.store.rows.rows import input_of as input_of
 from nearcast.store.rows.rows import recipients_of as recipients_of
 from nearcast.store.rows.rows import record_row as record_row

@@ -75,3 +75,33 @@ def test_a_follower_of_an_earlier_release_says_nothing_and_holds_up_nothing(stor
     (store.log.directory / FOLLOWED).touch()
     LogRetention(store.log, KEEP_S).drop(15.0)
     assert store.log.low_seq == 5
+
+
+def test_for_want_of_space_the_oldest_segments_go_before_their_time(store: Store) -> None:
+    retention = LogRetention(store.log, KEEP_S)
+    sizes = [each.bytes for each in store.log.segments()]
+    assert retention.reclaim(1, 5.0) == sizes[0]
+    assert store.log.low_seq == 2
+    assert retention.reclaim(sizes[1] + 1, 5.0) == sum(sizes[1:3])
+    assert store.log.low_seq == 4
+    # What a restart reads stays, however little space there is.
+    assert retention.reclaim(1 << 40, 5.0) == sizes[3]
+    assert store.log.low_seq == 5
+
+
+def test_what_a_pipeline_needs_stays_on_a_full_disk_and_it_is_asked_for_a_snapshot(
+    store: Store,
+) -> None:
+    retention = LogRetention(store.log, KEEP_S)
+    follow(store.log.directory, 2)
+    retention.reclaim(1 << 40, 9.0)
+    assert store.log.low_seq == 3
+    assert asked_snapshot(store.log.directory) == 3
+    follow(store.log.directory, 9)
+    retention.reclaim(1 << 40, 9.0)
+    assert store.log.low_seq == 9
+
+
+def test_a_log_that_is_kept_for_ever_loses_nothing_for_space(store: Store) -> None:
+    assert LogRetention(store.log, 0.0).reclaim(1 << 40, 1e9) == 0
+    assert store.log.low_seq == 1

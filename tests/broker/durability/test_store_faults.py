@@ -12,13 +12,15 @@ import pytest
 from msgspec import Struct
 
 from nearcast.store import Gap, LogReader, rows_of
-from nearcast.wire.mqtt import MQTT_5, Connect, Publish, encode
+from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, Connect, Publish, ReasonCode, encode
 from tests.support.broker_process import BrokerEndedError, BrokerProcess
-from tests.support.clients.stubborn_client import StubbornClient
+from tests.support.clients.stubborn_client import GoneError, StubbornClient
 from tests.support.logs.broker_log import read_log
+from tests.support.waiting import until
 
 WAIT_S = 30.0
 MEBIBYTE = 1 << 20
+QUOTA_EXCEEDED = int(ReasonCode.QUOTA_EXCEEDED)
 WITH_HTTP = {"listen.http_port": 0}
 
 
@@ -71,43 +73,46 @@ def tight(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[TightDisk]
     running.end()
 
 
-def test_while_the_disk_is_full_nothing_is_promised_and_afterwards_all_is_kept(
+def test_while_the_disk_is_full_nothing_is_promised_and_others_are_served(
     tight: TightDisk,
 ) -> None:
     broker = tight.broker
-    subscriber = StubbornClient("sub")
-    subscriber.connect(broker.port)
-    subscriber.subscribe("fill", qos=1)
-    subscriber.leave()
+    subscriber = away("sub", broker.port, "fill")
     publisher = StubbornClient("pub", window=10)
     publisher.connect(broker.port)
     sent = fill(publisher, broker)
-    acknowledged = len(publisher.acknowledged)
-    assert "failing" in broker.ask("/healthz")
-    assert "nothing can be kept; clients wait" in broker.said
-    # It goes on hearing who comes, and promises them nothing either.
-    other = StubbornClient("other", keep=False)
-    publisher.listen(1.5)
-    assert len(publisher.acknowledged) == acknowledged
+    assert json.loads(broker.ask("/healthz"))["status"] in ("failing", "degraded")
+    # Those who need no promise are served: connections, messages of QoS 0, pings.
+    ear, mouth = StubbornClient("ear", keep=False), StubbornClient("mouth", keep=False)
+    for client in (ear, mouth):
+        client.connect(broker.port)
+    ear.subscribe("noise", qos=0)
+    mouth.publish("noise", b"heard", 0)
+    ear.wait_for("noise", b"heard")
+    assert mouth.exchange("fill", b"refused", 1) == QUOTA_EXCEEDED
+    old = StubbornClient("old", MQTT_3_1_1, keep=False)
+    old.connect(broker.port)
+    with pytest.raises(GoneError):
+        old.exchange("fill", b"closed", 1)
+    for client in (ear, mouth):
+        client.leave()
     tight.make_room()
+    again = 0
+    deadline = time.monotonic() + WAIT_S
+    while publisher.unfinished or publish_one(publisher, sent + again) != 0:
+        assert time.monotonic() < deadline, "it does not recover"
+        again += 1
+        publisher.listen(0.2)
     publisher.finish(WAIT_S)
-    assert len(publisher.acknowledged) == sent
     assert json.loads(broker.ask("/healthz"))["status"] == "ok"
-    assert "the store works again" in broker.said
-    other.connect(broker.port)
-    assert other.exchange("after", b"x", 2) == 0
-    other.disconnect()
     publisher.disconnect()
     broker.kill()
-    check_all_is_there(broker.data, subscriber, sent)
+    check_all_is_there(broker.data, subscriber, accepted(publisher))
 
 
 def test_a_broker_that_is_killed_on_a_full_disk_has_what_it_acknowledged(tight: TightDisk) -> None:
     broker = tight.broker
-    subscriber = StubbornClient("sub")
-    subscriber.connect(broker.port)
-    subscriber.subscribe("fill", qos=1)
-    subscriber.leave()
+    subscriber = away("sub", broker.port, "fill")
     publisher = StubbornClient("pub", window=10)
     publisher.connect(broker.port)
     fill(publisher, broker)
@@ -120,7 +125,7 @@ def test_a_broker_that_is_killed_on_a_full_disk_has_what_it_acknowledged(tight: 
     publisher.finish(WAIT_S)
     publisher.disconnect()
     assert again.stop() == 0
-    check_all_is_there(broker.data, subscriber, len(publisher.acknowledged))
+    check_all_is_there(broker.data, subscriber, accepted(publisher))
 
 
 # The other disk is too small for what may wait.
@@ -131,51 +136,104 @@ def test_what_nobody_waits_for_does_not_gather_without_bound_on_a_full_disk(
     broker = tight.broker
     publisher = StubbornClient("pub", window=10)
     publisher.connect(broker.port)
-    sent = fill(publisher, broker)
+    fill(publisher, broker)
+    before = broker.memory_bytes
     frame = encode(Publish("noise", bytes(100_000)), MQTT_5)
     with socket.create_connection(("127.0.0.1", broker.port)) as loud:
         loud.sendall(encode(Connect("loud"), MQTT_5))
-        loud.setblocking(False)
-        at, poured, deadline = 0, 0, time.monotonic() + 3.0
-        while time.monotonic() < deadline:
-            try:
-                count = loud.send(frame[at:])
-                at, poured = (at + count) % len(frame), poured + count
-            except BlockingIOError:
-                time.sleep(0.001)
-    # What waits, and what the system holds for both sides.
-    assert poured < 160 * MEBIBYTE
+        for _ in range(2_000):
+            loud.sendall(frame)
+    assert broker.memory_bytes - before < 100 * MEBIBYTE
     tight.make_room()
-    publisher.finish(WAIT_S)
-    assert len(publisher.acknowledged) == sent
     publisher.disconnect()
 
 
+def test_with_little_space_qos_0_is_not_recorded_and_the_log_says_so(
+    small_disk: Path, tmp_path: Path
+) -> None:
+    running = BrokerProcess(small_disk / "data", WITH_HTTP, errors=tmp_path / "stderr")
+    broker = running.wait_until_it_listens()
+    client = StubbornClient("client", keep=False)
+    client.connect(broker.port)
+    client.subscribe("noise", qos=0)
+    ballast = small_disk / "ballast"
+    with ballast.open("wb") as file:
+        while (free := shutil.disk_usage(small_disk).free) > 1_400_000:
+            file.write(bytes(min(100_000, free - 1_300_000)))
+            file.flush()
+    until(lambda: broker.figure("nearcast_store_disk_stage") == 3, "there is little space")
+    client.publish("noise", b"heard", 0)
+    client.wait_for("noise", b"heard")
+    assert client.exchange("kept", b"promised", 1) == 0
+    assert json.loads(broker.ask("/healthz"))["status"] == "degraded"
+    ballast.unlink()
+    until(lambda: broker.figure("nearcast_store_disk_stage") == 0, "there is space again")
+    until(lambda: '"ok"' in broker.ask("/healthz"), "it is healthy")
+    client.publish("noise", b"recorded", 0)
+    client.wait_for("noise", b"recorded")
+    client.leave()
+    assert broker.figure("nearcast_hub_unrecorded_total") == 1
+    assert broker.stop() == 0
+    rows = read_log(broker.data)
+    assert [row.payload for row in rows if row.kind == "event"] == [b"promised", b"recorded"]
+    reasons = [json.loads(row.data)["reason"] for row in rows if row.kind == "gap"]
+    assert "1 events of QoS 0 were not recorded: the disk was full" in reasons
+
+
+def away(name: str, port: int, topic: str) -> StubbornClient:
+    """Subscribe to a topic, and leave."""
+    client = StubbornClient(name)
+    client.connect(port)
+    client.subscribe(topic, qos=1)
+    client.leave()
+    return client
+
+
 def fill(publisher: StubbornClient, broker: BrokerProcess) -> int:
-    """Publish until nothing is acknowledged any more; return how many were sent."""
+    """Publish until something is refused or nothing is answered; return how many were sent."""
     sent = 0
     deadline = time.monotonic() + WAIT_S
-    while "nothing can be kept" not in broker.said or publisher.has_room:
+    while QUOTA_EXCEEDED not in publisher.acknowledged.values():
+        if "nothing can be kept" in broker.said and not publisher.has_room:
+            break
         assert time.monotonic() < deadline, "the disk never was full"
         if publisher.has_room:
-            payload = (b"%d " % sent) + bytes(50_000)
-            publisher.publish("fill", payload, 1)
+            publish(publisher, sent)
             sent += 1
-        publisher.listen(0.02)
+        publisher.listen(0.005)
     return sent
 
 
-def check_all_is_there(data: Path, subscriber: StubbornClient, count: int) -> None:
+def publish(publisher: StubbornClient, number: int) -> bytes:
+    payload = (b"%d " % number) + bytes(50_000)
+    publisher.publish("fill", payload, 1)
+    return payload
+
+
+def publish_one(publisher: StubbornClient, number: int) -> int:
+    """Publish one message, and return how it was answered; -1 if it was not."""
+    payload = publish(publisher, number)
+    publisher.listen(0.5)
+    return publisher.acknowledged.get(("fill", payload), -1)
+
+
+def accepted(publisher: StubbornClient) -> list[int]:
+    """The numbers that were acknowledged without a refusal."""
+    codes = publisher.acknowledged.items()
+    return sorted(number_of(payload) for (_, payload), code in codes if code != QUOTA_EXCEEDED)
+
+
+def check_all_is_there(data: Path, subscriber: StubbornClient, wanted: list[int]) -> None:
     """Start once more; what was acknowledged comes to the subscriber and is in the log."""
     broker = BrokerProcess(data).wait_until_it_listens()
     try:
         assert subscriber.connect(broker.port)
         deadline = time.monotonic() + WAIT_S
         numbers: list[int] = []
-        while len(set(numbers)) < count and time.monotonic() < deadline:
+        while len(set(numbers)) < len(wanted) and time.monotonic() < deadline:
             subscriber.listen(0.1)
             numbers = [number_of(got.payload) for got in subscriber.got]
-        assert list(dict.fromkeys(numbers)) == list(range(count))
+        assert sorted(set(numbers)) == wanted
         subscriber.disconnect()
         assert broker.stop() == 0
     finally:
@@ -183,7 +241,7 @@ def check_all_is_there(data: Path, subscriber: StubbornClient, count: int) -> No
     rows = read_log(data)
     logged = [number_of(row.payload) for row in rows if row.subject == "fill" and row.payload]
     assert [row.seq for row in rows] == list(range(1, len(rows) + 1))
-    assert list(dict.fromkeys(logged)) == list(range(count))
+    assert sorted(set(logged)) == wanted
 
 
 def number_of(payload: bytes) -> int:

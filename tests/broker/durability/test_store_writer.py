@@ -5,7 +5,13 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from nearcast.broker.config.settings import LogSection
+from nearcast.broker.config.settings import DiskSection, LogSection
+from nearcast.broker.durability.disk_space import (
+    DiskCondition,
+    DiskSpace,
+    DiskStage,
+    DiskUsage,
+)
 from nearcast.broker.durability.journal import Entries
 from nearcast.broker.durability.store_writer import StoreWriter
 from nearcast.store import LogReader, LogSettings, Row, RowBuffer, Store
@@ -84,3 +90,33 @@ def test_old_segments_are_dropped(tmp_path: Path) -> None:
     until(lambda: store.log.statistics().segments == 0 or wake(keeper), "all segments are gone")
     keeper.stop()
     assert not list((tmp_path / "brokers" / "b" / "log").glob("*.parquet"))
+
+
+def test_the_condition_of_the_disk_is_measured_and_told_once_per_change(tmp_path: Path) -> None:
+    free = [10_000]
+    space = DiskSpace(
+        tmp_path,
+        DiskSection(warn_free_bytes=0, reclaim_free_bytes=800, low_free_bytes=400,
+                    critical_free_bytes=100),
+        lambda directory: DiskUsage(1 << 40, free[0]),
+    )  # fmt: skip
+    store, clock = Store(tmp_path, "b", LogSettings(roll_s=0.0)), Clock()
+    told: list[DiskCondition] = []
+    section = LogSection(keep_s=1e9)
+    keeper = StoreWriter(store, clock, call, section, disk=space, disk_changed=told.append)
+    write_segments(keeper, store, 3)
+    free[0] = 399
+    clock.ahead_s += 2e3
+    until(lambda: len(told) == 1 or wake(keeper), "it is told")
+    assert told[0].stage is DiskStage.UNRECORDED
+    # All that a restart does not read is dropped, since it is not enough.
+    until(lambda: store.log.statistics().segments == 0 or wake(keeper), "segments are dropped")
+    assert keeper.statistics()["reclaimed_bytes_total"] > 0
+    for _ in range(3):
+        clock.ahead_s += 2.0
+        wake(keeper)
+    free[0] = 10_000
+    clock.ahead_s += 2.0
+    until(lambda: len(told) == 2 or wake(keeper), "it is told")
+    assert told[1] == DiskCondition()
+    keeper.stop()

@@ -17,7 +17,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.core.model.input_form import input_forms
-from nearcast.store import Row, Store, rows_of
+from nearcast.store import Row, Store, gap_row, rows_of
 from nearcast.store.log.manifest import read_manifest
 from nearcast.store.log.segments import erase_rows
 from nearcast.store.rows.row_kinds import KINDS
@@ -38,6 +38,7 @@ from pyspark.sql.streaming.datasource import (
 
 from nearcast.pipeline.errors import PipelineInputError
 from nearcast.pipeline.source.data_source import LogHistoryReader, LogStreamReader, source_options
+from nearcast.pipeline.source.row_inputs import EventSeqs, Inputs, Unusable
 from tests.pipeline.source.log_changes import damage, merge, options, other
 
 Offset = dict[str, int]
@@ -248,6 +249,18 @@ def test_a_part_may_begin_and_end_where_a_merged_file_has_nothing(tmp_path: Path
         found = history(tmp_path, from_seq=first, to_seq=last)
         assert missing(found) == [gap]
         assert_complete(found, first, last + 1)
+
+
+def test_a_gap_that_a_broker_recorded_comes_whatever_kinds_are_wanted(tmp_path: Path) -> None:
+    rows = [*written_rows(1, 3), gap_row(BROKER, 4, 4.0, "the disk was full"), written_row(5)]
+    write_log(tmp_path, BROKER, rows)
+    assert history(tmp_path) == rows
+    found = history(tmp_path, kinds="position")
+    assert found == [rows[3]]
+    assert missing(found) == [(4, 4)]
+    inputs = Inputs(rows, EventSeqs())
+    assert inputs.seqs == [1, 2, 3, 5]
+    assert inputs.unusable == [Unusable(4, 4, "the disk was full")]
 
 
 @pytest.fixture

@@ -15,6 +15,7 @@ CountOrNone = Annotated[int, Meta(ge=0)]
 Word = Annotated[int, Meta(ge=1, le=0xFFFF)]
 WordOrNone = Annotated[int, Meta(ge=0, le=0xFFFF)]
 Bytes = Annotated[int, Meta(ge=1)]
+BytesOrNone = Annotated[int, Meta(ge=0)]
 Seconds = Annotated[float, Meta(gt=0)]
 SecondsOrNone = Annotated[float, Meta(ge=0)]
 PerSecond = Annotated[float, Meta(gt=0)]
@@ -292,6 +293,19 @@ class DataSection(Struct, frozen=True, forbid_unknown_fields=True):
     """
 
 
+class DiskSection(Struct, frozen=True, forbid_unknown_fields=True):
+    """When the disk fills up: each at most 10, 6, 4 and 2 % of the disk; 0 leaves a stage out."""
+
+    warn_free_bytes: BytesOrNone = 2 << 30
+    """With less free space than this, the broker warns."""
+    reclaim_free_bytes: BytesOrNone = 1 << 30
+    """With less, segments of the log that no pipeline needs go before `log.keep_s`."""
+    low_free_bytes: BytesOrNone = 512 << 20
+    """With less, events of QoS 0 are not recorded, and those decided in Spark are refused."""
+    critical_free_bytes: BytesOrNone = 128 << 20
+    """With less, messages of QoS 1 and 2 are refused, and all that would have to be stored."""
+
+
 class SituationSection(Struct, frozen=True, forbid_unknown_fields=True):
     """Limits of what is known."""
 
@@ -404,6 +418,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     log: LogSection = field(default_factory=LogSection)
     record: RecordSection = field(default_factory=RecordSection)
     data: DataSection = field(default_factory=DataSection)
+    disk: DiskSection = field(default_factory=DiskSection)
     situation: SituationSection = field(default_factory=SituationSection)
     objects: Objects = field(default_factory=Objects)
     bridge: BridgeSection = field(default_factory=BridgeSection)

@@ -2,7 +2,8 @@
 
 A log that is followed loses only rows up to the follower's last snapshot; if that holds up rows
 for long, the follower is asked for a new one. A follower that has been away for as long as rows are
-kept holds up nothing any more: when it comes back, it asks this broker for a snapshot.
+kept holds up nothing any more: when it comes back, it asks this broker for a snapshot. On a disk
+that fills up, rows that nobody needs go before their time, unless all are to be kept.
 """
 
 from nearcast.store import Log, ask_pipeline, follower_of
@@ -26,16 +27,39 @@ class LogRetention:
         if not self._keep_s:
             return
         too_old = now - self._keep_s
-        follower = follower_of(self._log.directory)
-        if (
-            follower is None
-            or follower.snapshot is None
-            or follower.away_s > max(self._keep_s, AWAY_S)
-        ):
-            self._log.drop_older(too_old)
+        snapshot = self._needed_after()
+        self._log.drop_older(too_old, snapshot)
+        if snapshot is None:
             return
-        self._log.drop_older(too_old, follower.snapshot)
         overdue = too_old - max(OVERDUE_S, OVERDUE_PART * self._keep_s)
         held = [each for each in self._log.segments() if each.last_ingested < too_old]
         if held and held[0].last_ingested < overdue:
             ask_pipeline(self._log.directory, held[-1].last_seq)
+
+    def reclaim(self, wanted_bytes: int, since: float) -> int:
+        """Drop the oldest segments that nobody needs until so many bytes are free; return how many.
+
+        Rows ingested after `since` stay: a restart of the broker reads them. If a pipeline needs
+        some of the others, it is asked for a snapshot.
+        """
+        if not self._keep_s:
+            return 0
+        snapshot, freed, last = self._needed_after(), 0, None
+        for segment in self._log.segments():
+            if freed >= wanted_bytes or segment.last_ingested >= since:
+                break
+            if snapshot is not None and segment.last_seq > snapshot:
+                ask_pipeline(self._log.directory, segment.last_seq)
+                break
+            freed += segment.bytes
+            last = segment.last
+        if last is not None:
+            self._log.drop_before(last + 1)
+        return freed
+
+    def _needed_after(self) -> int | None:
+        """Return the row after which a pipeline needs all rows; None if none follows the log."""
+        follower = follower_of(self._log.directory)
+        if follower is None or follower.away_s > max(self._keep_s or 0.0, AWAY_S):
+            return None
+        return follower.snapshot

@@ -3,6 +3,7 @@
 Ticks are submitted in order; all that were submitted during one commit form the next. The callback
 of a tick is called when it is on disk. If the disk fails, the same commit is retried every second:
 nothing promised is lost, and nothing new is promised. Log segments are written in a second thread.
+Free space is measured here too, and old segments are dropped when there is little.
 """
 
 import logging
@@ -12,7 +13,8 @@ from collections.abc import Callable, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor, wait
 from contextlib import suppress
 
-from nearcast.broker.config.settings import LogSection
+from nearcast.broker.config.settings import DiskSection, LogSection
+from nearcast.broker.durability.disk_space import DiskCondition, DiskSpace, DiskStage
 from nearcast.broker.durability.journal import Entries, Journal, joined
 from nearcast.broker.durability.log_retention import LogRetention
 from nearcast.broker.durability.snapshot_writer import InForce, SnapshotWriter
@@ -31,7 +33,17 @@ FAST_S = 0.000_5
 CHECKPOINT_EVERY_S = 1.0
 TEND_EVERY_S = 10.0
 LOOK_EVERY_S = 1.0
-"""How often to check whether a reader follows the log, or wants a snapshot."""
+"""How often to check whether a reader follows the log, or wants a snapshot, and the free space."""
+RESTART_READS_S = 600.0
+"""Rows of the last so many seconds are never dropped for want of space: a restart reads them."""
+
+_STAGE_MEANINGS = {
+    DiskStage.AMPLE: "there is enough",
+    DiskStage.WARNED: "free some",
+    DiskStage.RECLAIMING: "old segments of the log that nobody needs are dropped",
+    DiskStage.UNRECORDED: "events of QoS 0 are not recorded",
+    DiskStage.REFUSING: "messages of QoS 1 and 2 are refused",
+}
 
 log = logging.getLogger("nearcast.broker")
 Done = Callable[[], None]
@@ -48,10 +60,13 @@ class StoreWriter:
         section: LogSection | None = None,
         in_force: InForce | None = None,
         settled: Callable[[], None] | None = None,
+        disk: DiskSpace | None = None,
+        disk_changed: Callable[[DiskCondition], None] | None = None,
     ) -> None:
         """`in_force` is what a snapshot consists of; without it none is written.
 
-        `settled` is called after a segment was written, in any thread.
+        `settled` is called after a segment was written, in any thread; `disk_changed` in the event
+        loop when the condition of the disk has changed.
         """
         self._store = store
         self._section = LogSection() if section is None else section
@@ -85,6 +100,9 @@ class StoreWriter:
         self._failing: str | None = None
         self.problem: str | None = None
         """Why segments cannot be written now; their rows stay in the state."""
+        self._disk = DiskSpace(store.directory, DiskSection()) if disk is None else disk
+        self._disk_changed = disk_changed
+        self.reclaimed_bytes = 0
         self._files = ThreadPoolExecutor(1, "nearcast-files")
         self._writing: Future[Segment] | None = None
         self._checkpointing: Future[None] | None = None
@@ -161,6 +179,9 @@ class StoreWriter:
             "waiting_bytes": self.waiting_bytes,
             "failing": self._failing is not None,
             "seq": self._store.seq,
+            "disk_free_bytes": self._disk.free_bytes,
+            "disk_stage": int(self._disk.stage),
+            "reclaimed_bytes_total": self.reclaimed_bytes,
         }
 
     def erase(self, node: str) -> "Future[int]":
@@ -209,7 +230,9 @@ class StoreWriter:
                     log_event(
                         log, logging.ERROR, "nothing can be kept; clients wait", why=str(error)
                     )
-                self._failing = str(error)
+                    self._failing = str(error)
+                    self._tell_condition()
+                self._look_at_disk()
                 with self._lock:
                     if self._stopping:
                         return
@@ -217,6 +240,7 @@ class StoreWriter:
         if self._failing is not None:
             log_event(log, logging.WARNING, "the store works again")
             self._failing = None
+            self._tell_condition()
         self.commits += 1
         if together.must_sync:
             # An outlier is capped, as it predicts little.
@@ -258,6 +282,7 @@ class StoreWriter:
         now = self._now()
         if abs(now - self._looked_at) > LOOK_EVERY_S:
             self._looked_at = now
+            self._look_at_disk()
             self._store.log.follow(is_followed(self._store.log.directory))
             if self._snapshots is not None:
                 self._snapshots.work()
@@ -274,6 +299,31 @@ class StoreWriter:
         elif now - self._checkpointed > CHECKPOINT_EVERY_S:
             self._checkpointed = now
             self._checkpointing = self._files.submit(self._checkpoint)
+
+    def _look_at_disk(self) -> None:
+        """Measure the free space, say what follows from it, and drop what nobody needs."""
+        disk = self._disk
+        if disk.look():
+            level = logging.WARNING if disk.stage else logging.INFO
+            meaning, free = _STAGE_MEANINGS[disk.stage], disk.free_bytes
+            log_event(log, level, "disk space", stage=disk.stage.name.lower(), means=meaning,
+                      free_bytes=free)  # fmt: skip
+            self._tell_condition()
+        if disk.stage >= DiskStage.RECLAIMING and self._merging is None:
+            try:
+                since = self._now() - RESTART_READS_S
+                freed = self._retention.reclaim(disk.wanted_bytes, since)
+            except StoreError as error:
+                log_event(log, logging.ERROR, "the log cannot be tidied", why=str(error))
+                return
+            if freed:
+                self.reclaimed_bytes += freed
+                log_event(log, logging.WARNING, "old segments dropped for space", bytes=freed)
+
+    def _tell_condition(self) -> None:
+        if self._disk_changed is not None:
+            condition, changed = self._disk.condition(self._failing), self._disk_changed
+            self._call(lambda: changed(condition))
 
     def _settle(self) -> None:
         writing = self._writing

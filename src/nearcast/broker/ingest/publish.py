@@ -11,9 +11,11 @@ from itertools import islice
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.durability.disk_space import DiskStage
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.ingest.acknowledgements import Acknowledger
 from nearcast.broker.ingest.command_handler import CommandHandler
+from nearcast.broker.ingest.disk_refusals import DiskRefusals
 from nearcast.broker.ingest.pending_inputs import Answer
 from nearcast.broker.ingest.publish_request import (
     NC_PREFIX,
@@ -61,6 +63,7 @@ class PublishHandler:
         self._checks = PublishChecks(state)
         self.limiter = InputLimiter(state)
         self.commands = CommandHandler(state, driver, acknowledger, self._checks, self.limiter)
+        self._disk_refusals = DiskRefusals(state, self._checks, acknowledger)
 
     def publish(
         self,
@@ -74,6 +77,9 @@ class PublishHandler:
         first = packets[at]
         assert type(first) is Publish
         if first.topic == POSITION and self._move(connection, session, first):
+            return 1
+        is_short = self._state.disk.stage >= DiskStage.UNRECORDED
+        if is_short and self._disk_refusals.refuse(connection, session, first):
             return 1
         run, taken = self._run(connection, session, packets, at)
         if not run:
@@ -93,6 +99,8 @@ class PublishHandler:
             if request.topic[0] == "$":
                 self.commands.take(connection, session, first, request, now)
                 return taken
+            if is_short:
+                self._disk_refusals.check_unpromised(request)
         except RefusedError as refusal:
             for packet in run:
                 answer = Answer(connection, packet.qos, packet.packet_id, first.topic)

@@ -5,6 +5,7 @@
 
 from collections.abc import Callable
 
+from nearcast.broker.durability.disk_space import DiskStage
 from nearcast.broker.operations.metrics import Health
 from nearcast.broker.server import Server
 
@@ -17,6 +18,7 @@ def health_checks(server: Server) -> dict[str, Callable[[], Health]]:
     """Return the checks of a broker by their names."""
     return {
         "store": lambda: _store(server),
+        "disk": lambda: _disk(server),
         "log": lambda: _degraded(server.log_problem),
         "clock": lambda: _degraded(server.clock.problem),
         "loop": lambda: _loop(server),
@@ -25,6 +27,11 @@ def health_checks(server: Server) -> dict[str, Callable[[], Health]]:
 
 def _store(server: Server) -> Health:
     return Health() if server.failing is None else Health("failing", server.failing)
+
+
+def _disk(server: Server) -> Health:
+    disk = server.hub.state.disk
+    return _degraded(disk.why if disk.stage >= DiskStage.UNRECORDED else None)
 
 
 def _degraded(problem: str | None) -> Health:

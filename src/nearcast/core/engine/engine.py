@@ -87,6 +87,8 @@ class Engine:
         """Visibility rules: which node may see what of another."""
         self.observe = state.observe
         """Tell an observer of what is kept from now on."""
+        self.policy = state.policy
+        """What is recorded, and what is matched elsewhere."""
         self._event_ingest = EventIngest(state)
         self._context = ContextUpdates(state)
         self._standing = StandingInputs(state)
@@ -178,7 +180,7 @@ class Engine:
                         if self.matcher.counting or event.stays:
                             # Later inputs may depend on this event.
                             self._match(step)
-                        if not self._state.policy.is_recorded(event.subject):
+                        if not self._state.policy.records(event):
                             continue
                 else:
                     self._match(step)
@@ -457,11 +459,11 @@ class Engine:
     def note(self, run: EventRun) -> int | None:
         """Account for events that were sent along a route.
 
-        They count as recent events and take sequence numbers: returns the first `seq`, None if the
-        subject is not recorded.
+        They count as recent events and take sequence numbers: returns the first `seq`, None if they
+        are not recorded.
         """
         self._state.recent.note_run(run)
-        if not self._state.policy.is_recorded(run.subject):
+        if not self._state.policy.records_run(run):
             return None
         first = self.seq + 1
         self.seq += len(run)

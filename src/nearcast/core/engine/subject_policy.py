@@ -1,6 +1,8 @@
 """Policy per subject: whether its events are recorded, and whether they are matched here."""
 
 from nearcast.core.engine.settings import EngineSettings
+from nearcast.core.model.event import Event
+from nearcast.core.model.event_run import EventRun
 from nearcast.core.model.subject import SubjectRules
 
 
@@ -10,6 +12,28 @@ class SubjectPolicy:
     def __init__(self, settings: EngineSettings) -> None:
         self._unrecorded = SubjectRules([(each, True) for each in settings.unrecorded])
         self._elsewhere = SubjectRules(settings.elsewhere)
+        self.records_unpromised = True
+        """False: events of QoS 0 that do not stay are not recorded; no decision depends on it."""
+        self.left_out = 0
+        """Events that were not recorded for that reason."""
+
+    def records(self, event: Event) -> bool:
+        """True if an event is recorded."""
+        if not self.is_recorded(event.subject):
+            return False
+        if self.records_unpromised or event.qos or event.stays:
+            return True
+        self.left_out += 1
+        return False
+
+    def records_run(self, run: EventRun) -> bool:
+        """True if the events of a run, which do not stay, are recorded."""
+        if not self.is_recorded(run.subject):
+            return False
+        if self.records_unpromised or run.qos:
+            return True
+        self.left_out += len(run)
+        return False
 
     def is_recorded(self, subject: str) -> bool:
         """True if events on a subject are recorded; events matched elsewhere always are."""

@@ -58,7 +58,7 @@ class RowSelection(Struct, frozen=True):
         """Return a mask of the selected rows of a batch; None if all are selected."""
         found = None
         if self.kinds:
-            found = pc.is_in(batch.column("kind"), pa.array(self.kinds, pa.string()))
+            found = pc.is_in(batch.column("kind"), pa.array((*self.kinds, GAP), pa.string()))
         if self.subject:
             subjects = batch.column("subject")
             selected = [

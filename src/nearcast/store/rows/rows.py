@@ -30,7 +30,7 @@ from nearcast.store.rows.area_form import area_from_store, stored_area
 from nearcast.store.rows.input_data import InputColumns, needed, read_input, write_input
 from nearcast.store.rows.message_headers import UserProperties, header_columns, headers_of
 from nearcast.store.rows.row_json import Json, text
-from nearcast.store.rows.row_kinds import DELIVERY, ERASED, TICK, is_input, unknown_kind
+from nearcast.store.rows.row_kinds import DELIVERY, ERASED, GAP, TICK, is_input, unknown_kind
 from nearcast.wire.mqtt import ProtocolError
 
 SCHEMA = 1
@@ -108,6 +108,12 @@ def delivery_row(
 def tick_row(broker: str, seq: int, now: float) -> Row:
     """Return the row that records the time."""
     return Row(broker, seq, TICK, now)
+
+
+def gap_row(broker: str, seq: int, now: float, reason: str) -> Row:
+    """Return a row that says what the log lacks; it stands for no other row."""
+    members = {"first": seq, "last": seq, "reason": reason}
+    return Row(broker, seq, GAP, now, data=msgspec.json.encode(members).decode())
 
 
 def recipients_of(row: Row) -> list[Recipient]:
