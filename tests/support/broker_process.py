@@ -9,7 +9,7 @@ import sys
 import threading
 import urllib.error
 import urllib.request
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 
 START_WITHIN_S = 60.0
@@ -35,6 +35,7 @@ class BrokerProcess:
         errors: Path | None = None,
         largest_file: int | None = None,
         open_files: int | None = None,
+        options: Sequence[str] = (),
     ) -> None:
         self.data = data
         self.ports: dict[str, int] = {}
@@ -46,7 +47,16 @@ class BrokerProcess:
         }
         with self._errors.open("ab") as stream:
             self.process = subprocess.Popen(
-                [sys.executable, "-m", "nearcast", "up", "--no-pipeline", "--data", str(data)],
+                [
+                    sys.executable,
+                    "-m",
+                    "nearcast",
+                    "up",
+                    "--no-pipeline",
+                    "--data",
+                    str(data),
+                    *options,
+                ],
                 stdout=subprocess.PIPE,
                 stderr=stream,
                 env=environment,

@@ -175,6 +175,8 @@ class Server:
                 self._note_disk,
             )
             self._commit_gate = CommitGate(self._write, self._store_writer.submit)
+            for problem in self._store.state_problems:
+                log_event(log, logging.WARNING, "the state was checked", what=problem)
             for problem in self._store.problems:
                 log_event(log, logging.WARNING, "the log was damaged", what=problem)
         wanted = self.settings.limits.connections

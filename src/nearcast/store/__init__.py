@@ -104,3 +104,6 @@ from nearcast.store.state.values import encoded_input as encoded_input
 from nearcast.store.state.values import encoded_node as encoded_node
 from nearcast.store.store import Store as Store
 from nearcast.store.store import StoreStatistics as StoreStatistics
+from nearcast.store.verification import StoreReport as StoreReport
+from nearcast.store.verification import discard_damaged as discard_damaged
+from nearcast.store.verification import verify_store as verify_store

@@ -14,6 +14,7 @@ from nearcast.store.backup import back_up
 from nearcast.store.durable_files import ProcessLock, sync_directory
 from nearcast.store.errors import StoreError, told
 from nearcast.store.file_access import make_directory
+from nearcast.store.integrity.state_rebuild import finish_rebuild
 from nearcast.store.layout import broker_directory
 from nearcast.store.log.erasure import Erasure
 from nearcast.store.log.log import Log, LogSettings, LogStatistics
@@ -56,6 +57,7 @@ class Store:
 
     def _open(self, settings: LogSettings) -> None:
         path, logs = self.directory / "state.sqlite", self.directory / "log"
+        finish_rebuild(path)
         if not path.exists() and logs.is_dir() and any(numbers_of(p.name) for p in logs.iterdir()):
             raise StoreError(
                 f"{path} is missing, but {logs} is not empty; restore the state from a backup, "
@@ -93,6 +95,11 @@ class Store:
     def problems(self) -> list[str]:
         """Problems of the log since it was opened."""
         return self.log.problems
+
+    @property
+    def state_problems(self) -> list[str]:
+        """Problems of the state that were found when it was opened."""
+        return self._state.problems
 
     @property
     def message_ids(self) -> Iterator[int]:

@@ -4,6 +4,7 @@ import json
 import shutil
 import socket
 import subprocess
+import sys
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -329,6 +330,90 @@ def test_a_damaged_state_is_told_and_left_as_it_is(used: Path, damage: str) -> N
     said = refusal(used)
     assert str(state) in said
     assert (state.read_bytes() if state.exists() else b"") == before
+
+
+def doctor_says(data: Path) -> dict[str, dict[str, str]]:
+    done = subprocess.run(
+        [sys.executable, "-m", "nearcast", "doctor", "--json", "--data", str(data)],
+        capture_output=True, text=True, check=False,
+    )  # fmt: skip
+    return {each["what"]: each for each in json.loads(done.stdout)}
+
+
+def test_a_flipped_byte_is_never_delivered_and_the_broker_goes_on_without_it_if_asked(
+    tmp_path: Path,
+) -> None:
+    data = tmp_path / "data"
+    broker = BrokerProcess(data).wait_until_it_listens()
+    away("sub", broker.port, "fill")
+    publisher = StubbornClient("pub")
+    publisher.connect(broker.port)
+    for number in range(20):
+        publisher.publish("fill", b"%d " % number + b"x" * 5_000, 1)
+    publisher.finish()
+    publisher.leave()
+    # What is in use is checked too.
+    assert doctor_says(data)["state of local"]["found"] == "as it was written"
+    assert broker.stop() == 0
+    state = data / "brokers" / "local" / "state.sqlite"
+    content = bytearray(state.read_bytes())
+    content[content.index(b"7 xxxxx") + 100] ^= 0x20
+    state.write_bytes(content)
+    said = refusal(data)
+    assert "message 8" in said
+    assert "nearcast up --discard-damaged" in said
+    found = doctor_says(data)["state of local"]
+    assert (found["state"], found["found"]) == ("missing", "damaged")
+    assert "message 8" in found["advice"]
+    broker = BrokerProcess(data, options=["--discard-damaged"]).wait_until_it_listens()
+    try:
+        assert "discarded: message 8" in broker.said
+        subscriber = StubbornClient("sub")
+        assert subscriber.connect(broker.port), "the session is lost"
+        publisher.connect(broker.port)
+        assert publisher.exchange("fill", b"99 last", 1) == 0
+        subscriber.wait_for("fill", b"99 last")
+        subscriber.leave()
+        publisher.leave()
+        assert broker.stop() == 0
+    finally:
+        broker.end()
+    numbers = {number_of(got.payload) for got in subscriber.got}
+    assert 7 not in numbers
+    assert numbers >= {0, 1, 2, 3, 17, 18, 19, 99}
+    assert all(set(got.payload.partition(b" ")[2]) <= set(b"xlast") for got in subscriber.got)
+    assert doctor_says(data)["state of local"]["found"] == "as it was written"
+    assert list(state.parent.glob("damaged-*/state.sqlite"))
+
+
+def test_a_damaged_write_ahead_log_is_told_and_can_be_gone_on_without(tmp_path: Path) -> None:
+    data = tmp_path / "data"
+    broker = BrokerProcess(data).wait_until_it_listens()
+    client = StubbornClient("client")
+    client.connect(broker.port)
+    for number in range(50):
+        assert client.exchange("kept", b"%d" % number, 1) == 0
+    broker.kill()
+    client.leave()
+    log = data / "brokers" / "local" / "state.sqlite-wal"
+    content = bytearray(log.read_bytes())
+    content[200] ^= 1
+    log.write_bytes(content)
+    said = refusal(data)
+    assert "acknowledged commits are missing" in said
+    assert "frame 1 of the write-ahead log is damaged" in said
+    assert bytes(content) == log.read_bytes()
+    broker = BrokerProcess(data, options=["--discard-damaged"]).wait_until_it_listens()
+    client = StubbornClient("another")
+    client.connect(broker.port)
+    assert client.exchange("kept", b"on", 1) == 0
+    client.leave()
+    assert broker.stop() == 0
+    parts = list(LogReader(data / "brokers" / "local" / "log").read())
+    rows = [row for part in parts if not isinstance(part, Gap) for row in rows_of(part)]
+    assert rows[-1].seq > 50
+    missing = sum(part.last_seq - part.first_seq + 1 for part in parts if isinstance(part, Gap))
+    assert len(rows) + missing == rows[-1].seq
 
 
 @pytest.mark.parametrize("damage", ["overwritten", "truncated", "missing"])

@@ -7,6 +7,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.store import Gap, LogReader, RowBuffer, StoreError
+from nearcast.store.integrity.checksum_file import checksum_path
 from nearcast.store.log.segments import merge_segments
 from tests.support.logs.store_rows import (
     AT_ONCE,
@@ -237,7 +238,8 @@ def test_a_state_that_is_older_than_its_log_is_refused(tmp_path: Path) -> None:
     write_segments(store, 2, size=5)
     store.close()
     state = log_directory(tmp_path).parent / "state.sqlite"
-    shutil.copy(log_directory(tmp_path / "old").parent / "state.sqlite", state)
+    for name in (state.name, checksum_path(state).name):
+        shutil.copy(log_directory(tmp_path / "old").parent / name, state.with_name(name))
     with pytest.raises(StoreError, match=r"ends at seq 20, but .* goes on to 30"):
         opened(tmp_path)
     state.unlink()

@@ -7,6 +7,7 @@ import pytest
 
 from nearcast.core.model import Event
 from nearcast.store import CorruptError, Live, LivePut, LiveSeen, RowBuffer, State, StoreError
+from nearcast.store.integrity.checksum_file import checksum_path
 from nearcast.store.state.schema import CURRENT, bring_up
 from nearcast.store.state.values import StoredSession, encoded, encoded_live
 from tests.support.logs.store_rows import session
@@ -45,7 +46,7 @@ def test_a_bringing_up_that_fails_changes_nothing(tmp_path: Path) -> None:
     first_form(path)
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("CREATE TRIGGER unsee AFTER DELETE ON live BEGIN SELECT 1; END")
-    with pytest.raises(StoreError, match="bringing it from form 1 to 2 failed"):
+    with pytest.raises(StoreError, match=f"bringing it from form 1 to {CURRENT} failed"):
         State(path, "b")
     assert db.execute("SELECT version FROM schema_version").fetchone() == (1,)
     tables = {name for (name,) in db.execute("SELECT name FROM sqlite_schema")}
@@ -59,6 +60,7 @@ def test_a_later_form_is_refused_by_name(tmp_path: Path) -> None:
     db = sqlite3.connect(path, isolation_level=None)
     db.execute("UPDATE schema_version SET version = 99")
     db.close()
+    checksum_path(path).unlink()
     with pytest.raises(StoreError, match=f"has form 99; this release reads up to {CURRENT}"):
         State(path, "b")
 

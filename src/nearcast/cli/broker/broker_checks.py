@@ -11,10 +11,11 @@ from msgspec import Struct
 
 from nearcast.broker.config.configuration import ConfigurationError, load
 from nearcast.broker.config.settings import Settings
-from nearcast.store import StoreError, broker_directory, read_manifest
+from nearcast.store import StoreError, StoreReport, broker_directory, brokers_in, verify_store
 
 SPARE_DESCRIPTORS = 100
 LOW_SPACE_BYTES = 1 << 30
+MOST_TOLD = 3
 
 
 class Finding(Struct, frozen=True):
@@ -35,7 +36,7 @@ def broker_checks(config: Path | None, data: str | None) -> Iterator[Finding]:
         return
     yield Finding("configuration", "read" if config else "defaults, or nearcast.toml")
     yield check_data(Path(settings.node.data))
-    yield check_log(settings)
+    yield from check_stores(settings)
     yield from check_ports(settings)
     yield check_descriptors(settings.limits.connections)
 
@@ -55,19 +56,48 @@ def check_data(data: Path) -> Finding:
     return Finding("data directory", room)
 
 
-def check_log(settings: Settings) -> Finding:
-    """Check whether parts of the log are missing."""
-    directory = broker_directory(Path(settings.node.data), settings.node.name) / "log"
-    if not directory.is_dir():
-        return Finding("event log", "none yet")
-    try:
-        manifest = read_manifest(directory, settings.node.name)
-    except StoreError as error:
-        return Finding("event log", "cannot be read", str(error), fatal=True)
-    found = f"{len(manifest.segments)} segments, up to input {manifest.last_seq}"
-    if manifest.gaps:
-        return Finding("event log", found, f"{len(manifest.gaps)} gaps: {manifest.gaps[0].reason}")
-    return Finding("event log", found)
+def check_stores(settings: Settings) -> Iterator[Finding]:
+    """Check the files of all brokers in the data directory, byte by byte."""
+    data = Path(settings.node.data)
+    brokers = brokers_in(data)
+    if not brokers:
+        yield Finding("event log", "none yet")
+    for broker in brokers:
+        try:
+            report = verify_store(data, broker)
+        except StoreError as error:
+            yield Finding(f"data of {broker}", "cannot be read", str(error), fatal=True)
+            continue
+        if report is None:
+            directory = broker_directory(data, broker)
+            yield Finding(
+                f"data of {broker}", "no state", f"{directory} has a log and no state: restore a "
+                "backup, or move the log away", fatal=True,
+            )  # fmt: skip
+            continue
+        yield _state_finding(broker, report)
+        yield _log_finding(broker, report)
+
+
+def _state_finding(broker: str, report: StoreReport) -> Finding:
+    what, damage = f"state of {broker}", report.state
+    if damage:
+        advice = f"{damage}: restore a backup, or nearcast up --discard-damaged"
+        return Finding(what, "damaged", advice, fatal=True)
+    if not damage.has_checksums or damage.unverified:
+        return Finding(what, "without checksums", "they are made when the broker starts")
+    return Finding(what, "as it was written")
+
+
+def _log_finding(broker: str, report: StoreReport) -> Finding:
+    what = f"event log of {broker}"
+    found = f"{report.segments} segments, {report.snapshots} snapshots"
+    if report.damaged_files:
+        advice = "; ".join(report.damaged_files[:MOST_TOLD])
+        return Finding(what, f"{found}, {len(report.damaged_files)} damaged", advice)
+    if report.gaps:
+        return Finding(what, found, f"{len(report.gaps)} gaps: {report.gaps[0].reason}")
+    return Finding(what, found)
 
 
 def check_ports(settings: Settings) -> Iterator[Finding]:

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
+from nearcast import store
 from nearcast.broker.bridge.bridge import Bridge
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import Settings
@@ -70,6 +71,13 @@ def up(
         bool,
         typer.Option("--no-view", help="With --demo on a terminal: print lines, draw nothing."),
     ] = False,
+    discard_damaged: Annotated[
+        bool,
+        typer.Option(
+            "--discard-damaged",
+            help="Go on without what is damaged in the state; a copy of it is set aside.",
+        ),
+    ] = False,
     workers: Annotated[
         int, typer.Option(help="Planned: several processes on this machine; only 1 works yet.")
     ] = 1,
@@ -109,8 +117,23 @@ def up(
             run_until_stopped(prepared.settings, prepared.pipeline, prepared)
         return
     settings = load(config, os.environ, options)
+    if discard_damaged:
+        _discard_damaged(settings)
     beside = None if no_pipeline else pipeline_beside(config, settings)[0]
     run_until_stopped(settings, beside)
+
+
+def _discard_damaged(settings: Settings) -> None:
+    """Rebuild a damaged state, and say what is gone."""
+    data, broker = Path(settings.node.data), settings.node.name
+    damage = store.discard_damaged(data, broker)
+    if damage is None:
+        typer.echo("Nothing is damaged, and nothing was discarded.", err=True)
+        return
+    typer.echo(f"Going on without what is damaged: {damage}.", err=True)
+    for item in damage.items:
+        typer.echo(f"  discarded: {item}", err=True)
+    typer.echo(f"The damaged files are in {broker_directory(data, broker)}/damaged-*.", err=True)
 
 
 def run_until_stopped(

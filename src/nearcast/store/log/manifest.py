@@ -3,7 +3,8 @@
 `_manifest.json` is replaced whole; `_manifest.jsonl` gets a line for each later segment, so that
 the cost of a segment does not grow with their number. The lines are folded into the whole when they
 are many. The files are redundant: a segment whose line was lost in a crash is found by its name and
-described by its footer. Spark ignores names that begin with `_`.
+described by its footer. Spark ignores names that begin with `_`. Both files have checksums, as a
+last member `check` of each JSON object, which earlier releases skip.
 """
 
 import bisect
@@ -27,6 +28,7 @@ FORM = 1
 FEWEST_LINES = 256
 """Lines are folded in from this number on, if they are a tenth of all segments."""
 
+_CHECK = b',"check":'
 _TORN = 1 << 62
 """More lines than there can be: the next segment folds them in."""
 

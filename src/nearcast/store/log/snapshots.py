@@ -175,7 +175,8 @@ def _write(
 ) -> None:
     # In memory: a snapshot takes some 4 MB for 100,000 subscriptions.
     whole = pa.BufferOutputStream()
-    with pq.ParquetWriter(whole, SCHEMA, compression="zstd", compression_level=1) as file:
+    options = {"compression": "zstd", "compression_level": 1, "write_page_checksum": True}
+    with pq.ParquetWriter(whole, SCHEMA, **options) as file:
         file.add_key_value_metadata({_FOOTER: msgspec.json.encode(head)})
         left = iter(rows)
         while some := list(islice(left, SLICE_ROWS)):
@@ -220,7 +221,10 @@ def _read(path: AnyPath, kind: str | None = None) -> Iterator[SnapshotRow]:
                 for row, part, expires_at, until, seen in zip(rows_of(batch), *extra, strict=True):
                     sessions = None if seen is None else tuple(seen)
                     yield SnapshotRow(part, row, expires_at, until, sessions)
-    except (pa.ArrowException, KeyError) as error:
+    except (pa.ArrowException, KeyError, ValueError, OSError) as error:
+        # Arrow raises OSError for bad bytes too, but without the errno of a system call.
+        if isinstance(error, OSError) and error.errno is not None:
+            raise
         raise CorruptError(f"{path} cannot be read: {error}") from None
 
 
@@ -228,7 +232,8 @@ def _opened(path: AnyPath) -> pq.ParquetFile:
     with told(path, "reading it"):
         try:
             local = isinstance(path, Path)
-            return pq.ParquetFile(path if local else pa.BufferReader(path.read_bytes()))
+            source = path if local else pa.BufferReader(path.read_bytes())
+            return pq.ParquetFile(source, page_checksum_verification=True)
         except FileNotFoundError:
             raise MissingError(f"{path} is missing") from None
         except pa.ArrowException as error:

@@ -56,7 +56,9 @@ _SECOND = (
     """CREATE TRIGGER unsee AFTER DELETE ON live BEGIN
         DELETE FROM live_seen WHERE live = OLD.number; END""",
 )
-MIGRATIONS = (_FIRST, _SECOND)
+# Pages have checksums in a file beside the database, which earlier releases do not keep up to date.
+_THIRD = ()
+MIGRATIONS: tuple[tuple[str, ...], ...] = (_FIRST, _SECOND, _THIRD)
 CURRENT = len(MIGRATIONS)
 
 

@@ -8,17 +8,24 @@ and the next commit deletes its rows here. After a crash between the two, the na
 
 With `synchronous=FULL` and write-ahead logging, a commit returns when it is on disk: one sync. One
 call at a time, from any thread; `checkpoint` and `copy_state` may run concurrently.
+
+All pages have checksums in a file beside the database, and are compared with them before it is
+opened. Checkpoints are made here and not by SQLite on its own, since checksums come before them.
 """
 
 import itertools
 import sqlite3
 from collections.abc import Iterator, Sequence
+from contextlib import suppress
 from pathlib import Path
+from urllib.parse import quote
 
 from msgspec import Struct
 
-from nearcast.store.errors import StoreError, told
+from nearcast.store.errors import CorruptError, StoreError, told
 from nearcast.store.file_access import keep_private
+from nearcast.store.integrity.checksum_file import ChecksumFile, checksum_path, is_write_ahead
+from nearcast.store.integrity.state_damage import check_state
 from nearcast.store.rows.row_buffer import RowBuffer
 from nearcast.store.state.changes import Change, SessionChange
 from nearcast.store.state.pending_changes import Pending
@@ -29,6 +36,7 @@ from nearcast.store.state.state_writer import write_pending
 
 CHECKPOINT_PAGES = 16_384
 """A commit checkpoints the write-ahead log at this size (64 MiB), if `checkpoint` did not."""
+CHECKPOINT_BYTES = CHECKPOINT_PAGES * 4_096
 
 
 _APPEND = "INSERT INTO tail VALUES (?, ?, ?)"
@@ -61,17 +69,69 @@ class State:
         self.path = path
         self._broker = broker
         self.journal = path.with_name(f"{path.name}-wal")
+        self.problems: list[str] = []
+        """What was found when it was opened, and does not keep it from being used."""
+        has_checksums = self._check()
         with told(path, "opening it"):
             # SQLite's other files get the same mode.
             keep_private(path)
+            was_write_ahead = is_write_ahead(path)
             self._db = _connect(path)
         try:
-            bring_up(self._db, path, broker)
-            with told(path, "reading it"):
-                self._begin(broker)
+            self._checksums = ChecksumFile(path)
+            try:
+                # Turning on the write-ahead log changes the first page without it.
+                if not has_checksums or not was_write_ahead:
+                    self._checksums.make()
+                bring_up(self._db, path, broker)
+                with told(path, "reading it"):
+                    self._begin(broker)
+            except BaseException:
+                self._db.close()
+                self._checksums.close()
+                raise
         except BaseException:
             self._db.close()
             raise
+
+    def _check(self) -> bool:
+        """Compare the pages with their checksums; return whether there are any."""
+        path = self.path
+        is_empty = not path.exists() or not path.stat().st_size
+        if is_empty:
+            if checksum_path(path).exists():
+                raise CorruptError(
+                    f"{path} is empty, but has checksums of what was in it; restore a backup, or "
+                    f"move {checksum_path(path).name} and the log beside it away to begin anew"
+                )
+            return False
+        damage = check_state(path)
+        if damage.has_checksums and not damage.unverified:
+            return True
+        self._check_structure()
+        what = f"{damage.unverified} pages" if damage.unverified else "its pages"
+        self.problems.append(
+            f"{path}: checksums of {what} were missing; the structure of the database was "
+            "checked, and they were made anew"
+        )
+        return False
+
+    def _check_structure(self) -> None:
+        """Let SQLite check what it can; raises `CorruptError`."""
+        with told(self.path, "checking it"):
+            db = _connect(self.path)
+            try:
+                found = [text for (text,) in db.execute("PRAGMA integrity_check(5)")]
+                if found != ["ok"]:
+                    raise CorruptError(
+                        f"{self.path}: the database is damaged ({'; '.join(found)}); it was left "
+                        "as it is. Restore a backup, or move it and the log beside it away to "
+                        "begin anew"
+                    )
+                # The pages in the write-ahead log are about to get checksums too.
+                db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
+            finally:
+                db.close()
 
     def _begin(self, broker: str) -> None:
         name, self.seq, self.ticks = _position(self._db)
@@ -83,6 +143,8 @@ class State:
         self._numbers: dict[str, int] = dict(self._db.execute("SELECT id, number FROM sessions"))
         self._sweep = Sweep(self._db)
         self._synchronous = "FULL"
+        self._written, self._commits_left = 0, CHECKPOINT_PAGES // 4
+        """The size of rows committed since a checkpoint, and the commits until the next one."""
         self._deleted_seq = 0
         """Rows up to this seq are known to be deleted from the tail."""
         self.message_ids = itertools.count(self._most("messages", "id") + 1)
@@ -119,7 +181,21 @@ class State:
                 # Rows alone are one statement, and one page of the write-ahead log.
                 self._db.execute(_APPEND, (rows.last_seq, rows.first_seq, value))
         self.seq, self.ticks = rows.last_seq if rows else self.seq, self.ticks + 1
+        if synchronous == "FULL":
+            self._checksums.mark(self.ticks, self.seq)
+        self._limit_log(len(value))
         return len(value)
+
+    def _limit_log(self, size: int) -> None:
+        """Checkpoint if the write-ahead log has grown large, and `checkpoint` was not called."""
+        self._written += size
+        if self._written < CHECKPOINT_BYTES and self._commits_left:
+            self._commits_left -= 1
+            return
+        self._written, self._commits_left = 0, CHECKPOINT_PAGES // 4
+        # It is tried again later; the commit stands.
+        with suppress(StoreError):
+            self.finish_checkpoint()
 
     def _commit_changes(
         self, pending: Pending, rows: RowBuffer, value: bytes, settled_seq: int
@@ -176,10 +252,15 @@ class State:
     def checkpoint(self) -> None:
         """Checkpoint the write-ahead log, concurrently with other calls."""
         with told(self.path, "folding back its write-ahead log"):
-            db = _connect(self.path)
+            db, reader = _connect(self.path), _connect(self.path)
             try:
+                # Commits after this are not checkpointed: their pages have no checksums yet.
+                reader.execute("BEGIN")
+                reader.execute("SELECT seq FROM position").fetchone()
+                self._checksums.absorb()
                 db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
             finally:
+                reader.close()
                 db.close()
 
     def finish_checkpoint(self) -> None:
@@ -189,13 +270,16 @@ class State:
         system has to sync its new size with every commit, which takes twice as long.
         """
         with told(self.path, "folding back its write-ahead log"):
+            self._checksums.absorb()
             self._db.execute("PRAGMA wal_checkpoint(PASSIVE)").fetchone()
+            self._written, self._commits_left = 0, CHECKPOINT_PAGES // 4
 
     def compact(self) -> None:
         """Remove all traces of deleted data from the files."""
         with told(self.path, "compacting it"):
             self._synchronize("FULL")
             self._db.execute("VACUUM")
+            self._checksums.absorb()
             self._db.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
 
     def statistics(self) -> StateStatistics:
@@ -226,21 +310,36 @@ class State:
 
     def close(self) -> None:
         """Close the database; all commits are in it."""
+        try:
+            # SQLite checkpoints when it closes a database.
+            self._checksums.absorb()
+        except StoreError:
+            # They would not fit what it is about to write.
+            self._checksums.discard()
         self._db.close()
+        self._checksums.close()
 
 
 def copy_state(source: Path, target: Path) -> int:
     """Copy a state as of one commit, while another process may use it; return its seq."""
     with told(target, f"copying {source} to it"):
         keep_private(target)
-        db, copy = _connect(source), sqlite3.connect(target, isolation_level=None)
+        # Only for reading: closing it must not checkpoint, if nobody else uses it.
+        db = sqlite3.connect(f"file:{quote(str(source))}?mode=ro", uri=True, isolation_level=None)
+        copy = sqlite3.connect(target, isolation_level=None)
         try:
             db.backup(copy)
             copy.execute("PRAGMA journal_mode = DELETE")
-            return _position(copy)[1]
+            seq = _position(copy)[1]
         finally:
             db.close()
             copy.close()
+    checksums = ChecksumFile(target)
+    try:
+        checksums.make()
+    finally:
+        checksums.close()
+    return seq
 
 
 def _position(db: sqlite3.Connection) -> tuple[str, int, int]:
@@ -263,8 +362,8 @@ def _connect(path: Path) -> sqlite3.Connection:
         db.execute("PRAGMA synchronous = FULL")
         # Some builds overwrite all deleted data with zeros; erasing a person compacts the file.
         db.execute("PRAGMA secure_delete = FAST")
-        db.execute(f"PRAGMA wal_autocheckpoint = {CHECKPOINT_PAGES}")
-        db.execute(f"PRAGMA journal_size_limit = {CHECKPOINT_PAGES * 4096}")
+        db.execute("PRAGMA wal_autocheckpoint = 0")
+        db.execute(f"PRAGMA journal_size_limit = {CHECKPOINT_BYTES}")
     except BaseException:
         db.close()
         raise
