@@ -12,8 +12,9 @@ CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(abspath $(VENV))/checked-kerne
 # The suite starts hundreds of programs: each would compile all of our modules anew.
 unexport PYTHONDONTWRITEBYTECODE
 
-.PHONY: installed setup system java run test suite checked slow chaos soak fuzz lint format \
-	bench experiments docs wheel clean
+.PHONY: installed setup system java run test suite checked slow chaos chaos-broker \
+	chaos-pipeline chaos-virtual chaos-disk soak fuzz lint format bench experiments docs wheel \
+	clean
 
 installed: $(INSTALLED)
 
@@ -59,8 +60,26 @@ checked: $(INSTALLED)
 slow: setup
 	$(PY) -m pytest -m slow
 
-chaos: setup system
-	NEARCAST_KILLS=200 NEARCAST_KILLS_PIPELINE=100 $(PY) -m pytest tests/chaos
+# Faults for as long as it takes, by name: make chaos PART=broker (kill -9 of the broker), pipeline
+# (of the pipeline and both), virtual (seeded runs with faults of networks, clients and files), disk
+# (full and damaged disks). Variables of the environment override the counts.
+PART := broker pipeline virtual disk
+chaos: setup system $(addprefix chaos-,$(PART))
+
+chaos-broker:
+	NEARCAST_KILLS=$${NEARCAST_KILLS:-1000} $(PY) -m pytest tests/chaos/test_kill.py
+
+chaos-pipeline:
+	NEARCAST_KILLS_PIPELINE=$${NEARCAST_KILLS_PIPELINE:-100} $(PY) -m pytest \
+		tests/chaos/test_pipeline_kill.py
+
+chaos-virtual:
+	NEARCAST_RUNS=$${NEARCAST_RUNS:-10000} $(PY) -m pytest \
+		tests/scenario/test_thousand_runs.py tests/scenario/test_file_faults.py
+
+chaos-disk:
+	$(PY) -m pytest tests/store/test_crashes.py tests/store/test_failures.py \
+		tests/store/integrity tests/broker/durability/test_store_faults.py
 
 # `make soak MINUTES=5` for a shorter one. The report is build/soak/soak.md.
 MINUTES := 60

@@ -102,6 +102,18 @@ class Truth:
             self._check_order(name, came, rows)
         self._check_groups(clients)
 
+    def check_received(self, clients: dict[str, VirtualClient]) -> None:
+        """What must be also if the log has lost rows."""
+        for name, client in clients.items():
+            came = [each for each in client.messages if not each.retain]
+            self._check_complete(name, came)
+            self._check_once(name, came)
+
+    def check_known(self, clients: dict[str, VirtualClient]) -> None:
+        """Nothing comes that nobody said, whatever was lost."""
+        for name, client in clients.items():
+            self._check_known(name, client.messages)
+
     def _check_known(self, name: str, messages: Iterable[Publish]) -> None:
         """Nothing comes that nobody said or that was not wished for."""
         wishes = [wish for wish in self.wishes if wish.client == name]

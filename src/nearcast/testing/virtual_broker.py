@@ -22,7 +22,7 @@ from nearcast.broker.net.links import DEAF_AT
 from nearcast.simulation.virtual_clock import Alarm
 from nearcast.simulation.virtual_connection import End, Tell
 from nearcast.simulation.virtual_network import VirtualNetwork
-from nearcast.testing.virtual_disk import DiskQuality, VirtualDisk
+from nearcast.testing.virtual_disk import DiskQuality, FilesLeft, VirtualDisk
 from nearcast.wire.mqtt import ReasonCode
 
 SWEEP_S = 1.0
@@ -105,6 +105,16 @@ class VirtualBroker:
         if run.disk is not None:
             run.disk.crash(power_cut=power_cut)
         self._tell(self.name, "loses its power" if power_cut else "crashes")
+
+    def lose_power(self, left: FilesLeft, *, in_checkpoint: bool = False) -> None:
+        """Lose power while something is written; `left` says what of it is on the disk."""
+        assert self._running is not None, f"{self.name} is down"
+        run, self._running = self._running, None
+        run.halt()
+        self._network.crash(self.name, told=False)
+        assert run.disk is not None, f"{self.name} keeps nothing"
+        run.disk.lose_power(left, in_checkpoint=in_checkpoint)
+        self._tell(self.name, "loses its power while it writes")
 
     def stop(self) -> None:
         """Disconnect all clients, store what was acknowledged, and stop."""

@@ -4,7 +4,7 @@ Ticks that arrive during a commit are the next commit, as with the real broker. 
 nothing may be synced later: it survives the end of the process, but perhaps not a power cut.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from random import Random
 
@@ -12,11 +12,16 @@ from msgspec import Struct
 
 from nearcast.broker.durability.commit_gate import OnCommit
 from nearcast.broker.durability.journal import Entries, joined
+from nearcast.simulation.file_faults import Files
 from nearcast.simulation.virtual_clock import Alarm, VirtualClock
 from nearcast.store import LogSettings, Store
 
 SYNC_EVERY_S = 5.0
+VOLATILE = "-shm"
+"""How the names of files end that no power cut leaves."""
 Waiting = tuple[Entries, OnCommit | None]
+FilesLeft = Callable[[Files, Files], Files]
+"""Returns what a disk has after a power cut, from its files before and after a write."""
 
 
 class DiskQuality(Struct, frozen=True):
@@ -67,6 +72,7 @@ class VirtualDisk:
             self._swept_at = now
             self.flush()
             self.store.roll(now)
+            self.store.finish_checkpoint()
 
     def stop(self) -> None:
         """Commit everything, and close the store."""
@@ -88,6 +94,19 @@ class VirtualDisk:
             survives = len(self._unsynced)
         self._keep([], self._unsynced[:survives])
         self.store.abandon()
+
+    def lose_power(self, left: FilesLeft, *, in_checkpoint: bool) -> None:
+        """Lose power in the middle of a commit or a checkpoint; `left` says what is on the disk."""
+        self._halt()
+        directory = self.store.directory
+        before = read_files(directory)
+        if in_checkpoint:
+            self.store.finish_checkpoint()
+        else:
+            self._keep(self._unsynced, [entries for entries, _ in self._writing])
+        after = read_files(directory)
+        self.store.abandon()
+        _write_files(directory, left(before, after))
 
     def _begin(self) -> None:
         self._writing, self._waiting = self._waiting, []
@@ -119,3 +138,23 @@ class VirtualDisk:
     def _halt(self) -> None:
         if self._alarm is not None:
             self._alarm.cancel()
+
+
+def read_files(directory: Path) -> dict[str, bytes]:
+    """Return all files below a directory, as a power cut could leave them."""
+    paths = (path for path in sorted(directory.rglob("*")) if path.is_file())
+    return {
+        str(path.relative_to(directory)): path.read_bytes()
+        for path in paths
+        if not path.name.endswith(VOLATILE)
+    }
+
+
+def _write_files(directory: Path, files: Files) -> None:
+    """Replace all files below a directory."""
+    for path in directory.rglob("*"):
+        if path.is_file():
+            path.unlink()
+    for name, content in files.items():
+        (directory / name).parent.mkdir(parents=True, exist_ok=True)
+        (directory / name).write_bytes(content)

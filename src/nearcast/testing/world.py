@@ -39,7 +39,8 @@ class World:
         self.clients: dict[str, VirtualClient] = {}
         self._chance = self.clock.chance("faults")
         self._lines: list[tuple[float, str, str]] = []
-        self._directory: Path | None = None
+        self.directory: Path | None = None
+        """The data directory of its brokers, once one has a disk."""
 
     def broker(
         self,
@@ -104,8 +105,8 @@ class World:
         """Stop the brokers, and remove their files."""
         for broker in self.brokers.values():
             broker.crash()
-        if self._directory is not None:
-            shutil.rmtree(self._directory, ignore_errors=True)
+        if self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
 
     def __enter__(self) -> "World":
         return self
@@ -133,11 +134,11 @@ class World:
         return all(broker.is_up and broker.idle for broker in self.brokers.values())
 
     def _new_directory(self) -> Path:
-        if self._directory is None:
+        if self.directory is None:
             # A RAM disk is sufficient here, and much faster.
             memory = IN_MEMORY if os.access(IN_MEMORY, os.W_OK | os.X_OK) else None
-            self._directory = Path(tempfile.mkdtemp(prefix="nearcast-world-", dir=memory))
-        return self._directory
+            self.directory = Path(tempfile.mkdtemp(prefix="nearcast-world-", dir=memory))
+        return self.directory
 
     def _do(self, fault: Fault) -> None:
         self.tell(fault.host, f"{fault.kind.value} for {fault.lasts_s:.6f} s")
