@@ -7,9 +7,7 @@ batch is on disk. Listens for MQTT on TCP, TLS and WebSocket.
 
 import asyncio
 import logging
-import ssl
 from collections.abc import Callable, Mapping
-from functools import partial
 from pathlib import Path
 
 from nearcast.broker.auth import Admitted, Authenticator, Peer
@@ -31,21 +29,15 @@ from nearcast.broker.handover import pipeline_access
 from nearcast.broker.hub import Hub
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.links import (
-    LINGER_S,
     Hold,
     Link,
-    TcpLink,
-    WebSocketLink,
-    WebSocketListener,
 )
 from nearcast.broker.net.listeners import (
     possible_connections,
-    tls_context,
-    upgrade,
+    start_listeners,
     warn_of_strangers,
 )
 from nearcast.broker.net.tick_scheduler import TickScheduler
-from nearcast.broker.net.web_origins import WebOrigins
 from nearcast.broker.operations import control
 from nearcast.broker.operations.diagnostics import Diagnostics
 from nearcast.broker.scheduling.phase_timer import Phase
@@ -59,7 +51,6 @@ KNOCK_S = 0.2
 """Delay before a connection from an address with too many new connections is tried again."""
 HELD_MOST_BYTES = 64 << 20
 """Reading stops while more bytes than this wait for the disk."""
-NO_LISTENER = -1
 LATE_S = 0.02
 """A tick that has taken so long leaves waiting input to the next one."""
 
@@ -185,7 +176,9 @@ class Server:
             why = "the system allows no more open files"
             log_event(log, logging.INFO, "fewer connections", possible=self._most_links, why=why)
         try:
-            await self._listen()
+            await start_listeners(self, self._listeners)
+            if not self._admission.asks_for_names:
+                warn_of_strangers(self.settings, isinstance(self._admission, OpenAccess))
             if self._store is not None:
                 path = self._store.directory / control.NAME
                 self._control = control.Control(path, {"forget": self._asked_to_forget})
@@ -457,38 +450,6 @@ class Server:
     def reload_admission(self) -> None:
         """Read users and rules again."""
         self._access.reload([link.connection for link in self._links])
-
-    async def _listen(self) -> None:
-        assert self._loop is not None
-        listen = self.settings.listen
-        secure = tls_context(listen)
-        tcp = partial(TcpLink, self)
-        within_s = self.settings.limits.connect_within_s
-        plain: list[tuple[str, int, ssl.SSLContext | None]] = [
-            ("mqtt", listen.mqtt_port, None),
-            ("mqtts", listen.mqtts_port, secure),
-        ]
-        for name, port, context in plain:
-            if port != NO_LISTENER:
-                self._listeners[name] = await self._loop.create_server(
-                    tcp, listen.host, port, ssl=context, backlog=1_024,
-                    ssl_handshake_timeout=None if context is None else within_s,
-                    ssl_shutdown_timeout=None if context is None else LINGER_S,
-                )  # fmt: skip
-        sockets: list[tuple[str, int, ssl.SSLContext | None]] = [
-            ("ws", listen.ws_port, None),
-            ("wss", listen.wss_port, secure),
-        ]
-        for name, port, context in sockets:
-            if port != NO_LISTENER:
-                self._listeners[name] = await upgrade(
-                    lambda: WebSocketListener(WebSocketLink(self)),
-                    listen.host, port, context, within_s, WebOrigins.of(listen),
-                )  # fmt: skip
-        if not self._listeners:
-            log_event(log, logging.WARNING, "nobody can connect", why="every port is -1")
-        if not self._admission.asks_for_names:
-            warn_of_strangers(self.settings, isinstance(self._admission, OpenAccess))
 
 
 def open_server(

@@ -17,6 +17,7 @@ from nearcast.core.model.inputs import (
     Input,
     Left,
     Moved,
+    NodeExpired,
     PlaceDefined,
     Presence,
     Published,
@@ -122,6 +123,7 @@ WRITTEN: list[tuple[Input, Written]] = [
         ),
     ),
     (Unsubscribed("ann\0s"), (None, None, None, None, '{"id":"ann\\u0000s"}')),
+    (NodeExpired("ann"), ("ann", None, None, None, "{}")),
     (Suspended("ann\0s"), (None, None, None, None, '{"id":"ann\\u0000s"}')),
     (Resumed("ann\0s"), (None, None, None, None, '{"id":"ann\\u0000s"}')),
     (

@@ -4,6 +4,7 @@ import asyncio
 import logging
 import ssl
 from collections.abc import Callable
+from typing import TYPE_CHECKING
 
 from picows import (
     WSListener,
@@ -14,16 +15,50 @@ from picows import (
 )
 
 from nearcast.broker.config.settings import ListenSection, Settings
-from nearcast.broker.net.links import LINGER_S, is_loopback
+from nearcast.broker.net.links import (
+    LINGER_S,
+    TcpLink,
+    WebSocketLink,
+    WebSocketListener,
+    is_loopback,
+)
 from nearcast.broker.net.web_origins import WebOrigins
 from nearcast.logs import log_event
 
+if TYPE_CHECKING:
+    from nearcast.broker.server import Server
+
 log = logging.getLogger("nearcast.broker")
 
+NO_LISTENER = -1
+"""The port of a listener that is left out."""
 SUBPROTOCOLS = ("mqtt", "mqttv3.1")
 LARGEST_FRAME = 4 << 20
 OTHER_FILES = 350
 """Open files that are no MQTT connections: listeners, the store, segments, 200 of HTTP."""
+
+
+async def start_listeners(server: "Server", listeners: dict[str, asyncio.Server]) -> None:
+    """Start the listeners of a server; each is among `listeners` once it is there."""
+    listen, within_s = server.settings.listen, server.settings.limits.connect_within_s
+    secure, loop = tls_context(listen), asyncio.get_running_loop()
+    tcp = ("mqtt", listen.mqtt_port, None), ("mqtts", listen.mqtts_port, secure)
+    for name, port, context in tcp:
+        if port != NO_LISTENER:
+            listeners[name] = await loop.create_server(
+                lambda: TcpLink(server), listen.host, port, ssl=context, backlog=1_024,
+                ssl_handshake_timeout=None if context is None else within_s,
+                ssl_shutdown_timeout=None if context is None else LINGER_S,
+            )  # fmt: skip
+    web_sockets = ("ws", listen.ws_port, None), ("wss", listen.wss_port, secure)
+    for name, port, context in web_sockets:
+        if port != NO_LISTENER:
+            listeners[name] = await upgrade(
+                lambda: WebSocketListener(WebSocketLink(server)),
+                listen.host, port, context, within_s, WebOrigins.of(listen),
+            )  # fmt: skip
+    if not listeners:
+        log_event(log, logging.WARNING, "nobody can connect", why="every port is -1")
 
 
 def tls_context(listen: ListenSection) -> ssl.SSLContext | None:

@@ -16,10 +16,11 @@ from nearcast import store
 from nearcast.broker.bridge.bridge import Bridge
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import Settings
+from nearcast.broker.net.listeners import NO_LISTENER
 from nearcast.broker.operations.health import health_checks
 from nearcast.broker.operations.log_handler import set_up
 from nearcast.broker.operations.metrics import Figures, Metrics, TickDurations
-from nearcast.broker.server import NO_LISTENER, Server, open_server
+from nearcast.broker.server import Server, open_server
 from nearcast.broker.shutdown import BESIDE_PART, Deadline
 from nearcast.cli.broker.addresses import Addresses
 from nearcast.cli.broker.file_access import limit_access

@@ -13,7 +13,7 @@ from rich.console import Console
 from nearcast import _warm_up
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import Settings
-from nearcast.broker.server import NO_LISTENER
+from nearcast.broker.net.listeners import NO_LISTENER
 from nearcast.cli.broker.addresses import Addresses
 from nearcast.cli.broker.pipeline_process import PipelineBeside, pipeline_beside
 from nearcast.cli.demo.city_observer import NAME as OBSERVER
