@@ -123,10 +123,11 @@ def use_everything() -> None:
     from nearcast.core.model import Event, Position, Subscription, circle, parse_area
     from nearcast.core.model.context import Value
     from nearcast.core.model.event_batch import EventBatch
-    from nearcast.core.model.geometry.area import Box, Circle
+    from nearcast.core.model.geometry.area import Box, Circle, Polygon
     from nearcast.core.model.geometry.area_resolution import holds, resolve
     from nearcast.core.model.geometry.bounds import bounding_circle
     from nearcast.core.model.geometry.geodesy import distance_m
+    from nearcast.core.model.geometry.margins import is_beyond
     from nearcast.core.model.geometry.places import Places
     from nearcast.core.model.geometry.shapes import encode
 
@@ -141,6 +142,10 @@ def use_everything() -> None:
     for area in areas:
         meant = resolve(area, caller=here, position_of=lambda _: near, places=places)
         holds(meant, near)
+        if meant is not None:
+            is_beyond(meant, here, 10.0)
+    many = [(i / 99, (i % 2) / 99) for i in range(99)]
+    bounding_circle(Polygon(((*many, (0.0, 1.0), many[0]),)))
     bounding_circle(city)
     bounding_circle(Circle(here, 500.0))
     count_held(encode(Circle(here, 500.0)), np.array([[53.35, -6.26]]))
@@ -190,14 +195,14 @@ def use_everything() -> None:
     matcher.remove(int(numbers[0]))
     matcher.remove_many(numbers[1:])
     # Enough that every table grows and is tidied up again.
-    many = [
+    crowd = [
         Subscription(
             f"one of many {i}", f"node {i}", "a/b", parse(f"x = {i}"), circle((i / 50, i / 50), 5e3)
         )
         for i in range(MANY)
     ]
     for _ in range(2):
-        matcher.remove_many(matcher.add_many(many))
+        matcher.remove_many(matcher.add_many(crowd))
     packed(new_cells(4, 8, chained=True))
     _go_as_columns()
     _let_nodes_meet()

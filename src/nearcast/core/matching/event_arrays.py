@@ -108,6 +108,10 @@ class EventIntake:
                 shape[i] = length
                 codes.append(code)
                 length += len(code)
+        if len(codes) == 2:
+            # The code of large polygons is not copied for each event.
+            shape[:] = 0
+            return kind, at, shape, codes[1]
         return kind, at, shape, np.concatenate(codes)
 
 

@@ -34,6 +34,7 @@ from nearcast.core.model.geometry.area import circle as circle
 from nearcast.core.model.geometry.area import moving_box as moving_box
 from nearcast.core.model.geometry.area import place as place
 from nearcast.core.model.geometry.area import polygon as polygon
+from nearcast.core.model.geometry.area import vertex_count as vertex_count
 from nearcast.core.model.geometry.forms.area_json import area_from_json as area_from_json
 from nearcast.core.model.geometry.forms.area_json import area_json as area_json
 from nearcast.core.model.geometry.forms.area_text import area_text as area_text

@@ -17,7 +17,7 @@ from msgspec import Struct
 from nearcast.core.language import Filter
 from nearcast.core.model.geometry.area import Area, FixedArea
 from nearcast.core.model.geometry.forms.area_json import geometry_from_json
-from nearcast.core.model.geometry.place_loading import LARGEST_PLACE
+from nearcast.core.model.geometry.place_loading import LARGEST_RECORDED_PLACE
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.input_form import InputForm
 from nearcast.core.model.inputs import Input
@@ -206,5 +206,5 @@ def _as_it_is(value: object) -> object:
 def _fixed_area(told: object) -> Area:
     # A place may have more points than an area drawn by a client.
     if isinstance(told, dict) and "type" in told:
-        return geometry_from_json(told, LARGEST_PLACE)
+        return geometry_from_json(told, LARGEST_RECORDED_PLACE)
     return area_from_store(told)

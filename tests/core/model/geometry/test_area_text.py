@@ -17,6 +17,7 @@ from nearcast.core.model import (
     area_text,
     parse_area,
     polygon,
+    vertex_count,
 )
 from tests.support.plain.model_strategies import areas
 
@@ -119,6 +120,21 @@ def test_too_many_points_are_refused() -> None:
     flood = {"type": "Polygon", "coordinates": [[[0, 0]] * 10_001]}
     with pytest.raises(ModelError, match="at most 10000 points"):
         parse_area(flood)
+
+
+def test_a_reader_may_set_another_limit_of_points() -> None:
+    ring = [[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]
+    moving = {"moving": {"with": "me", "multipolygon": [[ring], [ring]]}}
+    for area, points in (
+        ({"type": "Polygon", "coordinates": [ring]}, 5),
+        (moving, 10),
+        ("MULTIPOLYGON(((0 0, 1 0, 1 1, 0 0)), ((0 0, 1 0, 1 1, 0 0)))", 8),
+        ("POLYGON((0 0, 1 0, 1 1, 0 0 ))", 4),
+    ):
+        assert vertex_count(parse_area(area, points)) == points
+        with pytest.raises(ModelError, match=f"at most {points - 1} points"):
+            parse_area(area, points - 1)
+    assert [vertex_count(parse_area(each)) for each in ("circle:me,5", "place:x")] == [0, 0]
 
 
 @pytest.mark.parametrize(

@@ -1,6 +1,7 @@
 """Whether anything of an area lies within a margin: the same as trying many points."""
 
 import random
+from itertools import pairwise
 from math import cos, pi, radians, sin, sqrt
 
 import pytest
@@ -92,3 +93,33 @@ def test_a_box_round_the_whole_earth_is_beyond_only_in_latitude() -> None:
     assert distance_m(10.0, 33.0, above.lat, 33.0) > MARGIN_M
     assert is_beyond(band, above, MARGIN_M)
     assert not is_beyond(band, Position(10.0 + 8 * METRE, -180.0), MARGIN_M)
+
+
+def test_the_edge_of_a_cap_is_near_wherever_its_ring_begins() -> None:
+    ring = ((-180.0, 60.0), (-90.0, 60.0), (0.0, 60.0), (90.0, 60.0), (180.0, 60.0))
+    for turn in (ring, ring[::-1]):
+        cap = Polygon((turn,))
+        for lon in (-170.0, -80.0, 10.0, 100.0, 170.0):
+            assert not is_beyond(cap, Position(60.0 - 5 * METRE, lon), MARGIN_M)
+            assert is_beyond(cap, Position(60.0 - 15 * METRE, lon), MARGIN_M)
+
+
+def test_many_points_have_the_same_margin_as_few() -> None:
+    """A square, and the same square with a thousand points on each side."""
+    corners = ((0.0, 0.0), (0.01, 0.0), (0.01, 0.01), (0.0, 0.01), (0.0, 0.0))
+    fine = [
+        (x + (next_x - x) * i / 1000, y + (next_y - y) * i / 1000)
+        for (x, y), (next_x, next_y) in pairwise(corners)
+        for i in range(1000)
+    ]
+    here, in_metres = Position(0.0, 0.0), []
+    square, finer = Polygon((corners,)), Polygon(((*fine, fine[0]),))
+    for ring in (corners, (*fine, fine[0])):
+        metres = tuple((x / METRE, y / METRE) for x, y in ring)
+        in_metres.append(Anchored(here, MovingPolygons(((metres,),))))
+    draw = random.Random(1)
+    for _ in range(300):
+        at = Position(draw.uniform(-0.0002, 0.0102), draw.uniform(-0.0002, 0.0102))
+        assert is_beyond(finer, at, MARGIN_M) == is_beyond(square, at, MARGIN_M)
+        few, many = (is_beyond(each, at, MARGIN_M) for each in in_metres)
+        assert few == many

@@ -4,6 +4,7 @@ An area is fixed (circle, box, polygons), moves with a node (seed D's naval, wit
 reference point as an offset in metres), or is a named place. Every value checks itself when it
 is built, so an area that exists can be decided: its numbers are finite, its rings closed, and
 each of its edges has one shorter way round. Coordinates of rings are (lon, lat), as in GeoJSON.
+Polygons have a dictionary, in which what was computed of them (their code, their bound) is kept.
 """
 
 from collections.abc import Sequence
@@ -58,7 +59,7 @@ class Box(Struct, frozen=True, gc=False):
         force_setattr(self, "east", northeast.lon)
 
 
-class Polygon(Struct, frozen=True, gc=False):
+class Polygon(Struct, frozen=True, dict=True):
     """The inside of the first ring without its holes, the other rings; edges are inside."""
 
     rings: tuple[Ring, ...]
@@ -67,7 +68,7 @@ class Polygon(Struct, frozen=True, gc=False):
         force_setattr(self, "rings", checked_rings(self.rings))
 
 
-class MultiPolygon(Struct, frozen=True, gc=False):
+class MultiPolygon(Struct, frozen=True, dict=True):
     """The union of the polygons."""
 
     polygons: tuple[Polygon, ...]
@@ -91,7 +92,7 @@ class MovingCircle(Struct, frozen=True, gc=False):
         force_setattr(self, "north_m", north_m)
 
 
-class MovingPolygons(Struct, frozen=True, gc=False):
+class MovingPolygons(Struct, frozen=True, dict=True):
     """Polygons that move with their anchor: rings of (east_m, north_m) off it, as `Polygon`."""
 
     polygons: tuple[tuple[Ring, ...], ...]
@@ -142,6 +143,21 @@ class PlaceHere(Struct, frozen=True, gc=False):
 
 FixedArea = Circle | Box | Polygon | MultiPolygon
 Area = FixedArea | Around | PlaceArea | PlaceHere
+
+
+def vertex_count(area: Area | MovingShape) -> int:
+    """Return how many points the rings of an area have: what it costs to read and to keep.
+
+    Circles, boxes and named places have none of their own.
+    """
+    shape = area.shape if isinstance(area, Around) else area
+    if isinstance(shape, Polygon):
+        return sum(map(len, shape.rings))
+    if isinstance(shape, MultiPolygon):
+        return sum(map(vertex_count, shape.polygons))
+    if isinstance(shape, MovingPolygons):
+        return sum(len(ring) for rings in shape.polygons for ring in rings)
+    return 0
 
 
 def circle(

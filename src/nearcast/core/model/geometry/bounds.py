@@ -7,7 +7,6 @@ and points between two samples are bounded by the gap between them.
 """
 
 import math
-from itertools import pairwise
 
 import numpy as np
 import numpy.typing as npt
@@ -21,11 +20,12 @@ from nearcast.core.model.geometry.area import (
     MovingCircle,
     MovingPolygons,
     MovingShape,
+    MultiPolygon,
     Polygon,
 )
 from nearcast.core.model.geometry.ellipsoid import HALF_EARTH_M
 from nearcast.core.model.geometry.geodesy import distance_m, ecef
-from nearcast.core.model.geometry.rings import Ring, longitude_step
+from nearcast.core.model.geometry.ring_columns import longitude_steps, points_of
 from nearcast.core.model.geometry.shapes import encode, shape_holds
 
 # No degree of latitude, nor of longitude times the cosine, is longer than this.
@@ -34,6 +34,7 @@ LONGEST_DEGREE_M = 111_700.0
 _NEAR_ANTIPODE_M = 19_800_000.0
 _SAMPLES = 256
 _CENTRING_STEPS = 24
+_KEPT_AS = "bound"
 
 Column = npt.NDArray[np.float64]
 
@@ -49,14 +50,24 @@ def bounding_circle(area: FixedArea | MovingShape | Around) -> tuple[float, floa
     if isinstance(shape, MovingCircle):
         offset = math.hypot(shape.east_m, shape.north_m)
         return 0.0, 0.0, _with_margin(offset + shape.radius_m)
-    if isinstance(shape, MovingPolygons):
-        points = (point for rings in shape.polygons for ring in rings for point in ring)
-        return 0.0, 0.0, _with_margin(max(math.hypot(*point) for point in points))
-    return _fixed_bound(shape)
+    if isinstance(shape, Box):
+        return _fixed_bound(shape)
+    kept = vars(shape)
+    if _KEPT_AS not in kept:
+        kept[_KEPT_AS] = _polygons_bound(shape)
+    bound: tuple[float, float, float] = kept[_KEPT_AS]
+    return bound
 
 
-def _fixed_bound(shape: FixedArea) -> tuple[float, float, float]:
-    lats, lons, gaps_m = _boundary(_outlines(shape))
+def _polygons_bound(shape: Polygon | MultiPolygon | MovingPolygons) -> tuple[float, float, float]:
+    if not isinstance(shape, MovingPolygons):
+        return _fixed_bound(shape)
+    points, _ = points_of([ring for rings in shape.polygons for ring in rings])
+    return 0.0, 0.0, _with_margin(float(np.hypot(*points.T).max()))
+
+
+def _fixed_bound(shape: Box | Polygon | MultiPolygon) -> tuple[float, float, float]:
+    lats, lons, gaps_m = _boundary(*_edges(shape))
     lat, lon = _centre(lats, lons)
     reach = _farthest_m(lat, lon, lats, lons, gaps_m)
     code = encode(shape)
@@ -72,31 +83,25 @@ def _with_margin(reach_m: float) -> float:
     return min(reach_m * (1.0 + 1e-5) + 0.01, HALF_EARTH_M)
 
 
-def _outlines(shape: FixedArea) -> list[list[tuple[float, float]]]:
-    """Return the boundary as lines of (lon, lat) whose longitudes continue past 180."""
+def _edges(shape: Box | Polygon | MultiPolygon) -> tuple[Column, Column]:
+    """Return where the edges of the boundary begin, as (lon, lat), and their steps from there."""
     if isinstance(shape, Box):
-        west = shape.west
-        width = shape.east - west if shape.east >= west else shape.east - west + 360.0
-        east = west + width
-        south, north = shape.south, shape.north
-        return [[(west, south), (east, south), (east, north), (west, north), (west, south)]]
-    if isinstance(shape, Polygon):
-        return [_unwound(ring) for ring in shape.rings]
-    assert not isinstance(shape, Circle)
-    return [_unwound(ring) for polygon in shape.polygons for ring in polygon.rings]
+        width = shape.east - shape.west
+        width += 360.0 if width < 0.0 else 0.0
+        south, west, north, east = shape.south, shape.west, shape.north, shape.west + width
+        corners = [(west, south), (east, south), (east, north), (west, north), (west, south)]
+        line = np.array(corners)
+        return line[:-1], np.diff(line, axis=0)
+    polygons = (shape,) if isinstance(shape, Polygon) else shape.polygons
+    points, firsts = points_of([ring for polygon in polygons for ring in polygon.rings])
+    steps = np.stack((longitude_steps(points[:, 0]), np.diff(points[:, 1])), axis=1)
+    is_edge = np.ones(len(steps), np.bool_)
+    is_edge[firsts[1:] - 1] = False
+    return points[:-1][is_edge], steps[is_edge]
 
 
-def _unwound(ring: Ring) -> list[tuple[float, float]]:
-    line = [ring[0]]
-    for (lon, _), (next_lon, next_lat) in pairwise(ring):
-        line.append((line[-1][0] + longitude_step(lon, next_lon), next_lat))
-    return line
-
-
-def _boundary(outlines: list[list[tuple[float, float]]]) -> tuple[Column, Column, Column]:
+def _boundary(starts: Column, steps: Column) -> tuple[Column, Column, Column]:
     """Return sampled latitudes and longitudes, and the gap between each and its neighbours."""
-    starts = np.array([point for line in outlines for point in line[:-1]], dtype=np.float64)
-    steps = np.concatenate([np.diff(np.array(line), axis=0) for line in outlines])
     spans = _spans_m(starts, steps)
     step_m = float(spans.sum()) / _SAMPLES or 1.0
     parts = np.maximum(np.ceil(spans / step_m), 1.0).astype(np.int64)
@@ -125,20 +130,36 @@ def _centre(lats: Column, lons: Column) -> tuple[float, float]:
     """
     phi, lam = np.radians(lats), np.radians(lons)
     points = np.stack([np.cos(phi) * np.cos(lam), np.cos(phi) * np.sin(lam), np.sin(phi)])
-    middle = (points.min(axis=1) + points.max(axis=1)) / 2.0
-    for step in range(_CENTRING_STEPS):
-        off = points - middle[:, None]
-        farthest = int(np.argmax(np.einsum("ij,ij->j", off, off)))
-        middle = middle + off[:, farthest] / (step + 3.0)
-    x, y, z = (float(part) for part in middle)
+    x, y, z = _ball_centre(points, (points.min(axis=1) + points.max(axis=1)) / 2.0)
     return math.degrees(math.atan2(z, math.hypot(x, y))), math.degrees(math.atan2(y, x))
 
 
 @compiled
+def _ball_centre(points: Column, middle: Column) -> tuple[float, float, float]:
+    x, y, z = middle[0], middle[1], middle[2]
+    for step in range(_CENTRING_STEPS):
+        farthest, most = 0, -1.0
+        for i in range(points.shape[1]):
+            dx, dy, dz = points[0, i] - x, points[1, i] - y, points[2, i] - z
+            squared = dx * dx + dy * dy + dz * dz
+            if squared > most:
+                farthest, most = i, squared
+        x += (points[0, farthest] - x) / (step + 3.0)
+        y += (points[1, farthest] - y) / (step + 3.0)
+        z += (points[2, farthest] - z) / (step + 3.0)
+    return x, y, z
+
+
+@compiled
 def _farthest_m(lat: float, lon: float, lats: Column, lons: Column, gaps_m: Column) -> float:
+    x0, y0, z0 = ecef(lat, lon)
     farthest = 0.0
     for i in range(len(lats)):
         # A point between two samples is at most half their gap from one of them.
-        beyond = distance_m(lat, lon, lats[i], lons[i]) + gaps_m[i] / 2.0
-        farthest = max(farthest, beyond)
+        beyond = gaps_m[i] / 2.0
+        x, y, z = ecef(lats[i], lons[i])
+        chord_m = math.sqrt((x - x0) ** 2 + (y - y0) ** 2 + (z - z0) ** 2)
+        # Over ground it is at most half as far again and somewhat more.
+        if chord_m * 1.6 + beyond > farthest:
+            farthest = max(farthest, distance_m(lat, lon, lats[i], lons[i]) + beyond)
     return farthest

@@ -20,8 +20,10 @@ from nearcast.core.model.geometry.position import shown
 if TYPE_CHECKING:
     import pyarrow as pa
 
-# Countries have long coasts; this only keeps a file from taking all memory.
-LARGEST_PLACE = 1_000_000
+# Countries have long coasts, so places may have more points than other areas.
+LARGEST_PLACE = 100_000
+# What earlier releases accepted is still read from their logs.
+LARGEST_RECORDED_PLACE = 1_000_000
 _GEOMETRY_COLUMNS = ("geometry", "geometry_wkb", "geom", "wkb")
 
 

@@ -12,7 +12,6 @@ import math
 from bisect import insort
 from collections.abc import Iterator
 
-import shapely
 from msgspec import Struct
 
 from nearcast.core.model.errors import ModelError, PlaceError, did_you_mean
@@ -31,10 +30,12 @@ from nearcast.core.model.geometry.ellipsoid import MEAN_RADIUS_M
 from nearcast.core.model.geometry.geodesy import ecef
 from nearcast.core.model.geometry.place_index import PlaceIndex
 from nearcast.core.model.geometry.position import Position, shown
-from nearcast.core.model.geometry.rings import enclosed_m2, longitude_step
+from nearcast.core.model.geometry.ring_columns import enclosed_m2, widest_inside
+from nearcast.core.model.geometry.rings import longitude_step
 from nearcast.core.model.geometry.shapes import Code, encode, shape_holds
 
 LONGEST_NAME = 256
+_NO_POINT = (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
 class Place(Struct, frozen=True):
@@ -247,12 +248,15 @@ def area_m2(geometry: FixedArea) -> float:
         return MEAN_RADIUS_M**2 * math.radians(width) * rise
     if isinstance(geometry, MultiPolygon):
         return sum(area_m2(polygon) for polygon in geometry.polygons)
-    exterior, *holes = geometry.rings
-    return max(enclosed_m2(exterior) - sum(enclosed_m2(hole) for hole in holes), 0.0)
+    exterior, *holes = map(enclosed_m2, geometry.rings)
+    return max(exterior - sum(holes), 0.0)
 
 
 def inner_point(geometry: FixedArea) -> Position:
-    """Return a position inside an area (for a ring around a pole, on its edge)."""
+    """Return a position inside an area (for a ring around a pole, on its edge).
+
+    A polygon is crossed at half its height, and the middle of the widest stretch taken.
+    """
     if isinstance(geometry, Circle):
         return geometry.center
     if isinstance(geometry, Box):
@@ -262,12 +266,11 @@ def inner_point(geometry: FixedArea) -> Position:
         return Position((geometry.south + geometry.north) / 2.0, lon)
     if isinstance(geometry, MultiPolygon):
         return inner_point(max(geometry.polygons, key=area_m2))
-    # Measured from its first meridian, a polygon that crosses the antimeridian is in one piece.
-    first = geometry.rings[0][0][0]
-    rings = [[(longitude_step(first, lon), lat) for lon, lat in ring] for ring in geometry.rings]
-    point = shapely.point_on_surface(shapely.make_valid(shapely.Polygon(rings[0], rings[1:])))
-    lon = longitude_step(0.0, first + point.x)
-    return Position(float(point.y), float(lon))
+    found = widest_inside(geometry.rings)
+    if found is not None and shape_holds(encode(geometry), 0, found[1], found[0], *_NO_POINT):
+        return Position(found[1], found[0])
+    lon, lat = geometry.rings[0][0]
+    return Position(lat, lon)
 
 
 def _size(place: Place) -> tuple[float, str, str, str]:

@@ -1,25 +1,29 @@
 """Rings: the closed lines that bound polygons, on the cylinder of longitude and latitude.
 
 Checks what makes a ring decidable (two finite numbers per point, closed, no edge that spans half a
-turn, a non-empty inside), and computes which pole a ring winds around and how much ground it
-encloses. Rings that move with a node are in metres east and north of it.
+turn, a non-empty inside), and computes which pole a ring winds around. Rings that move with a node
+are in metres east and north of it.
 """
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Callable, Iterable, Sequence
 from itertools import pairwise
 
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.geometry.ellipsoid import HALF_EARTH_M, MEAN_RADIUS_M
+from nearcast.core.model.geometry.ellipsoid import HALF_EARTH_M
 from nearcast.core.model.geometry.position import number, plain, position, shown
 
 # The limit for clients; places that an operator loads may be larger.
 LARGEST_VERTEX_COUNT = 10_000
 
+# A ring of this many points is checked as columns first.
+_MANY_POINTS = 64
+
 # For an edge this close to half a turn, rounding could change which way is shorter.
 _HALF_TURN = 180.0 - 1e-9
 
 Ring = tuple[tuple[float, float], ...]
+Points = tuple[Sequence[float], ...]
 
 
 def checked_rings(rings: Iterable[Iterable[Sequence[float]]]) -> tuple[Ring, ...]:
@@ -35,12 +39,15 @@ def checked_moving_rings(rings: Iterable[Iterable[Sequence[float]]]) -> tuple[Ri
     checked: list[Ring] = []
     for i, points in enumerate(rings, 1):
         what = f"ring {i}"
-        ring = [
-            offset_m(_pair(point, f"point {at} of {what}", "east_m, north_m"))
-            for at, point in enumerate(points, 1)
-        ]
-        _check_closed(ring, what)
-        checked.append(tuple(ring))
+        points = tuple(points)
+        ring = _in_order(points, _moving_in_order)
+        if ring is None:
+            ring = tuple(
+                offset_m(_pair(point, f"point {at} of {what}", "east_m, north_m"))
+                for at, point in enumerate(points, 1)
+            )
+            _check_closed(ring, what)
+        checked.append(ring)
     if not checked:
         raise ModelError("a moving polygon needs at least one ring")
     return tuple(checked)
@@ -83,28 +90,11 @@ def held_pole(ring: Ring) -> int:
     return 1 if weighted * turn >= 0.0 else -1
 
 
-def enclosed_m2(ring: Ring) -> float:
-    """Return the ground area inside a ring of (lon, lat), on a sphere of the mean radius."""
-    under = turn = 0.0
-    for (lon, lat), (next_lon, next_lat) in pairwise(ring):
-        step = math.radians(longitude_step(lon, next_lon))
-        phi, next_phi = math.radians(lat), math.radians(next_lat)
-        rise = next_phi - phi
-        # The mean sine along a straight edge; the quotient loses its digits on flat ones.
-        mean = (
-            math.sin((phi + next_phi) / 2.0)
-            if abs(rise) < 1e-6
-            else (math.cos(phi) - math.cos(next_phi)) / rise
-        )
-        under += step * mean
-        turn += step
-    pole = held_pole(ring)
-    if pole:
-        under = 2.0 * math.pi - pole * math.copysign(1.0, turn) * under
-    return abs(under) * MEAN_RADIUS_M**2
-
-
 def _checked_ring(points: Iterable[Sequence[float]], what: str) -> Ring:
+    points = tuple(points)
+    in_order = _in_order(points, _fixed_in_order)
+    if in_order is not None:
+        return in_order
     ring: list[tuple[float, float]] = []
     for at, point in enumerate(points, 1):
         lon, lat = _pair(point, f"point {at} of {what}", "lon, lat")
@@ -130,6 +120,29 @@ def _checked_ring(points: Iterable[Sequence[float]], what: str) -> Ring:
             "than 180 degrees needs points between (or use bbox:SOUTH,WEST,NORTH,EAST)"
         )
     return tuple(ring)
+
+
+def _in_order(points: Points, check: Callable[[Points], Ring | None]) -> Ring | None:
+    """Return a ring of many points that is valid as it stands; None: check each point."""
+    if len(points) < _MANY_POINTS:
+        return None
+    try:
+        return check(points)
+    except ImportError:
+        # Clients may have no numpy.
+        return None
+
+
+def _fixed_in_order(points: Points) -> Ring | None:
+    from nearcast.core.model.geometry.ring_columns import ring_in_order
+
+    return ring_in_order(points, _HALF_TURN)
+
+
+def _moving_in_order(points: Points) -> Ring | None:
+    from nearcast.core.model.geometry.ring_columns import moving_ring_in_order
+
+    return moving_ring_in_order(points, HALF_EARTH_M)
 
 
 def _pair(point: object, what: str, names: str) -> tuple[float, float]:

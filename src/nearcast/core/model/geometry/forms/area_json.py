@@ -43,11 +43,11 @@ _OURS = ("circle", "bbox", "place", "moving")
 JsonObject = dict[str, object]
 
 
-def area_from_json(value: object) -> Area:
-    """Return the area that a parsed JSON object describes, or raise `ModelError`."""
+def area_from_json(value: object, largest: int = LARGEST_VERTEX_COUNT) -> Area:
+    """Return the area, of `largest` points at most, that a parsed JSON object describes."""
     members = _members(value, "an area in JSON")
     if "type" in members:
-        return geometry_from_json(members)
+        return geometry_from_json(members, largest)
     if len(members) != 1:
         raise ModelError(
             f"an area in JSON is a GeoJSON geometry, or has one member of {', '.join(_OURS)}, "
@@ -64,7 +64,7 @@ def area_from_json(value: object) -> Area:
             raise ModelError(f'a place is "NAME" or "KIND/NAME", not {shown(inner)}')
         return parse_place(inner)
     if word == "moving":
-        return _moving(_members(inner, "moving"))
+        return _moving(_members(inner, "moving"), largest)
     raise ModelError(
         f"{shown(word)} is not an area{did_you_mean(word, (*_OURS, 'type'))}; "
         f"areas in JSON are GeoJSON or one of {', '.join(_OURS)}"
@@ -141,7 +141,7 @@ def _circle(members: Mapping[str, object]) -> Circle | Around:
     return circle(where, radius, offset=offset)  # type: ignore[arg-type]  # circle checks them
 
 
-def _moving(members: Mapping[str, object]) -> Around:
+def _moving(members: Mapping[str, object], largest: int) -> Around:
     shapes = [word for word in ("polygon", "multipolygon", "box") if word in members]
     if len(shapes) != 1:
         raise ModelError(
@@ -152,17 +152,18 @@ def _moving(members: Mapping[str, object]) -> Around:
     anchor = members["with"]
     if not isinstance(anchor, str):
         raise ModelError(f'"with" is "me" or the id of a node, not {shown(anchor)}')
-    return Around(unescaped(anchor), _moving_shape(shapes[0], members[shapes[0]]))
+    shape = _moving_shape(shapes[0], members[shapes[0]], largest)
+    return Around(unescaped(anchor), shape)
 
 
-def _moving_shape(word: str, value: object) -> MovingShape:
+def _moving_shape(word: str, value: object, largest: int) -> MovingShape:
     if word == "box":
         members = _members(value, "box")
         _only(members, "box", ("width", "height"), ("offset",))
         width, height, offset = members["width"], members["height"], members.get("offset", (0, 0))
         return moving_box(width, height, offset)  # type: ignore[arg-type]  # it checks them
     polygons = [value] if word == "polygon" else _items(value, word, "a list of polygons")
-    budget = _Budget(LARGEST_VERTEX_COUNT)
+    budget = _Budget(largest)
     return MovingPolygons(tuple(_rings(rings, budget) for rings in polygons))
 
 

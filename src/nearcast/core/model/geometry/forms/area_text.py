@@ -31,7 +31,7 @@ from nearcast.core.model.geometry.forms.area_json import area_from_json, area_js
 from nearcast.core.model.geometry.forms.area_names import parse_place, place_text, unescaped
 from nearcast.core.model.geometry.forms.wkt import parse_wkt
 from nearcast.core.model.geometry.position import parse_number, plain, position, shown
-from nearcast.core.model.geometry.rings import Ring
+from nearcast.core.model.geometry.rings import LARGEST_VERTEX_COUNT, Ring
 
 LONGEST_TEXT_BYTES = 256 * 1024
 _FORMS = (
@@ -40,31 +40,36 @@ _FORMS = (
 )
 
 
-def parse_area(source: str | bytes | Mapping[str, object]) -> Area:
-    """Return the area that a text or a parsed JSON object describes, or raise `ModelError`."""
+def parse_area(
+    source: str | bytes | Mapping[str, object], largest: int = LARGEST_VERTEX_COUNT
+) -> Area:
+    """Return the area that a text or a parsed JSON object describes, or raise `ModelError`.
+
+    It may have `largest` points.
+    """
     if isinstance(source, Mapping):
-        return area_from_json(source)
+        return area_from_json(source, largest)
     text = _checked_text(source)
     if text.startswith("{"):
-        return area_from_json(parse_json(text))
+        return area_from_json(parse_json(text), largest)
     word, colon, rest = text.partition(":")
     reader = _READERS.get(word.strip().lower()) if colon else None
     fields = _Fields(text, len(text) - len(rest.lstrip()) if colon else 0)
     try:
-        return _read(text, fields) if reader is None else reader(fields)
+        return _read(text, fields, largest) if reader is None else reader(fields)
     except MisreadError:
         raise
     except ModelError as error:
         raise MisreadError(str(error), text, fields.at) from None
 
 
-def _read(text: str, fields: "_Fields") -> Area:
+def _read(text: str, fields: "_Fields", largest: int) -> Area:
     """Parse text that is none of the forms with a colon."""
     fields.at = 0
     shape = re.match(r"[A-Za-z]*", text)
     keyword = shape.group() if shape else ""
     if keyword.upper() in ("POLYGON", "MULTIPOLYGON"):
-        return parse_wkt(text)
+        return parse_wkt(text, largest)
     if keyword.upper() == "POINT":
         raise ModelError("a point has no area; write circle:LAT,LON,METRES")
     known = [*_READERS, "polygon", "multipolygon"]

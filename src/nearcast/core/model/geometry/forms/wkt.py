@@ -5,6 +5,8 @@ Every error in the text gives its offset and what was expected there.
 
 import re
 from collections.abc import Callable
+from itertools import chain
+from math import isfinite
 from typing import TypeVar
 
 from nearcast.core.model.errors import MisreadError, ModelError
@@ -17,9 +19,9 @@ _TOKEN = re.compile(r"\s*([(),]|[^\s(),]+)?")
 Part = TypeVar("Part")
 
 
-def parse_wkt(text: str) -> Polygon | MultiPolygon:
-    """Return the polygon or multipolygon that the text describes, or raise `ModelError`."""
-    reader = _WktReader(text)
+def parse_wkt(text: str, largest: int = LARGEST_VERTEX_COUNT) -> Polygon | MultiPolygon:
+    """Return the polygon or multipolygon, of `largest` points at most, that the text describes."""
+    reader = _WktReader(text, largest)
     word = reader.take().upper()
     if reader.token.upper() in ("Z", "M", "ZM"):
         raise ModelError("points are two numbers, LON LAT; leave out heights and measures")
@@ -40,8 +42,9 @@ def parse_wkt(text: str) -> Polygon | MultiPolygon:
 class _WktReader:
     """Holds the next token; one method per level of brackets."""
 
-    def __init__(self, text: str) -> None:
+    def __init__(self, text: str, largest: int) -> None:
         self._text = text
+        self._largest = largest
         self._end = 0
         self._points = 0
         self.token = ""
@@ -77,12 +80,22 @@ class _WktReader:
         return MisreadError(message, self._text, self._end - len(self.token))
 
     def _ring(self) -> Ring:
-        return tuple(self.bracketed(self._point))
+        end = self._text.find(")", self._end) if self.token == "(" else -1
+        ring = None if end < 0 else _usual_ring(self._text[self._end : end])
+        if ring is None:
+            return tuple(self.bracketed(self._point))
+        self._count(len(ring))
+        self._end = end + 1
+        self.take()
+        return ring
+
+    def _count(self, points: int) -> None:
+        self._points += points
+        if self._points > self._largest:
+            raise ModelError(f"an area has at most {self._largest} points; simplify it")
 
     def _point(self) -> tuple[float, float]:
-        self._points += 1
-        if self._points > LARGEST_VERTEX_COUNT:
-            raise ModelError(f"an area has at most {LARGEST_VERTEX_COUNT} points; simplify it")
+        self._count(1)
         point = self._number("longitude"), self._number("latitude")
         if self.token not in (",", ")"):
             raise self.expected("',' or ')' after the two numbers LON LAT of a point")
@@ -102,3 +115,17 @@ class _WktReader:
         if self.token != bracket:
             raise self.expected(f"'{bracket}'")
         self.take()
+
+
+def _usual_ring(text: str) -> Ring | None:
+    """Return the points of a ring in its common form; None: read it token by token."""
+    if not text.isascii() or "_" in text or "(" in text:
+        return None
+    pairs = [point.split() for point in text.split(",")]
+    if set(map(len, pairs)) != {2}:
+        return None
+    try:
+        ring = tuple([(float(lon), float(lat)) for lon, lat in pairs])
+    except ValueError:
+        return None
+    return ring if all(map(isfinite, chain.from_iterable(ring))) else None
