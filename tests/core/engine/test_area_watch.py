@@ -1,5 +1,7 @@
 """Watched areas: baseline, coming in, going out, no flapping, areas that move, filters."""
 
+from random import Random
+
 from nearcast.core.engine.engine import Engine
 from nearcast.core.language import parse
 from nearcast.core.model import Area, Position, circle
@@ -90,3 +92,33 @@ def test_who_was_lost_is_seen_as_at_first() -> None:
     engine = Engine()
     seen(engine, watch(PARK), Moved("ann", north(500)), Moved("ann", HERE))
     assert seen(engine, Moved("ann", None), Moved("ann", north(20))) == []
+
+
+def test_an_area_that_moves_is_compared_with_the_nodes_near_it() -> None:
+    engine = Engine()
+    crowd = [Moved(f"n{i}", Position(-40.0 + i / 100, 100.0)) for i in range(2_000)]
+    seen(engine, *crowd, Moved("bus", HERE), Moved("ann", north(20)), watch(circle("bus", 100.0)))
+    watched = engine._state.areas
+    before = watched.looked_at
+    assert seen(engine, Moved("bus", north(500))) == [("ann", False)]
+    assert seen(engine, Moved("bus", north(30))) == [("ann", True)]
+    assert watched.looked_at - before <= 8
+
+
+def test_nodes_near_an_area_that_moves_are_told_as_if_all_were_compared() -> None:
+    """Random moves, against the distance of every node from the bus."""
+    draw, engine = Random(1), Engine()
+    places = dict.fromkeys(("ann", "bob", "cy", "bus"), HERE)
+    seen(engine, *(Moved(*each) for each in places.items()), watch(circle("bus", 100.0)))
+    inside = set(places)
+    for _ in range(400):
+        name = draw.choice(list(places))
+        places[name] = north(draw.choice((0.0, 50.0, 105.0, 150.0, 5_000.0)))
+        told = seen(engine, Moved(name, places[name]))
+        bus = places["bus"]
+        far = {each: bus.distance_m(at) for each, at in places.items()}
+        after = {each for each in places if far[each] <= (110.0 if each in inside else 100.0)}
+        assert sorted(told) == sorted(
+            [(each, True) for each in after - inside] + [(each, False) for each in inside - after]
+        )
+        inside = after

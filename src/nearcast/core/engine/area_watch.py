@@ -4,8 +4,8 @@ A node first seen inside counts as inside from the start, without a notice. It e
 inside and the filter is true of it; it leaves when the filter is no longer true, or when everything
 within `MARGIN_M` of a fix is outside, so that it does not flap at the edge. A node without a
 position neither enters nor leaves: the next notice compares its next position with its last known
-state. Cost depends on the areas near a move, not on all areas; an area that moves with a node, or
-is a redefined place, is compared with every node.
+state. Cost depends on the areas near a move, and on the nodes near an area that moves or is defined
+anew, not on all of them.
 """
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
@@ -56,6 +56,8 @@ class AreaWatch(EngineDependent):
         self._inside: dict[str, set[str]] = {}
         """Names of the areas that each node is in."""
         self._anchored: dict[str, set[str]] = {}
+        self.looked_at = 0
+        """The number of nodes compared so far with areas that moved or were defined."""
         self._count = 0
         self._lost: dict[str, int] = {}
         """Nodes whose position was lost, with the number of watches made by then."""
@@ -76,7 +78,7 @@ class AreaWatch(EngineDependent):
         self._areas.put(name, watch.event)
         if (anchor := _anchor(watch.event)) is not None:
             self._anchored.setdefault(anchor, set()).add(name)
-        for other in self._everyone:
+        for other in self._near(watch):
             if self._is_in(watch, other):
                 self._enter(watch, other)
 
@@ -132,7 +134,7 @@ class AreaWatch(EngineDependent):
         self.refresh()
         for watch in self._watches.values():
             if isinstance(watch.event.to, PlaceArea | PlaceHere):
-                for node in self._everyone:
+                for node in self._near(watch):
                     step.outcome.notices += self._look(watch, node, False, step.now)
 
     def sight_changed(self, viewer: str, other: str, step: EngineStep) -> None:
@@ -151,7 +153,7 @@ class AreaWatch(EngineDependent):
         found: list[AreaNotice] = []
         for name in sorted(self._anchored.get(node, ())):
             self._areas.aim_again(name)
-            for other in self._everyone:
+            for other in self._near(self._watches[name]):
                 found += self._look(self._watches[name], other, False, now)
         at = self._matcher.world.position(node)
         if at is None:
@@ -186,6 +188,14 @@ class AreaWatch(EngineDependent):
         for name, watch in self._watches.items():
             if isinstance(watch.event.to, Around | PlaceArea | PlaceHere):
                 self._areas.aim_again(name)
+
+    def _near(self, watch: _Watch) -> list[str]:
+        """Return the nodes that may be in an area, or were, by name."""
+        bound = self._matcher.world.bound_of_target(watch.event)
+        near = () if bound is None else self._matcher.nodes_within(*bound)
+        found = sorted(self._everyone if near is None else watch.inside.union(near))
+        self.looked_at += len(found)
+        return found
 
     def _look(self, watch: _Watch, node: str, first: bool, now: float) -> list[AreaNotice]:
         was_in = node in watch.inside
