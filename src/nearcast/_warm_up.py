@@ -44,6 +44,7 @@ FILTERS = (
     "approaching(event)",
     "friend(publisher)",
     "kind LIKE 'c%'",
+    "count('#', 'speed > 1', 500) > 3",
 )
 
 
@@ -117,7 +118,6 @@ def use_everything() -> None:
     import numpy as np
 
     from nearcast.core.language import parse
-    from nearcast.core.matching.counted import count_held
     from nearcast.core.matching.index.cells import new_cells, packed
     from nearcast.core.matching.matcher import Matcher
     from nearcast.core.model import Event, Position, Subscription, circle, parse_area
@@ -129,7 +129,6 @@ def use_everything() -> None:
     from nearcast.core.model.geometry.geodesy import distance_m
     from nearcast.core.model.geometry.margins import is_beyond
     from nearcast.core.model.geometry.places import Places
-    from nearcast.core.model.geometry.shapes import encode
 
     here, near = Position(53.35, -6.26), Position(53.351, -6.261)
     for other in (near, Position(0.0, 0.0), Position(-53.35, 173.74)):
@@ -148,7 +147,6 @@ def use_everything() -> None:
     bounding_circle(Polygon(((*many, (0.0, 1.0), many[0]),)))
     bounding_circle(city)
     bounding_circle(Circle(here, 500.0))
-    count_held(encode(Circle(here, 500.0)), np.array([[53.35, -6.26]]))
 
     matcher = Matcher(places)
     matcher.add(Subscription("first", "ann", "traffic/#"))
@@ -184,7 +182,11 @@ def use_everything() -> None:
     matcher.match(EventBatch.of([nowhere]))
     for event in events:
         matcher.live.put(event.id, event)
-    matcher.live_for_node("ben")
+    matcher.live.seen.mark(np.array([0, 1], np.int32), ("ben", "ben"))
+    live = matcher.subscriptions_of("ben")
+    matcher.live_matches(live, (), ["ben"] * len(live))
+    matcher.live.seen.unmark(0, "ben")
+    matcher.live.seen.forget_session("ben")
     matcher.sight.set_group("ann", 2)
     matcher.sight.set_groups(1, 2, 0)
     matcher.sight.set_exception("ben", "ann", 7)

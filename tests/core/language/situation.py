@@ -29,7 +29,12 @@ class Situation(Struct):
         return self.before.get(who)
 
     def count(
-        self, subject: str, where: Filter | None, metres: float | None, around: str = "me"
+        self,
+        subject: str,
+        where: Filter | None,
+        metres: float | None,
+        around: str = "me",
+        most: int | None = None,
     ) -> int | None:
         self.counted.append((subject, where.to_text() if where else None, metres, around))
         return self.counts

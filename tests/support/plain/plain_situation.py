@@ -116,7 +116,12 @@ class PlainSituation:
         return []
 
     def count_earlier(
-        self, asked: EventScope, subject: str, where: Filter | None, within: Circle | None
+        self,
+        asked: EventScope,
+        subject: str,
+        where: Filter | None,
+        within: Circle | None,
+        most: int | None = None,
     ) -> int:
         return 0
 

@@ -16,7 +16,7 @@ from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.outcome import AreaNotice, EngineStep
 from nearcast.core.engine.queries.node_filter import is_true_of
 from nearcast.core.language import Filter
-from nearcast.core.matching.live import LiveEvents, LiveObserver
+from nearcast.core.matching.live.live_events import LiveEvents, LiveObserver
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import area_for
 from nearcast.core.model.event import Event

@@ -33,7 +33,7 @@ from nearcast.core.engine.session_presence import SessionPresence
 from nearcast.core.engine.settings import EngineSettings as EngineSettings
 from nearcast.core.engine.shard import WHOLE, Shard
 from nearcast.core.engine.standing_inputs import StandingInputs
-from nearcast.core.matching.live import LiveEvents
+from nearcast.core.matching.live.live_events import LiveEvents
 from nearcast.core.matching.matcher import Matches
 from nearcast.core.matching.reference import Verdict
 from nearcast.core.model.context import NodeState
@@ -272,7 +272,7 @@ class Engine:
             self._state.live_delivery.deliver(deliveries, step.outcome)
         if withdrawal is not None:
             numbers, priorities = (column.tolist() for column in columns)
-            met = [(withdrawal, *each) for each in zip(numbers, priorities, strict=True)]
+            met = zip(numbers, priorities, strict=True)
             self._state.live_delivery.withdraw(withdrawal, met, step.outcome)
             if self._state.live.withdraw(withdrawal):
                 step.live_changed(self._state.live.key(withdrawal), None)

@@ -7,11 +7,13 @@ all matching live events that it has not seen.
 
 from collections.abc import Iterable, Iterator
 
-from nearcast.core.engine.books.live_book import Met
+import numpy as np
+
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.outcome import EngineStep, Handlers
-from nearcast.core.matching.reference import decide
-from nearcast.core.model.event import Event, Subscription
+from nearcast.core.matching.matcher import LiveMatches
+from nearcast.core.matching.tables import I32
+from nearcast.core.model.event import Subscription
 from nearcast.core.model.inputs import Input, Left, Presence, QueueDrained, Undelivered
 
 
@@ -20,7 +22,7 @@ class SessionPresence:
 
     def __init__(self, state: EngineState) -> None:
         self._shard = state.shard
-        self._world = state.matcher.world
+        self._matcher = state.matcher
         self._announcements = state.announcements
         self._live = state.live
         self._subscriptions = state.subscriptions
@@ -99,33 +101,26 @@ class SessionPresence:
         self._live.forget(session)
         self._announcements.leave(session)
 
-    def _missed_by(self, session: str) -> list[Met]:
+    def _missed_by(self, session: str) -> LiveMatches:
         """Missed live events of a returning session, as they match now."""
-        wanted = [
-            self._subscriptions.by_id[name] for name in self._subscriptions.of_session(session)
-        ]
-        missed = self._live.missed_by(session)
+        names = self._subscriptions.of_session(session)
+        rows = self._live.missed_by(session)
         if session in self._uncertain:
             self._uncertain.discard(session)
-            missed = self._all_met_by(wanted)
-        found: list[Met] = []
-        for event in missed:
-            for each in wanted:
-                priority = decide(event, each, self._world).priority
-                if priority is not None:
-                    found.append((event, self._subscriptions.number(each.id), priority))
-        return found
+            rows = self._all_met_by([self._subscriptions.by_id[name] for name in names])
+        return self._matcher.live_among(rows, list(map(self._subscriptions.number, names)))
 
-    def _all_met_by(self, wanted: Iterable[Subscription]) -> list[Event]:
-        """Live events that match any of these subscriptions now, oldest version first."""
-        found: list[Event] = []
+    def _all_met_by(self, wanted: Iterable[Subscription]) -> I32:
+        """Rows of live events that match any of these subscriptions now, oldest version first."""
+        found: list[I32] = [np.zeros(0, np.int32)]
         for each in wanted:
             if each.group is None:
                 number = self._subscriptions.number(each.id)
-                plainly = self._live.met_plainly(number, each.subject)
-                met = plainly if each.plain else self._live_delivery.met_by_one(each.id)
-                found += (event for event, _, _ in met)
-        return self._live.in_order(found)
+                if each.plain:
+                    found.append(self._live.met_plainly(number, each.subject))
+                else:
+                    found.append(self._matcher.live_matches([number]).row)
+        return self._matcher.live.in_order(np.unique(np.concatenate(found)))
 
 
 def _node_of(session: str) -> str:

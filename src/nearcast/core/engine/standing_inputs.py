@@ -29,7 +29,7 @@ class StandingInputs:
     def __init__(self, state: EngineState) -> None:
         self._announcements = state.announcements
         self._areas = state.areas
-        self._live = state.live
+        self._matcher = state.matcher
         self._subscriptions = state.subscriptions
         self._recent = state.recent
         self._live_delivery = state.live_delivery
@@ -85,21 +85,14 @@ class StandingInputs:
         if not wanted:
             return
         numbers = {self._subscriptions.number(each.subscription.id): each for each in wanted}
-        met = list(self._live.met_by(wanted[0].subscription.node, list(numbers)))
-        self._live_delivery.deliver_live((found for found in met if not found[0].retain), outcome)
+        met = self._matcher.live_matches(list(numbers))
+        retained = self._matcher.live.columns.retained[met.row]
+        self._live_delivery.deliver_live(met.only(~retained), outcome)
         # MQTT retained messages are sent once per filter.
         for number, each in numbers.items():
-            retained = [found for found in met if found[0].retain and found[1] == number]
-            if not retained:
-                continue
-            deliveries = self._subscriptions.deliveries_of(retained, replayed=True)
-            for copy in deliveries:
-                self._live.seen(copy.event, copy.owner)
-                if not each.replay:
-                    outcome.passed_over.append((copy.event, copy.owner))
-            if each.replay:
-                deliveries.caused_at, deliveries.caused_by = outcome.now, outcome.index
-                outcome.sent.append(deliveries)
+            own = met.only(retained & (met.subscription == number))
+            if len(own.row):
+                self._live_delivery.replay(own, outcome, send=each.replay)
 
     def unsubscribe(self, each: Unsubscribed, step: EngineStep) -> None:
         """Remove a subscription."""

@@ -123,14 +123,14 @@ def match_events(
         aimed = events.target[e] != NO_TARGET
         stamp = serial + e
         sampled = stamp % SAMPLED == 0
-        _load(kinds, values, events, e)
+        load_event(kinds, values, events, e)
 
         # 1. Collect the cells that can hold a matching subscription.
         n_ranges, candidates = _name_cells(
             e, events, a, keys, patterns, columns, kinds, values, ranges, probes, codes, code_count
         )
         if n_ranges == FULL or candidates > len(survivors):
-            _forget(kinds, events, e)
+            unload_event(kinds, events, e)
             return turn, written
         if aimed and candidates > FEW:
             # Alternatively: the nodes in the target, if they are fewer.
@@ -138,11 +138,11 @@ def match_events(
                 e, stamp, written, candidates, restricted, events, memory, scratch
             )
             if more == FULL:
-                _forget(kinds, events, e)
+                unload_event(kinds, events, e)
                 return turn, written
             if more != TOO_MANY:
                 written = more
-                _forget(kinds, events, e)
+                unload_event(kinds, events, e)
                 continue
 
         # 2. Filter the entries of these cells by rough distance.
@@ -150,7 +150,7 @@ def match_events(
 
         # 3. Decide the rest exactly.
         if written + found > len(out_event):
-            _forget(kinds, events, e)
+            unload_event(kinds, events, e)
             return turn, written
         for k in range(found):
             i = survivors[k]
@@ -235,7 +235,7 @@ def match_events(
             out_subscription[written] = s
             out_priority[written] = priority
             written += 1
-        _forget(kinds, events, e)
+        unload_event(kinds, events, e)
     return len(order), written
 
 
@@ -440,47 +440,9 @@ def _match_those_in_target(
     return written
 
 
-@compiled
-def decide_for(
-    s: int, events: EventArrays, restricted: bool, memory: Memory, scratch: Scratch
-) -> int:
-    """Decide every event of a batch for one subscription; write the pairs, return their number."""
-    nodes, subscriptions = memory.nodes, memory.subscriptions
-    kinds, values = scratch.kinds, scratch.values
-    me = subscriptions.rows[s, NODE]
-    written = 0
-    for e in range(len(events.subject)):
-        fits = False
-        subject = events.subject[e]
-        for p in range(events.first_pattern[subject], events.first_pattern[subject + 1]):
-            fits = fits or events.patterns[p] == subscriptions.rows[s, PATTERN]
-        if not fits or not target_holds(e, me, events, nodes):
-            continue
-        lat, lon = events.lat[e], events.lon[e]
-        x = y = z = 0.0
-        if not math.isnan(lat):
-            x, y, z = ecef(lat, lon)
-        publisher = events.publisher[e]
-        mask = SEE_ALL
-        if restricted:
-            mask = may_see(memory.groups, nodes, memory.exceptions, me, publisher)
-        _load(kinds, values, events, e)
-        priority = decide(
-            s, e, publisher, mask, restricted, events.borrowed[e], lat, lon, x, y, z, events,
-            nodes, subscriptions, memory.rules, memory.atoms, memory.shapes, memory.groups,
-            memory.exceptions, memory.friends, kinds, values,
-        )  # fmt: skip
-        _forget(kinds, events, e)
-        if priority != NONE:
-            scratch.out_event[written] = e
-            scratch.out_subscription[written] = s
-            scratch.out_priority[written] = priority
-            written += 1
-    return written
-
-
 @melted
-def _load(kinds: U8, values: F64, events: EventArrays, e: int) -> None:
+def load_event(kinds: U8, values: F64, events: EventArrays, e: int) -> None:
+    """Write the attributes of an event that filters read, by slot."""
     for i in range(events.first[e], events.first[e + 1]):
         slot = events.slot_of[events.names[i]]
         if slot != NONE:
@@ -492,7 +454,8 @@ def _load(kinds: U8, values: F64, events: EventArrays, e: int) -> None:
 
 
 @melted
-def _forget(kinds: U8, events: EventArrays, e: int) -> None:
+def unload_event(kinds: U8, events: EventArrays, e: int) -> None:
+    """Make the attributes of an event MISSING again."""
     for i in range(events.first[e], events.first[e + 1]):
         slot = events.slot_of[events.names[i]]
         if slot != NONE:

@@ -3,12 +3,14 @@
 import math
 from collections.abc import Mapping
 
+import numpy as np
 from msgspec.structs import replace
 
 from nearcast.core.language import Filter
 from nearcast.core.language.evaluation.scope import Value
-from nearcast.core.matching.counted import CountedEvents, count_held
-from nearcast.core.matching.live import Bound
+from nearcast.core.matching.counting.counted_columns import count_sure
+from nearcast.core.matching.counting.counted_events import CountedEvents
+from nearcast.core.matching.live.live_events import Bound
 from nearcast.core.matching.nodes import Nodes
 from nearcast.core.matching.reference import (
     EventScope,
@@ -17,7 +19,7 @@ from nearcast.core.matching.reference import (
     would_reach,
 )
 from nearcast.core.matching.sight import Sight
-from nearcast.core.matching.tables import LAT, LAT_BEFORE, NONE
+from nearcast.core.matching.tables import F64, LAT, LAT_BEFORE, NONE
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.area import Circle
 from nearcast.core.model.geometry.area_resolution import Anchored, holds
@@ -26,7 +28,7 @@ from nearcast.core.model.geometry.places import Places
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.geometry.shapes import encode
 from nearcast.core.model.subject import subject_matches
-from nearcast.core.model.visibility import SEE_ALL
+from nearcast.core.model.visibility import SEE_ALL, SEE_POSITION
 
 
 class KnownWorld:
@@ -38,6 +40,8 @@ class KnownWorld:
         self.places = places
         self.recent = CountedEvents(_not_aimed, self._judge)
         """Events of the last minutes, for filters that count."""
+        self.counted_singly = 0
+        """The number of events looked at one by one so far to count them."""
 
     def position(self, node: str) -> Position | None:
         """The position of a node, None if unknown."""
@@ -65,7 +69,12 @@ class KnownWorld:
         return self._sight.may_see(viewer, other)
 
     def earlier(
-        self, scope: EventScope, subject: str, where: Filter | None, within: Circle | None
+        self,
+        scope: EventScope,
+        subject: str,
+        where: Filter | None,
+        within: Circle | None,
+        most: int | None = None,
     ) -> list[Event]:
         """Recent events, except the one being decided, that the subscriber would have received.
 
@@ -77,8 +86,10 @@ class KnownWorld:
         else:
             candidates = self.recent.near(bounding_circle(within))
         readable: dict[str, bool] = {}
-        found = []
+        found: list[Event] = []
         for other in candidates:
+            if len(found) == most:
+                break
             name = other.subject
             if name not in readable:
                 permitted = countable is None or countable.permits(name)
@@ -98,45 +109,52 @@ class KnownWorld:
         return found
 
     def count_earlier(
-        self, scope: EventScope, subject: str, where: Filter | None, within: Circle | None
+        self,
+        scope: EventScope,
+        subject: str,
+        where: Filter | None,
+        within: Circle | None,
+        most: int | None = None,
     ) -> int:
         """The number of events that `earlier` returns, mostly without looking at each."""
         if where is not None and not asks_only_the_event(where.root):
-            return len(self.earlier(scope, subject, where, within))
-        question = self.recent.answer(subject, where)
-        countable = scope.countable
-        if countable is not None or (within is not None and self._sight.restricted):
-            # Which of them may be seen, and where they are said to be, depends on who asks.
-            events = map(self.recent.event, question.numbers.tolist())
-            return sum(self._counts(each, scope, within) for each in events)
-        # All that are for everyone, and of the others those that are for this one.
-        code = None if within is None else encode(within)
-        found = len(question) if code is None else count_held(code, question.positions)
-        special = set(question.special)
-        own = {each for each in self.recent.numbers_of(scope.event) if question.has(each)}
-        for number in special | own:
-            event = self.recent.event(number)
-            found -= within is None or (
-                event.position is not None and holds(within, event.position)
-            )
-            found += number in special and self._counts(event, scope, within)
+            return len(self.earlier(scope, subject, where, within, most))
+        recent, question = self.recent, self.recent.answer(subject, where)
+        numbers, area = question.numbers, _ANYWHERE
+        if within is not None:
+            area = encode(within)
+            numbers = recent.numbers_near(question, bounding_circle(within))
+        here = self.position(scope.me)
+        unsure = np.empty(len(numbers), np.int64)
+        found, left = count_sure(
+            numbers,
+            recent.columns.base,
+            recent.columns.arrays,
+            recent.numbers_of(scope.event),
+            recent.columns.permitted(scope.countable, numbers),
+            area,
+            _NOWHERE if here is None else np.array([here.lat, here.lon]),
+            within is not None and self._sight.restricted,
+            len(numbers) if most is None else most,
+            unsure,
+        )
+        self.counted_singly += left
+        for number in unsure[:left].tolist():
+            if found == most:
+                break
+            found += self._counts(recent.event(number), scope, within is not None)
         return found
 
-    def _counts(self, other: Event, scope: EventScope, within: Circle | None) -> bool:
-        """Whether an earlier event counts for a subscriber, if its filter holds."""
-        event, countable = scope.event, scope.countable
-        if (other.id, other.publisher) == (event.id, event.publisher):
-            return False
-        if countable is not None and not countable.permits(other.subject):
-            return False
+    def _counts(self, other: Event, scope: EventScope, within: bool) -> bool:
+        """Whether an earlier event counts, if all holds that its columns tell."""
         if not would_reach(other, scope.me, self):
             return False
-        if within is None:
+        if not within or other.at_given:
             return True
-        if not other.at_given and self._sight.conceals(other.publisher, other.position):
+        publisher = other.publisher
+        if publisher and not self.may_see(scope.me, publisher) & SEE_POSITION:
             return False
-        at = EventScope(other, scope.me, self).event_position()
-        return at is not None and holds(within, at)
+        return not self._sight.conceals(other.publisher, other.position)
 
     def _judge(self, event: Event, where: Filter) -> bool:
         """Whether a filter that looks at the event alone holds."""
@@ -157,3 +175,7 @@ class KnownWorld:
 def _not_aimed(event: Event) -> Bound | None:
     """Recent events are never looked up by target."""
     return None
+
+
+_ANYWHERE: F64 = np.zeros(0)
+_NOWHERE: F64 = np.full(2, np.nan)

@@ -14,14 +14,15 @@ import numpy as np
 import numpy.typing as npt
 
 from nearcast.core.language.evaluation.scope import Value
-from nearcast.core.matching.candidate_scan import decide_for, match_events
+from nearcast.core.matching.candidate_scan import match_events
 from nearcast.core.matching.event_arrays import EventIntake, order_of
 from nearcast.core.matching.filters.shared_programs import RULES_USED
 from nearcast.core.matching.index.cells import CELLS_USED, IN_USE
 from nearcast.core.matching.index.keys import KEYS_USED
 from nearcast.core.matching.index.subscription_index import SubscriptionIndex
 from nearcast.core.matching.known_world import KnownWorld
-from nearcast.core.matching.live import LiveEvents
+from nearcast.core.matching.live.live_columns import LiveBatch, LiveStore
+from nearcast.core.matching.live.live_scan import decide_live, news_for
 from nearcast.core.matching.memory import FIELDS, Memory, memory_of
 from nearcast.core.matching.node_search import nodes_within
 from nearcast.core.matching.pair_decision import RECHECK
@@ -44,7 +45,6 @@ from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
 from nearcast.core.model.geometry.places import Places
 from nearcast.core.model.geometry.position import Position
-from nearcast.core.model.subject import subject_matches
 
 
 class Matches(NamedTuple):
@@ -53,6 +53,30 @@ class Matches(NamedTuple):
     event: I32
     subscription: I32
     priority: I32
+
+
+class LiveMatches(NamedTuple):
+    """Pairs of a live event's row and a subscription's number, with the priority."""
+
+    row: I32
+    subscription: I32
+    priority: I32
+
+    def only(self, which: "npt.NDArray[np.bool_] | I64") -> "LiveMatches":
+        """Return the pairs that a mask selects, or in the order of an index."""
+        return LiveMatches(*(column[which] for column in self))
+
+
+_NO_ROWS: I32 = np.zeros(0, np.int32)
+_NO_PAIRS: I32 = np.zeros((3, 0), np.int32)
+NO_LIVE_MATCHES = LiveMatches(_NO_ROWS, _NO_ROWS, _NO_ROWS)
+
+
+def joined_matches(parts: Sequence[LiveMatches]) -> LiveMatches:
+    """Return all pairs, one part after the other."""
+    if len(parts) < 2:
+        return parts[0] if parts else NO_LIVE_MATCHES
+    return LiveMatches(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
 
 
 class Matcher:
@@ -66,7 +90,7 @@ class Matcher:
         """Visibility between nodes."""
         self.world = KnownWorld(self._nodes, self.sight, self.places)
         """The view of the reference evaluator."""
-        self.live = LiveEvents(self.world.bound_of_target)
+        self.live = LiveStore(self.world.bound_of_target)
         """Retained, valid and object events; the owner adds and removes them."""
         self._intake = EventIntake(self._index, self.world)
         self._workspace = Workspace()
@@ -75,6 +99,8 @@ class Matcher:
         """The number of live events checked so far on behalf of subscriptions."""
         self._evaluations: dict[int, int] = {}
         """By subscription: predicates evaluated outside kernels."""
+        self.pairs_decided = 0
+        """The number of pairs of a live event and a subscription decided so far."""
         self._tables: tuple[object, ...] = (None,) * len(FIELDS)
 
     def __len__(self) -> int:
@@ -198,52 +224,102 @@ class Matcher:
     def live_for(self, number: int, aimed: bool = False) -> list[tuple[Event, int]]:
         """Return the live events that match a subscription now, with their priorities.
 
-        `aimed`: only events with a target, unless the subscription has an area that moves.
+        `aimed`: only events with a target, unless the subscription has an area.
         """
-        row = self._index.table.rows[number]
-        at = self._nodes.arrays.at
-        pattern = self._index.patterns.pattern(int(row[PATTERN]))
-        if row[ANCHOR] != NONE:
-            lat, lon = at[row[ANCHOR], :2].tolist()
-            if math.isnan(lat):
-                return []
-            candidates = self.live.near((lat, lon, self._index.reach_m(number)))
-        else:
-            lat, lon = at[row[NODE], :2].tolist()
-            candidates = [] if aimed else self.live.about(pattern)
+        found = self.live_matches([number], (number,) if aimed else ())
+        events = map(self.live.event_at, found.row.tolist())
+        return list(zip(events, found.priority.tolist(), strict=True))
+
+    def live_matches(
+        self,
+        numbers: Sequence[int],
+        aimed: Collection[int] = (),
+        sessions: Sequence[str] | None = None,
+    ) -> LiveMatches:
+        """Return the live events that match some subscriptions now, oldest version first.
+
+        For subscriptions in `aimed` that have no area, only events with a target. With the session
+        of each subscription, only events that it has not seen.
+        """
+        if not numbers or not len(self.live):
+            return NO_LIVE_MATCHES
+        rows = self.live_candidates(numbers, aimed)
+        return self.live_among(rows, numbers, aimed, sessions)
+
+    def live_candidates(self, numbers: Sequence[int], aimed: Collection[int] = ()) -> I32:
+        """Return the rows of live events that may match subscriptions, oldest version first."""
+        live, index, at = self.live, self._index, self._nodes.arrays.at
+        reaches: dict[int, float] = {}
+        owners: set[int] = set()
+        patterns: set[int] = set()
+        some = index.table.rows[numbers]
+        reach_of = index.reaches_m(some).tolist()
+        for number, row, reach_m in zip(numbers, some.tolist(), reach_of, strict=True):
+            anchor = row[ANCHOR]
+            if anchor != NONE:
+                reaches[anchor] = max(reach_m, reaches.get(anchor, 0.0))
+            else:
+                owners.add(row[NODE])
+                if number not in aimed:
+                    patterns.add(row[PATTERN])
+        found = [live.rows_about(index.patterns.pattern(each)) for each in patterns]
+        for anchor, reach_m in reaches.items():
+            lat, lon = at[anchor, :2].tolist()
             if not math.isnan(lat):
-                candidates += self.live.aimed_at(lat, lon)
-        self.looked_at += len(candidates)
-        candidates = [event for event in candidates if subject_matches(pattern, event.subject)]
-        if not candidates:
-            return []
-        batch = EventBatch.of(candidates)
-        events = self._intake.events(batch)
-        workspace = self._workspace
+                found.append(live.rows_near((lat, lon, reach_m)))
+        for owner in owners:
+            lat, lon = at[owner, :2].tolist()
+            if not math.isnan(lat):
+                found.append(live.rows_aimed_at(lat, lon))
+        rows = found[0] if len(found) == 1 else np.unique(np.concatenate(found or [_NO_ROWS]))
+        self.looked_at += len(rows)
+        return live.in_order(rows)
+
+    def live_among(
+        self,
+        rows: I32,
+        numbers: Sequence[int],
+        aimed: Collection[int] = (),
+        sessions: Sequence[str] | None = None,
+    ) -> LiveMatches:
+        """Return those of the live events in some rows that match subscriptions, in their order."""
+        live, e, workspace = self.live, self._index, self._workspace
+        whose: I32 = np.full(len(numbers), NONE, np.int32)
+        if sessions is not None:
+            whose = live.seen.numbers(sessions)
+            distinct = np.array(list(set(whose.tolist())), np.int32)
+            rows = rows[news_for(rows, distinct, live.seen.arrays)]
+        if not len(rows) or not len(numbers):
+            return NO_LIVE_MATCHES
+        places: dict[int, int] = {}
+        patterns = e.table.rows[numbers, PATTERN].tolist()
+        pattern_of = [places.setdefault(each, len(places)) for each in patterns]
+        fits = live.fitting([e.patterns.pattern(each) for each in places], rows)
+        fitting = fits[:, live.columns.subject[rows]].any(axis=0)
+        batch = LiveBatch(live, rows if fitting.all() else rows[fitting])
+        events = self._intake.live_events(live, batch)
         self._fit(len(batch))
-        written = decide_for(
-            number, events, self.sight.restricted, self._memory(), workspace.handle
-        )
+        workspace.fit_pairs(len(numbers))
+        found: list[I32] = []
+        done = 0
+        while done < len(batch):
+            done, written, decided = decide_live(
+                done, self._serial, events, batch.rows, np.array(numbers, np.int32),
+                np.array([number in aimed for number in numbers], np.uint8),
+                np.array(pattern_of, np.int32), fits, whose, live.seen.arrays,
+                self.sight.restricted, self._memory(), workspace.handle,
+            )  # fmt: skip
+            found.append(workspace.found(written))
+            self.pairs_decided += decided
+        self._serial += len(batch)
         self._intake.dismiss()
-        matches = self._recheck(batch, workspace.found(written))
-        return [
-            (candidates[e], priority)
-            for e, priority in zip(matches.event.tolist(), matches.priority.tolist(), strict=True)
-        ]
+        matches = self._recheck(batch, np.concatenate(found, axis=1) if found else _NO_PAIRS)
+        return LiveMatches(batch.rows[matches.event], matches.subscription, matches.priority)
 
-    def live_for_node(self, node: str, aimed: Collection[int] = ()) -> list[tuple[int, Event, int]]:
-        """Return subscription, event and priority of the live events that match a node now.
-
-        For subscriptions in `aimed`, only events with a target.
-        """
+    def subscriptions_of(self, node: str) -> list[int]:
+        """The numbers of the subscriptions of a node."""
         row = self._nodes.find(node)
-        if row == NONE or not len(self.live):
-            return []
-        return [
-            (number, event, priority)
-            for number in self._index.node_subscriptions(row)
-            for event, priority in self.live_for(number, number in aimed)
-        ]
+        return [] if row == NONE else self._index.node_subscriptions(row)
 
     def take_evaluations(self) -> dict[int, int]:
         """Return how many predicates were evaluated outside kernels, by subscription.
@@ -321,7 +397,7 @@ class Matcher:
         lat, lon = (math.nan, math.nan) if position is None else (position.lat, position.lon)
         self.move_many(np.array([row], np.int32), np.array([lat]), np.array([lon]))
 
-    def _recheck(self, batch: EventBatch, pairs: I32) -> Matches:
+    def _recheck(self, batch: EventBatch | LiveBatch, pairs: I32) -> Matches:
         """Decide the pairs that kernels left open."""
         if batch.about and self.sight.restricted:
             pairs = pairs[:, self._may_know(batch, Matches(*pairs))]
@@ -339,7 +415,7 @@ class Matcher:
         keep = matches.priority != NONE
         return matches if keep.all() else Matches(*pairs[:, keep])
 
-    def _may_know(self, batch: EventBatch, matches: Matches) -> npt.NDArray[np.bool_]:
+    def _may_know(self, batch: EventBatch | LiveBatch, matches: Matches) -> npt.NDArray[np.bool_]:
         """Mask out pairs whose event is about a node that the subscriber may not see."""
         rows, name, about = self._index.table.rows, self._nodes.name, batch.about
         keep = np.ones(len(matches.event), np.bool_)

@@ -61,9 +61,14 @@ class WorldView(Protocol):
         ...
 
     def count_earlier(
-        self, scope: "EventScope", subject: str, where: Filter | None, within: Circle | None
+        self,
+        scope: "EventScope",
+        subject: str,
+        where: Filter | None,
+        within: Circle | None,
+        most: int | None = None,
     ) -> int:
-        """The number of these events."""
+        """The number of these events; `most` if there are more."""
         ...
 
 
@@ -273,7 +278,12 @@ class EventScope:
         return self.event.position
 
     def count(
-        self, subject: str, where: Filter | None, metres: float | None, around: str = "me"
+        self,
+        subject: str,
+        where: Filter | None,
+        metres: float | None,
+        around: str = "me",
+        most: int | None = None,
     ) -> int | None:
         """The number of recent events that match, within a distance of a node or anywhere."""
         area: Circle | None = None
@@ -282,7 +292,7 @@ class EventScope:
             if at is None:
                 return None
             area = _circle(at, metres)
-        return self.world.count_earlier(self, subject, where, area)
+        return self.world.count_earlier(self, subject, where, area, most)
 
     def nearest(self, where: Filter | None, to: LatLon) -> float | None:
         """Metres to the nearest recent event that matches."""

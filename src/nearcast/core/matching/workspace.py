@@ -45,6 +45,12 @@ class Workspace:
             self._out = np.zeros((3, PAIRS_AN_EVENT * events), np.int32)
             self._bind()
 
+    def fit_pairs(self, pairs: int) -> None:
+        """Make room for so many pairs."""
+        if pairs > self._out.shape[1]:
+            self._out = np.zeros((3, 2 * pairs), np.int32)
+            self._bind()
+
     def grow(self) -> None:
         """Double the arrays that a kernel ran out of."""
         self._ranges = np.zeros((2 * len(self._ranges), 2), np.int32)

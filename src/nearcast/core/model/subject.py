@@ -4,7 +4,8 @@ Levels are separated by `/`; in a pattern `+` stands for one level and a last `#
 above it and everything below. Wildcards at the start never match subjects that begin with `$`.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from functools import partial
 
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.position import shown
@@ -55,6 +56,18 @@ def subject_matches(pattern: str, subject: str) -> bool:
         if at == len(levels) - 1 and wanted[at + 1 :] == ["#"]:
             return True
     return len(wanted) == len(levels)
+
+
+def subject_test(pattern: str) -> Callable[[str], bool]:
+    """Return a function that says whether a checked pattern matches a subject, for many of them."""
+    above = pattern[:-1]
+    if "+" in pattern:
+        return partial(subject_matches, pattern)
+    if pattern == "#":
+        return lambda subject: not subject.startswith("$")
+    if pattern.endswith("#"):
+        return lambda subject: subject.startswith(above) or subject == above[:-1]
+    return pattern.__eq__
 
 
 class SubjectRules:

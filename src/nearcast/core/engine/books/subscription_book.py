@@ -10,7 +10,6 @@ from operator import itemgetter
 
 import numpy as np
 
-from nearcast.core.engine.books.live_book import Met
 from nearcast.core.engine.books.subscription_mobility import anchor_of, is_still
 from nearcast.core.engine.delivery.deliveries import (
     NO_OWNERS,
@@ -20,6 +19,7 @@ from nearcast.core.engine.delivery.deliveries import (
     merged_copies,
     sorted_rows,
 )
+from nearcast.core.engine.delivery.match_order import Flags
 from nearcast.core.engine.delivery.routes import Routes
 from nearcast.core.engine.delivery.string_pair_table import StringPairTable
 from nearcast.core.matching.matcher import Matcher, Matches
@@ -239,25 +239,18 @@ class SubscriptionBook:
         rows = self._arranged(sorted_rows(*matches))
         return Deliveries(events, rows, self._owners[rows.subscription])
 
-    def deliveries_of(self, found: Iterable[Met], replayed: bool = False) -> Deliveries:
-        """Return the deliveries for matches that were found one by one.
+    def deliveries_of(self, event: Event, matches: Iterable[tuple[int, int]]) -> Deliveries:
+        """Return the deliveries of one event for numbers of subscriptions, with priorities."""
+        columns = np.array([(0, *each) for each in matches], np.int32).reshape(-1, 3).T
+        return self.deliveries([event], Matches(*columns))
 
-        Replayed events skip shared groups, which have had their copy.
-        """
-        places: dict[int, int] = {}
-        events: list[Event] = []
-        matches: list[tuple[int, int, int]] = []
-        for event, number, priority in found:
-            if replayed and self._owners[number] < 0:
-                continue
-            place = places.setdefault(id(event), len(events))
-            if place == len(events):
-                events.append(event)
-            matches.append((place, number, priority))
-        columns = np.array(matches, np.int32).reshape(-1, 3).T
-        deliveries = self.deliveries(events, Matches(*columns))
-        deliveries.replayed = replayed
-        return deliveries
+    def own(self, numbers: Sequence[int]) -> list[int]:
+        """Return those of the subscriptions that share no group."""
+        return [number for number in numbers if self._owners[number] > 0]
+
+    def are_own(self, numbers: I32) -> Flags:
+        """Return which of the subscriptions share no group."""
+        return self._owners[numbers] > 0
 
     def addressed(
         self, event: Event, recipients: Iterable[tuple[Sequence[str], int]], replayed: bool

@@ -4,22 +4,26 @@ A session that was disconnected gets what it missed on return. A withdrawal is s
 that have the event, wherever they are now.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import compress
+from collections.abc import Collection, Iterable, Sequence
 
-from nearcast.core.engine.books.live_book import LiveBook, Met
+import numpy as np
+
+from nearcast.core.engine.books.live_book import LiveBook
 from nearcast.core.engine.books.subscription_book import SubscriptionBook
-from nearcast.core.engine.delivery.deliveries import Deliveries
+from nearcast.core.engine.delivery.deliveries import Deliveries, Recipient
 from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.outcome import EngineStep, Outcome
-from nearcast.core.model.event import Delivery, Event, Subscription
+from nearcast.core.matching.matcher import LiveMatches, Matcher, Matches
+from nearcast.core.matching.tables import NONE
+from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.geometry.area import PlaceArea, PlaceHere
 
 
 class LiveDelivery(EngineDependent):
     """Turns matches into deliveries, and records which session has which live event."""
 
-    def __init__(self, live: LiveBook, subscriptions: SubscriptionBook) -> None:
+    def __init__(self, matcher: Matcher, live: LiveBook, subscriptions: SubscriptionBook) -> None:
+        self._matcher = matcher
         self._live = live
         self._subscriptions = subscriptions
 
@@ -36,9 +40,9 @@ class LiveDelivery(EngineDependent):
                 self.deliver_live(self._live.overtaken_by(node), outcome)
                 self._deliver_to_followers(node, outcome)
             aimed = () if update.reclassed else self._subscriptions.aimed
-            self.deliver_live(self._live.met_by(node, aimed=aimed), outcome)
+            self._deliver_to_node(node, outcome, aimed)
         elif update.reclassed:
-            self.deliver_live(self._live.met_by(node), outcome)
+            self._deliver_to_node(node, outcome)
         if update.reclassed:
             self._come_into_sight(node, outcome)
 
@@ -51,17 +55,18 @@ class LiveDelivery(EngineDependent):
         """Deliver live events whose targets are places, or to subscriptions with such areas."""
         outcome = step.outcome
         for node in reclassed:
-            self.deliver_live(self._live.met_by(node), outcome)
+            self._deliver_to_node(node, outcome)
             self._come_into_sight(node, outcome)
         self.deliver_live(self._live.met_in_named_places(), outcome)
-        for subscription in self._subscriptions.by_id.values():
-            if isinstance(subscription.from_, PlaceArea | PlaceHere):
-                self.deliver_live(self.met_by_one(subscription.id), outcome)
+        if len(self._live):
+            every = self._subscriptions.by_id.values()
+            placed = [each.id for each in every if isinstance(each.from_, PlaceArea | PlaceHere)]
+            self._deliver_to(list(map(self._subscriptions.number, placed)), outcome)
 
     def sight_changed(self, viewer: str, other: str, step: EngineStep) -> None:
         """Deliver live events that became visible."""
         self.deliver_live(self._live.overtaken_by(other), step.outcome)
-        self.deliver_live(self._live.met_by(viewer), step.outcome)
+        self._deliver_to_node(viewer, step.outcome)
 
     def rules_changed(self, step: EngineStep) -> None:
         """Deliver live events that became visible."""
@@ -83,34 +88,75 @@ class LiveDelivery(EngineDependent):
     def deliver(self, deliveries: Deliveries, outcome: Outcome) -> None:
         """Deliver new events; only the last of them may stay."""
         outcome.sent.append(deliveries)
-        if deliveries.events[-1].stays:
-            for copy in deliveries:
-                if copy.event.stays:
-                    if self._subscriptions.by_id[copy.subscriptions[0]].group is None:
-                        self._live.seen(copy.event, copy.owner)
-                    self._note_missed(copy)
+        last = len(deliveries.events) - 1
+        event = deliveries.events[last]
+        if event.stays:
+            recipients = [who for who, place, _ in deliveries.copies() if place == last]
+            own = [who.owner for who in recipients if who.subscriptions[0].group is None]
+            self._live.mark_seen(event, own)
+            for who in recipients:
+                self._note_missed(event, who)
 
-    def deliver_live(self, found: Iterable[Met], outcome: Outcome) -> None:
-        """Deliver live events to the sessions that do not have them."""
-        deliveries = self._subscriptions.deliveries_of(found, replayed=True)
+    def deliver_live(self, found: LiveMatches, outcome: Outcome) -> None:
+        """Deliver live events, given in the order of versions, to sessions that have not seen them.
+
+        Shared groups have had their copy.
+        """
+        if len(found.row):
+            found = found.only(self._subscriptions.are_own(found.subscription))
+            numbers, which = np.unique(found.subscription, return_inverse=True)
+            sessions = [self._subscriptions.at(number).owner for number in numbers.tolist()]
+            seen = self._matcher.live.seen
+            new = seen.unseen(found.row, seen.numbers(sessions)[which])
+            self._deliver_new(found if new.all() else found.only(new), outcome)
+
+    def replay(self, found: LiveMatches, outcome: Outcome, *, send: bool) -> None:
+        """Deliver live events to new subscriptions, whether their sessions have seen them or not.
+
+        Without `send` they count as seen.
+        """
+        deliveries = self._replayed(found)
+        if send:
+            self._send(deliveries, outcome)
+        else:
+            events = deliveries.events
+            outcome.passed_over += [(events[at], who.owner) for who, at, _ in deliveries.copies()]
+
+    def _deliver_new(self, found: LiveMatches, outcome: Outcome) -> None:
+        if not len(found.row):
+            return
+        deliveries = self._replayed(found)
+        self._send(deliveries, outcome)
+        if self._subscriptions.away:
+            for who, place, _ in deliveries.copies():
+                self._note_missed(deliveries.events[place], who)
+
+    def _replayed(self, found: LiveMatches) -> Deliveries:
+        """Return deliveries of live events, given in the order of versions, which count as seen."""
+        live = self._matcher.live
+        begins = np.diff(found.row, prepend=NONE) != 0
+        rows = found.row[begins]
+        places = np.cumsum(begins, dtype=np.int32) - np.int32(1)
+        matches = Matches(places, found.subscription, found.priority)
+        events = list(map(live.event_at, rows.tolist()))
+        deliveries = self._subscriptions.deliveries(events, matches)
+        deliveries.replayed = True
+        starts = np.flatnonzero(deliveries.rows.starts)
+        sessions = [deliveries.recipients[at].owner for at in starts.tolist()]
+        live.seen.mark(rows[deliveries.rows.event[starts]], sessions)
+        return deliveries
+
+    def _send(self, deliveries: Deliveries, outcome: Outcome) -> None:
         if not len(deliveries):
             return
-        copies = list(deliveries)
-        new = [self._live.seen(copy.event, copy.owner) for copy in copies]
-        if not all(new):
-            copies = list(compress(copies, new))
-            if not copies:
-                return
-            deliveries = deliveries.only(new)
         deliveries.caused_at, deliveries.caused_by = outcome.now, outcome.index
         outcome.sent.append(deliveries)
-        for copy in copies:
-            self._note_missed(copy)
 
-    def withdraw(self, event: Event, found: Iterable[Met], outcome: Outcome) -> None:
+    def withdraw(self, event: Event, found: Iterable[tuple[int, int]], outcome: Outcome) -> None:
         """Deliver a withdrawal: to plain subscriptions as a message, else to the event's holders.
 
-        `found` are the matches of the withdrawal as an ordinary event. Clearing a retained message
+        `found` are numbers and priorities of the subscriptions that the withdrawal matches as an
+        ordinary event. Clearing a retained message
         is also an MQTT message, and is delivered to all of them.
         """
         have, subscriptions = self._live.holders(event), self._subscriptions
@@ -120,25 +166,36 @@ class LiveDelivery(EngineDependent):
             is_any_message = wanted.plain or wanted.group is not None or clears
             return is_any_message or wanted.owner in have
 
-        met = {each[1]: each for each in found if concerns(subscriptions.at(each[1]))}
+        met = {number: level for number, level in found if concerns(subscriptions.at(number))}
         fitting = subscriptions.routes.fitting(event.subject) if have else ()
         for wanted in sorted(fitting, key=lambda each: each.id):
             if wanted.owner in have and wanted.group is None and not wanted.plain:
-                number = subscriptions.number(wanted.id)
-                met.setdefault(number, (event, number, 1))
+                met.setdefault(subscriptions.number(wanted.id), 1)
         if met:
-            self.deliver(subscriptions.deliveries_of(met.values()), outcome)
+            self.deliver(subscriptions.deliveries_of(event, met.items()), outcome)
 
-    def met_by_one(self, name: str) -> Iterator[Met]:
-        """Live events that match one subscription now."""
-        return self._live.met_by(
-            self._subscriptions.by_id[name].node, [self._subscriptions.number(name)]
-        )
+    def _deliver_to_node(self, node: str, outcome: Outcome, aimed: Collection[int] = ()) -> None:
+        """Deliver live events that match a node now; to those in `aimed` only with a target."""
+        if len(self._live):
+            self._deliver_to(self._matcher.subscriptions_of(node), outcome, aimed)
 
     def _deliver_to_followers(self, node: str, outcome: Outcome) -> None:
         """Deliver live events to subscriptions whose area moves with another subscriber's node."""
-        for name in self._subscriptions.following(node):
-            self.deliver_live(self.met_by_one(name), outcome)
+        names = self._subscriptions.following(node) if len(self._live) else []
+        self._deliver_to(list(map(self._subscriptions.number, names)), outcome)
+
+    def _deliver_to(
+        self, numbers: Sequence[int], outcome: Outcome, aimed: Collection[int] = ()
+    ) -> None:
+        """Deliver live events that subscriptions match now, and that their sessions have not seen.
+
+        In the order of versions: the order must not depend on the index, which would reveal hidden
+        positions.
+        """
+        numbers = self._subscriptions.own(numbers)
+        sessions = [self._subscriptions.at(number).owner for number in numbers]
+        found = self._matcher.live_matches(numbers, aimed, sessions)
+        self._deliver_new(found, outcome)
 
     def comes_later(self, event: Event, subscriptions: Sequence[Subscription]) -> bool:
         """True if a session that misses this event gets it later, if it still matches.
@@ -154,14 +211,11 @@ class LiveDelivery(EngineDependent):
         is_any_brokers = event.to is None and all(each.plain for each in subscriptions)
         return not (event.retain and is_any_brokers)
 
-    def _note_missed(self, delivery: Delivery) -> None:
+    def _note_missed(self, event: Event, recipient: Recipient) -> None:
         """Record a live event for later delivery, if this copy does not reach its session."""
-        event, wanted = (
-            delivery.event,
-            [self._subscriptions.by_id[n] for n in delivery.subscriptions],
-        )
-        reaches_nobody = delivery.owner in self._subscriptions.away and not (
+        wanted, session = recipient.subscriptions, recipient.owner
+        reaches_nobody = session in self._subscriptions.away and not (
             event.qos and any(each.qos for each in wanted)
         )
         if reaches_nobody and self.comes_later(event, wanted):
-            self._live.miss(self._live.key(event), event.id, delivery.owner)
+            self._live.miss(self._live.key(event), event.id, session)

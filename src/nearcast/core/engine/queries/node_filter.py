@@ -37,7 +37,12 @@ class _NodeScope(EventScope):
     """Scope of a filter on a node, without recent events to count or nodes to search."""
 
     def count(
-        self, subject: str, where: Filter | None, metres: float | None, around: str = "me"
+        self,
+        subject: str,
+        where: Filter | None,
+        metres: float | None,
+        around: str = "me",
+        most: int | None = None,
     ) -> int | None:
         return None
 

@@ -8,7 +8,7 @@ number) is unknown. ``%`` and ``div`` truncate towards zero, as in SQL. In a two
 """
 
 import math
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from datetime import date
 from typing import TYPE_CHECKING, TypeAlias
 
@@ -33,7 +33,13 @@ from nearcast.core.language.ast import (
 )
 from nearcast.core.language.evaluation import arrays, temporal
 from nearcast.core.language.evaluation.like import MAX_MATCHED, compile_pattern, folded
-from nearcast.core.language.evaluation.nearness import approaching, counted, distance, located
+from nearcast.core.language.evaluation.nearness import (
+    approaching,
+    counted,
+    counted_up_to,
+    distance,
+    located,
+)
 from nearcast.core.language.evaluation.scope import Scope, Value
 from nearcast.core.language.signatures import WHO
 
@@ -116,7 +122,22 @@ def double(value: Value) -> float | None:
 
 def comparison(node: Operation, scope: Scope) -> Value:
     """Evaluate =, <>, <, <=, > and >=."""
-    return compare(node.op, value_of(node.args[0], scope), value_of(node.args[1], scope))
+    left, right = node.args
+    return compare(node.op, compared(left, (right,), scope), compared(right, (left,), scope))
+
+
+def compared(node: Node, limits: Sequence[Node], scope: Scope) -> Value:
+    """Return the value of a node that is compared with others; counts stop at literal numbers.
+
+    A count above all of them compares with each as any larger one does.
+    """
+    if not isinstance(node, Operation) or node.op != "count":
+        return value_of(node, scope)
+    numbers = [double(limit) for limit in limits if isinstance(limit, int | float)]
+    if len(numbers) < len(limits) or None in numbers:
+        return value_of(node, scope)
+    largest = max(number for number in numbers if number is not None)
+    return counted_up_to(node, scope, max(0, math.floor(largest) + 1))
 
 
 def calculation(node: Operation, scope: Scope) -> Value:
@@ -157,7 +178,9 @@ def like(node: Operation, scope: Scope) -> Value:
 
 def between(node: Operation, scope: Scope) -> Value:
     """Evaluate BETWEEN as two comparisons."""
-    value, low, high = (value_of(arg, scope) for arg in node.args)
+    operand, *limits = node.args
+    value = compared(operand, limits, scope)
+    low, high = (value_of(limit, scope) for limit in limits)
     above, below = compare(">=", value, low), compare("<=", value, high)
     if above is False or below is False:
         return False

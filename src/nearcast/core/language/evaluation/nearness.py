@@ -48,14 +48,19 @@ def approaching(node: Operation, scope: Scope) -> Value:
 
 def counted(node: Operation, scope: Scope) -> Value:
     """Evaluate ``count``: the number of matching earlier events, near a party or anywhere."""
+    return counted_up_to(node, scope, None)
+
+
+def counted_up_to(node: Operation, scope: Scope, most: int | None) -> int | None:
+    """Evaluate ``count`` where a number of at least `most` need not be exact."""
     subject = node.args[0]
     assert isinstance(subject, str)
     metres = node.args[2] if len(node.args) > 2 else None
     radius = float(metres) if isinstance(metres, int | float) else None
     chosen = selection(node.args[1])
     if len(node.args) == 4:
-        return scope.count(subject, chosen, radius, who_is(node.args[3]) or "me")
-    return scope.count(subject, chosen, radius)
+        return scope.count(subject, chosen, radius, who_is(node.args[3]) or "me", most)
+    return scope.count(subject, chosen, radius, most=most)
 
 
 def place_of(node: Node, scope: Scope) -> LatLon | None:

@@ -35,9 +35,17 @@ class Scope(Protocol):
         ...
 
     def count(
-        self, subject: str, where: "Filter | None", metres: float | None, around: str = "me"
+        self,
+        subject: str,
+        where: "Filter | None",
+        metres: float | None,
+        around: str = "me",
+        most: int | None = None,
     ) -> int | None:
-        """Return the number of matching earlier events, anywhere or within `metres` of `around`."""
+        """Return the number of matching earlier events, anywhere or within `metres` of `around`.
+
+        If there are more than `most`, any number from `most` on is right.
+        """
         ...
 
     def friend(self, who: str) -> bool | None:
@@ -73,7 +81,12 @@ class PropertiesScope:
         return lat_lon(self.value(f"{who}.previous_position"))
 
     def count(
-        self, subject: str, where: "Filter | None", metres: float | None, around: str = "me"
+        self,
+        subject: str,
+        where: "Filter | None",
+        metres: float | None,
+        around: str = "me",
+        most: int | None = None,
     ) -> int | None:
         """Return None: the properties of one event contain no other events."""
         return None

@@ -260,10 +260,10 @@ class SubscriptionIndex:
             self._moves = 0
             self._tidy()
 
-    def reach_m(self, number: int) -> float:
-        """The reach of a subscription's area from its anchor."""
-        place = self.cells.lies[self.table.rows[number, ENTRY], PLACE]
-        return float(self.cells.geo[place, 3])
+    def reaches_m(self, rows: I32) -> F64:
+        """The reach of the areas of subscriptions, given by their rows, from their anchors."""
+        places = self.cells.lies[rows[:, ENTRY], PLACE]
+        return self.cells.geo[places, 3].astype(np.float64)
 
     def node_subscriptions(self, node: int) -> list[int]:
         """The numbers of all subscriptions of a node."""
@@ -303,8 +303,10 @@ class SubscriptionIndex:
             flags = PARTIAL
             new_rows.partial.append(index)
         inline = None if subscription.levels else where.inline(under)
+        if shared:
+            flags |= SHARED
         if inline is None:
-            flags |= LONG | SHARED if shared else LONG
+            flags |= LONG
             inline = NOT_INLINE
         if placement.named is not None:
             new_rows.named.append((index, placement))

@@ -6,7 +6,7 @@ import pytest
 
 from nearcast.core.engine.engine import Engine, EngineSettings
 from nearcast.core.language import Filter, parse
-from nearcast.core.matching import counted
+from nearcast.core.matching.counting import counted_columns, counted_events
 from nearcast.core.matching.known_world import KnownWorld
 from nearcast.core.matching.reference import EventScope
 from nearcast.core.model import Event, Position, Subscription, parse_area
@@ -18,6 +18,14 @@ from nearcast.core.model.visibility import SEE_IDENTITY
 
 NODES = ("ann", "bob", "cy", "dee")
 SUBJECTS = ("a/x", "a/y", "b", "$s/x")
+TARGETS = (
+    "circle:53.00,-6,1500",
+    "circle:53.01,-6,1500",
+    "circle:me,900",
+    "circle:bob,900",
+    "circle:bob,900,offset=100;0",
+    "bbox:53,-7,53.01,-5",
+)
 QUESTIONS = [
     (pattern, None if where is None else parse(where))
     for pattern in ("#", "a/#", "+/x", "b")
@@ -27,7 +35,7 @@ QUESTIONS = [
 
 def happened(chance: Random, number: int) -> Event:
     at = Position(53.0 + chance.random() / 50, -6.0) if chance.random() < 0.8 else None
-    to = parse_area(f"circle:53.0{chance.randint(0, 2)},-6,1500") if chance.random() < 0.2 else None
+    to = parse_area(chance.choice(TARGETS)) if chance.random() < 0.3 else None
     subject, publisher = chance.choice(SUBJECTS), chance.choice(NODES)
     return Event(
         f"e{chance.randint(0, number)}", subject, publisher, float(number),
@@ -45,12 +53,23 @@ def asked(world: KnownWorld, chance: Random, event: Event) -> None:
         within = chance.choice((None, Circle(at, chance.choice((10.0, 800.0, 5e6)))))
         wanted = len(world.earlier(scope, subject, where, within))
         assert world.count_earlier(scope, subject, where, within) == wanted
+        most = chance.randint(0, 20)
+        enough = world.count_earlier(scope, subject, where, within, most)
+        assert min(enough, most) == min(wanted, most)
+        assert enough <= max(wanted, most)
 
 
-@pytest.mark.parametrize("seed", range(30))
+def chosen_size(seed: int) -> int:
+    """From how many events on cells are used: always, sometimes, or never."""
+    return (0, 20, 1_000)[seed % 3]
+
+
+@pytest.mark.parametrize("seed", range(45))
 def test_counts_are_of_what_came_earlier(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(counted, "MOST_REMEMBERED", 150)
-    monkeypatch.setattr(counted, "FIRST_ROOM", 2)
+    monkeypatch.setattr(counted_events, "MOST_REMEMBERED", 150)
+    monkeypatch.setattr(counted_events, "MANY", chosen_size(seed))
+    for module in (counted_events, counted_columns):
+        monkeypatch.setattr(module, "FIRST_ROOM", 2)
     chance = Random(seed)
     engine = Engine(EngineSettings(recent_s=40.0, recent_most=60))
     counts = Subscription("w\\0#", "ann", "#", parse("count('#', 'n > 9') > 1000"))
@@ -102,3 +121,58 @@ def test_an_event_is_judged_once_for_a_question(monkeypatch: pytest.MonkeyPatch)
     assert judged <= 200
     scope = EventScope(Event("x", "a", "ann", 2.0), "ann", world)
     assert world.count_earlier(scope, "#", where, None) == 120
+
+
+LIMITS = ("> 3", ">= 3", "< 3", "<= 3", "= 3", "<> 3", "> 2.5", "= 2.5", "< -1", ">= 0", "> -0.5")
+
+
+@pytest.mark.parametrize("limit", [*LIMITS, "BETWEEN 2 AND 3", "BETWEEN -3 AND -1"])
+@pytest.mark.parametrize("events", range(7))
+def test_a_count_that_stops_at_its_limit_compares_as_the_whole_one(limit: str, events: int) -> None:
+    engine = Engine()
+    texts = [f"count('a', '') {limit}", f"count('a', '') * 1 {limit}"]
+    if "BETWEEN" not in limit:
+        op, number = limit.split()
+        mirrored = {">": "<", ">=": "<=", "<": ">", "<=": ">="}.get(op, op)
+        texts.append(f"{number} {mirrored} count('a', '')")
+    wanted = [
+        Subscribed(Subscription(str(i), "ann", "asked", parse(text)))
+        for i, text in enumerate(texts)
+    ]
+    inputs = [Published(Event(f"e{n}", "a", "bob", 0.0)) for n in range(events)]
+    engine.step([*wanted, *inputs], 0.0)
+    asked = Published(Event("asked", "asked", "bob", 0.0))
+    copies = engine.step([asked], 0.0).deliveries
+    found = {name for copy in copies for name in copy.subscriptions}
+    assert found in (set(), set(map(str, range(len(texts)))))
+
+
+def crowd(rules: tuple[SightRule, ...], to: str | None) -> KnownWorld:
+    """Two thousand events, of which ten are near."""
+    engine = Engine()
+    counts = Subscription("w", "ann", "#", parse("count('#', 'n > 9') > 1000"))
+    start: list[Input] = [
+        Subscribed(counts), RulesSet(rules), Moved("ann", Position(53.0, -6.0)),
+    ]  # fmt: skip
+    engine.step(start, 0.0)
+    target = None if to is None else parse_area(to)
+    for n in range(2_000):
+        at = Position(53.0, -6.0 + n // 10 * 0.1)
+        event = Event(f"e{n}", f"a/{n % 3}", "bob", 0.0, {}, at, to=target)
+        engine.step([Published(event)], 0.0)
+    return engine.matcher.world
+
+
+@pytest.mark.parametrize("to", [None, "circle:53,-6,900", "bbox:52,-7,54,-5"])
+@pytest.mark.parametrize("hides", [False, True])
+def test_only_what_is_near_and_undecided_is_looked_at(hides: bool, to: str | None) -> None:
+    hidden = SightRule(NodeCondition(), NodeCondition(("cy",)), SEE_IDENTITY)
+    world = crowd((hidden,) if hides else (), to)
+    countable = SubjectPermissions((SubjectClause(False, ("a/0",)),))
+    scope = EventScope(Event("x", "x", "bob", 1.0), "ann", world, None, countable)
+    circle = Circle(Position(53.0, -6.0), 800.0)
+    wanted = len(world.earlier(scope, "#", None, circle))
+    assert wanted == 6
+    assert world.count_earlier(scope, "#", None, circle) == wanted
+    assert world.counted_singly == (6 if hides or (to or "").startswith("bbox") else 0)
+    assert len(world.recent.numbers_near(world.recent.answer("#", None), (53.0, -6.0, 800.0))) < 50

@@ -64,7 +64,7 @@ def test_a_node_among_many_live_events_looks_only_at_what_is_near() -> None:
         event = Event(f"e{i}", "hazard", "p", 0.0, {}, at, True, Circle(at, 300.0))
         matcher.live.put(str(i), event)
     matcher.move("me", Position(45.0, 10.0))
-    matcher.add(Subscription("s", "me", "hazard"))
+    number = matcher.add(Subscription("s", "me", "hazard"))
     assert len(matcher.live.aimed_at(45.0, 10.0)) <= 3
     assert len(matcher.live.near((45.0, 10.0, 1000.0))) <= 3
-    assert [event.id for _, event, _ in matcher.live_for_node("me")] == ["e500"]
+    assert [event.id for event, _ in matcher.live_for(number)] == ["e500"]

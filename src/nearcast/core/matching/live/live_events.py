@@ -6,6 +6,7 @@ only what is near.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from itertools import chain
 
 import numpy as np
 
@@ -39,8 +40,9 @@ from nearcast.core.matching.index.points import (
     place_point,
     point_cells,
 )
+from nearcast.core.matching.tables import I32
 from nearcast.core.model.event import Event
-from nearcast.core.model.subject import subject_matches
+from nearcast.core.model.subject import subject_test
 
 LiveObserver = Callable[[Event, int], None]
 """Called with an event that was put (1) or removed (-1)."""
@@ -131,18 +133,41 @@ class LiveEvents:
 
     def near(self, bound: Bound) -> list[Event]:
         """Events whose position may be within a circle."""
-        lat, lon, reach_m = bound
-        level, count = point_cells(self._columns, lat, lon, reach_m, self._codes)
-        if count < 0:
-            return [event for event in self._all() if event.position is not None]
-        found: list[Event] = []
-        for code in self._codes[:count].tolist():
-            found.extend(self._in_cell(self._points, level, 0, code, POINT_LEVELS))
-        return found
+        return self._events_of(self.rows_near(bound))
 
     def aimed_at(self, lat: float, lon: float) -> list[Event]:
         """Events whose target may contain a position."""
-        found: list[Event] = []
+        return self._events_of(self.rows_aimed_at(lat, lon))
+
+    def about(self, pattern: str, targeted: bool = False) -> list[Event]:
+        """Events without a target (or with one) whose subject matches a pattern."""
+        return self._events_of(self.rows_about(pattern, targeted))
+
+    def event_at(self, row: int) -> Event:
+        """The event of a row."""
+        event = self._events[row]
+        assert event is not None
+        return event
+
+    def row(self, key: str) -> int | None:
+        """The row of the event under a key."""
+        return self._rows.get(key)
+
+    def rows_near(self, bound: Bound) -> I32:
+        """Rows of events whose position may be within a circle."""
+        lat, lon, reach_m = bound
+        level, count = point_cells(self._columns, lat, lon, reach_m, self._codes)
+        if count < 0:
+            rows = (row for row, event in enumerate(self._events) if _is_placed(event))
+            return np.fromiter(rows, np.int32)
+        codes = self._codes[:count].tolist()
+        return _joined(
+            [self._in_cell(self._points, level, 0, code, POINT_LEVELS) for code in codes]
+        )
+
+    def rows_aimed_at(self, lat: float, lon: float) -> I32:
+        """Rows of events whose target may contain a position."""
+        found: list[I32] = []
         for c in np.flatnonzero(self._classes).tolist():
             count = 1
             self._codes[0] = 0
@@ -150,31 +175,29 @@ class LiveEvents:
                 count = cells_within(
                     self._columns, c, lat, lon, REACH_M[c], self._codes, len(self._codes)
                 )
-            for code in self._codes[:count].tolist():
-                found.extend(self._in_cell(self._targets, 0, c, code, 1))
-        return found
+            codes = self._codes[:count].tolist()
+            found += (self._in_cell(self._targets, 0, c, code, 1) for code in codes)
+        return _joined(found)
 
-    def about(self, pattern: str, targeted: bool = False) -> list[Event]:
-        """Events without a target (or with one) whose subject matches a pattern."""
+    def rows_about(self, pattern: str, targeted: bool = False) -> I32:
+        """Rows of events without a target (or with one) whose subject matches a pattern."""
         by_subject = self._targeted if targeted else self._untargeted
         subjects: Iterable[str] = (pattern,) if pattern in by_subject else ()
         if "+" in pattern or "#" in pattern:
-            subjects = (subject for subject in by_subject if subject_matches(pattern, subject))
-        rows = (row for subject in subjects for row in by_subject[subject])
-        return [event for row in rows if (event := self._events[row]) is not None]
+            subjects = filter(subject_test(pattern), by_subject)
+        rows = chain.from_iterable(map(by_subject.__getitem__, subjects))
+        return np.fromiter(rows, np.int32)
 
-    def _all(self) -> Iterable[Event]:
-        return (event for event in self._events if event is not None)
+    def _events_of(self, rows: I32) -> list[Event]:
+        return [self.event_at(row) for row in rows.tolist()]
 
-    def _in_cell(
-        self, cells: CellArrays, key: int, c: int, code: int, items_per_row: int
-    ) -> list[Event]:
+    def _in_cell(self, cells: CellArrays, key: int, c: int, code: int, items_per_row: int) -> I32:
         cell = find(cells, key, c, code)
         if cell == EMPTY:
-            return []
+            return _NO_ROWS
         start, length = int(cells.cells[cell, START]), int(cells.cells[cell, LENGTH])
-        rows = cells.items[start : start + length] // items_per_row
-        return [event for row in rows.tolist() if (event := self._events[row]) is not None]
+        rows: I32 = (cells.items[start : start + length] // items_per_row).astype(np.int32)
+        return rows
 
     def _place(self, row: int, lat: float, lon: float, gone: Event | None = None) -> None:
         self._points = with_items(self._points, (row + 1) * POINT_LEVELS)
@@ -202,3 +225,14 @@ class LiveEvents:
             cell = self._targets.lies[row, CELL]
             self._classes[self._targets.cells[cell, CLASS]] -= 1
             take_out(self._targets, row)
+
+
+_NO_ROWS: I32 = np.zeros(0, np.int32)
+
+
+def _joined(parts: list[I32]) -> I32:
+    return np.concatenate(parts) if parts else _NO_ROWS
+
+
+def _is_placed(event: Event | None) -> bool:
+    return event is not None and event.position is not None

@@ -11,25 +11,25 @@ from collections.abc import Callable, Iterator
 
 import numpy as np
 
-from nearcast.core.compiled import compiled
 from nearcast.core.language import Filter
-from nearcast.core.matching.live import Bound, LiveEvents
-from nearcast.core.matching.tables import F64, I64
+from nearcast.core.matching.counting.counted_columns import RecentColumns
+from nearcast.core.matching.live.live_events import Bound, LiveEvents
+from nearcast.core.matching.tables import I64, enough, resized
 from nearcast.core.model.event import Event
-from nearcast.core.model.geometry.geodesy import ecef
-from nearcast.core.model.geometry.shapes import shape_holds
 from nearcast.core.model.subject import subject_matches
 
 MOST_REMEMBERED = 2_000_000
-"""Events that are remembered for all questions together, an event once for each: 24 bytes each."""
+"""Events that are remembered for all questions together, an event once for each: 8 bytes each."""
 FIRST_ROOM = 64
+MANY = 1_024
+"""A question with more events is answered by the cells near an area."""
 
 Judge = Callable[[Event, Filter], bool]
 """Says whether a filter that looks at the event alone holds for an event."""
 
 
 class Question:
-    """The events that match one subject pattern and filter, oldest first, as columns."""
+    """The events that match one subject pattern and filter, oldest first."""
 
     def __init__(self, subject: str, where: Filter | None) -> None:
         self.subject = subject
@@ -38,10 +38,7 @@ class Question:
         """The number of the next event to be judged."""
         self._start = self._end = 0
         self._numbers = np.zeros(FIRST_ROOM, np.int64)
-        self._at = np.zeros((FIRST_ROOM, 2))
         self._readable: dict[str, bool] = {}
-        self.special: deque[int] = deque()
-        """Events among them with a target or about nodes, which do not reach everyone."""
 
     def __len__(self) -> int:
         return self._end - self._start
@@ -51,11 +48,6 @@ class Question:
         """The numbers of the events."""
         return self._numbers[self._start : self._end]
 
-    @property
-    def positions(self) -> F64:
-        """Latitude and longitude of each; not a number if it has none."""
-        return self._at[self._start : self._end]
-
     def matches_subject(self, subject: str) -> bool:
         """Whether the pattern selects a subject; remembered for each."""
         found = self._readable.get(subject)
@@ -63,36 +55,29 @@ class Question:
             found = self._readable[subject] = subject_matches(self.subject, subject)
         return found
 
-    def add(self, number: int, event: Event) -> None:
+    def add(self, number: int) -> None:
         """Add an event that matches."""
         if self._end == len(self._numbers):
             self._make_room()
         self._numbers[self._end] = number
-        at = event.position
-        self._at[self._end] = (np.nan, np.nan) if at is None else (at.lat, at.lon)
         self._end += 1
-        if event.to is not None or event.about:
-            self.special.append(number)
 
     def drop_before(self, number: int) -> int:
         """Drop the events before a number; return how many there were."""
         gone = int(self.numbers.searchsorted(number))
         self._start += gone
-        while self.special and self.special[0] < number:
-            self.special.popleft()
         return gone
 
-    def has(self, number: int) -> bool:
-        """Whether an event is among them."""
-        place = int(self.numbers.searchsorted(number))
-        return place < len(self) and int(self.numbers[place]) == number
+    def among(self, numbers: I64) -> I64:
+        """Return those of some numbers, in order, that are among its own."""
+        places = np.minimum(self.numbers.searchsorted(numbers), len(self) - 1)
+        return numbers[self.numbers[places] == numbers] if len(self) else numbers[:0]
 
     def _make_room(self) -> None:
         count = len(self)
-        room = max(FIRST_ROOM, 2 * count)
-        numbers, at = np.zeros(room, np.int64), np.zeros((room, 2))
-        numbers[:count], at[:count] = self.numbers, self.positions
-        self._numbers, self._at, self._start, self._end = numbers, at, 0, count
+        numbers = np.zeros(max(FIRST_ROOM, 2 * count), np.int64)
+        numbers[:count] = self.numbers
+        self._numbers, self._start, self._end = numbers, 0, count
         # Subjects come and go.
         self._readable.clear()
 
@@ -106,6 +91,8 @@ class CountedEvents(LiveEvents):
         self._arrived: deque[tuple[str, Event]] = deque()
         self._first = 0
         """The number of the oldest; those that arrived later are numbered on."""
+        self.columns = RecentColumns()
+        self._number_of_row = np.zeros(FIRST_ROOM, np.int64)
         self._numbers: dict[tuple[str, str], list[int]] = {}
         """Numbers by publisher and id."""
         self._questions: OrderedDict[tuple[str, Filter | None], Question] = OrderedDict()
@@ -116,7 +103,7 @@ class CountedEvents(LiveEvents):
         super().put(key, event)
         number = self._first + len(self._arrived)
         self._arrived.append((key, event))
-        self._numbers.setdefault((event.publisher, event.id), []).append(number)
+        self._number(key, number, event)
 
     def remove(self, key: str) -> bool:
         """Remove the event under a key; return whether there was one."""
@@ -126,6 +113,7 @@ class CountedEvents(LiveEvents):
             self._number_anew([each for each in self._arrived if each[0] != key])
             return True
         _, event = self._arrived.popleft()
+        self.columns.drop_first()
         numbers = self._numbers[event.publisher, event.id]
         numbers.remove(self._first)
         if not numbers:
@@ -142,9 +130,18 @@ class CountedEvents(LiveEvents):
         """Return an event by its number."""
         return self._arrived[number - self._first][1]
 
-    def numbers_of(self, event: Event) -> list[int]:
+    def numbers_of(self, event: Event) -> I64:
         """Return the numbers of an event, if it is among them."""
-        return self._numbers.get((event.publisher, event.id), [])
+        return np.array(self._numbers.get((event.publisher, event.id), ()), np.int64)
+
+    def numbers_near(self, question: Question, bound: Bound) -> I64:
+        """Return the numbers of the events of a question that may be within a circle."""
+        if len(question) <= MANY:
+            return question.numbers
+        rows = self.rows_near(bound)
+        if len(rows) >= len(question):
+            return question.numbers
+        return question.among(np.sort(self._number_of_row[rows]))
 
     def answer(self, subject: str, where: Filter | None) -> Question:
         """Return a question with all events that match it now."""
@@ -157,7 +154,7 @@ class CountedEvents(LiveEvents):
             if question.matches_subject(event.subject) and (
                 where is None or self._judge(event, where)
             ):
-                question.add(number, event)
+                question.add(number)
                 self._remembered += 1
         question.judged = self._first + len(self._arrived)
         while self._remembered > MOST_REMEMBERED and len(self._questions) > 1:
@@ -171,24 +168,20 @@ class CountedEvents(LiveEvents):
         found = [self._arrived[-1 - back][1] for back in range(count)]
         return zip(range(number, number + count), reversed(found), strict=True)
 
+    def _number(self, key: str, number: int, event: Event) -> None:
+        row = self._rows[key]
+        if row >= len(self._number_of_row):
+            self._number_of_row = resized(self._number_of_row, enough(row, row + 1))
+        self._number_of_row[row] = number
+        self.columns.append(event)
+        self._numbers.setdefault((event.publisher, event.id), []).append(number)
+
     def _number_anew(self, arrived: list[tuple[str, Event]]) -> None:
         self._first += len(self._arrived) + 1
         self._arrived = deque(arrived)
         self._questions.clear()
         self._remembered = 0
         self._numbers = {}
-        for number, (_, event) in enumerate(arrived, self._first):
-            self._numbers.setdefault((event.publisher, event.id), []).append(number)
-
-
-@compiled
-def count_held(code: F64, positions: F64) -> int:
-    """Return how many positions a fixed shape holds; those that are not numbers it does not."""
-    found = 0
-    for row in range(len(positions)):
-        lat, lon = positions[row, 0], positions[row, 1]
-        if lat == lat:
-            x, y, z = ecef(lat, lon)
-            if shape_holds(code, 0, lat, lon, x, y, z, 0.0, 0.0):
-                found += 1
-    return found
+        self.columns = RecentColumns(self._first)
+        for number, (key, event) in enumerate(arrived, self._first):
+            self._number(key, number, event)

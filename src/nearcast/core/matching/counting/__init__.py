@@ -1,0 +1,1 @@
+"""Counting: recent events that answer the questions of filters by `count`."""

@@ -1,0 +1,1 @@
+"""Live events: an index of them, their columns, who has seen them, and which match now."""
