@@ -109,7 +109,7 @@ class StandingInputs:
         subscription = self._subscriptions.resume(each.id)
         self._recent.refresh()
         if subscription is not None and subscription.group is None:
-            met = self._live_delivery.met_by_one(each.id)
+            met = self._matcher.live_matches([self._subscriptions.number(each.id)])
             self._live_delivery.deliver_live(met, step.outcome)
 
     def announce(self, each: Announced, step: EngineStep) -> None:
