@@ -134,6 +134,12 @@ class EngineDriver:
         state.phases.switch(Phase.RECORDING)
         self._recorder.record(outcome, now)
         self._recorder.record_undelivered(now)
+        for owner in outcome.behind:
+            session = state.sessions.get(owner)
+            if session is not None:
+                session.misses = True
+                if session.connection is not None:
+                    state.touch(session.connection)
         for event, owner in outcome.passed_over:
             session = state.sessions.get(owner)
             if session is not None and session.durable:

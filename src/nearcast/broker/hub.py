@@ -51,7 +51,7 @@ from nearcast.broker.situation.topic_readers import TopicReaders
 from nearcast.core.engine.engine import Engine
 from nearcast.core.engine.engine import EngineSettings as EngineSettings
 from nearcast.core.model.context import NodeState
-from nearcast.core.model.inputs import QueueDrained, RulesSet
+from nearcast.core.model.inputs import RulesSet
 from nearcast.logs import log_event
 from nearcast.store import standing_change
 from nearcast.wire.handover import PREFIX as HANDOVER
@@ -69,6 +69,8 @@ from nearcast.wire.mqtt import (
 )
 
 log = logging.getLogger("nearcast.broker")
+LIVE_AT_ONCE = 500
+"""Retained messages and live events that one input brings to a session; more follow in turns."""
 
 
 class Hub:
@@ -96,6 +98,7 @@ class Hub:
                 ),
                 routes=not self.settings.record.deliveries,
                 shared_objects=self.settings.objects.shared,
+                live_at_once=max(1, min(LIVE_AT_ONCE, self.settings.limits.queued // 2)),
             )
         )
         self.state = BrokerState(
@@ -270,6 +273,7 @@ class Hub:
             releasing.go_on(now)
             self._driver.step(now)
             self.scheduler.serve(now)
+            self.scheduler.serve_replays(now)
             self._driver.remind_followers(now)
             while state.pending:
                 # What followers asked for.
@@ -288,9 +292,9 @@ class Hub:
             session = connection.session
             if session is not None:
                 session.pump(now, limits, journal)
-                if session.misses and session.has_room(limits):
+                if session.misses and session.has_room(limits) and not connection.blocked:
                     session.misses = False
-                    state.pending.ask(QueueDrained(session.node, session.part))
+                    self.scheduler.replays.append(session)
             if connection.out or connection.closing:
                 data = connection.take()
                 state.traffic.bytes_sent += len(data)

@@ -7,7 +7,7 @@ batch is on disk. Listens for MQTT on TCP, TLS and WebSocket.
 
 import asyncio
 import logging
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from pathlib import Path
 
 from nearcast.broker.auth import Admitted, Authenticator, Peer
@@ -40,6 +40,7 @@ from nearcast.broker.net.listeners import (
 from nearcast.broker.net.tick_scheduler import TickScheduler
 from nearcast.broker.operations import control
 from nearcast.broker.operations.diagnostics import Diagnostics
+from nearcast.broker.operations.operator_requests import OperatorRequests
 from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.broker.shutdown import CLIENTS_PART, Deadline, close_store
 from nearcast.logs import log_event
@@ -130,8 +131,13 @@ class Server:
     @property
     def is_full(self) -> bool:
         """Whether the bytes waiting for the disk exceed the limit, so that reading stops."""
+        return self.waiting_for_disk_bytes > HELD_MOST_BYTES
+
+    @property
+    def waiting_for_disk_bytes(self) -> int:
+        """The size of what waits for the disk: entries, and answers that promise them."""
         waiting = 0 if self._store_writer is None else self._store_writer.waiting_bytes
-        return self._commit_gate.bytes + waiting > HELD_MOST_BYTES
+        return self._commit_gate.bytes + waiting
 
     @property
     def failing(self) -> str | None:
@@ -181,7 +187,7 @@ class Server:
                 warn_of_strangers(self.settings, isinstance(self._admission, OpenAccess))
             if self._store is not None:
                 path = self._store.directory / control.NAME
-                self._control = control.Control(path, {"forget": self._asked_to_forget})
+                self._control = control.Control(path, OperatorRequests(self).answers())
                 await self._control.start()
                 certificate = self.settings.listen.certificate
                 pipeline_access.tell_address(self._store.directory, self._listeners, certificate)
@@ -271,11 +277,13 @@ class Server:
             await asyncio.wrap_future(self._log_copier.update())
         return found
 
-    async def _asked_to_forget(self, about: Mapping[str, object]) -> object:
-        node = about.get("node")
-        if not isinstance(node, str) or not node:
-            raise ValueError("whom to forget is the name of a node")
-        return await self.forget(node)
+    async def commit(self) -> None:
+        """Run a tick, and wait until all of it is on disk."""
+        self._tick()
+        if self._store_writer is not None:
+            done = asyncio.get_running_loop().create_future()
+            self._store_writer.submit(Entries(), lambda: done.set_result(None))
+            await done
 
     # Called by links
 

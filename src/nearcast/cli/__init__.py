@@ -38,6 +38,8 @@ VERBS = (
     Verb(
         "broker.explain", "explain", "List recent events, or say why a node did or did not get one."
     ),
+    Verb("broker.top", "top", "Show who uses what of a running broker, as it changes."),
+    Verb("broker.disconnect", "disconnect", "Disconnect a client, or all of a user."),
     Verb("match", "match", "Try a filter on an event, without a broker."),
     Verb("broker.forget", "forget", "Remove all that a broker knows of a person."),
     Verb("broker.backup", "backup", "Copy a broker's state and log, while it runs or not."),

@@ -17,6 +17,7 @@ from nearcast.core.model.inputs import (
     Moved,
     Presence,
     Published,
+    QueueDrained,
     Restarted,
     Resumed,
     Subscribed,
@@ -81,9 +82,12 @@ def an_input(draw: random.Random, number: int) -> Input:
         Suspended(f"{node} {draw.randrange(3)}"),
         Resumed(f"{node} {draw.randrange(3)}"),
         Presence(node, draw.random() < 0.5),
+        QueueDrained(node),
         Left(node),
         Announced(Announcement(node, "s", parse_area(draw.choice(AREAS[1:])))),
-        Restarted(("a", "b"), position_ttl_s=30.0, recent_s=40.0),
+        Restarted(
+            ("a", "b"), position_ttl_s=30.0, recent_s=40.0, live_at_once=draw.choice((0, 1, 3))
+        ),
     )
     return draw.choice(others)
 
@@ -98,7 +102,7 @@ def told(deliveries: list[Delivery]) -> list[tuple[str, str, tuple[str, ...], in
 @pytest.mark.parametrize("seed", range(80))
 def test_a_batch_is_as_many_steps(seed: int) -> None:
     draw = random.Random(seed)
-    chosen = EngineSettings(position_ttl_s=30.0, recent_s=40.0)
+    chosen = EngineSettings(position_ttl_s=30.0, recent_s=40.0, live_at_once=draw.choice((0, 1, 3)))
     inputs = [an_input(draw, number) for number in range(150)]
     now, times = 0.0, []
     for _ in inputs:
@@ -125,7 +129,8 @@ def test_who_only_applies_decides_the_same_later(seed: int) -> None:
     draw = random.Random(seed)
     inputs = [an_input(draw, number) for number in range(120)]
     times = [3.0 * number for number in range(120)]
-    whole, quiet = Engine(), Engine()
+    chosen = EngineSettings(live_at_once=draw.choice((0, 1, 3)))
+    whole, quiet = Engine(chosen), Engine(chosen)
     whole.play(inputs[:80], times[:80])
     quiet.play(inputs[:80], times[:80], quietly=True)
     expected = whole.play(inputs[80:], times[80:]).deliveries
@@ -170,7 +175,8 @@ def test_a_restored_engine_decides_as_the_first_would_have(seed: int) -> None:
     draw = random.Random(seed)
     inputs = [an_input(draw, number) for number in range(160)]
     times = [1.0 * number for number in range(160)]
-    first, restored = Engine(), Engine()
+    chosen = EngineSettings(live_at_once=draw.choice((0, 1, 3)))
+    first, restored = Engine(chosen), Engine(chosen)
     first.play(inputs[:100], times[:100])
     restored.restore(first.seq, first.in_force())
     assert restored.subscriptions == first.subscriptions

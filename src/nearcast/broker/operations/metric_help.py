@@ -61,6 +61,7 @@ _HELP = {
     "hub_releases_total": "Epochs that the pipeline released.",
     "hub_repeated_releases_total": "Epochs that the pipeline released once more.",
     "hub_owntracks_ignored_total": "OwnTracks messages that changed nothing.",
+    "hub_disconnected_by_operator_total": "Clients that `nearcast disconnect` disconnected.",
     "hub_stalled_total": "Clients disconnected because they did not read.",
     "store_commits_total": "Commits to disk.",
     "store_waiting_ticks": "Ticks that wait to be committed.",

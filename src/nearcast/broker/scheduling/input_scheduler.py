@@ -10,6 +10,7 @@ budget, and the piece of work that exceeded it. A piece is bounded in packets, a
 engine step.
 """
 
+from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
 
@@ -20,6 +21,7 @@ from nearcast.broker.net.connection import Connection
 from nearcast.broker.scheduling.cost_account import Flow
 from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.broker.sessions.session import Session
+from nearcast.core.model.inputs import QueueDrained
 from nearcast.wire.mqtt import Decoder, Packet, ProtocolError, Publish
 
 TICK_BUDGET = 20_000.0
@@ -63,6 +65,8 @@ class InputScheduler:
         """Whether the tick has taken too long, by the clock of the host."""
         self.served: list[Connection] = []
         """Connections whose input no longer waits, so that they can be read again."""
+        self.replays: deque[Session] = deque()
+        """Sessions with room for live events that are still to be brought to them."""
         self._paced: list[tuple[float, int, Connection]] = []
         """Connections that exceed the limit of their rate: until when, order, connection."""
         self._paced_count = 0
@@ -71,12 +75,12 @@ class InputScheduler:
 
     @property
     def is_busy(self) -> bool:
-        """Whether input waits that can be processed now."""
-        return self._state.costs.is_contended
+        """Whether input waits that can be processed now, or live events for sessions."""
+        return self._state.costs.is_contended or bool(self.replays)
 
     def is_due(self, now: float) -> bool:
         """Whether input waits that can be processed at a time."""
-        return self._state.costs.is_contended or (bool(self._paced) and self._paced[0][0] <= now)
+        return self.is_busy or (bool(self._paced) and self._paced[0][0] <= now)
 
     def take(self, connection: Connection, data: bytes, now: float) -> None:
         """Process received bytes, or keep them until it is the connection's turn."""
@@ -152,6 +156,17 @@ class InputScheduler:
                 break
         if pending:
             self._driver.step(now)
+
+    def serve_replays(self, now: float) -> None:
+        """Bring live events to sessions that have room for them, in turns, within the budget."""
+        costs = self._state.costs
+        for _ in range(len(self.replays)):
+            session = self.replays.popleft()
+            if self._state.sessions.get(session.client_id) is session:
+                self._state.pending.ask(QueueDrained(session.node, session.part))
+                self._driver.step(now)
+            if costs.spent >= self.budget or self.is_late():
+                break
 
     def leave(self, connection: Connection) -> bool:
         """Note that a client is gone; False if nothing of it waits."""

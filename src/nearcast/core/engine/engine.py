@@ -202,9 +202,9 @@ class Engine:
 
         Returns the number of events applied, the outcome of expiries before them, and the
         deliveries, all equal to what `play` yields. Returns None and does nothing if later matches
-        depend on each event (filters that count).
+        depend on each event (filters that count, live events that are still to be brought).
         """
-        if self.matcher.counting:
+        if self.matcher.counting or self._state.live.has_missed:
             return None
         times = events.times
         ended = self.play((), (), float(times[0]))
@@ -244,7 +244,8 @@ class Engine:
 
     def _leaves_no_trace(self, event: Event) -> bool:
         """True if matching the event changes no state that later inputs depend on."""
-        return not event.stays and not self._state.subscriptions.takes_turns
+        state = self._state
+        return not (event.stays or state.subscriptions.takes_turns or state.live.has_missed)
 
     def _match(self, step: EngineStep) -> None:
         """Match and deliver the pending events of a step."""
@@ -445,6 +446,8 @@ class Engine:
         if self.matcher.counting or (publisher, subject) in self._state.announcements.by_subject:
             return None
         if not self.settings.routes or self._state.policy.is_elsewhere(subject):
+            return None
+        if self._state.live.is_deferred(subject):
             return None
         return self._state.subscriptions.routes.of(subject)
 

@@ -36,7 +36,9 @@ class EngineState:
         self.live = LiveBook(self.matcher, settings.shared_objects)
         self.subscriptions = SubscriptionBook(self.matcher)
         self.recent = RecentBook(self.matcher, settings)
-        self.live_delivery = LiveDelivery(self.matcher, self.live, self.subscriptions)
+        self.live_delivery = LiveDelivery(
+            self.matcher, self.live, self.subscriptions, settings.live_at_once
+        )
         self.dependents: list[EngineDependent] = [self.areas, self.live_delivery, self.recent]
         """Notified of changes, in this order."""
 

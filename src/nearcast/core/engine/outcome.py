@@ -57,6 +57,8 @@ class Outcome(Struct):
     refusals: list[Refusal] = []
     passed_over: list[tuple[Event, str]] = []
     """Live events not replayed to a session at its request: they count as seen."""
+    behind: set[str] = set()
+    """Sessions to which more live events are brought when the host has room for them."""
     notices: list[AreaNotice] = []
     """Entries to and exits from watched areas, published on subjects of the broker's own."""
     now: float = 0.0

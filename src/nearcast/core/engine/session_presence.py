@@ -59,9 +59,8 @@ class SessionPresence:
             self._live.miss(key, name, each.session or each.node)
 
     def catch_up(self, each: QueueDrained, step: EngineStep) -> None:
-        """Deliver the live events that a session missed."""
-        met = self._missed_by(each.session or each.node)
-        self._live_delivery.deliver_live(met, step.outcome)
+        """Deliver live events that a session missed, as many as one input brings."""
+        self._live_delivery.catch_up(each.session or each.node, step.outcome)
 
     def in_force(self) -> Iterator[Presence | Undelivered]:
         """Yield which sessions have or lost their connection, and what they missed."""

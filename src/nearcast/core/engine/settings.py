@@ -33,6 +33,8 @@ class EngineSettings(Struct, frozen=True):
     """
     shared_objects: tuple[str, ...] = ()
     """Subject patterns whose objects have one key for all publishers; the first match applies."""
+    live_at_once: int = 0
+    """So many live events are brought to a session by one input; the rest follow. 0: any."""
     routes: bool = True
     """If False, no event is sent along a route: each is matched."""
 
@@ -46,6 +48,7 @@ class EngineSettings(Struct, frozen=True):
             not self.routes,
             keeps_recent=True,
             shared_objects=self.shared_objects,
+            live_at_once=self.live_at_once,
         )
 
     def after(self, restarted: Restarted) -> "EngineSettings":
@@ -55,4 +58,5 @@ class EngineSettings(Struct, frozen=True):
             position_ttl_s=restarted.position_ttl_s,
             recent_s=restarted.recent_s,
             shared_objects=restarted.shared_objects,
+            live_at_once=restarted.live_at_once,
         )

@@ -238,6 +238,8 @@ class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
     """
     shared_objects: tuple[str, ...] = ()
     """Subject patterns whose objects have one key for all publishers."""
+    live_at_once: int = 0
+    """So many live events are brought to a session by one input; 0: any."""
 
 
 Input = (

@@ -8,6 +8,7 @@ live event later gets it, once per version. A target that moves with a node move
 
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -36,8 +37,9 @@ class LiveBook:
         self._expires: dict[str, float] = {}
         self._kept = 0
         self._seen = matcher.live.seen
-        self._missed: dict[str, set[str]] = {}
-        """By session: keys of live events that did not reach it."""
+        self._missed: dict[str, dict[str, None]] = {}
+        """By session: keys of live events that did not reach it, in order unless `_unsorted`."""
+        self._unsorted: set[str] = set()
         self._named: set[str] = set()
         self._floating: set[str] = set()
         """Valid and object events without a target."""
@@ -175,19 +177,79 @@ class LiveBook:
         """Record that a session missed a live event, given its key and the id of its version."""
         event = self._matcher.live.get(key)
         if event is not None and event.id == name and session in self._sessions(key):
-            self._missed.setdefault(session, set()).add(key)
+            self._missed.setdefault(session, {})[key] = None
+            self._unsorted.add(session)
 
-    def missed_by(self, session: str) -> I32:
-        """Return the rows of live events a session missed, and mark them as not seen by it."""
-        keys = self._in_order(self._missed.pop(session, ()))
-        rows = [row for row in map(self._matcher.live.row, keys) if row is not None]
+    def defer(self, session: str, rows: Sequence[int]) -> None:
+        """Record live events that are to be brought to a session later, oldest version first."""
+        missed = self._missed.setdefault(session, {})
+        if missed:
+            self._unsorted.add(session)
         for row in rows:
+            missed[self.key(self._matcher.live.event_at(row))] = None
+        self._seen.mark(np.array(rows, np.int32), [session] * len(rows))
+
+    @property
+    def has_missed(self) -> bool:
+        """True if there are live events that did not reach some session."""
+        return bool(self._missed)
+
+    def is_behind(self, session: str) -> bool:
+        """True if there are live events that did not reach a session."""
+        return session in self._missed
+
+    def is_deferred(self, subject: str) -> bool:
+        """True if a live event on a subject has still to be brought to some session."""
+        if not self._missed:
+            return False
+        keys = self._keys_on((subject,))
+        return any(key in missed for missed in self._missed.values() for key in keys)
+
+    def missed_on(self, session: str, subjects: Collection[str]) -> I32:
+        """Take out the live events on some subjects that a session missed, as `missed_by` does."""
+        missed = self._missed.get(session)
+        if not missed:
+            return np.zeros(0, np.int32)
+        return self._take(session, [key for key in self._keys_on(subjects) if key in missed])
+
+    def missed_by(self, session: str, most: int = 0) -> I32:
+        """Return the rows of live events a session missed, and mark them as not seen by it.
+
+        The oldest ones; with `most` no more than that.
+        """
+        missed = self._missed.get(session)
+        if not missed:
+            return np.zeros(0, np.int32)
+        if session in self._unsorted:
+            self._unsorted.discard(session)
+            missed = self._missed[session] = dict.fromkeys(self._in_order(missed))
+        return self._take(session, list(islice(missed, most or None)))
+
+    def _take(self, session: str, keys: Iterable[str]) -> I32:
+        missed, rows = self._missed[session], []
+        for key in keys:
+            del missed[key]
+            row = self._matcher.live.row(key)
+            assert row is not None
             self._seen.unmark(row, session)
+            rows.append(row)
+        if not missed:
+            del self._missed[session]
+            self._unsorted.discard(session)
         return np.array(rows, np.int32)
+
+    def _keys_on(self, subjects: Iterable[str]) -> list[str]:
+        """The keys of live events on some subjects, oldest version first."""
+        live = self._matcher.live
+        events = [
+            event for each in subjects for to in (False, True) for event in live.about(each, to)
+        ]
+        return self._in_order(map(self.key, events))
 
     def forget(self, session: str) -> None:
         """Drop the state of an ended session: all live events are new to it if it returns."""
         self._missed.pop(session, None)
+        self._unsorted.discard(session)
         self._seen.forget_session(session)
 
     def met_through(self, node: str) -> LiveMatches:
@@ -241,9 +303,10 @@ class LiveBook:
         for session in self._sessions(key) if self._missed else ():
             missed = self._missed.get(session)
             if missed is not None:
-                missed.discard(key)
+                missed.pop(key, None)
                 if not missed:
                     del self._missed[session]
+                    self._unsorted.discard(session)
         self._matcher.live.remove(key)
         del self._versions[key]
         self._expires.pop(key, None)

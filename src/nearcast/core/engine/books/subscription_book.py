@@ -199,6 +199,10 @@ class SubscriptionBook:
         suspended = [name for name, each in self.suspended.items() if each.owner == session]
         self.drop([*self.of_session(session), *suspended])
 
+    def owner_rows(self, numbers: I32) -> I32:
+        """The index of the session of each subscription."""
+        return np.abs(self._owners[numbers])
+
     def take_evaluations(self) -> list[tuple[Subscription, int]]:
         """Return the number of predicates that each subscription had evaluated outside kernels."""
         evaluations = self._matcher.take_evaluations()

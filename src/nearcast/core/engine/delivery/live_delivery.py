@@ -14,7 +14,7 @@ from nearcast.core.engine.delivery.deliveries import Deliveries, Recipient
 from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.outcome import EngineStep, Outcome
 from nearcast.core.matching.matcher import LiveMatches, Matcher, Matches
-from nearcast.core.matching.tables import NONE
+from nearcast.core.matching.tables import I32, NONE
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.geometry.area import PlaceArea, PlaceHere
 
@@ -22,8 +22,12 @@ from nearcast.core.model.geometry.area import PlaceArea, PlaceHere
 class LiveDelivery(EngineDependent):
     """Turns matches into deliveries, and records which session has which live event."""
 
-    def __init__(self, matcher: Matcher, live: LiveBook, subscriptions: SubscriptionBook) -> None:
+    def __init__(
+        self, matcher: Matcher, live: LiveBook, subscriptions: SubscriptionBook, at_once: int = 0
+    ) -> None:
         self._matcher = matcher
+        self._at_once = at_once
+        """So many live events are brought to a session by one input; 0: any."""
         self._live = live
         self._subscriptions = subscriptions
 
@@ -86,7 +90,8 @@ class LiveDelivery(EngineDependent):
         self._deliver_to_followers(node, outcome)
 
     def deliver(self, deliveries: Deliveries, outcome: Outcome) -> None:
-        """Deliver new events; only the last of them may stay."""
+        """Deliver new events, after older ones on their subjects; only the last may stay."""
+        self._bring_older(deliveries, outcome)
         outcome.sent.append(deliveries)
         last = len(deliveries.events) - 1
         event = deliveries.events[last]
@@ -115,21 +120,63 @@ class LiveDelivery(EngineDependent):
 
         Without `send` they count as seen.
         """
-        deliveries = self._replayed(found)
         if send:
-            self._send(deliveries, outcome)
+            self._send(self._replayed(self._first(found, outcome)), outcome)
         else:
+            deliveries = self._replayed(found)
             events = deliveries.events
             outcome.passed_over += [(events[at], who.owner) for who, at, _ in deliveries.copies()]
 
     def _deliver_new(self, found: LiveMatches, outcome: Outcome) -> None:
         if not len(found.row):
             return
-        deliveries = self._replayed(found)
+        deliveries = self._replayed(self._first(found, outcome))
         self._send(deliveries, outcome)
         if self._subscriptions.away:
             for who, place, _ in deliveries.copies():
                 self._note_missed(deliveries.events[place], who)
+
+    def catch_up(self, session: str, outcome: Outcome) -> None:
+        """Deliver live events that a session missed, as many as one input brings."""
+        self._deliver_missed(session, self._live.missed_by(session, self._at_once), outcome)
+        if self._live.is_behind(session):
+            outcome.behind.add(session)
+
+    def _bring_older(self, deliveries: Deliveries, outcome: Outcome) -> None:
+        """Deliver older live events on the subjects of new ones, to those who miss them."""
+        if not self._live.has_missed:
+            return
+        for recipient, places, _ in list(deliveries.by_session()):
+            session = recipient.owner
+            if session not in self._subscriptions.away and self._live.is_behind(session):
+                subjects = {deliveries.events[place].subject for place in places}
+                self._deliver_missed(session, self._live.missed_on(session, subjects), outcome)
+
+    def _deliver_missed(self, session: str, rows: I32, outcome: Outcome) -> None:
+        """Deliver live events to the subscriptions of a session that they match now."""
+        names = self._subscriptions.of_session(session)
+        numbers = list(map(self._subscriptions.number, names))
+        self.deliver_live(self._matcher.live_among(rows, numbers), outcome)
+
+    def _first(self, found: LiveMatches, outcome: Outcome) -> LiveMatches:
+        """Return the matches that one input brings to each session; the others are deferred."""
+        if not self._at_once or len(found.row) <= self._at_once:
+            return found
+        owners = self._subscriptions.owner_rows(found.subscription)
+        order = np.lexsort((np.arange(len(owners)), owners))
+        begins = np.diff(owners[order], prepend=owners[order[0]] - 1) != 0
+        # The place of each event among those of its session; one event may match several times.
+        counted = np.cumsum(begins | (np.diff(found.row[order], prepend=NONE) != 0))
+        first = counted[begins][np.cumsum(begins) - 1]
+        now = np.empty(len(owners), np.bool_)
+        now[order] = counted - first < self._at_once
+        later = found.only(~now)
+        for owner in np.unique(owners[~now]).tolist():
+            of_one = later.only(owners[~now] == owner)
+            session = self._subscriptions.at(int(of_one.subscription[0])).owner
+            self._live.defer(session, list(dict.fromkeys(of_one.row.tolist())))
+            outcome.behind.add(session)
+        return found.only(now)
 
     def _replayed(self, found: LiveMatches) -> Deliveries:
         """Return deliveries of live events, given in the order of versions, which count as seen."""

@@ -4,7 +4,7 @@ A session has a page for each run of `PAGE_ROWS` rows of live events among which
 Pages and numbers of sessions are reused when nothing is left in them.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import NamedTuple
 
 import numpy as np
@@ -38,7 +38,7 @@ class SeenTable:
         self._free: list[int] = []
         self._free_pages: list[int] = []
         self._pages_made = 0
-        self._seen_by: list[set[int]] = []
+        self._seen_by: dict[int, int | set[int]] = {}
         """By row, the numbers of the sessions."""
         self._counts = np.zeros(16, np.int64)
         """By session, how many events it has seen."""
@@ -54,11 +54,11 @@ class SeenTable:
 
     def has(self, row: int, session: str) -> bool:
         """Return whether a session has seen an event."""
-        return row < len(self._seen_by) and self.number(session) in self._seen_by[row]
+        return self.number(session) in self._of(row)
 
     def sessions(self, row: int) -> set[str]:
         """The sessions that have seen an event."""
-        return {self._names[number] for number in self._seen_by[row]} if self._has(row) else set()
+        return {self._names[number] for number in self._of(row)}
 
     def rows(self, session: str) -> list[int]:
         """The rows of the events that a session has seen."""
@@ -81,22 +81,27 @@ class SeenTable:
             if not self.arrays.page_of[number, run]:
                 self.arrays.page_of[number, run] = self._new_page()
         _set_bits(self.arrays, rows, numbers, self._counts)
+        seen_by = self._seen_by
         for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
-            self._seen_by[row].add(number)
+            before = seen_by.setdefault(row, number)
+            if isinstance(before, set):
+                before.add(number)
+            elif before != number:
+                seen_by[row] = {before, number}
 
     def unmark(self, row: int, session: str) -> None:
         """Forget that a session has seen an event."""
         if self.has(row, session):
             number = self._numbers[session]
-            self._seen_by[row].discard(number)
+            self._discard(row, number)
             self._clear(row, np.array([number], np.int32))
 
     def forget_event(self, row: int) -> None:
         """Forget who has seen an event: its row becomes that of another."""
-        if self._has(row):
-            numbers = np.fromiter(self._seen_by[row], np.int32)
-            self._seen_by[row] = set()
-            self._clear(row, numbers)
+        numbers = self._of(row)
+        if numbers:
+            del self._seen_by[row]
+            self._clear(row, np.fromiter(numbers, np.int32))
 
     def forget_session(self, session: str) -> None:
         """Forget what a session has seen."""
@@ -104,7 +109,7 @@ class SeenTable:
         if number == NONE:
             return
         for row in self.rows(session):
-            self._seen_by[row].discard(number)
+            self._discard(row, number)
         pages = self.arrays.page_of[number]
         for page in pages[pages > 0].tolist():
             self.arrays.bits[page - 1] = 0
@@ -116,8 +121,17 @@ class SeenTable:
         """Return which pairs of a row and the number of a session are not recorded."""
         return _unseen(self.arrays, rows, sessions)
 
-    def _has(self, row: int) -> bool:
-        return row < len(self._seen_by) and bool(self._seen_by[row])
+    def _of(self, row: int) -> Collection[int]:
+        """The numbers of the sessions that have seen an event."""
+        found = self._seen_by.get(row, ())
+        return (found,) if isinstance(found, int) else found
+
+    def _discard(self, row: int, number: int) -> None:
+        found = self._seen_by[row]
+        if isinstance(found, set) and len(found) > 1:
+            found.discard(number)
+        else:
+            del self._seen_by[row]
 
     def _clear(self, row: int, numbers: I32) -> None:
         freed = _clear_bits(self.arrays, row, numbers)
@@ -143,8 +157,6 @@ class SeenTable:
         self._free.append(number)
 
     def _make_room(self, row: int, number: int) -> None:
-        if row >= len(self._seen_by):
-            self._seen_by += [set() for _ in range(row + 1 - len(self._seen_by))]
         page_of = self.arrays.page_of
         sessions, runs = page_of.shape
         page_of = resized(page_of, enough(sessions, number + 1))
