@@ -56,6 +56,8 @@ class BrokerState:
         """Live events and the durable sessions for which `LiveSeen` may have to be noted."""
         self.undelivered: dict[str, list[tuple[str, str]]] = {}
         """Live events that did not fit into a session's queue: keys and ids, by session."""
+        self.losers: set[Session] = set()
+        """Sessions that may have lost messages since the last report."""
         self.touched: list[Connection] = []
         self.arriving: deque[Connection] = deque()
         self.leaving: deque[tuple[Connection, Session]] = deque()

@@ -19,6 +19,7 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.delivery.batch import Batch, Write
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.delivery.loss_reports import LossReports
 from nearcast.broker.durability.disk_policy import DiskPolicy
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.durability.outcome_recorder import OutcomeRecorder
@@ -31,6 +32,7 @@ from nearcast.broker.ingest.random_ids import RandomBytes
 from nearcast.broker.ingest.subscribe import NAMED, SubscribeHandler
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.quotas.engine_usage import EngineUsage
+from nearcast.broker.quotas.memory_guard import MemoryGuard
 from nearcast.broker.quotas.usage_recount import validate_usage
 from nearcast.broker.scheduling.filter_budgets import FilterBudgets
 from nearcast.broker.scheduling.input_scheduler import InputScheduler
@@ -144,9 +146,11 @@ class Hub:
         rights_review = self._rights_review
         self.lifecycle = lifecycle = SessionLifecycle(state, self._publishing)
         self.connect_handler = ConnectHandler(state, lifecycle, admission, rights_review)
+        self._loss_reports = LossReports(state, lifecycle, errors)
+        self.connect_handler.tell_losses = self._loss_reports.tell
         packets = PacketHandler(
             state, driver, acknowledger, self._subscribing, lifecycle,
-            self.connect_handler, rights_review,
+            self.connect_handler, rights_review, self._loss_reports,
         )  # fmt: skip
         publish = self._publishing.publish
         self.scheduler = InputScheduler(state, driver, publish, packets.process, self.broken)
@@ -156,6 +160,8 @@ class Hub:
         self._node_expiry = NodeExpiry(
             state, self.usage.live_nodes, self.settings.situation.node_ttl_s
         )
+        self.memory = MemoryGuard(state, self.settings.limits.memory)
+        """Sheds load when memory is short; the host measures it."""
         self._publishing.limiter.make_room = self._node_expiry.make_room
         self.session_review = SessionReview(state, lifecycle, admission, rights_review)
 
@@ -292,6 +298,8 @@ class Hub:
             session = connection.session
             if session is not None:
                 session.pump(now, limits, journal)
+                if session.losses:
+                    state.losers.add(session)
                 if session.misses and session.has_room(limits) and not connection.blocked:
                     session.misses = False
                     self.scheduler.replays.append(session)
@@ -315,6 +323,7 @@ class Hub:
         self._driver.step(now)
         self.state.quotas.watch(now)
         self._node_expiry.sweep(now)
+        self._loss_reports.sweep(now)
 
     def written(self, write: Write) -> None:
         """Reduce the inbound count of a connection by the acknowledgements just written."""
@@ -386,6 +395,7 @@ class Hub:
                 **self.scheduler.statistics(),
                 **self._filter_budgets.statistics(),
                 **state.quotas.statistics(),
+                **self.memory.statistics(),
                 **self.releasing.staging.statistics(),
             }
         )

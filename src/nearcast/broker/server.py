@@ -27,6 +27,7 @@ from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import StoreWriter, journal_for
 from nearcast.broker.handover import pipeline_access
 from nearcast.broker.hub import Hub
+from nearcast.broker.net.buffer_limits import BufferLimits
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.links import (
     Hold,
@@ -41,6 +42,7 @@ from nearcast.broker.net.tick_scheduler import TickScheduler
 from nearcast.broker.operations import control
 from nearcast.broker.operations.diagnostics import Diagnostics
 from nearcast.broker.operations.operator_requests import OperatorRequests
+from nearcast.broker.quotas.memory_budget import resident_bytes
 from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.broker.shutdown import CLIENTS_PART, Deadline, close_store
 from nearcast.logs import log_event
@@ -109,6 +111,8 @@ class Server:
         """Note that input was read."""
         self.was_full = False
         """True if too much already waited for the disk when this tick's first input was read."""
+        self.measure_memory: Callable[[], int] = resident_bytes
+        """Returns the memory in use, in bytes."""
 
     @property
     def ports(self) -> dict[str, int]:
@@ -432,8 +436,12 @@ class Server:
                 continue
             log_event(log, logging.INFO, "client is silent", client=_name(connection))
             self.hub.close(connection, ReasonCode.KEEP_ALIVE_TIMEOUT, "nothing was heard")
+        self.hub.memory.check(self.measure_memory(), now)
+        for connection, why in BufferLimits(limits).exceeding(self._links):
+            self.hub.close(connection, ReasonCode.QUOTA_EXCEEDED, why)
         for link in list(self._links):
             connection = link.connection
+            self._hold_for_memory(link)
             if link.is_ending:
                 if link.stalled_s(now) > limits.stalled_s:
                     link.abort()
@@ -454,6 +462,16 @@ class Server:
             self.reload_admission()
         self.soon()
         self._sweeper = self._loop.call_later(SWEEP_S, self._sweep)
+
+    def _hold_for_memory(self, link: Link) -> None:
+        """Stop reading from a client while memory is short and much is queued for its user."""
+        session, paused = link.connection.session, self.hub.memory.paused
+        if session is not None and session.usage.user.name in paused:
+            link.hold(Hold.MEMORY)
+            # It cannot be late with its keep-alive while nobody listens.
+            link.connection.heard_at = self.now()
+        elif link.is_held(Hold.MEMORY):
+            link.let(Hold.MEMORY)
 
     def reload_admission(self) -> None:
         """Read users and rules again."""

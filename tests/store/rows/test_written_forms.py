@@ -196,6 +196,7 @@ WRITTEN: list[tuple[Input, Written]] = [
     (Left("ann"), ("ann", None, None, None, "{}")),
     (Left("ann", "ann~2"), ("ann", None, None, None, '{"input":{"session":"ann~2"}}')),
     (Forgot("ann"), ("ann", None, None, None, "{}")),
+    (NodeExpired("ann"), ("ann", None, None, None, "{}")),
     (
         AreaWatched("here", "ann", BOX),
         ("ann", None, None, None, '{"name":"here","area":{"bbox":[53.0,-7.0,54.0,-6.0]}}'),

@@ -116,6 +116,7 @@ class DeliveryDispatcher:
         if not session.put(message, state.limits, state.journal):
             if message.qos or session.connection is not None:
                 state.counters["dropped"] += 1
+                state.losers.add(session)
                 return False
             return True
         state.counters["sent"] += 1

@@ -2,6 +2,7 @@
 
 from nearcast.broker.auth.rights_review import RightsReview
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.delivery.loss_reports import LossReports
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.ingest.acknowledgements import Acknowledger
 from nearcast.broker.ingest.subscribe import SubscribeHandler
@@ -41,6 +42,7 @@ class PacketHandler:
         lifecycle: SessionLifecycle,
         connect_handler: ConnectHandler,
         rights_review: RightsReview,
+        loss_reports: LossReports,
     ) -> None:
         self._state = state
         self._driver = driver
@@ -49,6 +51,7 @@ class PacketHandler:
         self._lifecycle = lifecycle
         self._connect_handler = connect_handler
         self._rights_review = rights_review
+        self._loss_reports = loss_reports
 
     def process(self, connection: Connection, packet: Packet) -> None:
         """Process a packet other than a PUBLISH; raises `ProtocolError` if it is not allowed."""
@@ -81,6 +84,7 @@ class PacketHandler:
             self._subscribing.subscribe(connection, session, packet)
             if self._rights_review.tell_waiting(session):
                 self._lifecycle.keep(session)
+            self._loss_reports.tell(session)
         elif isinstance(packet, Unsubscribe):
             self._driver.step(connection.heard_at)
             self._subscribing.unsubscribe(connection, session, packet)

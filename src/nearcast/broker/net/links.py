@@ -48,6 +48,8 @@ class Hold(IntFlag):
     """Its input waits for its turn, or it exceeds the limit of its rate."""
     DEAF = auto()
     """It does not read its answers."""
+    MEMORY = auto()
+    """The broker is short of memory, and much is queued for its user."""
 
 
 class Link:
@@ -214,6 +216,11 @@ class Link:
         """Stop reading from a client that reads no answers, as these cannot be queued."""
         if self._unsent() > DEAF_AT * self.server.settings.limits.unsent_bytes:
             self.hold(Hold.DEAF)
+
+    @property
+    def unsent_bytes(self) -> int:
+        """The size of what was written and not sent yet."""
+        return self._unsent()
 
     def _unsent(self) -> int:
         return 0 if self.transport is None else self.transport.get_write_buffer_size()

@@ -73,6 +73,8 @@ class ConnectHandler:
         """Nodes that are parts of the broker itself; no client may connect as one."""
         self.pipeline_token = ""
         """The token by which the pipeline is admitted; without one it is not admitted."""
+        self.tell_losses: Callable[[Session], object] = lambda session: None
+        """Tells a client that came back how many messages were dropped meanwhile."""
 
     def receive(self, connection: Connection, packet: Connect) -> None:
         """Queue a CONNECT; later packets of the client wait until it is decided."""
@@ -227,6 +229,12 @@ class ConnectHandler:
         """Return why a client may not have one more connection or session."""
         quotas, client_id = self._state.quotas, accepted.client_id
         before = self._state.sessions.get(client_id)
+        if quotas.shortage:
+            # A session that goes on takes what waits for it, which frees memory.
+            if before is not None and before.durable and not accepted.packet.clean_start:
+                return None
+            reason = ReasonCode.QUOTA_EXCEEDED if expiry else ReasonCode.SERVER_BUSY
+            return AuthRefusal(reason, quotas.shortage)
         user = None if before is not None else user_name(accepted.owner)
         usage = quotas.of(client_id, user)
         wills, connections = Resource.WILL_BYTES, Resource.CONNECTIONS
@@ -249,6 +257,7 @@ class ConnectHandler:
         self._rights_review.review(session, [])
         self._lifecycle.announce(session, online=True)
         self._rights_review.tell_waiting(session)
+        self.tell_losses(session)
         self._lifecycle.keep(session)
         session.resume(now, self._state.journal)
 

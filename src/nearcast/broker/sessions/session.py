@@ -16,6 +16,7 @@ from nearcast.broker.quotas.quota_usage import SessionUsage
 from nearcast.broker.scheduling.cost_account import CostAccount
 from nearcast.broker.sessions.delivery_writer import store_delivery, write_delivery
 from nearcast.broker.sessions.granted import SessionSubscription, count_subscription
+from nearcast.broker.sessions.loss_reason import LossReason
 from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.subscription_id import SubscriptionId
@@ -53,7 +54,7 @@ class Session:
     __slots__ = (
         "_allowance", "_in_flight", "_last_id", "_outbox", "account", "client_id", "connection",
         "created", "direct_connection", "dropped", "durable", "expiry_s", "granted", "is_kept",
-        "left_at", "misses", "node", "notices", "owner", "permissions", "receive_maximum",
+        "left_at", "losses", "misses", "node", "notices", "owner", "permissions", "receive_maximum",
         "received", "usage", "user",
     )  # fmt: skip
 
@@ -90,6 +91,8 @@ class Session:
         self.direct_connection: Connection | None = None
         """The connection, if a shared QoS 0 frame may be appended to its `out` unchanged."""
         self.dropped = 0
+        self.losses: dict[str, int] | None = None
+        """Dropped messages that its client was not told of yet, by reason."""
         self.misses = False
         """It still has to get live events that did not fit into its queue."""
         self._outbox = _EMPTY
@@ -205,8 +208,11 @@ class Session:
         if outbox is _EMPTY:
             outbox = self._outbox = Outbox()
         size, usage = delivery.size, self.usage
-        if not usage.has_shared_room(QUEUED_BYTES, size) or not outbox.put(delivery, limits):
-            self.dropped += 1
+        if not usage.has_shared_room(QUEUED_BYTES, size):
+            self.lose(LossReason.SHARED)
+            return False
+        if not outbox.put(delivery, limits):
+            self.lose(LossReason.FULL)
             return False
         usage.add(QUEUED_BYTES, size)
         if not qos:
@@ -249,7 +255,7 @@ class Session:
                 self.account.packets_sent += 1
                 if not write_delivery(delivery, connection, now, again):
                     self.account.packets_sent -= 1
-                    self.dropped += 1
+                    self.lose(LossReason.TOO_LARGE)
                     gone_bytes += delivery.size
                     self._done(delivery, journal)
                     unsent.append(delivery)
@@ -270,6 +276,12 @@ class Session:
         self.usage.add(QUEUED_BYTES, -gone_bytes)
         if unconfirmed and not outbox.unconfirmed:
             self.update_direct_connection()
+
+    def lose(self, reason: str, count: int = 1) -> None:
+        """Count messages that are dropped; its client is told the sums."""
+        self.dropped += count
+        losses = self.losses = self.losses or {}
+        losses[reason] = losses.get(reason, 0) + count
 
     def has_room(self, limits: Limits) -> bool:
         """Whether the queue is at most half full."""
@@ -293,7 +305,7 @@ class Session:
                 self.account.packets_sent += 1
                 sent += 1
             else:
-                self.dropped += 1
+                self.lose(LossReason.TOO_LARGE)
                 self._finish(delivery, journal)
         if waiting:
             self._own_outbox().put_back(waiting)

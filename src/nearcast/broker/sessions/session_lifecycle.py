@@ -168,7 +168,7 @@ class SessionLifecycle:
         since = now if stored.disconnected is None else stored.disconnected
         # Earlier releases stored NaN for a session without expiry that had published its will.
         session.left_at = since = now if isnan(since) else since
-        session.notices = stored.notices
+        session.notices, session.losses = stored.notices, dict(stored.losses) or None
         if stored.will is not None:
             due = since + min(stored.will.delay_s, session.expiry_s)
             self._timers.delay_will(session.client_id, restored_will(stored.will), due)
@@ -240,7 +240,7 @@ class SessionLifecycle:
             None if session.owner is None else session.owner.user,
             None if session.expiry_s == inf else session.expiry_s,
             session.left_at, None if will is None else stored_will(will),
-            owner=session.owner, notices=session.notices,
+            owner=session.owner, notices=session.notices, losses=dict(session.losses or {}),
         )  # fmt: skip
         self._state.journal.note(SessionPut(stored))
 

@@ -85,6 +85,8 @@ class Engine:
         self.matcher = state.matcher
         self.rights = state.rights
         """Visibility rules: which node may see what of another."""
+        self.forget_routes = state.subscriptions.routes.clear
+        """Clear the cache of routes."""
         self.observe = state.observe
         """Tell an observer of what is kept from now on."""
         self.policy = state.policy

@@ -88,6 +88,8 @@ class StoredSession(Struct, frozen=True):
     """None: an earlier release did not store it; `user` is known nevertheless."""
     notices: tuple[tuple[str, str], ...] = ()
     """Topics and texts of notices for the client when it reconnects."""
+    losses: dict[str, int] = {}
+    """Dropped messages that the client is to be told of, by reason."""
 
 
 class SubscriptionState(Struct, frozen=True):

@@ -1,6 +1,7 @@
 """MQTT 3.1, 3.1.1 and 5: a decoder and an encoder without I/O."""
 
 from nearcast.wire.mqtt.decoder import Decoder as Decoder
+from nearcast.wire.mqtt.decoder import clear_topic_cache as clear_topic_cache
 from nearcast.wire.mqtt.encoder import encode as encode
 from nearcast.wire.mqtt.encoder import encode_within as encode_within
 from nearcast.wire.mqtt.encoder import success as success

@@ -238,6 +238,11 @@ class Decoder:
         return result
 
 
+def clear_topic_cache() -> None:
+    """Clear the cache of topics."""
+    _KNOWN_TOPICS.clear()
+
+
 def _topic(written: bytes) -> str:
     """Read the topic of a PUBLISH; short topics are cached."""
     topic = written.decode()

@@ -98,6 +98,10 @@ class Routes:
             self._known[subject] = route
         return route
 
+    def clear(self) -> None:
+        """Clear the cache."""
+        self._forget(list(self._known))
+
     def fitting(self, subject: str) -> list[Subscription]:
         """All subscriptions whose pattern matches a subject, whatever their other conditions."""
         found = [r for n in self._patterns.matching(subject) for r in self._plain[n].values()]
