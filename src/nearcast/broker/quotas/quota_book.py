@@ -222,11 +222,12 @@ class QuotaBook:
                 return
             self._near.add(near)
             self._logged_at[resource] = now
-            setting = QUOTAS[resource].per_session if near[1] == "session" else None
+            quota = QUOTAS[resource]
+            settings = {"session": quota.per_session, "user": "user_share"}
             fields = {near[1]: near[2]} if near[1] else {}
             log_event(
-                log, logging.WARNING, "a limit is near", what=QUOTAS[resource].what, used=used,
-                bound=bound, setting=f"limits.{setting or QUOTAS[resource].in_all}", **fields,
+                log, logging.WARNING, "a limit is near", what=quota.what, used=used, bound=bound,
+                setting=f"limits.{settings.get(near[1], quota.in_all)}", **fields,
             )  # fmt: skip
 
     def _is_far(self, resource: Resource, kind: str, name: str) -> bool:

@@ -8,6 +8,8 @@ from collections.abc import Sequence
 
 from nearcast.broker.quotas.quota import UNBOUNDED, Resource
 
+_QUEUED = int(Resource.QUEUED_BYTES)
+"""A plain number, since every queued message is counted: an enumeration is slower as an index."""
 _NO_BOUNDS = [UNBOUNDED] * len(Resource)
 
 
@@ -70,6 +72,24 @@ class SessionUsage(QuotaUsage):
         self.used[resource] += amount
         self.user.used[resource] += amount
         self._in_all.used[resource] += amount
+
+    def enqueue(self, size: int) -> bool:
+        """Count the bytes of a queued message; False if its user or the broker has no room."""
+        user, in_all = self.user, self._in_all
+        of_user, of_all = user.used, in_all.used
+        after, after_all = of_user[_QUEUED] + size, of_all[_QUEUED] + size
+        if after > user.bounds[_QUEUED] or after_all > in_all.bounds[_QUEUED]:
+            return False
+        self.used[_QUEUED] += size
+        of_user[_QUEUED] = after
+        of_all[_QUEUED] = after_all
+        return True
+
+    def dequeue(self, size: int) -> None:
+        """Count the bytes of a message that is no longer queued or in flight."""
+        self.used[_QUEUED] -= size
+        self.user.used[_QUEUED] -= size
+        self._in_all.used[_QUEUED] -= size
 
     def has_shared_room(self, resource: Resource, amount: int) -> bool:
         """Whether its user and the broker have room for so much more."""

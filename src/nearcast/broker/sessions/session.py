@@ -38,7 +38,7 @@ from nearcast.wire.mqtt import (
     success,
 )
 
-QUEUED_BYTES, PACKET_IDS = Resource.QUEUED_BYTES, Resource.PACKET_IDS
+QUEUED_BYTES, PACKET_IDS = int(Resource.QUEUED_BYTES), Resource.PACKET_IDS
 LARGEST_PACKET_ID = 65_535
 _LIFETIME_SEPARATOR = "\0"
 
@@ -163,7 +163,7 @@ class Session:
             if delivery.released and delivery.qos == 1:
                 # It was dropped; a PUBACK could only have come over this connection.
                 del in_flight[delivery.packet_id]
-                self.usage.add(QUEUED_BYTES, -delivery.size)
+                self.usage.dequeue(delivery.size)
         self.connection = self.direct_connection = None
 
     @property
@@ -207,14 +207,13 @@ class Session:
         outbox = self._outbox
         if outbox is _EMPTY:
             outbox = self._outbox = Outbox()
-        size, usage = delivery.size, self.usage
-        if not usage.has_shared_room(QUEUED_BYTES, size):
-            self.lose(LossReason.SHARED)
-            return False
         if not outbox.put(delivery, limits):
             self.lose(LossReason.FULL)
             return False
-        usage.add(QUEUED_BYTES, size)
+        if not self.usage.enqueue(delivery.size):
+            outbox.take_back()
+            self.lose(LossReason.SHARED)
+            return False
         if not qos:
             self.direct_connection = None
         elif self.durable:
@@ -273,7 +272,7 @@ class Session:
             if not unsent:
                 break
             # Messages that could not be sent leave room for others.
-        self.usage.add(QUEUED_BYTES, -gone_bytes)
+        self.usage.dequeue(gone_bytes)
         if unconfirmed and not outbox.unconfirmed:
             self.update_direct_connection()
 
@@ -382,7 +381,7 @@ class Session:
 
     def _drop(self, gone: Iterable[QueuedDelivery], journal: Journal) -> None:
         for delivery in gone:
-            self.usage.add(QUEUED_BYTES, -delivery.size)
+            self.usage.dequeue(delivery.size)
             self._done(delivery, journal)
         self.update_direct_connection()
 
@@ -431,7 +430,7 @@ class Session:
         )
         delivery.number, delivery.packet_id = kept.number, kept.packet
         delivery.released = kept.stage == Stage.RELEASED
-        self.usage.add(QUEUED_BYTES, delivery.size)
+        self.usage.add(Resource.QUEUED_BYTES, delivery.size)
         if kept.stage == Stage.WAITING:
             self._own_outbox().restore(delivery)
         else:
@@ -474,7 +473,7 @@ class Session:
     def _finish(self, delivery: QueuedDelivery, journal: Journal) -> None:
         assert self._in_flight is not None
         del self._in_flight[delivery.packet_id]
-        self.usage.add(QUEUED_BYTES, -delivery.size)
+        self.usage.dequeue(delivery.size)
         self._done(delivery, journal)
 
     def _release(self, delivery: QueuedDelivery, journal: Journal) -> None:

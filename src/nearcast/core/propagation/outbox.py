@@ -73,6 +73,10 @@ class Outbox(Generic[M]):
             self.unconfirmed += 1
         return True
 
+    def take_back(self) -> None:
+        """Remove the message that was put last."""
+        self._count((self._waiting.pop(),), -1)
+
     def restore(self, message: M) -> None:
         """Append a message that was accepted before a restart."""
         self._waiting.append(message)
