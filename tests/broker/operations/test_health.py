@@ -28,7 +28,7 @@ def test_segments_that_cannot_be_written_are_told(tmp_path: Path) -> None:
     try:
         checks = health_checks(broker.server)
         assert {name: check().status for name, check in checks.items()} == {
-            "store": "ok", "log": "ok", "clock": "ok", "loop": "ok",
+            "store": "ok", "disk": "ok", "log": "ok", "clock": "ok", "loop": "ok",
         }  # fmt: skip
         logs = tmp_path / "brokers" / "local" / "log"
         aside = logs.rename(logs.with_name("aside"))

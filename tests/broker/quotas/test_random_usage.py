@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from nearcast.broker.config.settings import Limits, Settings
-from nearcast.broker.durability.erasure import forget
+from nearcast.broker.durability.erasure import NodeErasure
 from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
@@ -149,7 +149,10 @@ class Life:
         self.tick()
         self.now += 10_000_000.0
         for node in ("ann", "ben", "cat"):
-            forget(self.hub, node, self.now)
+            erasure = NodeErasure(self.hub, node)
+            while erasure.work(self.now):
+                self.hub.tick(self.now)
+            erasure.end()
             self.tick()
 
 

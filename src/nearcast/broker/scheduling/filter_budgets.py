@@ -67,7 +67,7 @@ class FilterBudgets(OutcomeFollower):
         for id_, (client_id, cost) in charged.items():
             session = self._state.sessions.get(client_id)
             if session is not None:
-                by_user.setdefault(session.user, {})[id_] = cost
+                by_user.setdefault(session.usage.user.name, {})[id_] = cost
         for user, by_subscription in by_user.items():
             bucket = self._filled(user, sum(by_subscription.values()), budget, now)
             if bucket.level > BURST_S * budget:

@@ -129,7 +129,7 @@ class InputScheduler:
         flow = self._open(connection)
         session = connection.session
         if session is not None:
-            flow.account, session.user = session.account, flow.user.name
+            flow.account = session.account
         if connection.has_input and not connection.closing:
             self._wait(connection, flow)
 

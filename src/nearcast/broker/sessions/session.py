@@ -55,7 +55,7 @@ class Session:
         "_allowance", "_in_flight", "_last_id", "_outbox", "account", "client_id", "connection",
         "created", "direct_connection", "dropped", "durable", "expiry_s", "granted", "is_kept",
         "left_at", "losses", "misses", "node", "notices", "owner", "permissions", "receive_maximum",
-        "received", "usage", "user",
+        "received", "usage",
     )  # fmt: skip
 
     def __init__(
@@ -70,8 +70,6 @@ class Session:
         """What it uses of the quotas."""
         self.owner: SessionOwner | None = None
         """The owner; None: the first client that is allowed to connect becomes the owner."""
-        self.user = ""
-        """The user, or the address of an anonymous client, that pays for its costs."""
         self.permissions: Permissions = ANYTHING
         self.left_at: float | None = None
         """The time of the disconnection; None while connected."""
