@@ -120,28 +120,33 @@ class KnownWorld:
         if where is not None and not asks_only_the_event(where.root):
             return len(self.earlier(scope, subject, where, within, most))
         recent, question = self.recent, self.recent.answer(subject, where)
-        numbers, area = question.numbers, _ANYWHERE
-        if within is not None:
+        numbers, area, found = question.numbers, _ANYWHERE, 0
+        own = recent.numbers_of(scope.event)
+        if within is None and scope.countable is None:
+            # All that are for everyone, and of the others those that are for this one.
+            numbers, found = question.special, question.count_usual(own)
+        elif within is not None:
             area = encode(within)
             numbers = recent.numbers_near(question, bounding_circle(within))
         here = self.position(scope.me)
         unsure = np.empty(len(numbers), np.int64)
-        found, left = count_sure(
+        sure, left = count_sure(
             numbers,
             recent.columns.base,
             recent.columns.arrays,
-            recent.numbers_of(scope.event),
+            own,
             recent.columns.permitted(scope.countable, numbers),
             area,
             _NOWHERE if here is None else np.array([here.lat, here.lon]),
             within is not None and self._sight.restricted,
-            len(numbers) if most is None else most,
+            len(numbers) if most is None else max(0, most - found),
             unsure,
         )
-        self.counted_singly += left
+        found += sure
         for number in unsure[:left].tolist():
-            if found == most:
+            if most is not None and found >= most:
                 break
+            self.counted_singly += 1
             found += self._counts(recent.event(number), scope, within is not None)
         return found
 

@@ -56,7 +56,7 @@ def asked(world: KnownWorld, chance: Random, event: Event) -> None:
         most = chance.randint(0, 20)
         enough = world.count_earlier(scope, subject, where, within, most)
         assert min(enough, most) == min(wanted, most)
-        assert enough <= max(wanted, most)
+        assert enough <= wanted
 
 
 def chosen_size(seed: int) -> int:

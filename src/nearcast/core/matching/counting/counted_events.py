@@ -10,6 +10,7 @@ from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator
 
 import numpy as np
+import numpy.typing as npt
 
 from nearcast.core.language import Filter
 from nearcast.core.matching.counting.counted_columns import RecentColumns
@@ -39,6 +40,8 @@ class Question:
         self._start = self._end = 0
         self._numbers = np.zeros(FIRST_ROOM, np.int64)
         self._readable: dict[str, bool] = {}
+        self._special: deque[int] = deque()
+        self._special_numbers: I64 | None = None
 
     def __len__(self) -> int:
         return self._end - self._start
@@ -48,6 +51,13 @@ class Question:
         """The numbers of the events."""
         return self._numbers[self._start : self._end]
 
+    @property
+    def special(self) -> I64:
+        """The numbers of those with a target or about nodes, which do not reach everyone."""
+        if self._special_numbers is None:
+            self._special_numbers = np.array(self._special, np.int64)
+        return self._special_numbers
+
     def matches_subject(self, subject: str) -> bool:
         """Whether the pattern selects a subject; remembered for each."""
         found = self._readable.get(subject)
@@ -55,23 +65,33 @@ class Question:
             found = self._readable[subject] = subject_matches(self.subject, subject)
         return found
 
-    def add(self, number: int) -> None:
+    def add(self, number: int, event: Event) -> None:
         """Add an event that matches."""
         if self._end == len(self._numbers):
             self._make_room()
         self._numbers[self._end] = number
         self._end += 1
+        if event.to is not None or event.about:
+            self._special.append(number)
+            self._special_numbers = None
 
     def drop_before(self, number: int) -> int:
         """Drop the events before a number; return how many there were."""
         gone = int(self.numbers.searchsorted(number))
         self._start += gone
+        while self._special and self._special[0] < number:
+            self._special.popleft()
+            self._special_numbers = None
         return gone
 
     def among(self, numbers: I64) -> I64:
         """Return those of some numbers, in order, that are among its own."""
-        places = np.minimum(self.numbers.searchsorted(numbers), len(self) - 1)
-        return numbers[self.numbers[places] == numbers] if len(self) else numbers[:0]
+        return numbers[_is_in(self.numbers, numbers)]
+
+    def count_usual(self, without: I64) -> int:
+        """Return how many are not special, without some numbers."""
+        own, special = self.among(without), self.special
+        return len(self) - len(special) - len(own) + int(_is_in(special, own).sum())
 
     def _make_room(self) -> None:
         count = len(self)
@@ -154,7 +174,7 @@ class CountedEvents(LiveEvents):
             if question.matches_subject(event.subject) and (
                 where is None or self._judge(event, where)
             ):
-                question.add(number)
+                question.add(number, event)
                 self._remembered += 1
         question.judged = self._first + len(self._arrived)
         while self._remembered > MOST_REMEMBERED and len(self._questions) > 1:
@@ -185,3 +205,11 @@ class CountedEvents(LiveEvents):
         self.columns = RecentColumns(self._first)
         for number, (key, event) in enumerate(arrived, self._first):
             self._number(key, number, event)
+
+
+def _is_in(known: I64, numbers: I64) -> npt.NDArray[np.bool_]:
+    """Return which numbers are among known ones, which are in order."""
+    if not len(known):
+        return np.zeros(len(numbers), np.bool_)
+    found: npt.NDArray[np.bool_] = known.take(known.searchsorted(numbers), mode="clip") == numbers
+    return found
