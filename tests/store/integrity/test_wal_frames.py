@@ -11,8 +11,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from nearcast.store.integrity.page_sums import SumChain, sums_of
-from nearcast.store.integrity.wal_frames import WalReader
+from nearcast.store import CorruptError
+from nearcast.store.integrity.page_sums import SumChain, page_sums, sums_of
+from nearcast.store.integrity.wal_frames import WalReader, mapped_frames, read_index
 
 PAGE, STEP = 4_096, 4_096 + 24
 
@@ -84,18 +85,37 @@ def test_a_log_that_begins_anew_is_read_from_its_beginning(
     assert reader.frames_left() == (0, 0)
 
 
-def test_pages_have_the_sums_of_what_is_checkpointed(
+def test_frames_are_mapped_up_to_the_end_that_sqlite_knows(
     database: sqlite3.Connection, tmp_path: Path
 ) -> None:
     for size in (3_000, 50_000, 7):
         put(database, size)
-    newest: dict[int, list[int]] = {}
-    for frames in WalReader(tmp_path / "db-wal").read():
-        newest.update(zip(frames.pages.tolist(), frames.sums.tolist(), strict=True))
+    with (tmp_path / "db-shm").open("rb") as file:
+        end = read_index(file.fileno())
+    assert end is not None
+    reader = WalReader(tmp_path / "db-wal")
+    assert read(reader) == end.frames
+    pages, contents = mapped_frames(tmp_path / "db-wal", PAGE, 0, end)
+    newest = dict(zip(pages.tolist(), page_sums(contents).tolist(), strict=True))
     database.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchone()
     data = (tmp_path / "db").read_bytes()
-    table = sums_of(np.frombuffer(data, "<u4").reshape(-1, PAGE // 4)).tolist()
+    table = page_sums(np.frombuffer(data, "<u8").reshape(-1, PAGE // 8)).tolist()
     assert {page: table[page - 1] for page in newest} == newest
+    with pytest.raises(CorruptError):
+        mapped_frames(tmp_path / "db-wal", PAGE, 0, end)
+
+
+def test_any_changed_bit_changes_the_sum_of_a_page_in_its_own_way() -> None:
+    page = random.Random(1).randbytes(512)
+    pages = [
+        page[:at] + bytes((page[at] ^ 1 << bit,)) + page[at + 1 :]
+        for at in range(512)
+        for bit in range(8)
+    ]
+    table = np.frombuffer(b"".join([page, *pages]), "<u8").reshape(-1, 64)
+    sums = page_sums(table).tolist()
+    assert sums[0] not in sums[1:]
+    assert len(set(sums)) == len(sums)
 
 
 def test_reading_ends_where_sqlite_would_end_at_any_changed_byte(

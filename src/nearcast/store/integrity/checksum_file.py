@@ -18,16 +18,17 @@ import numpy.typing as npt
 from msgspec import Struct
 
 from nearcast.store.durable_files import sync_directory
-from nearcast.store.errors import CorruptError, told
+from nearcast.store.errors import CorruptError, StoreError, told
 from nearcast.store.file_access import keep_private
-from nearcast.store.integrity.page_sums import Words, sums_of
-from nearcast.store.integrity.wal_frames import WalReader, read_index
+from nearcast.store.integrity.page_sums import LongWords, Words, page_sums
+from nearcast.store.integrity.wal_frames import WalIndex, mapped_frames, read_index
 
 MAGIC = b"nearcast sums 1\0"
 _MARK = struct.Struct("<QQI4x")
 _FIRST_ENTRY = len(MAGIC) + 2 * _MARK.size
 _ENTRY_BYTES = 12
-_PAGES_AT_ONCE = 4_096
+_PAGES_AT_ONCE = 256
+"""Few enough to stay in the processor's cache."""
 _INDEX_TRIES = 100
 Numbers = npt.NDArray[np.int64]
 
@@ -44,16 +45,16 @@ class Checksums(Struct, frozen=True):
 
     mark: CommitMark | None
     entries: Words
-    """Two sums and a check of both, for each page."""
+    """The low and the high half of a sum and a check of both, for each page."""
 
     def is_intact(self, pages: Numbers) -> npt.NDArray[np.bool_]:
         """Return for each page whether its entry is as it was written."""
         found = self._entries_of(pages)
         return np.asarray(found[:, 2] == _checks(pages, found))
 
-    def fits(self, pages: Numbers, sums: Words) -> npt.NDArray[np.bool_]:
-        """Return for each page whether it has the sums that were written."""
-        return np.asarray((self._entries_of(pages)[:, :2] == sums).all(axis=1))
+    def fits(self, pages: Numbers, sums: LongWords) -> npt.NDArray[np.bool_]:
+        """Return for each page whether it has the sum that was written."""
+        return np.asarray((self._entries_of(pages)[:, :2] == _halves(sums)).all(axis=1))
 
     def _entries_of(self, pages: Numbers) -> Words:
         """Return the entries of pages; zeros, which no entry is, where there is none."""
@@ -93,9 +94,9 @@ class ChecksumFile:
         self._path = checksum_path(database)
         self._log = database.with_name(f"{database.name}-wal")
         self._index = database.with_name(f"{database.name}-shm")
-        self._wal = WalReader(self._log)
+        self._absorbed = WalIndex(0, (0, 0))
+        """The end of the write-ahead log up to which all pages have their sums here."""
         self._lock = threading.Lock()
-        self._changed = False
         self._opened: dict[Path, int] = {}
         """Files of the database that were opened: closing one would release SQLite's locks."""
         with told(self._path, "opening it"):
@@ -112,7 +113,7 @@ class ChecksumFile:
             first = 1
             while data := os.pread(database, page_bytes * _PAGES_AT_ONCE, (first - 1) * page_bytes):
                 words = words_of(data, page_bytes)
-                self._put(np.arange(first, first + len(words)), sums_of(words))
+                self._put(np.arange(first, first + len(words)), page_sums(words))
                 first += max(1, len(words))
             os.fsync(self._descriptor)
             sync_directory(self._path.parent)
@@ -127,7 +128,7 @@ class ChecksumFile:
     def absorb(self) -> None:
         """Note the checksums of all committed pages in the write-ahead log, and sync them.
 
-        To be called before a checkpoint. Raises `CorruptError` if the log is not what was written.
+        To be called before a checkpoint. Raises `StoreError` if that fails.
         """
         with self._lock, told(self._path, "writing it"):
             for _ in range(_INDEX_TRIES):
@@ -135,24 +136,21 @@ class ChecksumFile:
                 if end is not None:
                     break
             else:
-                return
-            for frames in self._wal.read(end):
-                # Of several versions the last counts.
-                pages, places = np.unique(frames.pages[::-1], return_index=True)
-                self._put(pages, frames.sums[::-1][places])
-            if end.frames > self._wal.frames:
-                raise CorruptError(
-                    f"{self._log} is not what was written: its frame {self._wal.frames + 1} of "
-                    f"{end.frames} is damaged"
-                )
-            if self._changed:
+                raise StoreError(f"{self._index} changes too fast to be read")
+            first = self._absorbed.frames if end.salts == self._absorbed.salts else 0
+            if first < end.frames:
+                page_bytes = page_size(os.pread(self._open(self._database), 100, 0))
+                self._put_newest(*mapped_frames(self._log, page_bytes, first, end))
                 os.fsync(self._descriptor)
-                self._changed = False
+            self._absorbed = end
 
-    @property
-    def frames(self) -> int:
-        """Committed frames of the write-ahead log that were absorbed."""
-        return self._wal.frames
+    def _put_newest(self, pages: Numbers, contents: LongWords) -> None:
+        """Write the entries of pages; of several versions the last counts."""
+        newest, places = np.unique(pages[::-1], return_index=True)
+        places = len(pages) - 1 - places
+        for at in range(0, len(newest), _PAGES_AT_ONCE):
+            part = slice(at, at + _PAGES_AT_ONCE)
+            self._put(newest[part], page_sums(contents[places[part]]))
 
     def mark(self, ticks: int, seq: int) -> None:
         """Note a commit that is synced."""
@@ -172,13 +170,12 @@ class ChecksumFile:
             os.close(descriptor)
         self._opened.clear()
 
-    def _put(self, pages: Numbers, sums: Words) -> None:
+    def _put(self, pages: Numbers, sums: LongWords) -> None:
         """Write the entries of pages, which are in order."""
         if not len(pages):
             return
-        self._changed = True
         table = np.empty((len(pages), 3), "<u4")
-        table[:, :2] = sums
+        table[:, :2] = _halves(sums)
         table[:, 2] = _checks(pages, table)
         breaks = np.flatnonzero(np.diff(pages) != 1) + 1
         for run, first in zip(np.split(table, breaks), pages[[0, *breaks]].tolist(), strict=True):
@@ -202,11 +199,16 @@ def is_write_ahead(database: Path) -> bool:
         return file.read(20)[18:] == b"\2\2"
 
 
-def words_of(data: bytes, page_bytes: int) -> Words:
+def words_of(data: bytes, page_bytes: int) -> LongWords:
     """Return pages as rows of words; an incomplete page is left out."""
     count = len(data) // page_bytes
-    table = np.frombuffer(data, "<u4", count * page_bytes // 4).reshape(count, page_bytes // 4)
-    return table.astype(np.uint32, copy=False)
+    table = np.frombuffer(data, "<u8", count * page_bytes // 8).reshape(count, page_bytes // 8)
+    return table.astype(np.uint64, copy=False)
+
+
+def _halves(sums: LongWords) -> Words:
+    halves = np.stack((sums & np.uint64(0xFFFF_FFFF), sums >> np.uint64(32)), axis=1)
+    return halves.astype(np.uint32)
 
 
 def _checks(pages: Numbers, sums: Words) -> Words:

@@ -19,7 +19,7 @@ from nearcast.store.integrity.checksum_file import (
     read_checksums,
     words_of,
 )
-from nearcast.store.integrity.page_sums import sums_of
+from nearcast.store.integrity.page_sums import page_sums
 from nearcast.store.integrity.wal_frames import WalReader
 
 _LOCK_BYTE = 0x4000_0000
@@ -114,7 +114,7 @@ class StateImage:
             pages = np.arange(first, first + len(words))
             relevant = (pages <= self.page_count) & ~np.isin(pages, in_log) & (pages != unused)
             pages = pages[relevant]
-            differ = ~checksums.fits(pages, sums_of(words)[relevant])
+            differ = ~checksums.fits(pages, page_sums(words)[relevant])
             intact = checksums.is_intact(pages)
             self.damaged.update(pages[differ & intact].tolist())
             self.unverified += int((differ & ~intact).sum())

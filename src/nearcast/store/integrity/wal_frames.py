@@ -4,6 +4,7 @@ SQLite ignores all frames after the first whose checksum is wrong, without a wor
 is found. The format is documented by SQLite.
 """
 
+import mmap
 import os
 import struct
 from collections.abc import Iterator
@@ -14,12 +15,21 @@ import numpy as np
 import numpy.typing as npt
 from msgspec import Struct
 
-from nearcast.store.integrity.page_sums import SumChain, Sums, Words, sums_of, weights
+from nearcast.store.errors import CorruptError
+from nearcast.store.integrity.page_sums import (
+    LongWords,
+    SumChain,
+    Sums,
+    Words,
+    sums_of,
+    weights,
+)
 
 HEADER_BYTES = 32
 FRAME_HEADER_BYTES = 24
 ByteOrder = Literal["<", ">"]
 _MAGICS: dict[int, ByteOrder] = {0x377F0682: "<", 0x377F0683: ">"}
+_SHARED = mmap.MAP_SHARED | getattr(mmap, "MAP_POPULATE", 0)
 _AT_ONCE = 1_024
 """Frames that are verified at once."""
 _INDEX_HEADER = struct.Struct("=12x4xI4x2I2I8x")
@@ -32,8 +42,6 @@ class Frames(Struct, frozen=True):
     pages: npt.NDArray[np.int64]
     offsets: npt.NDArray[np.int64]
     """Where their content begins in the file."""
-    sums: Words
-    """The sums of each page, over words in little-endian order."""
 
 
 class WalIndex(Struct, frozen=True):
@@ -62,22 +70,16 @@ class WalReader:
         self._order = order
         self._chain = SumChain((8 + page_bytes) // 4)
 
-    def read(self, end: WalIndex | None = None) -> Iterator[Frames]:
-        """Yield the frames that were committed since the last call, many at a time.
-
-        `end` is the end of the log as SQLite knows it: a commit that failed may have left frames
-        after it.
-        """
+    def read(self) -> Iterator[Frames]:
+        """Yield the frames that were committed since the last call, many at a time."""
         try:
             descriptor = os.open(self._path, os.O_RDONLY)
         except FileNotFoundError:
             self._salts = None
             return
         try:
-            if self._read_header(os.pread(descriptor, HEADER_BYTES, 0)) and (
-                end is None or end.salts == self._salts
-            ):
-                yield from self._read_frames(descriptor, end)
+            if self._read_header(os.pread(descriptor, HEADER_BYTES, 0)):
+                yield from self._read_frames(descriptor)
         finally:
             os.close(descriptor)
 
@@ -116,13 +118,12 @@ class WalReader:
         self._salts = None
         return False
 
-    def _read_frames(self, descriptor: int, end: WalIndex | None) -> Iterator[Frames]:
+    def _read_frames(self, descriptor: int) -> Iterator[Frames]:
         step = FRAME_HEADER_BYTES + self.page_bytes
         waiting: list[Frames] = []
         at, sums = self.frames, self._sums
         while True:
-            most = _AT_ONCE if end is None else min(_AT_ONCE, end.frames - at)
-            data = os.pread(descriptor, step * most, HEADER_BYTES + at * step) if most > 0 else b""
+            data = os.pread(descriptor, step * _AT_ONCE, HEADER_BYTES + at * step)
             count = len(data) // step
             if not count:
                 return
@@ -152,9 +153,6 @@ class WalReader:
         table = _words(data, self._order).reshape(count, -1)
         heads = _words(data, ">").reshape(count, -1)[:, :6].astype(np.int64)
         own = sums_of(table[:, 6:])
-        pages = own.copy()
-        if self._order != "<":
-            pages = sums_of(_words(data, "<").reshape(count, -1)[:, 6:])
         for each, weight in enumerate(weights(table.shape[1] - 4)):
             own[:, each] += np.einsum("ij,j->i", table[:, :2], weight[:2])
         is_ours = (heads[:, 2:4] == self._salts).all(axis=1).tolist()
@@ -168,7 +166,7 @@ class WalReader:
             chain.append(sums)
             valid += 1
         offsets = HEADER_BYTES + (at + np.arange(count)) * step + FRAME_HEADER_BYTES
-        return valid, heads[:, 1], chain, Frames(heads[:, 0], offsets, pages)
+        return valid, heads[:, 1], chain, Frames(heads[:, 0], offsets)
 
 
 def read_index(descriptor: int) -> WalIndex | None:
@@ -182,11 +180,35 @@ def read_index(descriptor: int) -> WalIndex | None:
     return WalIndex(frames, (one, two))
 
 
+def mapped_frames(
+    path: Path, page_bytes: int, first: int, end: WalIndex
+) -> tuple[npt.NDArray[np.int64], LongWords]:
+    """Map the frames from `first` to the end of a log: return pages and their contents.
+
+    The frames were written by a process that knows their end; only their salts are compared.
+    Raises `CorruptError`.
+    """
+    step = FRAME_HEADER_BYTES + page_bytes
+    start = HEADER_BYTES + first * step
+    offset = start - start % mmap.ALLOCATIONGRANULARITY
+    count, start = end.frames - first, start - offset
+    size = start + count * step
+    with path.open("rb") as file:
+        if os.fstat(file.fileno()).st_size < offset + size:
+            raise CorruptError(f"{path} is shorter than what was written")
+        # It stays mapped as long as somebody has the contents.
+        mapped = mmap.mmap(file.fileno(), size, _SHARED, mmap.PROT_READ, offset=offset)
+    heads = np.frombuffer(mapped, ">u4", count * step // 4, start).reshape(count, step // 4)
+    told = heads[:, :4].astype(np.int64)
+    if (told[:, 2:4] != end.salts).any():
+        raise CorruptError(f"{path} is not what was written")
+    words = np.frombuffer(mapped, "<u8", count * step // 8, start).reshape(count, step // 8)
+    return told[:, 0], words[:, FRAME_HEADER_BYTES // 8 :]
+
+
 def _words(data: bytes, order: ByteOrder) -> Words:
     return np.frombuffer(data, np.dtype("u4").newbyteorder(order)).astype(np.uint32, copy=False)
 
 
 def _part(frames: Frames, first: int, last: int) -> Frames:
-    return Frames(
-        frames.pages[first:last], frames.offsets[first:last], frames.sums[first:last].copy()
-    )
+    return Frames(frames.pages[first:last], frames.offsets[first:last])
