@@ -185,9 +185,9 @@ class LiveBook:
         missed = self._missed.setdefault(session, {})
         if missed:
             self._unsorted.add(session)
-        for row in rows:
-            missed[self.key(self._matcher.live.event_at(row))] = None
-        self._seen.mark(np.array(rows, np.int32), [session] * len(rows))
+        events = map(self._matcher.live.event_at, rows)
+        missed.update(dict.fromkeys(map(self.key, events)))
+        self._seen.mark_for(np.array(rows, np.int32), session)
 
     @property
     def has_missed(self) -> bool:

@@ -70,9 +70,15 @@ class SeenTable:
 
     def mark(self, rows: I32, sessions: Sequence[str]) -> None:
         """Record pairs of the row of an event and a session that has seen it."""
-        if not len(rows):
-            return
-        numbers = np.array([self._acquire(session) for session in sessions], np.int32)
+        if len(rows):
+            self._mark(rows, np.array([self._acquire(each) for each in sessions], np.int32))
+
+    def mark_for(self, rows: I32, session: str) -> None:
+        """Record that one session has seen events."""
+        if len(rows):
+            self._mark(rows, np.full(len(rows), self._acquire(session), np.int32))
+
+    def _mark(self, rows: I32, numbers: I32) -> None:
         self._make_room(int(rows.max()), int(numbers.max()))
         lacking = _without_page(self.arrays, rows, numbers)
         for number, run in zip(
