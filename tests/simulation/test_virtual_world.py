@@ -28,13 +28,13 @@ def test_a_message_comes_to_who_subscribed(world: World) -> None:
 
 
 def test_an_acknowledgement_waits_for_the_disk(world: World) -> None:
-    world.broker(disk=DiskQuality(5.0, 5.0))
+    world.broker(disk=DiskQuality(3.0, 3.0))
     ann = world.client("ann", LASTING)
     world.run_until(lambda: ann.online)
     receipt = ann.publish("news", b"1", qos=1)
     asked_at = world.clock.now()
     world.run_until(lambda: receipt.done)
-    assert world.clock.now() > asked_at + 5.0
+    assert world.clock.now() > asked_at + 3.0
 
 
 def test_what_was_promised_outlives_a_power_cut(world: World) -> None:
@@ -56,11 +56,11 @@ def test_what_was_promised_outlives_a_power_cut(world: World) -> None:
 def test_what_was_not_promised_yet_may_be_gone_after_a_crash() -> None:
     def granted(seed: int) -> bool:
         with World(seed) as world:
-            broker = world.broker(disk=DiskQuality(5.0, 5.0))
+            broker = world.broker(disk=DiskQuality(3.0, 3.0))
             bob = world.client("bob", LASTING)
             wish = bob.subscribe("news", qos=1)
             world.run_until(lambda: bob.online)
-            world.run(3.0)
+            world.run(2.0)
             assert not wish.done
             broker.restart()
             return bool(broker.hub.sessions["bob"].granted)
