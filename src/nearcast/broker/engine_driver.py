@@ -25,7 +25,7 @@ from nearcast.store import LiveSeen
 _FREQUENT = (Moved, Published)
 MOST_INPUTS = 256
 """Inputs of one engine step; with more, a step is made before the tick ends."""
-MOST_PAIRS = 5_000
+MOST_PAIRS = 1_000
 """Pairs of an event and a subscription that one step may have to evaluate outside kernels."""
 
 
