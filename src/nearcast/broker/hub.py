@@ -100,7 +100,7 @@ class Hub:
                 ),
                 routes=not self.settings.record.deliveries,
                 shared_objects=self.settings.objects.shared,
-                live_at_once=max(1, min(LIVE_AT_ONCE, self.settings.limits.queued // 2)),
+                live_at_once=LIVE_AT_ONCE,
             )
         )
         self.state = BrokerState(
