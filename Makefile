@@ -104,17 +104,13 @@ bench: setup system
 	@$(PY) -m nearcast bench matching
 	@$(PY) -m nearcast bench broker
 	@$(PY) -m nearcast bench attacks
+	@$(PY) -m nearcast bench thin-link
 	@$(PY) -m nearcast bench situation
 	@$(PY) -m nearcast bench pipeline
 	@$(PY) -m nearcast bench tables
 
 experiments: setup
-	@found=$$(ls src/nearcast/experiments 2>/dev/null | sed -n 's/^\([a-z].*\)\.py$$/\1/p'); \
-	if [ -n "$$found" ]; then \
-		echo "Experiments, each run by 'nearcast experiment NAME':"; echo "$$found"; \
-	else \
-		echo "There are no experiments yet: they come with the parts that they measure."; \
-	fi
+	@$(PY) -m nearcast experiment agent --out build/experiments
 
 docs: setup
 	$(PY) -m pytest tests/test_docs.py tests/test_docs_pasted.py tests/test_tutorial.py

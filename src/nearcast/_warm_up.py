@@ -122,6 +122,7 @@ def use_everything() -> None:
     from nearcast.core.matching.matcher import Matcher
     from nearcast.core.model import Event, Position, Subscription, circle, parse_area
     from nearcast.core.model.context import Value
+    from nearcast.core.model.event import Relevance
     from nearcast.core.model.event_batch import EventBatch
     from nearcast.core.model.geometry.area import Box, Circle, Polygon
     from nearcast.core.model.geometry.area_resolution import holds, resolve
@@ -143,6 +144,7 @@ def use_everything() -> None:
         holds(meant, near)
         if meant is not None:
             is_beyond(meant, here, 10.0)
+            is_beyond(meant, Position(52.0, -6.26), 10.0)
     many = [(i / 99, (i % 2) / 99) for i in range(99)]
     bounding_circle(Polygon(((*many, (0.0, 1.0), many[0]),)))
     bounding_circle(city)
@@ -157,8 +159,10 @@ def use_everything() -> None:
         Subscription(f"filter {i}", "ben", "traffic/jam", where=parse(text), from_=areas[i % 2])
         for i, text in enumerate(FILTERS)
     ]
-    levels = (parse("speed < 5"), parse("TRUE"))
-    subscriptions.append(Subscription("levels", "ben", "#", levels=levels, no_local=True))
+    slow_first, weights = parse("speed < 5 OR TRUE"), Relevance((3, 1))
+    subscriptions.append(
+        Subscription("relevance", "ben", "#", slow_first, relevance=weights, no_local=True)
+    )
     numbers = matcher.add_many(subscriptions)
     matcher.update("ann", {"role": "driver", "friends": ["ben"]})
     matcher.update("ben", {"role": "medic"})
@@ -185,6 +189,8 @@ def use_everything() -> None:
     matcher.live.seen.mark(np.array([0, 1], np.int32), ("ben", "ben"))
     live = matcher.subscriptions_of("ben")
     matcher.live_matches(live, (), ["ben"] * len(live))
+    some_rows = np.zeros(1, np.int32)
+    matcher.live.seen.unseen(some_rows, matcher.live.seen.numbers(("ben",)))
     matcher.live.seen.unmark(0, "ben")
     matcher.live.seen.forget_session("ben")
     matcher.sight.set_group("ann", 2)
@@ -217,12 +223,13 @@ def _go_as_columns() -> None:
     from nearcast.core.engine.delivery.deliveries import merged_copies, sorted_rows
     from nearcast.core.engine.delivery.match_order import order_by_owner
     from nearcast.core.engine.delivery.string_pair_table import StringPairTable
+    from nearcast.core.matching.matcher import Matches
     from nearcast.core.model.flat_json import carried_by
 
     payload = b'{"speed": 1.5, "kind": "car", "fast": true, "lane": null}'
     carried_by(np.frombuffer(payload, np.uint8), np.array([0, len(payload)], np.int32))
     some = np.array([0, 1], np.int32)
-    merged_copies(sorted_rows(some[::-1].copy(), some, some), some)
+    merged_copies(sorted_rows(Matches(some[::-1].copy(), some, some)), some)
     order_by_owner(some, np.empty(2, np.int64))
     StringPairTable([("ann", "1"), ("ben", "2")]).taken(some, some)
 

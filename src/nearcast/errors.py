@@ -22,6 +22,8 @@ class NearcastError(Exception):
         HandoverError (V)
         LanguageError (V)
         ModelError (V)
+            AdaptationError
+                PolicySyntaxError
             MisreadError
             PlaceError
         PipelineError

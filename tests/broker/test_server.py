@@ -4,6 +4,7 @@ import asyncio
 import queue
 import threading
 from collections.abc import Iterator
+from pathlib import Path
 
 import paho.mqtt.client as paho
 import pytest
@@ -13,7 +14,9 @@ from paho.mqtt.properties import Properties
 from paho.mqtt.subscribeoptions import SubscribeOptions
 
 from nearcast.broker.config.settings import Limits, ListenSection, Settings
-from nearcast.broker.server import Server
+from nearcast.broker.server import HELD_BYTES, HELD_MOST_BYTES, LITTLE_BYTES, Server
+from nearcast.store import Store
+from tests.support.waiting import until
 
 WAIT_S = 10.0
 ON_FREE_PORTS = Settings(listen=ListenSection(mqtt_port=0, ws_port=0))
@@ -22,9 +25,9 @@ ON_FREE_PORTS = Settings(listen=ListenSection(mqtt_port=0, ws_port=0))
 class Running:
     """A server in a thread of its own."""
 
-    def __init__(self, limits: Limits | None = None) -> None:
+    def __init__(self, limits: Limits | None = None, store: Store | None = None) -> None:
         self.loop = asyncio.new_event_loop()
-        self.server = Server(replace(ON_FREE_PORTS, limits=limits or Limits()))
+        self.server = Server(replace(ON_FREE_PORTS, limits=limits or Limits()), store)
         self._thread = threading.Thread(target=self.loop.run_forever, daemon=True)
         self._thread.start()
         self._run(self.server.start())
@@ -228,3 +231,38 @@ def test_a_client_that_sends_too_fast_is_heard_later_and_nothing_is_lost() -> No
         slow.stop()
     finally:
         running.stop()
+
+
+def test_while_the_disk_lags_who_sends_much_waits_and_others_do_not(tmp_path: Path) -> None:
+    running = Running(store=Store(tmp_path, ON_FREE_PORTS.node.name))
+    try:
+        port = running.server.port
+        much, little, ear = (Client(port, name) for name in ("much", "little", "ear"))
+        ear.subscribe("a", qos=0)
+        lag(running, HELD_BYTES + 1)
+        much.paho.publish("a", "x" * 2 * LITTLE_BYTES)
+        assert len(ear.next()[1]) == 2 * LITTLE_BYTES
+        until(lambda: running.server.statistics()["paused_links"] == 1, "it is paused")
+        much.paho.publish("a", "later")
+        for number in range(10):
+            little.publish("a", str(number))
+            assert ear.next()[1] == str(number)
+        assert running.server.statistics()["paused_links"] == 1
+        lag(running, -HELD_BYTES - 1)
+        assert ear.next()[1] == "later"
+        lag(running, HELD_MOST_BYTES + 1)
+        little.publish("a", "last")
+        until(lambda: running.server.statistics()["paused_links"] == 1, "it is paused")
+        lag(running, -HELD_MOST_BYTES - 1)
+        for client in (much, little, ear):
+            client.stop()
+    finally:
+        running.stop()
+
+
+def lag(running: Running, size: int) -> None:
+    """Let so many more bytes wait for the disk."""
+    writer = running.server._store_writer
+    assert writer is not None
+    with writer._lock:
+        writer.waiting_bytes += size

@@ -9,6 +9,7 @@ from tests.fuzz.filter_target import FilterJsonTarget, FilterTextTarget
 from tests.fuzz.handover_target import HandoverTarget
 from tests.fuzz.log_target import LogFilesTarget, LogRowsTarget
 from tests.fuzz.place_target import PlaceTarget
+from tests.fuzz.policy_target import PolicyTarget
 from tests.fuzz.session_target import SessionTarget
 from tests.fuzz.web_socket_target import WebSocketTarget
 from tests.support.fuzzing.fuzz_target import FuzzTarget
@@ -19,6 +20,7 @@ _ALL: tuple[FuzzTarget[Any], ...] = (
     FilterJsonTarget(),
     ContextTarget(),
     PlaceTarget(),
+    PolicyTarget(),
     SessionTarget(),
     LogFilesTarget(),
     LogRowsTarget(),

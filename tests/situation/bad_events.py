@@ -23,6 +23,8 @@ BAD_EVENTS = [
     ((("nc-priority", "0"),), "1"),
     ((("nc-priority", "1.5"),), "whole"),
     ((("nc-deadline", "-2"),), "negative"),
+    ((("nc-deadline", "0"),), "it must be more"),
+    ((("nc-deadline", "inf"),), "is a number"),
     ((("nc-time", "yesterday"),), "2026-11-15T14:30:00Z"),
     ((("nc-time", "2026-11-15T14:30:00"),), "2026-11-15T14:30:00Z"),
     ((("nc-time", "0001-01-01T00:00:00+14:00"),), "nc-time"),

@@ -23,7 +23,12 @@ def square(side: float) -> bytes:
 SQUARE = square(1)
 
 
-def broker_with(data: Path, rules: str, places: Mapping[str, bytes] | None = None) -> RunningBroker:
+def broker_with(
+    data: Path,
+    rules: str,
+    places: Mapping[str, bytes] | None = None,
+    adaptation: settings.AdaptationSection | None = None,
+) -> RunningBroker:
     """A broker with these rules, for anyone and for user root, a superuser, and user warden."""
     if places:
         first = RunningBroker(data=data)
@@ -35,7 +40,8 @@ def broker_with(data: Path, rules: str, places: Mapping[str, bytes] | None = Non
     accounts = [Account("root", secret, superuser=True), Account("warden", secret)]
     write_users(data / "users.toml", {each.name: each for each in accounts})
     doors = settings.AuthSection(rules=str(data / "rules.toml"))
-    return RunningBroker(replace(settings.Settings(), doors=doors), data)
+    adapted = settings.AdaptationSection() if adaptation is None else adaptation
+    return RunningBroker(replace(settings.Settings(), doors=doors, adaptation=adapted), data)
 
 
 def user(broker: RunningBroker, name: str) -> Talker:

@@ -2,7 +2,7 @@
 
 import asyncio
 import threading
-from collections.abc import Coroutine
+from collections.abc import Callable, Coroutine
 from pathlib import Path
 from typing import TypeVar
 
@@ -38,8 +38,11 @@ class RunningBroker:
         settings: Settings | None = None,
         data: Path | None = None,
         clocks: HostClocks | None = None,
+        *,
+        listen: ListenSection = ON_FREE_PORTS,
+        new_loop: Callable[[], asyncio.AbstractEventLoop] = asyncio.new_event_loop,
     ) -> None:
-        chosen = replace(settings or Settings(), listen=ON_FREE_PORTS)
+        chosen = replace(settings or Settings(), listen=listen)
         store: Store | None = None
         admission: Admission | None = None
         if data is not None:
@@ -47,7 +50,7 @@ class RunningBroker:
             store = Store(data, chosen.node.name)
             admission = Authenticator(chosen, data)
         self.server = ClockedServer(chosen, store, admission, clocks=clocks)
-        self._loop = asyncio.new_event_loop()
+        self._loop = new_loop()
         self._thread = threading.Thread(target=self._loop.run_forever, daemon=True)
         self._thread.start()
         self.run(self.server.start())

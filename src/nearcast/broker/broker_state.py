@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable
 
-from nearcast.broker.config.settings import Limits
+from nearcast.broker.config.settings import AdaptationSection, Limits
 from nearcast.broker.durability.disk_space import DiskCondition
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.ingest.pending_inputs import PendingInputs
@@ -16,6 +16,7 @@ from nearcast.broker.scheduling.phase_timer import PhaseTimer
 from nearcast.broker.sessions.session import Session
 from nearcast.core.engine.engine import Engine
 from nearcast.core.model.event import Event
+from nearcast.core.propagation.priority_traffic import PriorityTraffic
 from nearcast.wire.mqtt import (
     MQTT_5,
     Disconnect,
@@ -30,7 +31,13 @@ class BrokerState:
     """The state of one broker between and during ticks."""
 
     def __init__(
-        self, engine: Engine, limits: Limits, journal: Journal, name: str, random_bytes: RandomBytes
+        self,
+        engine: Engine,
+        limits: Limits,
+        journal: Journal,
+        name: str,
+        random_bytes: RandomBytes,
+        adaptation: AdaptationSection,
     ) -> None:
         self.engine = engine
         self.limits = limits
@@ -44,6 +51,11 @@ class BrokerState:
         self.costs = CostLedger(self.sessions)
         self.phases = PhaseTimer()
         self.quotas = QuotaBook(limits)
+        self.priorities = PriorityTraffic(adaptation.share_bytes)
+        self.raising_users = adaptation.raising
+        """Patterns of users whose priorities may raise the computed ones."""
+        self.now = 0.0
+        """The time of this tick, at which its events were ingested."""
         self.parts: Counter[str] = Counter()
         """Number of sessions by node."""
         self.online: Counter[str] = Counter()

@@ -25,8 +25,10 @@ from nearcast.store import LiveSeen
 _FREQUENT = (Moved, Published)
 MOST_INPUTS = 256
 """Inputs of one engine step; with more, a step is made before the tick ends."""
-MOST_PAIRS = 1_000
+MOST_PAIRS = 250
 """Pairs of an event and a subscription that one step may have to evaluate outside kernels."""
+FEW_LIVE = 100
+"""A move that takes along more live events than this is the last input of its step."""
 
 
 class EngineDriver:
@@ -65,7 +67,18 @@ class EngineDriver:
         return due
 
     @property
-    def most_inputs(self) -> int:
+    def is_step_due(self) -> bool:
+        """True if a step with the pending inputs is work enough for one piece."""
+        inputs, engine = self._state.pending.inputs, self._state.engine
+        if not inputs:
+            return False
+        last = inputs[-1]
+        if type(last) is Moved and engine.live_events_moved_by(last.node) > FEW_LIVE:
+            return True
+        return len(inputs) >= self._most_inputs
+
+    @property
+    def _most_inputs(self) -> int:
         """How many inputs may be pending before a step is due.
 
         Fewer if each of them may be evaluated for many subscriptions outside kernels.
@@ -124,12 +137,14 @@ class EngineDriver:
         state, engine = self._state, self._state.engine
         began = state.costs.clock()
         before = state.phases.switch(Phase.ENGINE)
+        state.now = now
         outcome = engine.step(inputs, now)
         state.phases.switch(Phase.DISPATCH)
         # Deliver before recording: a recipient of a live event that a newer one replaces gets the
         # older one.
         for deliveries in outcome.sent:
             self._dispatcher.deliver(deliveries)
+        state.priorities.withheld += engine.take_withheld()
         state.costs.charge_step(inputs, outcome.sent, engine.take_evaluations(), began)
         state.phases.switch(Phase.RECORDING)
         self._recorder.record(outcome, now)

@@ -15,11 +15,13 @@ from nearcast.broker.auth import Admitted, CredentialCheck
 from nearcast.broker.auth import AuthRefusal as Refusal
 from nearcast.broker.auth.admission import Admission, OpenAccess
 from nearcast.broker.auth.rights_review import RightsReview
+from nearcast.broker.awareness.link_classes import LinkClasses
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.delivery.batch import Batch, Write
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
 from nearcast.broker.delivery.loss_reports import LossReports
+from nearcast.broker.delivery.reprioritisation import Reprioritisation
 from nearcast.broker.durability.disk_policy import DiskPolicy
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.durability.outcome_recorder import OutcomeRecorder
@@ -37,6 +39,7 @@ from nearcast.broker.quotas.usage_recount import validate_usage
 from nearcast.broker.scheduling.filter_budgets import FilterBudgets
 from nearcast.broker.scheduling.input_scheduler import InputScheduler
 from nearcast.broker.scheduling.phase_timer import Phase
+from nearcast.broker.scheduling.uplink_shares import UplinkShares
 from nearcast.broker.sessions.connect_handler import ConnectHandler
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
@@ -101,6 +104,7 @@ class Hub:
                 routes=not self.settings.record.deliveries,
                 shared_objects=self.settings.objects.shared,
                 live_at_once=LIVE_AT_ONCE,
+                levels=self.settings.adaptation.levels,
             )
         )
         self.state = BrokerState(
@@ -109,6 +113,7 @@ class Hub:
             Journal() if journal is None else journal,
             self.settings.node.name,
             random_bytes,
+            self.settings.adaptation,
         )
         self._due_at = inf
         state = self.state
@@ -127,11 +132,15 @@ class Hub:
         self._filter_budgets = FilterBudgets(state, errors)
         self.usage = EngineUsage(engine, state.quotas, state.journal)
         """Counts what the engine keeps against the quotas."""
+        self.link_classes = LinkClasses(state)
+        """Paces and classifies links of sessions with relevance, once a host has begun it."""
         for follower in (
             NodeTopics(state, readers), self._system_topics, warnings, self._filter_budgets,
-            self.usage,
+            self.usage, Reprioritisation(state, warnings), self.link_classes,
         ):  # fmt: skip
             driver.register(follower)
+        if self.settings.adaptation.uplink_kbps:
+            driver.register(UplinkShares(state, self.settings.adaptation.uplink_kbps))
         self._subscribing = SubscribeHandler(state, driver, errors, warnings)
         self.releasing = HandoverInbox(state, driver, dispatcher)
         self.node_list = NodeList(state)
@@ -147,10 +156,10 @@ class Hub:
         self.lifecycle = lifecycle = SessionLifecycle(state, self._publishing)
         self.connect_handler = ConnectHandler(state, lifecycle, admission, rights_review)
         self._loss_reports = LossReports(state, lifecycle, errors)
-        self.connect_handler.tell_losses = self._loss_reports.tell
+        self.connect_handler.tell_losses = self._loss_reports.tell_all
         packets = PacketHandler(
             state, driver, acknowledger, self._subscribing, lifecycle,
-            self.connect_handler, rights_review, self._loss_reports,
+            self.connect_handler, rights_review, self._loss_reports, self.link_classes,
         )  # fmt: skip
         publish = self._publishing.publish
         self.scheduler = InputScheduler(state, driver, publish, packets.process, self.broken)
@@ -262,6 +271,7 @@ class Hub:
     def tick(self, now: float) -> Batch:
         """Decide on all input since the last tick, and return what to store and to write."""
         state = self.state
+        state.now = now
         slow: list[tuple[Connection, CredentialCheck]] = []
         releasing = self.releasing
         if (
@@ -291,13 +301,16 @@ class Hub:
             self._recorder.catch_up(now)
         state.phases.switch(Phase.OUTPUT)
         self._dispatcher.flush()
+        # What it dropped from full queues.
+        self._recorder.record_undelivered(now)
         writes = []
         touched, state.touched = state.touched, []
         for connection in touched:
             connection.touched = False
-            session = connection.session
+            session, pace = connection.session, None
             if session is not None:
                 session.pump(now, limits, journal)
+                pace = session.pace
                 if session.losses:
                     state.losers.add(session)
                 if session.misses and session.has_room(limits) and not connection.blocked:
@@ -309,7 +322,7 @@ class Hub:
                 if session is not None:
                     session.account.bytes_sent += len(data)
                 writes.append(
-                    Write(connection, data, connection.acknowledgements, connection.closing)
+                    Write(connection, data, connection.acknowledgements, connection.closing, pace)
                 )
                 connection.acknowledgements = 0
         state.costs.end_of_tick()
@@ -326,8 +339,14 @@ class Hub:
         self._loss_reports.sweep(now)
 
     def written(self, write: Write) -> None:
-        """Reduce the inbound count of a connection by the acknowledgements just written."""
-        write.connection.inbound -= write.acknowledgements
+        """Follow a write with acknowledgements, or to a paced link, that was just made."""
+        connection = write.connection
+        connection.inbound -= write.acknowledgements
+        if write.pace is not None:
+            write.pace.wrote = True
+            session = connection.session
+            if session is not None and session.written() and not connection.blocked:
+                self.state.touch(connection)
 
     def next_timer(self, now: float) -> float | None:
         """The time of the next tick without input; `now` if work is left, None if none is due."""

@@ -32,6 +32,7 @@ from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.links import (
     Hold,
     Link,
+    SocketLinks,
 )
 from nearcast.broker.net.listeners import (
     possible_connections,
@@ -42,6 +43,7 @@ from nearcast.broker.net.tick_scheduler import TickScheduler
 from nearcast.broker.operations import control
 from nearcast.broker.operations.diagnostics import Diagnostics
 from nearcast.broker.operations.operator_requests import OperatorRequests
+from nearcast.broker.operations.priority_figures import priority_figures
 from nearcast.broker.quotas.memory_budget import resident_bytes
 from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.broker.shutdown import CLIENTS_PART, Deadline, close_store
@@ -52,8 +54,12 @@ from nearcast.wire.mqtt import Connect, ReasonCode
 SWEEP_S = 1.0
 KNOCK_S = 0.2
 """Delay before a connection from an address with too many new connections is tried again."""
+HELD_BYTES = 8 << 20
+"""While more bytes than this wait for the disk, who sends much is not read."""
 HELD_MOST_BYTES = 64 << 20
-"""Reading stops while more bytes than this wait for the disk."""
+"""While more bytes than this wait for the disk, nobody is read who sends anything."""
+LITTLE_BYTES = 16 << 10
+"""What a client may send while others are paused: little enough to delay nobody."""
 LATE_S = 0.02
 """A tick that has taken so long leaves waiting input to the next one."""
 
@@ -85,6 +91,7 @@ class Server:
             self.hub.releasing.may_go_on = lambda: not self.is_full
         self.hub.scheduler.is_late = self._is_late
         self.diagnostics = Diagnostics(self.hub, self.settings.diagnostics.slow_tick_s)
+        self.hub.link_classes.begin(SocketLinks())
         self._access = ServerAccess(self.hub, self._admission, self.now, lambda: self.soon())
         self.hub.begin(self.now())
         self._erasures = NodeErasures(
@@ -99,6 +106,8 @@ class Server:
         self._most_links = self.settings.limits.connections
         self._commit_gate = CommitGate(self._write)
         self._paused: set[Link] = set()
+        self._sent_while_full: dict[Link, int] = {}
+        """Bytes of each link since too much waits for the disk."""
         self._timer: asyncio.TimerHandle | None = None
         self._timer_at = 0.0
         self._sweeper: asyncio.TimerHandle | None = None
@@ -134,8 +143,8 @@ class Server:
 
     @property
     def is_full(self) -> bool:
-        """Whether the bytes waiting for the disk exceed the limit, so that reading stops."""
-        return self.waiting_for_disk_bytes > HELD_MOST_BYTES
+        """Whether so many bytes wait for the disk that who sends much is not read."""
+        return self.waiting_for_disk_bytes > HELD_BYTES
 
     @property
     def waiting_for_disk_bytes(self) -> int:
@@ -245,6 +254,12 @@ class Server:
         await close_store(self._store_writer, self._log_copier, deadline)
         self.clock.keep_mark()
 
+    def priority_statistics(self) -> dict[str, float]:
+        """Counters and gauges of queues by priority."""
+        levels = self.settings.adaptation.levels
+        queues = priority_figures(self.hub.state, levels, self.now())
+        return queues | self.hub.link_classes.statistics(levels)
+
     def statistics(self) -> dict[str, float]:
         """Counters and gauges of the hub, the links and access control."""
         return (
@@ -324,10 +339,21 @@ class Server:
     def parted(self, link: Link) -> None:
         """Detach a link that is closed, or that closes once its client has read everything."""
         self._paused.discard(link)
+        self._sent_while_full.pop(link, None)
         self._access.passwords.leave(link.connection)
         if link.transport is not None:
             self.hub.lost(link.connection)
             self.soon()
+
+    def pause_if_much(self, link: Link, size: int) -> None:
+        """Stop reading from a link that sends much while too much waits for the disk.
+
+        Called with the size of what it sent. Who sends little goes on, unless far too much waits.
+        """
+        size += self._sent_while_full.get(link, 0)
+        self._sent_while_full[link] = size
+        if size > LITTLE_BYTES or self.waiting_for_disk_bytes > HELD_MOST_BYTES:
+            self.pause(link)
 
     def pause(self, link: Link) -> None:
         """Stop reading from a link until the disk has caught up."""
@@ -346,6 +372,8 @@ class Server:
         ticking = self._ticking
         if ticking.reading():
             self.was_full = self.is_full
+            if not self.was_full and self._sent_while_full:
+                self._sent_while_full.clear()
         return ticking.time
 
     # Ticks
@@ -403,12 +431,17 @@ class Server:
             link: Link = write.connection.host  # type: ignore[assignment]  # made by a link
             transport = link.transport
             if transport is not None and not transport.is_closing() and not link.is_ending:
-                if write.data:
+                if write.pace is not None:
+                    link.write_paced(write.data, write.pace)
+                elif write.data:
                     link.write(write.data)
                 if write.closes:
                     link.end(bool(write.data))
-            if write.acknowledgements:
+            if write.acknowledgements or write.pace is not None:
                 self.hub.written(write)
+        if self.hub.state.touched:
+            # Paced links took what they were given.
+            self.soon()
 
     def _schedule(self, now: float) -> None:
         """Schedule the next tick if a timer is due within the sweep interval."""

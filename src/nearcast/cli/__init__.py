@@ -36,6 +36,9 @@ VERBS = (
     Verb("client.nodes", "nodes", "List who is there, in an area or nearest to a node."),
     Verb("client.place", "app", "Load, list and remove named places."),
     Verb(
+        "client.policy", "app", "Load, list, show and remove policies: templates, matrices, roles."
+    ),
+    Verb(
         "broker.explain", "explain", "List recent events, or say why a node did or did not get one."
     ),
     Verb("broker.top", "top", "Show who uses what of a running broker, as it changes."),
@@ -45,12 +48,13 @@ VERBS = (
     Verb("broker.backup", "backup", "Copy a broker's state and log, while it runs or not."),
     Verb("pipeline", "app", "Run the data pipeline on Spark; replay, audit and compact."),
     Verb("bench", "app", "Measure Nearcast beside what else one could use."),
+    Verb("experiment", "app", "Repeat the experiments of the source documents."),
     Verb("doctor", "doctor", "Check what is installed, and say what to do."),
 )
 
 COMPLETE = "_NEARCAST_COMPLETE"
 """The variable by which a shell requests completion."""
-PLANNED = ("experiment", "policy", "relate", "script", "simulate")
+PLANNED = ("relate", "script", "simulate")
 """Verbs that do not exist yet: hidden in help; calling one prints that it is planned."""
 
 app = typer.Typer(

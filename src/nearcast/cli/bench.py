@@ -26,6 +26,9 @@ from nearcast.benchmarks.situation.city import Scenario
 from nearcast.benchmarks.soak import benchmark as soaks
 from nearcast.benchmarks.soak import report as soak_report
 from nearcast.benchmarks.soak.benchmark import SoakSettings
+from nearcast.benchmarks.thin_link import benchmark as thin_links
+from nearcast.benchmarks.thin_link import report as thin_link_report
+from nearcast.benchmarks.thin_link.benchmark import ThinLinkSettings
 
 Result = TypeVar("Result")
 HUGE = 10_000_000
@@ -48,6 +51,7 @@ QUICK_SITUATION = situations.SituationBenchSettings(
     runs=1,
 )
 QUICK_SOAK = SoakSettings(quick=True, sample_s=1.0, clients=10, steps_per_s=20.0, kill_every_s=5.0)
+QUICK_THIN_LINK = ThinLinkSettings(seconds=2.0, quiet_events=5)
 
 app = typer.Typer(no_args_is_help=True, help="Measure Nearcast beside what else one could use.")
 
@@ -190,6 +194,29 @@ def soak(
         sys.stdout.write(soak_report.markdown(result))
         sys.stdout.write(f"\nWritten: {', '.join(map(str, written))}\n")
     if not result.holds:
+        raise typer.Exit(1)
+
+
+@app.command()
+def thin_link(
+    kbps: Annotated[float, typer.Option(min=10.0, help="The rate of the link.")] = 200.0,
+    seconds: Annotated[
+        float | None, typer.Option(min=1.0, help="How long it is thin.  [default: 40]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Two seconds: a smoke test.")] = False,
+) -> None:
+    """Offer a thin link four times too much: how long urgent events take, with relevance or not."""
+    base = QUICK_THIN_LINK if quick else ThinLinkSettings()
+    settings = msgspec.structs.replace(
+        base, kbps=kbps, seconds=base.seconds if seconds is None else seconds
+    )
+    result = _measured(lambda step: thin_links.run(settings, step))
+    if as_json:
+        _print_json(result)
+    else:
+        thin_link_report.show(result, Console())
+    if result.failures:
         raise typer.Exit(1)
 
 

@@ -11,13 +11,15 @@ from random import Random
 
 from msgspec import Struct
 
-from nearcast.core.language import Filter, parse
+from nearcast.core.adaptation.form_function import FormFunction
+from nearcast.core.language import parse
 from nearcast.core.model.context import Attributes, Value
-from nearcast.core.model.event import Announcement, Event, Subscription
+from nearcast.core.model.event import Announcement, Event, Relevance, Subscription
 from nearcast.core.model.geometry.area import Area, circle, place
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     Announced,
+    Classified,
     ContextPatched,
     Input,
     Moved,
@@ -132,11 +134,14 @@ class CityLife:
 
     def _subscriptions(self, resident: Resident) -> Iterator[Input]:
         node = resident.node
+        if resident.kind in ("car", "person"):
+            # On the move links are middling: what matters less comes later.
+            yield Classified(node, "network", 2)
         if resident.kind == "ambulance":
             yield Announced(Announcement(node, "emergency/vehicle", circle("me", SIREN_M)))
         elif resident.kind == "car":
-            near_first = (parse("distance(me, publisher) < 200"), parse("TRUE"))
-            yield _subscription(node, "emergency/vehicle", SIREN, near_first)
+            near_first = f"(distance(me, publisher) < 200 OR TRUE) AND {SIREN}"
+            yield _subscription(node, "emergency/vehicle", near_first, (3, 1))
             yield _subscription(node, "hazard/#")
         elif resident.kind == "person":
             others = [other for other in self.people if other != node]
@@ -144,8 +149,8 @@ class CityLife:
             budget = self._random.randint(2, 6)
             yield ContextPatched(node, {"friends": friends, "budget": budget})
             line = self._random.choice(list(LINES))
-            late_first = (parse("delay > 5"), parse("TRUE"))
-            yield _subscription(node, "bus/position", LATE_BUS.format(line=line), late_first)
+            late_first = f"(delay > 5 OR TRUE) AND {LATE_BUS.format(line=line)}"
+            yield _subscription(node, "bus/position", late_first, (3, 1))
             yield _subscription(node, "offer/#", AFFORDABLE)
             yield _subscription(node, "friend/near", FRIEND_NEAR)
             yield _subscription(node, "hazard/#")
@@ -195,8 +200,13 @@ class CityLife:
 
 
 def _subscription(
-    node: str, subject: str, where: str = "", levels: tuple[Filter, ...] = ()
+    node: str, subject: str, where: str = "", first: tuple[int, ...] = ()
 ) -> Subscribed:
+    """Return a subscription; `first` are levels of its first atoms, the others matter most."""
     name = f"{node}/{subject.partition('/')[0]}"
     condition = parse(where) if where else None
-    return Subscribed(Subscription(name, node, subject, condition, levels=levels))
+    relevance = None
+    if first:
+        atoms = len(FormFunction(condition).atoms)
+        relevance = Relevance((*first, *(3,) * (atoms - len(first))))
+    return Subscribed(Subscription(name, node, subject, condition, relevance=relevance))

@@ -72,6 +72,7 @@ from nearcast.store.state.changes import Enqueued as Enqueued
 from nearcast.store.state.changes import Forgotten as Forgotten
 from nearcast.store.state.changes import Kept as Kept
 from nearcast.store.state.changes import LiveDropped as LiveDropped
+from nearcast.store.state.changes import LiveMissed as LiveMissed
 from nearcast.store.state.changes import LivePut as LivePut
 from nearcast.store.state.changes import LiveSeen as LiveSeen
 from nearcast.store.state.changes import MessagePut as MessagePut
@@ -90,6 +91,8 @@ from nearcast.store.state.standing_inputs import standing_change as standing_cha
 from nearcast.store.state.standing_inputs import standing_end as standing_end
 from nearcast.store.state.state import State as State
 from nearcast.store.state.state import StateStatistics as StateStatistics
+from nearcast.store.state.stored_basis import decoded_basis as decoded_basis
+from nearcast.store.state.stored_basis import encoded_basis as encoded_basis
 from nearcast.store.state.values import Live as Live
 from nearcast.store.state.values import SessionOwner as SessionOwner
 from nearcast.store.state.values import StoredMessage as StoredMessage

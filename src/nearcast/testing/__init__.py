@@ -10,6 +10,7 @@ Nothing here is asynchronous: calls return at once, and time passes only in `Wor
 like.
 """
 
+from nearcast.broker.awareness.link_estimator import LinkFigures as LinkFigures
 from nearcast.client.api.options import ClientOptions as ClientOptions
 from nearcast.simulation.datagrams import DatagramSocket as DatagramSocket
 from nearcast.simulation.datagrams import DatagramTooLargeError as DatagramTooLargeError

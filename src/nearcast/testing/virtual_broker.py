@@ -10,6 +10,8 @@ from random import Random
 
 from msgspec.structs import replace
 
+from nearcast.broker.awareness.link_estimator import LinkFigures
+from nearcast.broker.awareness.link_meter import LinkMeter
 from nearcast.broker.config.settings import NodeSection, Settings
 from nearcast.broker.delivery.batch import Batch
 from nearcast.broker.durability.commit_gate import CommitGate, OnCommit
@@ -19,6 +21,7 @@ from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.links import DEAF_AT
+from nearcast.core.propagation.link_pace import LinkPace
 from nearcast.simulation.virtual_clock import Alarm
 from nearcast.simulation.virtual_connection import End, Tell
 from nearcast.simulation.virtual_network import VirtualNetwork
@@ -84,6 +87,11 @@ class VirtualBroker:
         assert self._running.disk is not None, f"{self.name} keeps nothing"
         return self._running.disk
 
+    def set_figures(self, client_id: str, figures: LinkFigures | None) -> None:
+        """Let the link of a client measure as given from now on; None: as it is."""
+        assert self._running is not None, f"{self.name} is down"
+        self._running.set_figures(client_id, figures)
+
     def start(self) -> None:
         """Restore the state from the disk, and listen."""
         assert self._running is None, f"{self.name} is up already"
@@ -145,6 +153,22 @@ class _Link:
         self._unsent = 0
         self._deaf = False
         self._waits = False
+        self.meter: LinkMeter | None = None
+
+    def write(self, data: bytes, pace: LinkPace | None) -> None:
+        """Write bytes; those of a paced link wait in its session's queue as far as possible."""
+        if pace is not None:
+            if self.meter is None:
+                self.meter = LinkMeter(None)
+                self.end.limit(0, 0)
+            self.meter.written_bytes += len(data)
+        self.end.write(data)
+
+    def release_pace(self) -> None:
+        """Buffer as other links do."""
+        self.meter = None
+        limits = self._run.settings.limits
+        self.end.limit(limits.unsent_bytes, limits.unsent_bytes // 4)
 
     def received(self, data: bytes) -> None:
         run, connection = self._run, self.connection
@@ -176,10 +200,14 @@ class _Link:
 
     def pause_writing(self) -> None:
         self._blocked_since = self._run.clock.now()
+        if self.meter is not None:
+            self.meter.block(self._blocked_since)
         self._unsent = self.end.unsent_bytes
         self._run.hub.block(self.connection, True)
 
     def resume_writing(self) -> None:
+        if self.meter is not None:
+            self.meter.unblock(self._run.clock.now())
         self._blocked_since = None
         if self._deaf:
             self._deaf = False
@@ -214,6 +242,8 @@ class _Run:
         if disk is not None:
             restore(self.hub, disk.store, now)
         self.hub.begin(now)
+        self._figures: dict[str, LinkFigures] = {}
+        self.hub.link_classes.begin(self)
         self.hub.connect_handler.pipeline_token = PIPELINE_TOKEN
         self._links: dict[_Link, None] = {}
         self._commit_gate = CommitGate(self._write, None if disk is None else self._keep)
@@ -231,6 +261,36 @@ class _Run:
         if self._links.pop(link, link) is None:
             self.hub.lost(link.connection)
             self.soon()
+
+    # Links, as what classifies them sees them
+
+    def set_figures(self, client_id: str, figures: LinkFigures | None) -> None:
+        if figures is None:
+            self._figures.pop(client_id, None)
+        else:
+            self._figures[client_id] = figures
+        session = self.hub.sessions.get(client_id)
+        if session is not None and session.pace is not None:
+            session.pace.wrote = True
+
+    def figures(self, connection: Connection, now: float) -> LinkFigures | None:
+        link, session = connection.host, connection.session
+        assert isinstance(link, _Link)
+        assert session is not None
+        if session.client_id in self._figures:
+            return self._figures[session.client_id]
+        return None if link.meter is None else link.meter.figures(now, link.end.unsent_bytes)
+
+    def acknowledged(self, connection: Connection, took_s: float) -> None:
+        link = connection.host
+        assert isinstance(link, _Link)
+        if link.meter is not None:
+            link.meter.estimator.acknowledged(took_s)
+
+    def release(self, connection: Connection) -> None:
+        link = connection.host
+        assert isinstance(link, _Link)
+        link.release_pace()
 
     def soon(self) -> None:
         if not self._due and not self._halted:
@@ -287,11 +347,13 @@ class _Run:
             assert isinstance(link, _Link)
             if link.end.is_open:
                 if write.data:
-                    link.end.write(write.data)
+                    link.write(write.data, write.pace)
                 if write.closes:
                     link.end.close()
-            if write.acknowledgements:
+            if write.acknowledgements or write.pace is not None:
                 self.hub.written(write)
+        if self.hub.state.touched:
+            self.soon()
 
     def _schedule(self, now: float) -> None:
         if self._timer is not None:

@@ -39,6 +39,7 @@ def prepare(broker: RunningBroker) -> Talker:
     jane.says("news", b"from jane")
     jane.says("kept", b"from jane", valid="1000")
     jane.sends("$place/home/hers", SQUARE, 1)
+    jane.sends("$policy/template/hers", b'{"where": "name = \'jane\'"}', 1)
     jane.moves(53.35, -6.26)
     return jane
 
@@ -48,6 +49,7 @@ def nothing_is_left(hub: Hub) -> bool:
         not any(session.node == "jane" for session in hub.sessions.values())
         and not any(event.publisher == "jane" for event in hub.engine.live)
         and "jane" not in hub.engine.nodes
+        and not len(hub.engine.policies)
         and not sum(session.statistics()["waiting"] for session in hub.sessions.values())
     )
 

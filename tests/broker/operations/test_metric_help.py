@@ -23,6 +23,7 @@ def test_every_part_explains_its_figures(tmp_path: Path) -> None:
     broker = RunningBroker(data=tmp_path)
     told = {f"hub_{name}" for name in broker.server.statistics()}
     told |= {f"store_{name}" for name in broker.server.keeper_statistics()}
+    told |= {f"priority_{n}".split("{")[0] for n in broker.server.priority_statistics()}
     broker.stop()
     store = Store(tmp_path, "local")
     told |= {f"store_{name}" for name in flat(store.statistics())}

@@ -7,7 +7,7 @@ import pytest
 from nearcast.broker.hub import LIVE_AT_ONCE
 from nearcast.broker.scheduling.input_scheduler import TICK_BUDGET
 from nearcast.wire.mqtt import Publish
-from tests.broker.scheduling.hub_world import HubClient, HubWorld
+from tests.broker.hub_world import HubClient, HubWorld
 
 MANY = 5 * LIVE_AT_ONCE + 7
 

@@ -6,7 +6,7 @@ from nearcast.broker.config.settings import Limits, Settings
 from nearcast.broker.scheduling.cost_account import EVALUATION
 from nearcast.broker.scheduling.filter_budgets import BURST_S, FIRST_S
 from nearcast.wire.mqtt import Publish
-from tests.broker.scheduling.hub_world import HubClient, HubWorld
+from tests.broker.hub_world import HubClient, HubWorld
 
 COSTLY = "count('a', '') >= 0"
 BUDGET = 100.0

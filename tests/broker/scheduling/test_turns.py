@@ -1,15 +1,19 @@
 """Who floods the broker waits for its turn, and nobody else does: bounds in units of cost."""
 
+from collections.abc import Sequence
+
 from hypothesis import given
 from hypothesis import settings as checked
 from hypothesis import strategies as st
 
 from nearcast.broker.config.settings import Limits, Settings
-from nearcast.broker.engine_driver import MOST_INPUTS
+from nearcast.broker.engine_driver import FEW_LIVE, MOST_INPUTS
 from nearcast.broker.scheduling.cost_account import DELIVERY, INPUT, PACKET
 from nearcast.broker.scheduling.input_scheduler import MOST_PACKETS, PIECE_COST, TICK_BUDGET
-from nearcast.wire.mqtt import Disconnect, Publish, encode
-from tests.broker.scheduling.hub_world import HubClient, HubWorld
+from nearcast.core.engine.engine import Outcome
+from nearcast.core.model.inputs import Input, Moved
+from nearcast.wire.mqtt import Disconnect, Properties, Publish, encode
+from tests.broker.hub_world import HubClient, HubWorld
 
 FLOOD = [b"%d" % number for number in range(30_000)]
 
@@ -217,3 +221,23 @@ def cost_of(client: HubClient) -> float:
 def jain(shares: list[int]) -> float:
     """Jain's index of fairness: 1 if all shares are equal."""
     return float(sum(shares) ** 2 / (len(shares) * sum(each * each for each in shares)))
+
+
+def test_a_move_that_takes_many_live_events_along_ends_its_step() -> None:
+    world = HubWorld()
+    carrier = world.client("carrier")
+    target = Properties(user_properties=(("nc-to", "circle:me,1000"), ("nc-valid", "3600")))
+    live = [Publish(f"live/{n}", b"1").with_(target) for n in range(FEW_LIVE + 1)]
+    carrier.send(Publish("$me/position", b"48.2,16.37"), *live)
+    world.settle()
+    engine = world.hub.engine
+    step, moves = engine.step, []
+
+    def noted(inputs: Sequence[Input], now: float) -> Outcome:
+        moves.append(sum(isinstance(each, Moved) for each in inputs))
+        return step(inputs, now)
+
+    engine.step = noted  # type: ignore[method-assign]
+    carrier.publish("$me/position", [b"48.2,16.38", b"48.2,16.39", b"48.2,16.40"])
+    world.settle()
+    assert [count for count in moves if count] == [1, 1, 1]

@@ -64,9 +64,21 @@ class Model:
         self.in_flight: list[Owed] = []
         self.dropped = 0
 
-    def accepts(self, size: int) -> bool:
-        taken = sum(each.size for each in self.waiting)
-        return len(self.waiting) < LIMITS.queued and taken + size <= LIMITS.queued_bytes
+    def put(self, message: Owed) -> list[Owed]:
+        """Return what is dropped for it: as many of the oldest as needed, else itself."""
+        gone: list[Owed] = []
+        for oldest in [each for each in self.waiting if not each.was_sent] + [message]:
+            left = [each for each in [*self.waiting, message] if each not in gone]
+            if len(left) <= LIMITS.queued and (
+                sum(each.size for each in left) <= LIMITS.queued_bytes
+            ):
+                break
+            gone.append(oldest)
+        if message in gone:
+            gone = [message]
+        self.waiting = [each for each in [*self.waiting, message] if each not in gone]
+        self.dropped += len(gone)
+        return gone
 
     def pump(self, now: float, window: int, largest: int, allowance: int | None) -> int | None:
         """Send what can go; return what is left of the allowance."""
@@ -201,6 +213,8 @@ class Kept:
         for each in sorted(self.queue.values(), key=lambda each: each.number):
             stored = self.messages[each.message]
             frame = PublishFrame(stored.topic, stored.payload, stored.extra)
-            message = OutboundMessage(frame, stored.publisher, stored.expires, each.message)
+            message = OutboundMessage(
+                frame, stored.publisher, stored.expires, each.message, deadline=stored.deadline
+            )
             session.restore(each, message)
         return session

@@ -34,6 +34,10 @@ def message(qos: int) -> QueuedDelivery:
     return QueuedDelivery(OutboundMessage(PublishFrame("topic", b"payload")), qos)
 
 
+def is_direct(session: Session) -> bool:
+    return session.direct_connection is not None
+
+
 def test_an_ordinary_connection_is_written_to_directly() -> None:
     session, connection = connected()
     assert session.direct_connection is connection
@@ -98,6 +102,66 @@ def test_acknowledged_messages_that_wait_do_not_forbid_it() -> None:
     assert session.direct_connection is connection
 
 
+def test_what_waits_for_a_paced_link_is_not_overtaken() -> None:
+    session, connection = connected()
+    session.pace_link(True)
+    assert session.direct_connection is connection
+    session.put(message(1), LIMITS, Journal())
+    assert not is_direct(session)
+    session.validate_state(LIMITS)
+    session.pump(1.0, LIMITS, Journal())
+    assert is_direct(session)
+    session.validate_state(LIMITS)
+
+
+def test_nothing_bypasses_the_queue_of_a_link_that_was_measured_as_thin() -> None:
+    session, connection = connected()
+    session.link_measured(200.0)
+    assert session.direct_connection is connection
+    session.pace_link(True)
+    session.link_measured(200.0)
+    assert not is_direct(session)
+    session.link_measured(100_000.0)
+    assert is_direct(session)
+    session.link_measured(200.0)
+    session.pace_link(False)
+    assert is_direct(session)
+
+
+def test_a_paced_session_writes_a_portion_when_the_one_before_is_written() -> None:
+    session, connection = connected()
+    session.pace_link(True)
+    session.link_measured(1.0)
+    large = OutboundMessage(PublishFrame("topic", bytes(3_000)))
+    for _ in range(5):
+        session.put(QueuedDelivery(large, 1), LIMITS, Journal())
+    waiting = []
+    for _ in range(3):
+        session.pump(1.0, LIMITS, Journal())
+        # The host has not written it yet.
+        session.pump(1.0, LIMITS, Journal())
+        waiting.append(session.waiting)
+        connection.take()
+        session.written()
+        session.validate_state(LIMITS)
+    assert waiting == [3, 1, 0]
+
+
+def test_a_new_connection_of_a_paced_session_starts_anew() -> None:
+    session, _ = connected()
+    session.pace_link(True)
+    session.link_measured(200.0)
+    session.put(message(1), LIMITS, Journal())
+    session.pump(1.0, LIMITS, Journal())
+    session.detach()
+    new = Connection()
+    session.attach(new)
+    assert session.direct_connection is new
+    session.put(message(1), LIMITS, Journal())
+    session.pump(2.0, LIMITS, Journal())
+    assert session.waiting == 0
+
+
 def test_the_old_connection_of_a_session_says_nothing_about_the_new() -> None:
     session, old = connected()
     session.detach()
@@ -123,6 +187,6 @@ def test_only_messages_of_a_paced_session_take_room_in_its_queue(paced: bool) ->
     hub.receive(writer, [Publish("news", b"one"), Publish("news", b"two")], 1.0)
     (write,) = hub.tick(1.0).writes
 
-    assert b"one" in write.data
-    assert (b"two" in write.data) is not paced
+    assert (b"one" in write.data) is not paced
+    assert b"two" in write.data
     assert hub.sessions["reader"].dropped == paced

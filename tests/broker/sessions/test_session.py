@@ -82,14 +82,15 @@ class SessionAndClient(RuleBasedStateMachine):
     )
     def put(self, qos: int, publisher: str, large: bool, valid_s: float | None) -> None:
         message = self.message(publisher, large, valid_s)
-        wanted = qos > 0 or self.connection is not None
-        accepted = wanted and self.model.accepts(message.size)
-        assert self.session.put(QueuedDelivery(message, qos), LIMITS, self.journal) is accepted
-        self.model.dropped += wanted and not accepted
-        if accepted:
-            owed = Owed(message.frame.payload, qos, publisher, message.size, message.expires_at)
-            self.model.waiting.append(owed)
-            self.accepted.append(owed)
+        dropped = self.session.put(QueuedDelivery(message, qos), LIMITS, self.journal)
+        if not qos and self.connection is None:
+            assert not dropped
+            return
+        owed = Owed(message.frame.payload, qos, publisher, message.size, message.expires_at)
+        gone = [each.payload for each in self.model.put(owed)]
+        assert [each.message.frame.payload for each in dropped] == gone
+        self.accepted.append(owed)
+        self.excused.update(gone)
 
     @rule()
     def write_directly(self) -> None:

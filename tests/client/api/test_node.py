@@ -266,6 +266,24 @@ def test_places_are_defined_listed_and_removed(version: int, tmp_path: Path) -> 
 
 
 @versions
+def test_policies_are_set_and_removed(version: int, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with nearcast(tmp_path) as server, node(server, "a", version) as me:
+            await me.set_policy("matrix", "team/leader", {"rows": [[1, 1, 1]] * 3})
+            await me.set_policy("template", "t", '{"where": "a = 1"}')
+            found = {each.subject: each.payload for each in await me.retained("$policy/#")}
+            assert found["$policy/template/t"] == b'{"where": "a = 1"}'
+            assert b"[1,1,1]" in found["$policy/matrix/team%2Fleader"]
+            with pytest.raises(nc.RejectedError, match="3 rows"):
+                await me.set_policy("matrix", "team/leader", {"rows": []})
+            await me.remove_policy("matrix", "team/leader")
+            (left,) = await me.retained("$policy/#")
+            assert left.subject == "$policy/template/t"
+
+    run(work())
+
+
+@versions
 def test_all_that_is_retained_is_returned_and_nothing_else(version: int, tmp_path: Path) -> None:
     async def work() -> None:
         async with (

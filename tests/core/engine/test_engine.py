@@ -15,6 +15,7 @@ from nearcast.core.model import (
     parse_area,
     place,
 )
+from nearcast.core.model.event import Relevance
 from nearcast.core.model.inputs import (
     Announced,
     ContextPatched,
@@ -82,11 +83,12 @@ def test_inputs_apply_in_their_order_within_one_step() -> None:
 
 def test_one_copy_per_node_with_the_best_priority_and_all_names() -> None:
     engine = engine_with(
-        wants(name="late", levels=(parse("FALSE"), parse("TRUE"))),
-        wants(name="urgent", levels=(parse("level > 2"), parse("TRUE"))),
+        wants(name="late", where=parse("level > 1"), relevance=Relevance((1,))),
+        wants(name="urgent", where=parse("level > 2"), relevance=Relevance((2,))),
     )
+    engine.matcher.priorities.set_row([0, 1], (3, 2, 1))
     (delivery,) = engine.step([event(attributes={"level": 3})], 1.0).deliveries
-    assert (sorted(delivery.subscriptions), delivery.priority) == (["late", "urgent"], 1)
+    assert (sorted(delivery.subscriptions), delivery.priority) == (["late", "urgent"], 2)
 
 
 def test_an_announcement_moves_with_its_publisher_and_the_events_own_target_wins() -> None:

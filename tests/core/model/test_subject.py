@@ -5,6 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nearcast.core.model import ModelError, check_pattern, check_subject, subject_matches
+from nearcast.core.model.subject import which_match
 
 levels = st.sampled_from(["", "a", "b", "$a"])
 subjects = st.lists(levels, min_size=1, max_size=4).map("/".join).filter(bool)
@@ -28,6 +29,17 @@ def test_patterns_match_as_a_regular_expression_would(pattern: str, subject: str
     if subject.startswith("$") and pattern[0] in "+#":
         expected = False
     assert subject_matches(pattern, subject) == expected
+
+
+@given(patterns, st.lists(subjects))
+def test_many_subjects_are_matched_as_each_of_them(pattern: str, some: list[str]) -> None:
+    assert which_match(pattern, some) == [subject_matches(pattern, each) for each in some]
+
+
+@pytest.mark.parametrize("pattern", ["+/b/" * 30 + "#", "a.c/\n+/+", "a.c/\n+", "a/#"])
+def test_many_subjects_are_matched_by_any_pattern(pattern: str) -> None:
+    some = ["a/b/" * 30, "a/b/" * 14, "abc/\n+/x", "a.c/\n+/x\n", "a.c/\n+", "a\n", "a/\n"]
+    assert which_match(pattern, some) == [subject_matches(pattern, each) for each in some]
 
 
 @pytest.mark.parametrize(

@@ -10,6 +10,7 @@ from hypothesis import strategies as st
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nearcast.core.adaptation.form_function import FormFunction
 from nearcast.core.engine.engine import Engine, Outcome
 from nearcast.core.language import Filter, parse
 from nearcast.core.model import (
@@ -31,6 +32,7 @@ from nearcast.core.model import (
     circle,
     place,
 )
+from nearcast.core.model.event import Relevance
 from nearcast.core.model.inputs import (
     Announced,
     AreaWatched,
@@ -189,7 +191,13 @@ def test_no_filter_tells_where_the_victim_is(hiding: str, probe: str) -> None:
     twins.step(Moved("ann", OUTSIDE), Moved("ann", SOMEWHERE), Moved("dee", ELSEWHERE))
     twins.step(somewhere_or_elsewhere(), somewhere_or_elsewhere(ELSEWHERE, SOMEWHERE))
     twins.step(*(wants(node, probe) for node in ATTACKERS))
-    twins.step(*(wants(node, None, levels=(parse(probe),)) for node in ATTACKERS))
+    # Alternatives: the probe decides the priority of what comes anyway.
+    either, atoms = f"TRUE OR ({probe})", len(FormFunction(parse(probe)).atoms)
+    relevance = Relevance((1, *(3,) * atoms))
+    twins.step(*(wants(node, either, relevance=relevance) for node in ATTACKERS))
+    for engine in (twins.one.engine, twins.other.engine):
+        numbers = [engine.matcher.subscriptions_of(node)[0] for node in ATTACKERS]
+        engine.matcher.priorities.set_row(numbers, (3, 2, 1))
     for name in "abc":
         event = Event(name, "city/bus", VICTIM, 0.0, {"speed": 2}, valid_s=60.0)
         twins.step(somewhere_or_elsewhere(), Published(event))

@@ -6,15 +6,17 @@ from collections.abc import Iterator
 import pyarrow as pa
 from msgspec.structs import replace
 
+from nearcast.core.adaptation.form_function import FormFunction
 from nearcast.core.engine.engine import Engine, EngineSettings
 from nearcast.core.language import parse
 from nearcast.core.model import Box
-from nearcast.core.model.event import Announcement, Event, Subscription
+from nearcast.core.model.event import Announcement, Event, Relevance, Subscription
 from nearcast.core.model.geometry.area import Area
 from nearcast.core.model.geometry.forms.area_text import parse_area
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     Announced,
+    Classified,
     ContextPatched,
     Forgot,
     Input,
@@ -22,6 +24,7 @@ from nearcast.core.model.inputs import (
     Moved,
     NodeExpired,
     PlaceDefined,
+    PolicySet,
     Presence,
     Published,
     Restarted,
@@ -39,6 +42,7 @@ from nearcast.wire.mqtt import message_expiry
 
 NODES = ("a", "b", "c", "d", "é")
 SUBJECTS = ("s", "t", "s/u")
+MATRICES = (None, '{"rows": [[-1, -1, 1], [-1, 2, 1], [1, 1, 1]]}')
 WHERE = (
     None, None, "x > 3", "kind = 'bus'", "me.role = 'nurse'", "kind LIKE 'b%'", "far.away = 1",
     "distance(me, event) < 1500",
@@ -125,10 +129,13 @@ class Life:
         draw = self._draw
         node = draw.choice(NODES)
         where = draw.choice((*WHERE, *(COUNTING if self._counts else ())))
+        relevance = None
+        if draw.random() < 0.3:
+            atoms = len(FormFunction(None if where is None else parse(where)).atoms)
+            relevance = Relevance((*(draw.randrange(4) for _ in range(atoms - 1)), 2))
         return Subscription(
             f"w{draw.randrange(14)}", node, draw.choice((*SUBJECTS, "#", "s/#", "+")),
-            None if where is None else parse(where), self._area(0.3),
-            tuple(map(parse, ("x > 3", "x > 1"))) if draw.random() < 0.3 else (),
+            None if where is None else parse(where), self._area(0.3), relevance,
             qos=draw.randrange(2), no_local=draw.random() < 0.3,
             session=draw.choice(("", f"{node}~1")),
             group="g" if self._shares and draw.random() < 0.15 else None,
@@ -137,6 +144,7 @@ class Life:
     def _other(self) -> Input:
         draw = self._draw
         node, other = draw.choice(NODES), draw.choice(NODES)
+        part = draw.choice(("", f"{node}~1"))
         city = Box(53.3, -6.3, 53.355, -6.2)
         whom = draw.choice((NodeCondition(nodes=(other,)), NodeCondition(inside=city)))
         hidden = SightRule(other=whom, see=draw.choice((SEE_NOTHING, SEE_IDENTITY)))
@@ -147,6 +155,8 @@ class Life:
             (Unsubscribed(f"w{draw.randrange(14)}"), 4),
             (Moved(node, self._place() if draw.random() < 0.9 else None), 8),
             (ContextPatched(node, {"role": draw.choice(("nurse", "cook"))}), 2),
+            (Classified(node, "network", draw.choice((None, 1, 2, 3)), part), 4),
+            (PolicySet("matrix", draw.choice(("default", "cook")), draw.choice(MATRICES)), 1),
             (Announced(Announcement(node, draw.choice(SUBJECTS), parse_area(AREAS[2]))), 1),
             (Unannounced(node, draw.choice(SUBJECTS)), 1),
             (Presence(node, draw.random() < 0.5, draw.choice(("", f"{node}~1"))), 3),

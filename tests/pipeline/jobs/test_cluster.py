@@ -154,7 +154,7 @@ def test_a_cluster_that_sees_no_broker_decides_as_one_machine_does(
                 talker.finish()
                 if wave:
                     cluster.kill_worker(0)
-                listener.wait_for("news/local", f"{wave}.{WAVE - 1}".encode(), within_s=300.0)
+                listener.wait_for("news/local", f"{wave}.{WAVE - 1}".encode(), within_s=900.0)
             pipeline.wait_until(lambda queries: has_all(pipeline, storage))
             assert pipeline.stop() == 0
         told = [each.payload.decode() for each in listener.got]

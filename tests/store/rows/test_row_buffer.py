@@ -16,8 +16,9 @@ from nearcast.core.model.inputs import Forgot, Left, Moved, Published
 from nearcast.core.model.record import Record
 from nearcast.store import CorruptError, Row, RowBuffer, UpgradeError, record_row, rows_of
 from nearcast.store.log.segments import to_arrow
+from nearcast.store.rows.message_headers import columns_of
 from nearcast.store.rows.rows import delivery_row
-from nearcast.wire.mqtt import user_properties
+from nearcast.wire.mqtt import Properties, Publish, user_properties
 
 BROKER = "dublin-1"
 texts = st.sampled_from(("", "a", "city/bus", "Čapek", "😀"))
@@ -219,3 +220,29 @@ def test_packed_rows_of_a_later_release_are_refused() -> None:
 def test_damaged_packed_rows_are_reported(value: bytes) -> None:
     with pytest.raises(CorruptError, match="rows"):
         RowBuffer.unpacked(value, BROKER)
+
+
+def test_the_size_of_rows_counts_their_properties_and_headers() -> None:
+    plain, large = (RowBuffer.of([row]) for row in (event_row(b""), event_row(LARGE)))
+    assert large.size - plain.size > len(LARGE)
+    assert RowBuffer.unpacked(large.packed(), BROKER).size >= large.size - len(large.data[0])
+    run = RowBuffer(BROKER)
+    pairs_, _ = columns_of(LARGE)
+    run.append_events(1, 1.0, ["a", "b"], "s", "p", 1.0, None, [b"", b""], 0, pairs_)
+    # Once for all rows of a run.
+    assert len(LARGE) < run.size < 2 * len(LARGE)
+
+
+def test_user_properties_of_any_length_are_kept_once() -> None:
+    pairs_, raw = columns_of(LARGE)
+    assert (user_properties(pairs_), raw) == (LARGE, None)
+    with_type = Publish("x").with_(Properties(user_properties=pairs_, content_type="t"))
+    assert columns_of(with_type.raw_properties) == (pairs_, with_type.raw_properties)
+
+
+LARGE = user_properties([("ünïcode", "x" * 3_000), ("a", "b"), ("a", "y" * 60_000)])
+
+
+def event_row(headers_: bytes) -> Row:
+    event = Event("e", "s", "p", 1.0, headers=headers_)
+    return record_row(Record(1, 1.0, Published(event)), BROKER)

@@ -11,6 +11,7 @@ from nearcast.core.engine.engine import Record
 from nearcast.core.language import Filter, parse
 from nearcast.core.model import Announcement, Event, Subscription, circle, place
 from nearcast.core.model.context import NodeState
+from nearcast.core.model.event import Relevance
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.input_form import input_forms
 from nearcast.core.model.inputs import (
@@ -23,6 +24,7 @@ from nearcast.core.model.inputs import (
     Left,
     Moved,
     PlaceDefined,
+    PolicySet,
     Presence,
     Published,
     RulesSet,
@@ -94,7 +96,7 @@ subscriptions = st.builds(
         {"id": texts},
         optional={
             "from_": st.none() | model.areas, "qos": st.integers(0, 2), "no_local": st.booleans(),
-            "relevance": json_values, "aggregate": json_values, "detail": json_values,
+            "aggregate": json_values, "detail": json_values,
             "session": texts, "group": st.none() | texts, "countable": st.none() | permissions,
         },
     ),
@@ -117,6 +119,7 @@ inputs: st.SearchStrategy[Input] = st.one_of(
     st.builds(Announced, st.builds(Announcement, texts, texts, model.areas, texts)),
     st.builds(Unannounced, texts, texts),
     st.builds(PlaceDefined, texts, texts, st.none() | model.fixed_areas, st.none() | texts),
+    st.builds(PolicySet, texts, texts, st.none() | texts),
     st.builds(SightSet, texts, texts, st.none() | st.integers(0, 15)),
     st.tuples(
         st.lists(sight_rules, max_size=3).map(tuple),
@@ -187,6 +190,7 @@ def test_every_field_of_events_and_subscriptions_is_written() -> None:
     full = Event(
         "i", "s", "p", 1.0, {"a": 1}, None, True, circle("me", 5.0), 3.0, "o", True, 2, 4.0, b"x",
         1, "p~2", True, ("q", "r"), Position(1.0, 2.0), user_properties([("a", "b")]), 3.0, "S",
+        True,
     )  # fmt: skip
     differing = [
         name
@@ -229,7 +233,8 @@ def test_attributes_that_the_payload_says_are_not_written_again() -> None:
 def test_a_filter_of_seed_c_stays_two_valued_and_nested() -> None:
     root = parse("a = 1 AND (b = 2 OR c = 3)").root
     where = Filter(root, two_valued=True)
-    wanted = Subscribed(Subscription("i", "ann", "#", where, levels=(where, parse("FALSE"))))
+    relevance = Relevance((3, 0, 1), "units")
+    wanted = Subscribed(Subscription("i", "ann", "#", where, relevance=relevance))
     assert input_of(record_row(Record(1, 1.0, wanted), "b")) == wanted
 
 
@@ -257,8 +262,8 @@ def test_a_row_that_means_nothing_is_named(row: Row) -> None:
 
 
 def test_what_json_cannot_say_is_refused_before_it_is_written() -> None:
-    wanted = Subscribed(Subscription("i", "ann", "#", relevance=object()))
-    with pytest.raises(StoreError, match="the log cannot write relevance"):
+    wanted = Subscribed(Subscription("i", "ann", "#", detail=object()))
+    with pytest.raises(StoreError, match="the log cannot write detail"):
         record_row(Record(1, 1.0, wanted), "b")
     late = Published(Event("i", "s", "p", 1.0, deadline_s=float("nan")))
     with pytest.raises(StoreError, match="deadline"):

@@ -6,12 +6,14 @@ import pytest
 
 from nearcast.core.language import parse
 from nearcast.core.model import Announcement, Event, Subscription, circle, place
+from nearcast.core.model.event import Relevance
 from nearcast.core.model.geometry.area import Box
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     Announced,
     AreaUnwatched,
     AreaWatched,
+    Classified,
     ContextPatched,
     Forgot,
     Input,
@@ -19,6 +21,7 @@ from nearcast.core.model.inputs import (
     Moved,
     NodeExpired,
     PlaceDefined,
+    PolicySet,
     Presence,
     Published,
     QueueDrained,
@@ -100,8 +103,7 @@ WRITTEN: list[tuple[Input, Written]] = [
                 "s",
                 parse("a > 1"),
                 BOX,
-                (parse("b = 2"),),
-                {"r": 1},
+                Relevance((3,), "units"),
                 [1],
                 "d",
                 2,
@@ -119,11 +121,21 @@ WRITTEN: list[tuple[Input, Written]] = [
             "s",
             None,
             None,
-            '{"id":"ann\\u0000s","where":{"cql2":{"op":">","args":[{"property":"a"},1]}},"from":{"bbox":[53.0,-7.0,54.0,-6.0]},"levels":[{"cql2":{"op":"=","args":[{"property":"b"},2]}}],"countable":{"clauses":[{"allow":true,"patterns":["a/#"]}],"default":false,"only":null},"relevance":{"r":1},"aggregate":[1],"detail":"d","qos":2,"no_local":true,"session":"ann~2","group":"g","meta":true,"input":{"replay":false,"more":true}}',
+            '{"id":"ann\\u0000s","where":{"cql2":{"op":">","args":[{"property":"a"},1]}},"from":{"bbox":[53.0,-7.0,54.0,-6.0]},"relevance":{"levels":[3],"template":"units"},"countable":{"clauses":[{"allow":true,"patterns":["a/#"]}],"default":false,"only":null},"aggregate":[1],"detail":"d","qos":2,"no_local":true,"session":"ann~2","group":"g","meta":true,"input":{"replay":false,"more":true}}',
         ),
     ),
     (Unsubscribed("ann\0s"), (None, None, None, None, '{"id":"ann\\u0000s"}')),
     (NodeExpired("ann"), ("ann", None, None, None, "{}")),
+    (
+        Classified("ann", "network", 2, "ann~2", True),
+        (
+            "ann",
+            None,
+            None,
+            None,
+            '{"module":"network","context_class":2,"input":{"session":"ann~2","attribute":true}}',
+        ),
+    ),
     (Suspended("ann\0s"), (None, None, None, None, '{"id":"ann\\u0000s"}')),
     (Resumed("ann\0s"), (None, None, None, None, '{"id":"ann\\u0000s"}')),
     (
@@ -158,6 +170,20 @@ WRITTEN: list[tuple[Input, Written]] = [
     (
         PlaceDefined("city", "Dublin", None),
         (None, None, None, None, '{"kind":"city","name":"Dublin","geometry":null}'),
+    ),
+    (
+        PolicySet("matrix", "default", '{"rows": []}'),
+        (
+            None,
+            None,
+            None,
+            None,
+            '{"kind":"matrix","name":"default","document":"{\\"rows\\": []}"}',
+        ),
+    ),
+    (
+        PolicySet("matrix", "default", None),
+        (None, None, None, None, '{"kind":"matrix","name":"default","document":null}'),
     ),
     (SightSet("ann", "ben", 3), ("ann", None, None, None, '{"other":"ben","mask":3}')),
     (SightSet("ann", "ben", None), ("ann", None, None, None, '{"other":"ben","mask":null}')),
@@ -198,6 +224,16 @@ WRITTEN: list[tuple[Input, Written]] = [
     (Forgot("ann"), ("ann", None, None, None, "{}")),
     (NodeExpired("ann"), ("ann", None, None, None, "{}")),
     (
+        Classified("ann", "network", 2, "ann~2", True),
+        (
+            "ann",
+            None,
+            None,
+            None,
+            '{"module":"network","context_class":2,"input":{"session":"ann~2","attribute":true}}',
+        ),
+    ),
+    (
         AreaWatched("here", "ann", BOX),
         ("ann", None, None, None, '{"name":"here","area":{"bbox":[53.0,-7.0,54.0,-6.0]}}'),
     ),
@@ -219,7 +255,7 @@ WRITTEN: list[tuple[Input, Written]] = [
             None,
             None,
             None,
-            '{"kind":"restart","sessions":[],"position_ttl_s":600.0,"recent_s":300.0,"elsewhere":[],"deliveries":false,"keeps_recent":false,"shared_objects":[],"live_at_once":0}',
+            '{"kind":"restart","sessions":[],"position_ttl_s":600.0,"recent_s":300.0,"elsewhere":[],"deliveries":false,"keeps_recent":false,"shared_objects":[],"live_at_once":0,"levels":3}',
         ),
     ),
     (
@@ -229,7 +265,7 @@ WRITTEN: list[tuple[Input, Written]] = [
             None,
             None,
             None,
-            '{"kind":"restart","sessions":["ann"],"position_ttl_s":60.0,"recent_s":30.0,"elsewhere":[["s/#",true]],"deliveries":true,"keeps_recent":true,"shared_objects":["o/#"],"live_at_once":0}',
+            '{"kind":"restart","sessions":["ann"],"position_ttl_s":60.0,"recent_s":30.0,"elsewhere":[["s/#",true]],"deliveries":true,"keeps_recent":true,"shared_objects":["o/#"],"live_at_once":0,"levels":3}',
         ),
     ),
 ]

@@ -18,6 +18,7 @@ from nearcast.store import (
     Kept,
     Live,
     LiveDropped,
+    LiveMissed,
     LivePut,
     LiveSeen,
     MessagePut,
@@ -99,6 +100,8 @@ class PlainState:
             case LiveSeen(key, who):
                 if key in self.live:
                     self.seen.add((key, who))
+            case LiveMissed(key, who):
+                self.seen.discard((key, who))
             case Kept(space, key):
                 self.kept[space, key] = change
             case Forgotten(space, key):
@@ -142,7 +145,7 @@ class Client:
         if kind == 3:
             return [LiveDropped(key)]
         if kind == 4:
-            return [LiveSeen(key, name)]
+            return [LiveSeen(key, name) if self.draw(st.booleans()) else LiveMissed(key, name)]
         if kind == 5:
             return [Kept("context", key, self.draw(st.binary(max_size=3)))]
         if kind == 6:
@@ -182,7 +185,9 @@ class Client:
             id_ = self.numbers
             put = [MessagePut(id_, message(f"text {id_}"))]
         entry = Enqueued(name, self.numbers, id_, 1, True, 2, packet, Stage.SENT, (1, 2), ("n",))
-        plain = Enqueued(name, self.numbers, id_, 1)
+        plain = Enqueued(
+            name, self.numbers, id_, 1, live_id=self.draw(st.sampled_from((None, "e")))
+        )
         return [*put, self.draw(st.sampled_from((entry, plain)))]
 
 

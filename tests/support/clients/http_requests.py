@@ -35,7 +35,7 @@ async def ask(
         # Without the proxies of the environment: loopback is meant.
         opener = urllib.request.build_opener(urllib.request.ProxyHandler({}))
         try:
-            with opener.open(request, timeout=10) as response:
+            with opener.open(request, timeout=120) as response:
                 return Answer(response.status, response.headers, response.read())
         except urllib.error.HTTPError as error:
             with error:

@@ -5,6 +5,8 @@ from datetime import UTC, datetime
 
 from hypothesis import strategies as st
 
+from nearcast.core.adaptation.form_function import FormFunction
+from nearcast.core.adaptation.weighted_filter import selecting_filter
 from nearcast.core.language import Filter, Operation, Property, parse
 from nearcast.core.language.ast import Array, Geometry, Node
 from nearcast.core.model import (
@@ -26,6 +28,7 @@ from nearcast.core.model import (
     Subscription,
     subject_matches,
 )
+from nearcast.core.model.event import Relevance
 from nearcast.core.model.geometry.area_resolution import holds, resolve
 from nearcast.core.model.geometry.places import Places
 
@@ -75,10 +78,18 @@ class PlainWorld:
         for each in event.about:
             if not self.mask(me, each) & SEE_POSITION or not self.mask(me, each) & SEE_IDENTITY:
                 return None
-        if wanted.where and wanted.where.evaluate(situation) is not True:  # type: ignore[arg-type]
+        where = selecting_filter(wanted)
+        if where and where.evaluate(situation) is not True:  # type: ignore[arg-type]
             return None
-        fired = [level.evaluate(situation) is True for level in wanted.levels]  # type: ignore[arg-type]
-        return fired.index(True) + 1 if any(fired) else None if fired else 1
+        if wanted.relevance is None:
+            return 1
+        form, of_atom = FormFunction(wanted.where), [0, *ROW]
+        priorities = [of_atom[level] for level in wanted.relevance.levels]
+        for priority in range(1, 4):
+            selects = form.restricted([0 < each <= priority for each in priorities])
+            if selects is not None and selects.evaluate(situation) is True:  # type: ignore[arg-type]
+                return priority
+        return None
 
     def _properties(
         self, event: Event, me: str, sees: int, at: Position | None
@@ -117,6 +128,8 @@ def _point(at: Position | None) -> dict[str, object] | None:
 
 
 NODES = ("ann", "bob", "cy", "dee")
+ROW = (-1, 2, 1)
+"""The row of the priority matrix for all subscribers with relevance."""
 SUBJECTS = ("city/bus", "city/bus", "city/bus", "city/tram/7", "$city/bus", "air")
 PATTERNS = (
     "city/#",
@@ -270,15 +283,25 @@ contexts = st.fixed_dictionaries(
         "friends": st.lists(st.sampled_from((*NODES, "eve")), max_size=3),
     },
 )
+
+
+@st.composite
+def weighted(draw: st.DrawFn) -> tuple[Filter | None, Relevance | None]:
+    """A filter, sometimes with the relevance of its atoms."""
+    where = draw(st.none() | filters | filters)
+    atoms = len(FormFunction(where).atoms)
+    levels = st.lists(st.integers(0, 3), min_size=atoms, max_size=atoms).filter(any).map(tuple)
+    return where, draw(st.none() | st.none() | st.builds(Relevance, levels))
+
+
 subscriptions = st.builds(
-    lambda node, subject, where, from_, levels: Subscription(
-        "", node, subject, where, from_, tuple(levels)
+    lambda node, subject, wanted, from_: Subscription(
+        "", node, subject, wanted[0], from_, wanted[1]
     ),
     st.sampled_from(NODES),
     st.sampled_from(PATTERNS),
-    st.none() | filters | filters,
+    weighted(),
     st.none() | areas,
-    st.just([]) | st.just([]) | st.lists(filters, max_size=3),
 )
 events = st.builds(
     lambda subject, who, attributes, at, given, to, about: Event(

@@ -69,8 +69,13 @@ def value_of(settings: Settings, setting: Setting) -> object:
     for section in msgspec.structs.fields(Settings):
         if section.encode_name == setting.section:
             found = getattr(settings, section.name)
-            return getattr(found, setting.name) if setting.name else found
+            names = {each.encode_name: each.name for each in _fields(found)}
+            return getattr(found, names[setting.name]) if setting.name else found
     raise KeyError(setting.key)
+
+
+def _fields(section: object) -> tuple[msgspec.structs.FieldInfo, ...]:
+    return msgspec.structs.fields(section) if isinstance(section, Struct) else ()
 
 
 def public(settings: Settings) -> dict[str, dict[str, object]]:

@@ -161,7 +161,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     in_flight: Word = 1_000
     """Messages of QoS 1 and 2 on the way to one client at once, at most what it allows itself."""
     queued: Count = 10_000
-    """Messages that wait for one session; then the newest is dropped, and counted."""
+    """Messages that wait for one session; then the oldest of the lowest priority is dropped."""
     queued_bytes: Bytes = 64 << 20
     """The same in bytes; whichever comes first."""
     unsent_bytes: Bytes = 1 << 20
@@ -192,7 +192,7 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     all_vertices: Count = 5_000_000
     """The same of all sessions together."""
     all_queued_bytes: Bytes = 4 << 30
-    """Bytes of messages that wait for all sessions together; then the newest is dropped."""
+    """Bytes of messages that wait for all sessions together; then a session drops as if full."""
     all_packet_ids: Count = 5_000_000
     """Messages of QoS 2 that clients have not released yet, of all sessions together."""
     all_will_bytes: Bytes = 256 << 20
@@ -408,6 +408,19 @@ class DiagnosticsSection(Struct, frozen=True, forbid_unknown_fields=True):
     """A tick, or a stall between two, that takes longer is logged with who and what caused it."""
 
 
+class AdaptationSection(Struct, frozen=True, forbid_unknown_fields=True):
+    """How urgent an event is for a subscriber, by relevance and by the state of its link."""
+
+    levels: Annotated[int, Meta(ge=1, le=16)] = 3
+    """Levels of relevance; there are as many classes of context, and priorities."""
+    share_bytes: Bytes = 65_536
+    """After so many bytes of better priorities, a message of a lower one that waits is next."""
+    raising: tuple[str, ...] = field(default=(), name="raise")
+    """Patterns of users whose `nc-priority` may raise a priority, not only lower it."""
+    uplink_kbps: Annotated[float, Meta(ge=0.0)] = 0.0
+    """What may be sent to all clients, in kb/s, divided by the rank of their nodes; 0: no limit."""
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All of it."""
 
@@ -421,6 +434,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     disk: DiskSection = field(default_factory=DiskSection)
     situation: SituationSection = field(default_factory=SituationSection)
     objects: Objects = field(default_factory=Objects)
+    adaptation: AdaptationSection = field(default_factory=AdaptationSection)
     bridge: BridgeSection = field(default_factory=BridgeSection)
     shutdown: ShutdownSection = field(default_factory=ShutdownSection)
     logging: LoggingSection = field(default_factory=LoggingSection)

@@ -5,6 +5,7 @@ from msgspec import Struct
 from nearcast.broker.auth import CredentialCheck
 from nearcast.broker.durability.journal import Entries
 from nearcast.broker.net.connection import Connection
+from nearcast.core.propagation.link_pace import LinkPace
 
 
 class Write(Struct, frozen=True, gc=False):
@@ -14,6 +15,8 @@ class Write(Struct, frozen=True, gc=False):
     data: bytes
     acknowledgements: int = 0
     closes: bool = False
+    pace: LinkPace | None = None
+    """How its link is paced; `Hub.written` must be told when it is written."""
 
 
 class Batch(Struct):

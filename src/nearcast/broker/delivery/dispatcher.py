@@ -18,6 +18,7 @@ from nearcast.core.engine.delivery.deliveries import Deliveries, Recipient
 from nearcast.core.engine.delivery.routes import Route
 from nearcast.core.model.event import Event
 from nearcast.core.model.visibility import SEE_ALL
+from nearcast.core.propagation.outbox import WITHHELD
 from nearcast.store.rows.message_headers import UserProperties
 from nearcast.wire.mqtt import PublishFrame, is_shared
 
@@ -82,16 +83,23 @@ class DeliveryDispatcher:
         """Deliver the engine's decisions, session by session."""
         state, events = self._state, deliveries.events
         frames = SharedFrames(events)
-        everything, touched, sent = len(events), state.touched, 0
+        everything, touched, sent, counted = len(events), state.touched, 0, state.priorities
+        alike: Sequence[int] | None = None
+        """Priorities that are all the best; those of a route are one sequence for everybody."""
         for recipient, places, priorities in deliveries.by_session():
             receiver = recipient.host
             if receiver is None:
                 receiver = recipient.host = self._receiver(recipient)
             assert isinstance(receiver, Receiver)
             connection = receiver.connection
+            if priorities is not alike:
+                if priorities.count(1) == len(priorities):
+                    alike = priorities
+                elif WITHHELD in priorities:
+                    connection = None
             if connection is None or (frames.most_qos and receiver.qos) or frames.any_special:
                 for place, priority in zip(places, priorities, strict=True):
-                    self._deliver(receiver, frames, place, priority, deliveries.replayed)
+                    self._deliver(receiver, frames, place, priority, deliveries)
                 continue
             if receiver.labels is not None:
                 connection.out += [
@@ -104,25 +112,59 @@ class DeliveryDispatcher:
                 plain = frames.plain(connection.version)
                 connection.out += [plain[place] for place in places]
             sent += len(places)
+            if priorities is not alike:
+                counted.sent.update(priorities)
+                counted.sent[1] -= len(places)
             receiver.session.account.packets_sent += len(places)
             if not connection.touched:
                 connection.touched = True
                 touched.append(connection)
         state.counters["sent"] += sent
+        counted.sent[1] += sent
 
     def put(self, session: Session, message: QueuedDelivery) -> bool:
-        """Queue a message for a session; False if there is no room for it."""
+        """Queue a message for a session; False if its queue is full of more urgent ones.
+
+        A queue that is full drops its least urgent message.
+        """
         state = self._state
-        if not session.put(message, state.limits, state.journal):
-            if message.qos or session.connection is not None:
-                state.counters["dropped"] += 1
-                state.losers.add(session)
-                return False
+        connection = session.connection
+        if connection is None and not message.qos:
             return True
+        dropped = session.put(message, state.limits, state.journal)
+        if dropped:
+            self._note_dropped(session, dropped)
+            if dropped[0] is message:
+                return False
+        state.counters["sent"] += 1
+        if connection is not None:
+            state.touch(connection)
+        return True
+
+    def put_anyway(self, session: Session, message: QueuedDelivery) -> bool:
+        """Queue a message of the broker itself for a session whose queue may be full."""
+        state = self._state
+        if not session.put_anyway(message, state.limits, state.journal):
+            return False
         state.counters["sent"] += 1
         if session.connection is not None:
             state.touch(session.connection)
         return True
+
+    def _note_dropped(self, session: Session, dropped: Sequence[QueuedDelivery]) -> None:
+        """Note messages that were dropped; copies of live events are delivered later."""
+        state = self._state
+        state.counters["dropped"] += len(dropped)
+        state.losers.add(session)
+        for each in dropped:
+            self._note_missed(session, each)
+
+    def _note_missed(self, session: Session, copy: QueuedDelivery) -> None:
+        """Note a copy that did not stay in a queue, if its session gets the event later."""
+        if copy.live_id is not None and copy.message.live_key is not None:
+            session.misses = True
+            missed = self._state.undelivered.setdefault(session.client_id, [])
+            missed.append((copy.message.live_key, copy.live_id))
 
     def _receiver(self, recipient: Recipient) -> Receiver:
         session = self._state.sessions.get(recipient.owner, NO_SESSION)
@@ -130,19 +172,28 @@ class DeliveryDispatcher:
         return Receiver(recipient, session, tuple(each for each in granted if each is not None))
 
     def _deliver(
-        self, receiver: Receiver, frames: SharedFrames, place: int, priority: int, replayed: bool
+        self,
+        receiver: Receiver,
+        frames: SharedFrames,
+        place: int,
+        priority: int,
+        deliveries: Deliveries,
     ) -> None:
         """Deliver one copy of one event: as a shared frame if possible, else through the queue."""
         state, event = self._state, frames.events[place]
+        if priority == WITHHELD:
+            self._withhold(receiver, event)
+            return
         connection = receiver.connection
         if connection is None or (event.qos and receiver.qos) or frames.is_special(event):
-            self._enqueue(receiver, frames, place, priority, replayed)
+            self._enqueue(receiver, frames, place, priority, deliveries)
             return
         if receiver.labels is None:
             frame = frames.plain(connection.version)[place]
         else:
             frame = self._with_metadata(receiver, connection, frames, place, priority)
         connection.out.append(frame)
+        state.priorities.sent[priority] += 1
         receiver.session.account.packets_sent += 1
         state.touch(connection)
         state.counters["sent"] += 1
@@ -164,13 +215,20 @@ class DeliveryDispatcher:
         return frames.with_metadata(connection.version, place, priority, receiver.labels, sees)
 
     def _enqueue(
-        self, receiver: Receiver, frames: SharedFrames, place: int, priority: int, replayed: bool
+        self,
+        receiver: Receiver,
+        frames: SharedFrames,
+        place: int,
+        priority: int,
+        deliveries: Deliveries,
     ) -> None:
         """Queue a copy of an event for its session."""
         state, session, grants = self._state, receiver.session, receiver.grants
         if not grants or state.sessions.get(session.client_id) is not session:
             return
-        event, message = frames.events[place], frames.message(place)
+        event, message, replayed = frames.events[place], frames.message(place), deliveries.replayed
+        live_id: str | None = None
+        basis = state.engine.priority_basis(deliveries, place, receiver.recipient)
         if event.stays:
             message.live_key = state.engine.live_key(event)
             # A copy through a shared subscription is additional to the session's own copy.
@@ -178,20 +236,30 @@ class DeliveryDispatcher:
                 session.drop_copies(message.live_key, state.limits, state.journal)
             if session.durable:
                 state.seen.append((event, session))
+            if state.engine.comes_later(event, receiver.recipient.subscriptions):
+                live_id = event.id
+        if event.deadline_s is not None and not replayed:
+            message.deadline = state.now + event.deadline_s
         # Subscriptions with an envelope get a separate copy; the others get the payload as
         # published.
         for own in ([g for g in grants if not g.envelope], [g for g in grants if g.envelope]):
-            if own and not self.put(
-                session, self._copy(session, event, message, own, priority, replayed)
-            ):
-                self._note_undelivered(receiver, event)
-                return
+            if own:
+                copy = self._copy(session, event, message, own, priority, replayed)
+                copy.live_id, copy.basis = live_id, basis
+                if replayed and live_id is not None and not session.fits(copy, state.limits):
+                    # It comes when there is room: nothing is dropped for it.
+                    self._note_missed(session, copy)
+                    return
+                if not self.put(session, copy):
+                    return
 
-    def _note_undelivered(self, receiver: Receiver, event: Event) -> None:
-        """Note that an event did not fit into a queue; a live one is delivered later."""
+    def _withhold(self, receiver: Receiver, event: Event) -> None:
+        """Count an event that is not queued; a live one is delivered when it no longer is."""
         state, session = self._state, receiver.session
-        if state.engine.comes_later(event, receiver.recipient.subscriptions):
-            session.misses = True
+        state.priorities.withheld += 1
+        if state.sessions.get(session.client_id) is session and state.engine.comes_later(
+            event, receiver.recipient.subscriptions
+        ):
             missed = state.undelivered.setdefault(session.client_id, [])
             missed.append((state.engine.live_key(event), event.id))
 
@@ -218,10 +286,11 @@ class DeliveryDispatcher:
                 message.expires_at,
                 live_key=message.live_key,
                 enveloped=True,
+                deadline=message.deadline,
             )
             told = ()
         qos = min(event.qos, max(grant.wanted.qos for grant in grants))
         as_published = any(grant.wanted.retain_as_published for grant in grants)
         retain = event.retain and (as_published or replayed)
         identifiers = tuple(g.identifier for g in grants if g.identifier is not None)
-        return QueuedDelivery(message, qos, retain, identifiers, told, priority)
+        return QueuedDelivery(message, qos, retain, identifiers, told, priority, self._state.now)

@@ -18,9 +18,9 @@ from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
 from nearcast.broker.sessions.session import Session
-from nearcast.broker.situation.commands import place_of
+from nearcast.broker.situation.commands import place_of, policy_of
 from nearcast.core.model.event import Event
-from nearcast.core.model.inputs import AreaUnwatched, Forgot, PlaceDefined
+from nearcast.core.model.inputs import AreaUnwatched, Forgot, PlaceDefined, PolicySet
 from nearcast.store import Store, standing_change
 from nearcast.wire.mqtt import ReasonCode
 
@@ -54,8 +54,8 @@ class NodeErasure:
     def _all_slices(self) -> Iterator[bool]:
         hub = self._hub
         yield from self._over(list(hub.sessions), self._end_session)
-        # A place name may identify its author, so the place is removed together with its message.
-        yield from self._over(list(hub.engine.live), self._remove_place)
+        # Names and texts may identify their author: places and policies go with their messages.
+        yield from self._over(list(hub.engine.live), self._remove_definition)
         for area in [each for each in hub.engine.watched_areas if each.node == self._node]:
             hub.state.pending.ask(AreaUnwatched(area.name))
             hub.state.journal.note(standing_change(AreaUnwatched(area.name)))
@@ -84,11 +84,17 @@ class NodeErasure:
         hub.lifecycle.end(session, self._now)
         self.sessions += 1
 
-    def _remove_place(self, event: Event) -> None:
-        place = place_of(event.subject) if event.publisher == self._node else None
-        if place is not None:
-            self._hub.state.pending.ask(PlaceDefined(*place, None))
-            self._hub.state.journal.note(standing_change(PlaceDefined(*place, None)))
+    def _remove_definition(self, event: Event) -> None:
+        if event.publisher != self._node:
+            return
+        removal: PlaceDefined | PolicySet | None = None
+        if (place := place_of(event.subject)) is not None:
+            removal = PlaceDefined(*place, None)
+        elif (policy := policy_of(event.subject)) is not None:
+            removal = PolicySet(*policy, None)
+        if removal is not None:
+            self._hub.state.pending.ask(removal)
+            self._hub.state.journal.note(standing_change(removal))
 
     def _drop_messages(self, name: str) -> None:
         session = self._session(name)

@@ -19,6 +19,7 @@ from nearcast.store import (
     Kept,
     Live,
     LiveDropped,
+    LiveMissed,
     LivePut,
     delivery_row,
     encoded_node,
@@ -98,6 +99,12 @@ class OutcomeRecorder:
         if not state.undelivered:
             return
         undelivered, state.undelivered = state.undelivered, {}
+        for name, live in undelivered.items():
+            session = state.sessions.get(name)
+            if session is not None and session.durable:
+                for key, _ in live:
+                    # It may have been stored as seen when its copy was queued.
+                    state.journal.note(LiveMissed(key, session.lifetime), sync=False)
         missed = [
             Undelivered(session.node, tuple(live), session.part)
             for name, live in undelivered.items()

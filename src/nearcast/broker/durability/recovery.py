@@ -4,6 +4,7 @@ Restores sessions, subscriptions, queues and live events, without connections. U
 messages are sent again when the client reconnects, under the same packet id.
 """
 
+import logging
 from collections.abc import Iterator
 from math import inf
 
@@ -11,13 +12,13 @@ import msgspec
 from msgspec.structs import replace
 
 from nearcast.broker.auth.count_rights import noted_if_counting
+from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.durability.outcome_recorder import NODES, NODES_UNTIL
 from nearcast.broker.durability.remembered_events import remembered_events
 from nearcast.broker.handover.staged_rows import RELEASES, STAGED
 from nearcast.broker.hub import Hub
 from nearcast.broker.ingest.subscribe import subscription, tells
 from nearcast.broker.quotas.engine_usage import USERS
-from nearcast.broker.quotas.quota_book import QuotaBook
 from nearcast.broker.quotas.sizes import subscription_size
 from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.broker.sessions.outbound_message import OutboundMessage
@@ -29,6 +30,7 @@ from nearcast.core.model.context import NodeState, moved
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import Input
+from nearcast.logs import log_event
 from nearcast.store import (
     Enqueued,
     Gap,
@@ -52,6 +54,7 @@ from nearcast.store import StoredSession as KeptSession
 from nearcast.wire.handover import PUBLISHER
 from nearcast.wire.mqtt import PublishFrame, TopicFilter, parse_filter
 
+log = logging.getLogger("nearcast.broker")
 RECENT = 100_000
 """Repeats of events are recognised among this number of the newest rows."""
 
@@ -70,7 +73,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
         match change:
             case SessionPut(value):
                 kept[value.id] = value
-                sessions[value.id] = _session(value, hub.state.quotas)
+                sessions[value.id] = _session(value, hub.state)
                 hub.state.parts[sessions[value.id].node] += 1
             case SubscriptionPut(name, _, wanted):
                 session = sessions[name]
@@ -100,10 +103,10 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 frame = PublishFrame(message.topic, message.payload, message.extra)
                 messages[number] = OutboundMessage(
                     frame, message.publisher, message.expires, number, message.live_key,
-                    message.enveloped,
+                    message.enveloped, message.deadline,
                 )  # fmt: skip
             case Enqueued():
-                sessions[change.session].restore(change, messages[change.message])
+                sessions[change.session].restore(change, messages[change.message], now)
             case LivePut(value):
                 live.put(value)
             case LiveSeen(key, who):
@@ -135,6 +138,9 @@ def restore(hub: Hub, store: Store, now: float) -> None:
         known=known,
     )
     hub.engine.resume(store.seq, inputs)
+    for (kind, name), why in hub.engine.policies.unfit.items():
+        policy = f"{kind}/{name}"
+        log_event(log, logging.WARNING, "a policy has no effect", policy=policy, why=why)
     hub.usage.resumed()
     moved_since = [nodes[node][0] for node in nodes if nodes[node] != kept_nodes.get(node)]
     hub.resume_moves(moved_since, marked=until is not None)
@@ -210,11 +216,12 @@ def _read_on(
 _READ = ("seq", "kind", "publisher", "event_id", "node", "lat", "lon", "ingested")
 
 
-def _session(value: KeptSession, quotas: QuotaBook) -> Session:
+def _session(value: KeptSession, state: BrokerState) -> Session:
     owner = value.owner
     if owner is None and value.user is not None:
         owner = SessionOwner(value.user, is_broker=value.user == PUBLISHER)
-    session = Session(value.id, value.created, quotas.open(value.id, owner))
+    usage = state.quotas.open(value.id, owner)
+    session = Session(value.id, value.created, usage, state.priorities)
     session.owner = owner
     session.expiry_s = inf if value.expiry_s is None else value.expiry_s
     session.durable = session.expiry_s > 0.0

@@ -1,9 +1,8 @@
 """Flow control: rows of the pipeline are delivered no faster than clients read them.
 
-The queue of a client is bounded, and beyond that the newest message is dropped. So rows are held
-back while the queue of a possible recipient is more than half full. A client is waited for as long
-as it reads, and at most some seconds; then the rows are delivered regardless until it has caught
-up.
+The queue of a client is bounded, and beyond that messages are dropped. So rows are held back while
+the queue of a possible recipient is more than half full. A client is waited for as long as it
+reads, and at most some seconds; then the rows are delivered regardless until it has caught up.
 """
 
 from collections.abc import Sequence

@@ -9,18 +9,22 @@ from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.ingest.acknowledgements import Acknowledger
 from nearcast.broker.ingest.pending_inputs import Answer
 from nearcast.broker.ingest.publish_request import PublishChecks, PublishRequest
+from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.quotas.input_limiter import InputLimiter
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.commands import (
     PLACE,
+    POLICY,
     ParsedCommand,
     command,
     defining,
     place_of,
 )
+from nearcast.broker.situation.nc_properties import BAD, BAD_JSON
 from nearcast.broker.situation.topic_names import normalize_topic
-from nearcast.core.model.inputs import PlaceDefined
+from nearcast.core.adaptation.errors import AdaptationError, PolicySyntaxError
+from nearcast.core.model.inputs import Input, PlaceDefined, PolicySet
 from nearcast.wire.mqtt import Publish
 
 _OWN = "$me/"
@@ -96,8 +100,8 @@ class CommandHandler:
     ) -> None:
         """Turn a message into engine inputs, and queue them."""
         state, checks = self._state, self._checks
-        if packet.topic.startswith(PLACE):
-            # The message that defines a place is always retained.
+        if packet.topic.startswith((PLACE, POLICY)):
+            # The message that defines a place or a policy is always retained.
             request = replace(request, retain=True)
             checks.check_rights(connection, request)
             if (place := place_of(packet.topic)) is not None:
@@ -106,8 +110,11 @@ class CommandHandler:
             checks.check_rights(connection, request)
         meant = self._as_watched(packet)
         asked = command(session, meant, state.engine.rights.protected)
+        is_policy = isinstance(asked.inputs[0], PolicySet)
+        if is_policy:
+            self._check_policy(asked.inputs[0], now)
         if asked.shows:
-            asked = self._in_order(asked)
+            asked = asked if is_policy else self._in_order(asked)
             request = replace(request, topic=normalize_topic(packet.topic))
             checks.check_room(session, request)
         for value in asked.inputs:
@@ -120,6 +127,20 @@ class CommandHandler:
             self._show(session, request, packet.topic, now)
         if packet.qos:
             state.journal.must_sync = True
+
+    def _check_policy(self, value: Input, now: float) -> None:
+        """Refuse a wrong policy before its message is published."""
+        assert isinstance(value, PolicySet)
+        # It must fit the other policies as they are once all that came before is applied.
+        self._driver.step(now)
+        if value.document is None:
+            return
+        try:
+            self._state.engine.policies.check(value.policy_kind, value.name, value.document)
+        except PolicySyntaxError as error:
+            raise RefusedError(BAD_JSON, str(error)) from None
+        except AdaptationError as error:
+            raise RefusedError(BAD, str(error)) from None
 
     def _as_watched(self, packet: Publish) -> Publish:
         """Return the message with its area topic spelt as when the area was first watched."""
@@ -152,7 +173,7 @@ class CommandHandler:
         return defining(replace(value, order=self._orders[key]))
 
     def _show(self, session: Session, request: PublishRequest, topic: str, now: float) -> None:
-        """Publish the retained message that shows a place; an empty one removes it."""
+        """Publish the retained message that shows a place or policy; an empty one removes it."""
         subject = request.topic
         if self._shown is None:
             subjects = [event.subject for event in self._state.engine.live if event.retain]

@@ -155,11 +155,13 @@ class PublishHandler:
         assert type(first) is Publish
         topic, raw, qos = first.topic, first.raw_properties, first.qos
         run = [first]
-        if not qos and at + 1 == len(packets):
+        is_last = at + 1 == len(packets)
+        if not qos and is_last:
             return run, 1
-        alone = first.retain or topic.startswith(_READ_ONE_BY_ONE)
+        alone = is_last or first.retain or topic.startswith(_READ_ONE_BY_ONE)
+        # What is searched comes last, because it may be large.
         if not (alone or NC_PREFIX in raw or _IS_TEXT in raw):
-            for each in packets[at + 1 :] if at + 1 < len(packets) else ():
+            for each in packets[at + 1 :]:
                 if (
                     type(each) is not Publish
                     or each.topic != topic

@@ -1,5 +1,7 @@
 """Parsing and checks of a message: topic, properties, permissions, and limits on live events."""
 
+from fnmatch import fnmatchcase
+
 from msgspec import Struct
 from msgspec.structs import replace
 
@@ -73,7 +75,8 @@ class PublishRequest(Struct, frozen=True, gc=False):
             now if options.time is None else options.time, attributes, options.at,
             options.at is not None, options.to, valid_s, options.object, self.retain,
             options.priority, options.deadline_s, payload, self.qos,
-            client_id if client_id != node else "", False, (), None, self.headers, expires_at,
+            client_id if client_id != node else "", False, (), None, self.headers, expires_at, "",
+            options.raises,
         )  # fmt: skip
 
 
@@ -141,6 +144,8 @@ class PublishChecks:
             if not topic.startswith(PUBLISH_TOPIC):
                 return PublishRequest(topic, payload, packet.qos, packet.retain, raw)
             topic, payload, options = _published_as(topic, payload, options)
+        if options.priority is not None and self._may_raise(session):
+            options = replace(options, raises=True)
         request = PublishRequest(topic, payload, packet.qos, packet.retain, raw, options, expiry_s)
         if len(topic) > self._short_topic or topic[0] == "$":
             self._check_topic(topic)
@@ -149,6 +154,12 @@ class PublishChecks:
         if packet.retain or options is not NO_EVENT_OPTIONS:
             self.check_room(session, request)
         return request
+
+    def _may_raise(self, session: Session) -> bool:
+        """Whether the priority that a client gives its event may raise the computed one."""
+        user = None if session.owner is None else session.owner.user
+        patterns = self._state.raising_users
+        return user is not None and any(fnmatchcase(user, pattern) for pattern in patterns)
 
     def check_rights(self, connection: Connection, request: PublishRequest) -> None:
         """Refuse what a rule forbids; rules treat all live events as retained."""

@@ -1,14 +1,17 @@
 """Subscribing: requests of clients become subscriptions after checks.
 
 A subscription is (session, topic filter); subscribing again replaces it. A refusal has a reason and
-leaves the old subscription unchanged.
+leaves the old subscription unchanged. A packet with many filters is processed in several turns.
 """
+
+from collections.abc import Sequence
 
 from msgspec.structs import replace
 
 from nearcast.broker.auth.count_rights import countable_by, noted_if_counting
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.engine_driver import EngineDriver
+from nearcast.broker.ingest.filters_request import FiltersRequest
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.quotas.quota import Resource
@@ -26,6 +29,7 @@ from nearcast.broker.situation.nc_properties import (
     named_subscription_from_json,
     subscription_options,
 )
+from nearcast.broker.situation.relevance_options import resolved_options
 from nearcast.broker.situation.topic_names import BROKER_TOPICS, ERRORS, PRIVATE, normalize_topic
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Subscription
@@ -51,8 +55,31 @@ from nearcast.wire.mqtt import (
 
 NO_LIMIT = 1 << 28
 NAMED = "$me/subscriptions/"
-READABLE = ("$node", "$area", "$place", "$SYS")
+READABLE = ("$node", "$area", "$place", "$policy", "$SYS")
 """Topics starting with `$` that can be subscribed to."""
+
+
+class SubscribeRequest(FiltersRequest):
+    """A SUBSCRIBE of which some filters are decided."""
+
+    def __init__(
+        self,
+        options: SubscriptionOptions,
+        identifier: int | None,
+        warned: Sequence[str],
+        live: int,
+    ) -> None:
+        super().__init__(live)
+        self.options = options
+        self.identifier = identifier
+        self.warned = warned
+        """What is to be known of its options, whatever the filter."""
+        self.why: list[str] = []
+        """Why filters were refused."""
+        self.warnings: list[str] = []
+        """Why granted filters match nothing now."""
+        self.granted: list[str] = []
+        """The ids of the subscriptions."""
 
 
 class SubscribeHandler:
@@ -70,46 +97,84 @@ class SubscribeHandler:
         self._errors = errors
         self._warnings = warnings
 
-    def subscribe(self, connection: Connection, session: Session, packet: Subscribe) -> None:
-        """Grant the filters that can be granted, and send a SUBACK."""
-        reasons: list[ReasonCode] = []
-        why: list[str] = []
-        now = connection.heard_at
+    def subscribe(self, connection: Connection, session: Session, packet: Subscribe) -> bool:
+        """Grant the next filters of a packet that can be granted, with the last send a SUBACK.
+
+        Returns False if filters are left, for which this is to be called again.
+        """
+        request = connection.request
+        if request is None:
+            request = self._begin(connection, session, packet)
+            if request is None:
+                return True
+        assert isinstance(request, SubscribeRequest)
+        granted: list[Subscribed] = []
+        for wanted in request.next_filters(packet.filters):
+            try:
+                granted += self._grant(
+                    connection, session, wanted, request.identifier, request.options
+                )
+                request.reasons.append(ReasonCode(wanted.qos))
+            except RefusedError as refusal:
+                self._state.counters["refused"] += 1
+                request.reasons.append(refusal.reason)
+                if refusal.why not in request.why:
+                    request.why.append(refusal.why)
+                    self._errors.tell(session, wanted.filter, refusal.why)
+        known = self._warnings.known_now([each.subscription for each in granted], request.options)
+        for each in (*known, *(request.warned if granted else ())):
+            if each not in request.warnings:
+                request.warnings.append(each)
+        for place, value in enumerate(granted, 1):
+            self._state.pending.ask(replace(value, more=True) if place < len(granted) else value)
+        request.granted += [each.subscription.id for each in granted]
+        if len(request.reasons) < len(packet.filters):
+            connection.request = request
+            return False
+        connection.request = None
+        self._answer(connection, session, packet, request)
+        return True
+
+    def _begin(
+        self, connection: Connection, session: Session, packet: Subscribe
+    ) -> "SubscribeRequest | None":
+        """Check what concerns all filters of a packet; None if all of them are refused."""
         given = packet.properties.subscription_identifiers
-        identifier = given[0] if given else None
         options, problem = SubscriptionOptions(), self._problem_with(packet)
+        warned: list[str] = []
         if problem is None:
             try:
                 options = subscription_options(packet.properties.user_properties)
-                if options.where is not None or options.from_ is not None:
+                if options.is_situated:
                     # Whether a condition can match depends on earlier inputs.
-                    self._driver.step(now)
+                    self._driver.step(connection.heard_at)
                 self._vet(session, options, "nc-from")
+                options, warned = resolved_options(
+                    options, self._state.engine, session.node, "nc-relevance"
+                )
             except RefusedError as refusal:
                 # Its traceback has this frame, which would keep the packet until a collection.
                 problem = refusal.with_traceback(None)
         if problem is not None:
             self._refuse(connection, session, packet, problem)
-            return
-        granted: list[Subscribed] = []
-        for wanted in packet.filters:
-            try:
-                granted += self._grant(connection, session, wanted, identifier, options)
-                reasons.append(ReasonCode(wanted.qos))
-            except RefusedError as refusal:
-                self._state.counters["refused"] += 1
-                reasons.append(refusal.reason)
-                if refusal.why not in why:
-                    why.append(refusal.why)
-                    self._errors.tell(session, wanted.filter, refusal.why)
-        warnings = self._warnings.known_now([each.subscription for each in granted], options)
-        for place, value in enumerate(granted, 1):
-            self._state.pending.ask(replace(value, more=True) if place < len(granted) else value)
-        answer = SubAck(packet.packet_id, tuple(reasons), _reason(connection, why + warnings))
+            return None
+        live = len(self._state.engine.live)
+        return SubscribeRequest(options, given[0] if given else None, warned, live)
+
+    def _answer(
+        self,
+        connection: Connection,
+        session: Session,
+        packet: Subscribe,
+        request: "SubscribeRequest",
+    ) -> None:
+        """Send the SUBACK of a packet whose filters are all decided."""
+        reasons, warnings, now = tuple(request.reasons), request.warnings, connection.heard_at
+        answer = SubAck(packet.packet_id, reasons, _reason(connection, request.why + warnings))
         self._write(connection, answer)
         if warnings and not _explains(connection):
-            for each in granted:
-                self._warnings.tell(session, each.subscription.id, warnings, now)
+            for id_ in request.granted:
+                self._warnings.tell(session, id_, warnings, now)
         if any(wanted.filter == ERRORS for wanted in packet.filters):
             self._warnings.listen(session, now)
 
@@ -125,8 +190,29 @@ class SubscribeHandler:
         if any(wanted.filter == ERRORS for wanted in packet.filters):
             self._warnings.listen(session, connection.heard_at)
 
-    def unsubscribe(self, connection: Connection, session: Session, packet: Unsubscribe) -> None:
-        """End subscriptions, and send an UNSUBACK with the filters that did not exist."""
+    def unsubscribe(self, connection: Connection, session: Session, packet: Unsubscribe) -> bool:
+        """End the next subscriptions of a packet, with the last send an UNSUBACK.
+
+        Returns False if filters are left, for which this is to be called again.
+        """
+        request = connection.request
+        if request is None:
+            if not self._may_unsubscribe(connection, packet):
+                return True
+            request = FiltersRequest()
+        for topic_filter in request.next_filters(packet.filters):
+            ended = self._end(session, SubscriptionId(session.client_id, topic_filter))
+            reason = ReasonCode.SUCCESS if ended else ReasonCode.NO_SUBSCRIPTION_EXISTED
+            request.reasons.append(reason)
+        if len(request.reasons) < len(packet.filters):
+            connection.request = request
+            return False
+        connection.request = None
+        self._write(connection, UnsubAck(packet.packet_id, tuple(request.reasons)))
+        return True
+
+    def _may_unsubscribe(self, connection: Connection, packet: Unsubscribe) -> bool:
+        """Refuse all filters of a packet that is not allowed; return whether it is."""
         state = self._state
         most = state.limits.filters_per_packet
         ours = [name for name, _ in packet.properties.user_properties if name.startswith(PREFIX)]
@@ -138,12 +224,7 @@ class SubscribeHandler:
         if why:
             refused = (ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,) * len(packet.filters)
             self._write(connection, UnsubAck(packet.packet_id, refused, _reason(connection, why)))
-            return
-        reasons = []
-        for topic_filter in packet.filters:
-            ended = self._end(session, SubscriptionId(session.client_id, topic_filter))
-            reasons.append(ReasonCode.SUCCESS if ended else ReasonCode.NO_SUBSCRIPTION_EXISTED)
-        self._write(connection, UnsubAck(packet.packet_id, tuple(reasons)))
+        return not why
 
     def _end(self, session: Session, id_: SubscriptionId) -> bool:
         """End a subscription; return whether there was one."""
@@ -183,13 +264,15 @@ class SubscribeHandler:
             return
         asked = named_subscription_from_json(packet.payload)
         self._vet(session, asked.options, '"from"')
+        options, warned = resolved_options(asked.options, state.engine, session.node, '"relevance"')
         topic_filter = TopicFilter(asked.subject, asked.qos, asked.no_local)
         try:
-            options, envelope = asked.options, asked.envelope
+            envelope = asked.envelope
             granted = self._grant(connection, session, topic_filter, None, options, name, envelope)
             for value in granted:
                 state.pending.ask(value)
             known = self._warnings.known_now([each.subscription for each in granted], options)
+            known += warned
             for value in granted:
                 self._warnings.tell(session, value.subscription.id, known, connection.heard_at)
         except RefusedError as refusal:
@@ -228,6 +311,10 @@ class SubscribeHandler:
             parsed = parse_filter(text)
         except ModelError as error:
             raise RefusedError(ReasonCode.TOPIC_FILTER_INVALID, str(error)) from None
+        if parsed.group is not None and options.relevance is not None:
+            raise RefusedError(
+                BAD, "a shared subscription has no relevance: its members take turns"
+            )
         if parsed.pattern[:1] == "$" and (text not in PRIVATE or name is not None):
             _check_ours(parsed.pattern)
         id_ = SubscriptionId(session.client_id, text, name)
@@ -321,6 +408,7 @@ def subscription(
         group=parsed.group,
         meta=granted.meta,
         countable=countable,
+        relevance=options.relevance,
     )
 
 

@@ -20,6 +20,7 @@ from nearcast.wire.mqtt import (
 )
 
 if TYPE_CHECKING:
+    from nearcast.broker.ingest.filters_request import FiltersRequest
     from nearcast.broker.scheduling.cost_account import Flow
     from nearcast.broker.sessions.session import Session
 
@@ -33,7 +34,8 @@ class Connection:
         "acknowledgements", "admitted", "alias_most", "aliases_in", "aliases_out", "backlog",
         "blocked", "closing", "decoder", "explains", "failure", "farewell", "flow", "has_left",
         "heard_at", "host", "inbound", "is_undecided", "keep_alive_s", "largest_packet", "out",
-        "peer", "permissions", "session", "since", "touched", "trusted", "version", "waits", "will",
+        "peer", "permissions", "request", "session", "since", "touched", "trusted", "version",
+        "waits", "will",
     )  # fmt: skip
 
     def __init__(
@@ -81,6 +83,8 @@ class Connection:
         """Bytes that were received and not read yet are in it."""
         self.backlog: list[Packet] = []
         """Packets that were read and wait to be processed."""
+        self.request: FiltersRequest | None = None
+        """The request that the first packet of the backlog goes on with."""
         self.failure: ProtocolError | None = None
         """The error in its bytes after the packets of the backlog."""
         self.is_undecided = False

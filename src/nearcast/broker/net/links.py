@@ -7,6 +7,10 @@ reading from it stops, and a client that reads nothing for `stalled_s` is discon
 A link closed by the broker lingers: a socket that is closed while its client still writes is reset,
 and the client loses unread data, including the reason. So the sending side is shut down first, and
 input is discarded until the client closes, for `LINGER_S` or `LINGER_BYTES` at most.
+
+A paced link has no buffer of its own: it blocks as soon as the system does not take everything, and
+the system takes little. The transport of TLS has buffers that are out of reach; there the kernel is
+asked, every `POLL_S`, whether it would take more.
 """
 
 import asyncio
@@ -19,7 +23,10 @@ from typing import TYPE_CHECKING
 from picows import WSCloseCode, WSFrame, WSListener, WSMsgType, WSTransport
 
 from nearcast.broker.auth import Peer
+from nearcast.broker.awareness.link_estimator import LinkFigures
+from nearcast.broker.awareness.link_meter import LinkMeter
 from nearcast.broker.net.connection import Connection
+from nearcast.core.propagation.link_pace import LinkPace
 
 if TYPE_CHECKING:
     from nearcast.broker.server import Server
@@ -28,6 +35,7 @@ LINGER_S = 2.0
 LINGER_BYTES = 1 << 20
 QUIET_S = 0.2
 """A stopping broker does not wait for a client that wrote nothing for this long."""
+POLL_S = 0.02
 DEAF_AT = 2
 """At this multiple of `unsent_bytes` reading from a client that does not read stops."""
 
@@ -56,8 +64,8 @@ class Link:
     """The common part of TCP and WebSocket links."""
 
     __slots__ = (
-        "_discarded", "_holds", "_lingers_until",
-        "blocked_since", "connection", "is_ending", "server", "transport", "unsent",
+        "_discarded", "_holds", "_lingers_until", "_polls",
+        "blocked_since", "connection", "is_ending", "meter", "server", "transport", "unsent",
     )  # fmt: skip
 
     def __init__(self, server: "Server") -> None:
@@ -71,13 +79,16 @@ class Link:
         """Nothing more is written, and input is discarded."""
         self._lingers_until = 0.0
         self._discarded = 0
+        self.meter: LinkMeter | None = None
+        """Measures it while it is paced."""
+        self._polls = False
+        """It is blocked until the kernel would take more."""
 
     def open(self, transport: asyncio.Transport) -> None:
         """Set up the link on a new transport."""
         server = self.server
         self.transport = transport
-        limit = server.settings.limits.unsent_bytes
-        transport.set_write_buffer_limits(high=limit, low=limit // 4)
+        self._limit_buffer()
         self.connection = Connection(self, peer_of(transport), server.now())
         server.joined(self)
 
@@ -92,7 +103,7 @@ class Link:
             self.hold(Hold.TURN)
         server.note_input()
         if server.was_full:
-            server.pause(self)
+            server.pause_if_much(self, len(data))
         if self.blocked_since is not None:
             self._stop_hearing()
 
@@ -157,6 +168,45 @@ class Link:
         assert self.transport is not None
         self.transport.write(data)
 
+    def write_paced(self, data: bytes, pace: LinkPace) -> None:
+        """Write bytes so that as few as possible wait outside the session's queue."""
+        meter, transport = self.meter, self.transport
+        assert transport is not None
+        if meter is None:
+            meter = self.meter = LinkMeter(transport.get_extra_info("socket"))
+            meter.is_asked = transport.get_extra_info("ssl_object") is not None
+            if not meter.is_asked:
+                transport.set_write_buffer_limits(high=0, low=0)
+        meter.limit(pace.unsent_bytes)
+        meter.written_bytes += len(data)
+        self.write(data)
+        if meter.is_asked and not self._polls and not meter.has_room:
+            self._polls = True
+            self.pause_writing()
+            self.server.later(POLL_S, self._poll)
+
+    def _poll(self) -> None:
+        """Unblock a paced link over TLS once the kernel would take more."""
+        meter, transport = self.meter, self.transport
+        if transport is None or transport.is_closing():
+            return
+        if meter is None or (meter.has_room and not self._unsent()):
+            self._polls = False
+            self.resume_writing()
+        else:
+            self.server.later(POLL_S, self._poll)
+
+    def release_pace(self) -> None:
+        """Buffer as other links do."""
+        self.meter = None
+        if self.transport is not None and not self.transport.is_closing():
+            self._limit_buffer()
+
+    def _limit_buffer(self) -> None:
+        assert self.transport is not None
+        limit = self.server.settings.limits.unsent_bytes
+        self.transport.set_write_buffer_limits(high=limit, low=limit // 4)
+
     def hold(self, reason: Hold) -> None:
         """Pause reading from the client."""
         if self.is_ending:
@@ -191,12 +241,19 @@ class Link:
 
     def pause_writing(self) -> None:
         """Note that the client does not read."""
-        self.blocked_since = self.server.now()
+        now = self.server.now()
+        if self.meter is not None:
+            self.meter.block(now)
+        self.blocked_since = now
         self.unsent = self._unsent()
         self.server.hub.block(self.connection, True)
 
     def resume_writing(self) -> None:
         """Note that the client reads again."""
+        if self._polls:
+            return
+        if self.meter is not None:
+            self.meter.unblock(self.server.now())
         self.blocked_since = None
         self.let(Hold.DEAF)
         self.server.hub.block(self.connection, False)
@@ -224,6 +281,26 @@ class Link:
 
     def _unsent(self) -> int:
         return 0 if self.transport is None else self.transport.get_write_buffer_size()
+
+
+class SocketLinks:
+    """The links of a server, as what classifies them sees them."""
+
+    def figures(self, connection: Connection, now: float) -> LinkFigures | None:
+        """The figures of a connection since the last call; None if nothing was measured."""
+        link: Link = connection.host  # type: ignore[assignment]  # made by a link
+        return None if link.meter is None else link.meter.figures(now, link.unsent_bytes)
+
+    def acknowledged(self, connection: Connection, took_s: float) -> None:
+        """Note how long an acknowledgement took."""
+        link: Link = connection.host  # type: ignore[assignment]  # made by a link
+        if link.meter is not None:
+            link.meter.estimator.acknowledged(took_s)
+
+    def release(self, connection: Connection) -> None:
+        """Pace a connection no longer."""
+        link: Link = connection.host  # type: ignore[assignment]  # made by a link
+        link.release_pace()
 
 
 class TcpLink(Link, asyncio.Protocol):
@@ -263,7 +340,7 @@ class WebSocketLink(Link):
         elif kind == WSMsgType.PING:
             # Only the last of several pings needs a pong, and a client that does not read gets
             # none.
-            if self.blocked_since is None:
+            if self._unsent() <= self.server.settings.limits.unsent_bytes:
                 self._socket.send_pong(frame.get_payload_as_bytes())
         elif kind == WSMsgType.CLOSE:
             # The client starts the close, or answers it: it has read everything.

@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Protocol
 from nearcast.broker.auth import Admitted, Identity, Peer
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.links import Hold, Link
+from nearcast.core.propagation.link_pace import LinkPace
 from nearcast.wire.mqtt import Packet
 
 if TYPE_CHECKING:
@@ -62,6 +63,13 @@ class LocalLink(Link):
         # A keep-alive could only have been set by the broker.
         self.connection.keep_alive_s = 0.0
         self.participant.receive(data)
+
+    def write_paced(self, data: bytes, pace: LinkPace) -> None:
+        """Pass data on: there is no network to be the bottleneck."""
+        self.write(data)
+
+    def release_pace(self) -> None:
+        """Nothing is paced."""
 
     def end(self, spoke: bool) -> None:
         """Close at once: there is no network that could lose data."""

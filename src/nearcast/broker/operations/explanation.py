@@ -17,7 +17,7 @@ from nearcast.broker.situation.metadata import time_text
 from nearcast.core.engine.engine import Engine
 from nearcast.core.engine.engine import EngineSettings as EngineSettings
 from nearcast.core.engine.outcome import Outcome
-from nearcast.core.matching.reference import Verdict, VerdictStep
+from nearcast.core.matching.reference import Verdict, VerdictStep, Weighing
 from nearcast.core.model.event import Delivery, Event
 from nearcast.core.model.inputs import Input, Published
 from nearcast.core.model.subscription_id import SubscriptionId
@@ -277,10 +277,21 @@ def as_value(found: Explanation) -> dict[str, object]:
                 "subscription": label_of(verdict.subscription),
                 "priority": verdict.priority,
                 "steps": msgspec.to_builtins(verdict.steps),
+                **_weighing(verdict.weighing),
             }
             for verdict in found.verdicts
         ],
         "missing": list(found.missing),
+    }
+
+
+def _weighing(weighing: Weighing | None) -> dict[str, object]:
+    if weighing is None:
+        return {}
+    return {
+        "class": weighing.context_class,
+        "matrix": list(map(list, weighing.matrix)),
+        "atoms": msgspec.to_builtins(weighing.atoms),
     }
 
 

@@ -35,6 +35,8 @@ TICK_BOUNDS_S = (
 )  # fmt: skip
 
 _UNFIT = re.compile(r"[^a-zA-Z0-9_]")
+_LABELLED = re.compile(r'(\w+)\{(\w+)="(\w+)"\}')
+"""A name with a label, as Prometheus writes it."""
 
 
 class Health(Struct, frozen=True):
@@ -96,8 +98,18 @@ class Metrics(Collector):
         )
         for source, figures in self.statistics().items():
             answers.add_metric([source], 0.0 if figures is None else 1.0)
+            labelled: dict[str, CounterMetricFamily | GaugeMetricFamily] = {}
             for name, value in (figures or {}).items():
-                yield _family(_UNFIT.sub("_", f"{source}_{name}"), value)
+                found = _LABELLED.fullmatch(name)
+                if found is None:
+                    yield _family(_UNFIT.sub("_", f"{source}_{name}"), value)
+                    continue
+                plain, label, text = found.groups()
+                family = labelled.get(plain)
+                if family is None:
+                    family = labelled[plain] = _labelled_family(f"{source}_{plain}", label)
+                family.add_metric([text], value)
+            yield from labelled.values()
         yield answers
         yield self.ticks.family()
 
@@ -133,8 +145,18 @@ def flat(figures: Figures) -> dict[str, float]:
     return found
 
 
+def _labelled_family(name: str, label: str) -> CounterMetricFamily | GaugeMetricFamily:
+    """Return a family of values that a label tells apart, without any."""
+    form = CounterMetricFamily if name.endswith("_total") else GaugeMetricFamily
+    return form(f"nearcast_{name}", _help_of(name), labels=(label,))
+
+
+def _help_of(name: str) -> str:
+    return help_of(name) or f"{name.replace('_', ' ').capitalize()}."
+
+
 def _family(name: str, value: float) -> Metric:
-    help_text = help_of(name) or f"{name.replace('_', ' ').capitalize()}."
+    help_text = _help_of(name)
     if name.endswith("_total"):
         return CounterMetricFamily(f"nearcast_{name}", help_text, value=value)
     return GaugeMetricFamily(f"nearcast_{name}", help_text, value=value)

@@ -104,11 +104,10 @@ class MemoryGuard:
         for usage in nlargest(MOST_QUEUES, state.quotas.sessions(), key=_queued):
             session = state.sessions.get(usage.name)
             if session is not None and _queued(usage):
-                dropped = session.drop(lambda each: not each.qos, state.journal)
-                if dropped:
-                    session.lose(LossReason.MEMORY, dropped)
+                for priority, count in session.drop_unconfirmed(state.journal).items():
+                    session.lose(LossReason.MEMORY, count, priority)
                     state.losers.add(session)
-                    state.counters["shed"] += dropped
+                    state.counters["shed"] += count
 
     def _disconnect(self) -> None:
         """Close the connections of the user with most queued bytes."""

@@ -85,6 +85,13 @@ class SessionUsage(QuotaUsage):
         of_all[_QUEUED] = after_all
         return True
 
+    def shortage(self, size: int) -> int:
+        """How many queued bytes its user or the broker would have too many; 0 or less if none."""
+        user, in_all = self.user, self._in_all
+        return size + max(
+            user.used[_QUEUED] - user.bounds[_QUEUED], in_all.used[_QUEUED] - in_all.bounds[_QUEUED]
+        )
+
     def dequeue(self, size: int) -> None:
         """Count the bytes of a message that is no longer queued or in flight."""
         self.used[_QUEUED] -= size

@@ -33,8 +33,11 @@ SMALL_BYTES = 2_048
 BROKER = "broker"
 """The user of connections inside the broker."""
 
-Process = Callable[[Connection, Packet], None]
-"""Processes a packet of a connection; raises `ProtocolError` if it violates the protocol."""
+Process = Callable[[Connection, Packet], bool]
+"""Processes a packet of a connection; raises `ProtocolError` if it violates the protocol.
+
+Returns False if a part of it is left, for which it is to be called again.
+"""
 ProcessRun = Callable[[Connection, Session, Sequence[Packet], int, float], int]
 """Processes the messages of a session from an index on that are one run; returns how many."""
 Broken = Callable[[Connection, ProtocolError], None]
@@ -258,10 +261,11 @@ class InputScheduler:
             while at < count and not connection.closing and not connection.is_undecided:
                 if type(packets[at]) is Publish and session is not None:
                     at += publish(connection, session, packets, at, now)
-                else:
-                    self._process(connection, packets[at])
+                elif self._process(connection, packets[at]):
                     at += 1
-                if pending.inputs and len(pending.inputs) >= self._driver.most_inputs:
+                else:
+                    self._driver.step(now)
+                if pending.inputs and self._driver.is_step_due:
                     self._driver.step(now)
                 if costs.spent > limit:
                     break

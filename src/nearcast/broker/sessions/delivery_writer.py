@@ -5,7 +5,7 @@ from math import ceil
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.sessions.outbound_message import QueuedDelivery
-from nearcast.store import Enqueued, MessagePut, StoredMessage
+from nearcast.store import Enqueued, MessagePut, StoredMessage, encoded_basis
 from nearcast.wire.mqtt import message_expiry, subscription_identifiers, user_properties
 
 LONGEST_EXPIRY_S = 0xFFFF_FFFF
@@ -13,6 +13,8 @@ LONGEST_EXPIRY_S = 0xFFFF_FFFF
 
 def write_delivery(delivery: QueuedDelivery, connection: Connection, now: float, dup: bool) -> bool:
     """Write a message to the connection; False if it exceeds the client's packet size."""
+    if delivery.priority != delivery.told_priority:
+        delivery.tell_priority()
     frame, version = delivery.message.frame, connection.version
     additions = b""
     if delivery.identifiers:
@@ -49,12 +51,14 @@ def store_delivery(client_id: str, delivery: QueuedDelivery, journal: Journal) -
         value = StoredMessage(
             frame.topic, frame.payload, message.publisher, message.expires_at,
             extra=frame.raw_properties, live_key=message.live_key, enveloped=message.enveloped,
+            deadline=message.deadline,
         )  # fmt: skip
         journal.note(MessagePut(message.message_id, value))
     delivery.number = next(journal.queue_numbers)
     enqueued = Enqueued(
         client_id, delivery.number, message.message_id, delivery.qos, delivery.retain,
         delivery.priority, identifiers=delivery.identifiers,
-        names=tuple(text for pair in delivery.metadata for text in pair),
+        names=tuple(text for pair in delivery.metadata for text in pair), live_id=delivery.live_id,
+        basis=encoded_basis(delivery.basis),
     )  # fmt: skip
     journal.note(enqueued)

@@ -1,15 +1,25 @@
 """An outbound message, and its delivery to one session."""
 
+import re
+from collections.abc import Hashable
+
+from nearcast.core.adaptation.priority_basis import PriorityBasis
+from nearcast.core.propagation.outbox import WITHHELD
 from nearcast.wire.mqtt import PublishFrame
 
 OVERHEAD_BYTES = 200
 """Estimated memory of a queued message beyond its text."""
+_PRIORITY = "nc-priority"
+# Before the payload of an envelope; inside a text the quotation marks would be escaped.
+_ENVELOPED_PRIORITY = re.compile(rb'"priority":-?[0-9]+')
 
 
 class OutboundMessage:
     """A message for any number of sessions."""
 
-    __slots__ = ("enveloped", "expires_at", "frame", "live_key", "message_id", "publisher")
+    __slots__ = (
+        "deadline", "enveloped", "expires_at", "frame", "live_key", "message_id", "publisher",
+    )  # fmt: skip
 
     def __init__(
         self,
@@ -19,6 +29,7 @@ class OutboundMessage:
         message_id: int = 0,
         live_key: str | None = None,
         enveloped: bool = False,
+        deadline: float | None = None,
     ) -> None:
         self.frame = frame
         self.publisher = publisher
@@ -29,6 +40,8 @@ class OutboundMessage:
         """The key of the live event that it carries or withdraws."""
         self.enveloped = enveloped
         """The payload is a JSON envelope with metadata around the published payload."""
+        self.deadline = deadline
+        """The time by which it should be sent."""
 
     @property
     def size(self) -> int:
@@ -41,8 +54,9 @@ class QueuedDelivery:
     """A message for one session."""
 
     __slots__ = (
-        "expires_at", "identifiers", "message", "metadata", "number", "packet_id", "priority",
-        "qos", "released", "retain", "size",
+        "basis", "deadline", "expires_at", "identifiers", "live_id", "message", "metadata",
+        "number", "packet_id", "priority", "qos", "queued_at", "released", "retain", "size",
+        "told_priority",
     )  # fmt: skip
 
     def __init__(
@@ -53,16 +67,25 @@ class QueuedDelivery:
         identifiers: tuple[int, ...] = (),
         metadata: tuple[tuple[str, str], ...] = (),
         priority: int = 1,
+        queued_at: float = 0.0,
+        live_id: str | None = None,
+        basis: PriorityBasis | None = None,
     ) -> None:
         self.message = message
         self.size = message.size
         self.expires_at = message.expires_at
+        self.deadline = message.deadline
         self.qos = qos
         self.retain = retain
         self.identifiers = identifiers
         self.metadata = metadata
         """User properties for this subscriber."""
-        self.priority = priority
+        self.priority = self.told_priority = priority
+        self.queued_at = queued_at
+        self.live_id = live_id
+        """The id of a live event that its session gets later if this copy is dropped."""
+        self.basis = basis
+        """What its priority follows from; None: it stays as it is."""
         self.number = 0
         """Its number in the stored queue."""
         self.packet_id = 0
@@ -76,6 +99,32 @@ class QueuedDelivery:
         It can if the delivery carries the event's id.
         """
         return self.message.live_key if self.metadata or self.message.enveloped else None
+
+    @property
+    def flow(self) -> Hashable:
+        """Its publisher, topic and QoS: what stays in order."""
+        return self.message.publisher, self.message.frame.topic, self.qos
+
+    def reprioritise(self, priority: int) -> None:
+        """Set another priority; its metadata follow when it is sent."""
+        self.priority = priority
+
+    def tell_priority(self) -> None:
+        """Write the priority of now into its metadata."""
+        assert self.priority != WITHHELD
+        self.told_priority = self.priority
+        text = str(self.priority)
+        self.metadata = tuple(
+            (name, text if name == _PRIORITY else value) for name, value in self.metadata
+        )
+        message = self.message
+        if message.enveloped:
+            frame = message.frame
+            payload = _ENVELOPED_PRIORITY.sub(b'"priority":%d' % self.priority, frame.payload, 1)
+            self.message = OutboundMessage(
+                PublishFrame(frame.topic, payload, frame.raw_properties), message.publisher,
+                message.expires_at, message.message_id, message.live_key, True, message.deadline,
+            )  # fmt: skip
 
     @property
     def was_sent(self) -> bool:

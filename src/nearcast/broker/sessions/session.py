@@ -2,10 +2,12 @@
 
 A state machine without I/O. Messages wait in an outbox; as many as the client accepts at once are
 in flight under packet ids, and unacknowledged ones are sent again when the client reconnects. Every
-step of a session that outlives its connection is noted in the journal.
+step of a session that outlives its connection is noted in the journal. The outbox gets priority
+levels with the first message that needs them.
 """
 
-from collections.abc import Callable, Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable, Sequence
 
 from nearcast.broker.auth.permissions import ANYTHING, Permissions
 from nearcast.broker.config.settings import Limits
@@ -20,7 +22,10 @@ from nearcast.broker.sessions.loss_reason import LossReason
 from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.subscription_id import SubscriptionId
-from nearcast.core.propagation.outbox import Outbox
+from nearcast.core.propagation.link_pace import LinkPace
+from nearcast.core.propagation.outbox import WITHHELD, Outbox, needs_levels
+from nearcast.core.propagation.priority_outbox import PriorityOutbox
+from nearcast.core.propagation.priority_traffic import PriorityTraffic
 from nearcast.store import (
     Dequeued,
     Enqueued,
@@ -30,6 +35,7 @@ from nearcast.store import (
     Sent,
     SessionOwner,
     Stage,
+    decoded_basis,
 )
 from nearcast.wire.mqtt import (
     PacketType,
@@ -46,20 +52,27 @@ _DROPPED = OutboundMessage(PublishFrame("dropped"))
 """Replaces the content of an in-flight message that is dropped."""
 _EMPTY: Outbox[QueuedDelivery] = Outbox()
 """The shared outbox of sessions that never queued a message."""
+_UNCOUNTED = PriorityTraffic()
+"""For sessions without a broker."""
+_NONE: Sequence[QueuedDelivery] = ()
 
 
 class Session:
     """One client's subscriptions and messages."""
 
     __slots__ = (
-        "_allowance", "_in_flight", "_last_id", "_outbox", "account", "client_id", "connection",
-        "created", "direct_connection", "dropped", "durable", "expiry_s", "granted", "is_kept",
-        "left_at", "losses", "misses", "node", "notices", "owner", "permissions", "receive_maximum",
-        "received", "usage",
+        "_allowance", "_in_flight", "_last_id", "_lower_in_flight", "_outbox", "account",
+        "client_id", "connection", "created", "direct_connection", "dropped", "durable",
+        "expiry_s", "granted", "is_kept", "left_at", "losses", "misses", "node", "notices",
+        "owner", "pace", "permissions", "priorities", "receive_maximum", "received", "usage",
     )  # fmt: skip
 
     def __init__(
-        self, client_id: str, created: float = 0.0, usage: SessionUsage | None = None
+        self,
+        client_id: str,
+        created: float = 0.0,
+        usage: SessionUsage | None = None,
+        priorities: PriorityTraffic = _UNCOUNTED,
     ) -> None:
         self.client_id = client_id
         self.node = _node_of(client_id)
@@ -68,6 +81,7 @@ class Session:
         """What it has cost so far."""
         self.usage = SessionUsage(client_id) if usage is None else usage
         """What it uses of the quotas."""
+        self.priorities = priorities
         self.owner: SessionOwner | None = None
         """The owner; None: the first client that is allowed to connect becomes the owner."""
         self.permissions: Permissions = ANYTHING
@@ -90,13 +104,17 @@ class Session:
         """The connection, if a shared QoS 0 frame may be appended to its `out` unchanged."""
         self.dropped = 0
         self.losses: dict[str, int] | None = None
-        """Dropped messages that its client was not told of yet, by reason."""
+        """Dropped messages that its client was not told of yet, by `LossReason.key`."""
         self.misses = False
         """It still has to get live events that did not fit into its queue."""
-        self._outbox = _EMPTY
+        self._outbox: Outbox[QueuedDelivery] | PriorityOutbox[QueuedDelivery] = _EMPTY
         self._in_flight: dict[int, QueuedDelivery] | None = None
+        self._lower_in_flight = 0
+        """How many messages in flight are not of the best priority."""
         self._last_id = 0
         self._allowance: int | None = None
+        self.pace: LinkPace | None = None
+        """How its link is paced; None: it is written to as long as it does not block."""
 
     @property
     def part(self) -> str:
@@ -150,6 +168,8 @@ class Session:
     def attach(self, connection: Connection) -> None:
         """Use a connection whose CONNECT was accepted."""
         self.connection, connection.session = connection, self
+        if self.pace is not None:
+            self.pace = LinkPace()
         self.update_direct_connection()
 
     def detach(self) -> None:
@@ -161,6 +181,7 @@ class Session:
             if delivery.released and delivery.qos == 1:
                 # It was dropped; a PUBACK could only have come over this connection.
                 del in_flight[delivery.packet_id]
+                self._lower_in_flight -= delivery.priority != 1
                 self.usage.dequeue(delivery.size)
         self.connection = self.direct_connection = None
 
@@ -177,6 +198,25 @@ class Session:
         self._allowance = allowance
         self.update_direct_connection()
 
+    def pace_link(self, paced: bool) -> None:
+        """Keep what waits in the queue, written in portions as the link takes them; or no more."""
+        if paced != (self.pace is not None):
+            self.pace = LinkPace() if paced else None
+            self.update_direct_connection()
+
+    def link_measured(self, throughput_kbps: float) -> None:
+        """Size the portions of a paced link to what it carries."""
+        if self.pace is not None:
+            self.pace.measured(throughput_kbps)
+            self.update_direct_connection()
+
+    def written(self) -> bool:
+        """Note that the link was given all that was for it; return whether more waits."""
+        if self.pace is None:
+            return False
+        self.pace.is_writing = False
+        return bool(self._outbox)
+
     def update_direct_connection(self) -> None:
         """Recompute whether shared QoS 0 frames may bypass the outbox.
 
@@ -190,33 +230,97 @@ class Session:
             or connection.largest_packet  # the frame may be too large
             or connection.alias_most  # its topic may be written as an alias
             or self._outbox.unconfirmed  # it would overtake them
-            or self._allowance is not None  # paced
+            or self._allowance is not None  # it has a share of the uplink
+            or (self.pace is not None and (self.pace.is_thin or self._outbox.waiting_bytes))
         ):
             connection = None
         self.direct_connection = connection
 
     # To the client
 
-    def put(self, delivery: QueuedDelivery, limits: Limits, journal: Journal) -> bool:
-        """Queue a message; False if the queue is full, or for QoS 0 without a connection."""
+    def put(
+        self, delivery: QueuedDelivery, limits: Limits, journal: Journal
+    ) -> Sequence[QueuedDelivery]:
+        """Queue a message; return what was dropped for want of room, perhaps the message itself.
+
+        One of QoS 0 for a client that is not connected is neither queued nor counted.
+        """
         qos = delivery.qos
         if not qos and self.connection is None:
-            return False
+            return _NONE
         outbox = self._outbox
-        if outbox is _EMPTY:
-            outbox = self._outbox = Outbox()
-        if not outbox.put(delivery, limits):
-            self.lose(LossReason.FULL)
-            return False
+        if outbox is _EMPTY or delivery.priority != 1 or delivery.deadline is not None:
+            outbox = self._outbox_for(delivery)
+        dropped = _NONE
         if not self.usage.enqueue(delivery.size):
-            outbox.take_back()
-            self.lose(LossReason.SHARED)
-            return False
+            dropped = self._make_room(delivery, LossReason.SHARED, limits, journal)
+        elif not outbox.put(delivery, limits):
+            self.usage.dequeue(delivery.size)
+            dropped = self._make_room(delivery, LossReason.FULL, limits, journal)
+        if dropped and dropped[0] is delivery:
+            return dropped
+        if dropped:
+            self.usage.add(Resource.QUEUED_BYTES, delivery.size)
+            outbox.restore(delivery)
         if not qos:
-            self.direct_connection = None
+            if delivery.priority != WITHHELD:
+                self.direct_connection = None
         elif self.durable:
             store_delivery(self.client_id, delivery, journal)
+        if self.pace is not None:
+            self.direct_connection = None
+        return dropped
+
+    def fits(self, delivery: QueuedDelivery, limits: Limits) -> bool:
+        """Whether there is room for a message, without dropping another that is to be sent."""
+        return self._outbox.fits(delivery, limits) and self.usage.shortage(delivery.size) <= 0
+
+    def put_anyway(self, delivery: QueuedDelivery, limits: Limits, journal: Journal) -> bool:
+        """Queue a message of the broker itself although the queue may be full.
+
+        False if even more is queued than what can be in flight besides.
+        """
+        outbox = self._outbox_for(delivery)
+        if len(outbox) >= limits.queued + limits.in_flight:
+            return False
+        self.usage.add(Resource.QUEUED_BYTES, delivery.size)
+        outbox.restore(delivery)
+        if not delivery.qos or self.pace is not None:
+            self.direct_connection = None
+        if delivery.qos and self.durable:
+            store_delivery(self.client_id, delivery, journal)
         return True
+
+    def _make_room(
+        self, delivery: QueuedDelivery, reason: str, limits: Limits, journal: Journal
+    ) -> Sequence[QueuedDelivery]:
+        """Drop the least urgent messages for a new one, or the new one alone; return them."""
+        outbox, size = self._outbox, delivery.size
+        excess = outbox.waiting_bytes + size - limits.queued_bytes
+        excess = max(excess, self.usage.shortage(size))
+        gone = outbox.make_room(delivery, len(outbox) + 1 - limits.queued, excess)
+        for each in gone or ():
+            self.lose(reason, priority=each.priority)
+        if gone is None:
+            self.lose(reason, priority=delivery.priority)
+            return (delivery,)
+        self._drop(gone, journal)
+        return gone
+
+    def reprioritise(self, priority_of: Callable[[QueuedDelivery], int]) -> None:
+        """Give what waits and was not sent other priorities.
+
+        What is stored of it stays: after a restart it has the priority with which it was queued,
+        until the context of its session changes.
+        """
+        outbox = self._outbox
+        if not isinstance(outbox, PriorityOutbox):
+            messages = outbox.messages()
+            if all(each.was_sent or priority_of(each) == 1 for each in messages):
+                return
+            outbox = self._outbox = PriorityOutbox(self.priorities.share_bytes, messages)
+        self.priorities.withheld += outbox.reprioritise(priority_of)
+        self.update_direct_connection()
 
     def pump(self, now: float, limits: Limits, journal: Journal) -> None:
         """Write as many queued messages to the connection as can be sent now."""
@@ -231,20 +335,34 @@ class Session:
         in_flight = self._in_flight
         if in_flight is None:
             in_flight = self._in_flight = {}
-        window, unconfirmed = self.receive_maximum, outbox.unconfirmed
-        if window > limits.in_flight:
-            window = limits.in_flight
+        places, unconfirmed, counted = self.receive_maximum, outbox.unconfirmed, self.priorities
+        if places > limits.in_flight:
+            places = limits.in_flight
         if self.usage.used[QUEUED_BYTES] - outbox.waiting_bytes >= limits.queued_bytes:
             # So many bytes are in flight: nothing is added until the client acknowledges some.
-            window = 0
-        gone_bytes = 0
+            places = 0
+        gone_bytes = first = 0
+        pace, allowance = self.pace, self._allowance
+        if pace is not None:
+            allowance = pace.allowance(allowance)
         while True:
-            ready, unsent = outbox.take(now, window - len(in_flight), self._allowance)
-            for delivery in unsent:
-                gone_bytes += delivery.size
-                self._done(delivery, journal)
-            if self._allowance is not None:
-                self._allowance -= sum(each.size for each in ready)
+            ready, expired, late = outbox.take(
+                now, places, len(in_flight), self._lower_in_flight, allowance
+            )
+            unsent: list[QueuedDelivery] = []
+            if expired or late:
+                unsent += expired
+                unsent += late
+                for delivery in unsent:
+                    gone_bytes += delivery.size
+                    self._done(delivery, journal)
+                for delivery in late:
+                    self.lose(LossReason.DEADLINE, priority=delivery.priority)
+            if allowance is not None:
+                taken = sum(each.size for each in ready)
+                allowance -= taken
+                if self._allowance is not None:
+                    self._allowance -= taken
             for delivery in ready:
                 qos, again = delivery.qos, delivery.packet_id > 0
                 if qos and not again:
@@ -252,14 +370,24 @@ class Session:
                 self.account.packets_sent += 1
                 if not write_delivery(delivery, connection, now, again):
                     self.account.packets_sent -= 1
-                    self.lose(LossReason.TOO_LARGE)
+                    self.lose(LossReason.TOO_LARGE, priority=delivery.priority)
                     gone_bytes += delivery.size
                     self._done(delivery, journal)
                     unsent.append(delivery)
-                    if self._allowance is not None:
-                        self._allowance += delivery.size
-                elif qos:
+                    if allowance is not None:
+                        allowance += delivery.size
+                        if self._allowance is not None:
+                            self._allowance += delivery.size
+                    continue
+                if delivery.priority != 1:
+                    self._lower_in_flight += qos > 0
+                    counted.sent[delivery.priority] += not again
+                elif not again:
+                    first += 1
+                if qos:
                     in_flight[delivery.packet_id] = delivery
+                    if pace is not None:
+                        pace.sent(delivery.packet_id, now)
                     if self.durable and not again:
                         # A QoS 2 message sent again under another packet id would be a second
                         # message.
@@ -270,15 +398,21 @@ class Session:
             if not unsent:
                 break
             # Messages that could not be sent leave room for others.
+        counted.sent[1] += first
         self.usage.dequeue(gone_bytes)
-        if unconfirmed and not outbox.unconfirmed:
+        if pace is not None:
+            pace.is_writing = pace.is_writing or bool(connection.out)
+            self.update_direct_connection()
+        elif unconfirmed and not outbox.unconfirmed:
             self.update_direct_connection()
 
-    def lose(self, reason: str, count: int = 1) -> None:
+    def lose(self, reason: str, count: int = 1, priority: int = 1) -> None:
         """Count messages that are dropped; its client is told the sums."""
         self.dropped += count
+        self.priorities.dropped[priority] += count
         losses = self.losses = self.losses or {}
-        losses[reason] = losses.get(reason, 0) + count
+        key = LossReason.key(reason, priority)
+        losses[key] = losses.get(key, 0) + count
 
     def has_room(self, limits: Limits) -> bool:
         """Whether the queue is at most half full."""
@@ -298,14 +432,18 @@ class Session:
                 self.account.packets_sent += 1
             elif sent >= self.receive_maximum:
                 waiting.append(in_flight.pop(packet_id))
+                self._lower_in_flight -= delivery.priority != 1
             elif write_delivery(delivery, connection, now, dup=True):
                 self.account.packets_sent += 1
                 sent += 1
             else:
-                self.lose(LossReason.TOO_LARGE)
+                self.lose(LossReason.TOO_LARGE, priority=delivery.priority)
                 self._finish(delivery, journal)
         if waiting:
-            self._own_outbox().put_back(waiting)
+            if self._outbox is _EMPTY:
+                self._outbox = Outbox()
+            self._outbox.put_back(waiting)
+            self.update_direct_connection()
 
     def acknowledged(self, packet_id: int, journal: Journal) -> None:
         """Handle PUBACK: a QoS 1 message is done."""
@@ -345,16 +483,31 @@ class Session:
 
     def drop_copies(self, live_key: str, limits: Limits, journal: Journal) -> None:
         """Drop queued copies of a withdrawn live event, except plain MQTT messages."""
-        connection, ready = self.connection, 0
+        if not any(each.live_key == live_key for each in self._outbox.messages()):
+            return
+        connection, ready = self.connection, _NONE
         if connection is not None and not connection.closing and not connection.blocked:
             # These are sent at the end of the tick.
-            room = min(self.receive_maximum, limits.in_flight) - len(self._in_flight or ())
-            ready = self._outbox.ready(room, self._allowance)
+            allowance, pace = self._allowance, self.pace
+            if pace is not None:
+                allowance = pace.allowance(allowance)
+            ready = self._outbox.ready(
+                min(self.receive_maximum, limits.in_flight),
+                len(self._in_flight or ()),
+                self._lower_in_flight,
+                allowance,
+            )
         self._drop(self._outbox.withdraw(live_key, ready), journal)
 
     def drop_from(self, node: str, journal: Journal) -> int:
         """Drop a publisher's queued and in-flight messages; return how many."""
         return self.drop(lambda each: _node_of(each.message.publisher) == node, journal)
+
+    def drop_unconfirmed(self, journal: Journal) -> Counter[int]:
+        """Drop the queued messages of QoS 0; return how many, by priority."""
+        gone = self._outbox.drop(lambda each: not each.qos)
+        self._drop(gone, journal)
+        return Counter(each.priority for each in gone)
 
     def drop(self, unwanted: Callable[[QueuedDelivery], bool], journal: Journal) -> int:
         """Drop queued and unreleased in-flight messages that match; return how many."""
@@ -420,22 +573,28 @@ class Session:
         self.received.add(packet_id)
         self.usage.add(PACKET_IDS, 1)
 
-    def restore(self, kept: Enqueued, message: OutboundMessage) -> None:
+    def restore(self, kept: Enqueued, message: OutboundMessage, now: float = 0.0) -> None:
         """Restore a queued or in-flight message after a restart."""
         pairs = tuple(zip(kept.names[::2], kept.names[1::2], strict=True))
         delivery = QueuedDelivery(
-            message, kept.qos, kept.retain, kept.identifiers, pairs, kept.priority
-        )
+            message, kept.qos, kept.retain, kept.identifiers, pairs, kept.priority, now,
+            kept.live_id, decoded_basis(kept.basis),
+        )  # fmt: skip
         delivery.number, delivery.packet_id = kept.number, kept.packet
         delivery.released = kept.stage == Stage.RELEASED
         self.usage.add(Resource.QUEUED_BYTES, delivery.size)
         if kept.stage == Stage.WAITING:
-            self._own_outbox().restore(delivery)
+            self._outbox_for(delivery).restore(delivery)
         else:
             if self._in_flight is None:
                 self._in_flight = {}
             self._in_flight[kept.packet] = delivery
+            self._lower_in_flight += delivery.priority != 1
             self._last_id = kept.packet
+
+    def by_priority(self) -> dict[int, tuple[int, float]]:
+        """How many messages of each priority wait, and since when the oldest does."""
+        return self._outbox.by_priority()
 
     def statistics(self) -> dict[str, int]:
         """Counts of queued, in-flight, received and dropped messages."""
@@ -454,6 +613,8 @@ class Session:
         assert all(0 < number <= LARGEST_PACKET_ID for number in in_flight)
         assert all(each.packet_id == number for number, each in in_flight.items())
         assert all(each.qos for each in in_flight.values())
+        assert self._lower_in_flight == sum(each.priority != 1 for each in in_flight.values())
+        assert WITHHELD not in {each.priority for each in in_flight.values()}
         in_flight_bytes = sum(each.size for each in in_flight.values())
         assert self.usage.used[QUEUED_BYTES] == outbox.waiting_bytes + in_flight_bytes
         assert self.usage.used[PACKET_IDS] == len(self.received or ())
@@ -463,14 +624,24 @@ class Session:
         self.update_direct_connection()
         assert self.direct_connection is direct_connection
 
-    def _own_outbox(self) -> Outbox[QueuedDelivery]:
-        if self._outbox is _EMPTY:
-            self._outbox = Outbox()
-        return self._outbox
+    def _outbox_for(
+        self, delivery: QueuedDelivery
+    ) -> Outbox[QueuedDelivery] | PriorityOutbox[QueuedDelivery]:
+        """The outbox of this session, with levels if the message needs them."""
+        outbox = self._outbox
+        if needs_levels(delivery):
+            if not isinstance(outbox, PriorityOutbox):
+                outbox = PriorityOutbox(self.priorities.share_bytes, outbox.messages())
+        elif outbox is _EMPTY:
+            outbox = Outbox()
+        self._outbox = outbox
+        return outbox
 
     def _finish(self, delivery: QueuedDelivery, journal: Journal) -> None:
         assert self._in_flight is not None
         del self._in_flight[delivery.packet_id]
+        if delivery.priority != 1:
+            self._lower_in_flight -= 1
         self.usage.dequeue(delivery.size)
         self._done(delivery, journal)
 

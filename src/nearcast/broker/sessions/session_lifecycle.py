@@ -15,7 +15,7 @@ from nearcast.broker.quotas.sizes import will_bytes
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.sessions.session_timers import SessionTimers
 from nearcast.broker.sessions.wills import restored_will, stored_will
-from nearcast.core.model.inputs import Left, Presence, Unannounced
+from nearcast.core.model.inputs import Classified, Left, Presence, Unannounced
 from nearcast.store import (
     SessionDropped,
     SessionOwner,
@@ -71,7 +71,8 @@ class SessionLifecycle:
     def begin(self, client_id: str, owner: SessionOwner, now: float) -> Session:
         """Create a session."""
         state = self._state
-        session = Session(client_id, now, state.quotas.open(client_id, owner))
+        usage = state.quotas.open(client_id, owner)
+        session = Session(client_id, now, usage, state.priorities)
         state.sessions[client_id] = session
         state.parts[session.node] += 1
         return session
@@ -197,6 +198,9 @@ class SessionLifecycle:
             state.journal.note(SessionDropped(client_id))
             for node, subject in state.engine.announced_by(client_id):
                 state.journal.note(standing_change(Unannounced(node, subject)))
+            for module in state.engine.link_classes(client_id):
+                ended = Classified(session.node, module, None, session.part)
+                state.journal.note(standing_change(ended))
         state.counters["dropped_at_end"] += session.statistics()["waiting"]
         usage = session.usage
         session.release_usage()

@@ -1,4 +1,4 @@
-"""Commands: messages to `$` topics about the client itself, and about places.
+"""Commands: messages to `$` topics about the client itself, places and policies.
 
 A command becomes one or more engine inputs, in order with all others, so that its acknowledgement
 means that it is in force. `$me/publish/…` takes as JSON what MQTT 5 has in properties.
@@ -19,6 +19,7 @@ from nearcast.broker.situation.nc_properties import (
     json_object,
 )
 from nearcast.broker.situation.topic_names import decode_name, normalize_topic
+from nearcast.core.adaptation.policy_documents import check_key
 from nearcast.core.model import Announcement, ModelError
 from nearcast.core.model.geometry.forms.area_json import geometry_from_json
 from nearcast.core.model.geometry.place_loading import LARGEST_PLACE
@@ -32,6 +33,7 @@ from nearcast.core.model.inputs import (
     Input,
     Moved,
     PlaceDefined,
+    PolicySet,
     Unannounced,
 )
 from nearcast.core.model.subject import check_subject
@@ -39,7 +41,8 @@ from nearcast.store import Change, standing_change, standing_end
 from nearcast.wire.mqtt import Publish, ReasonCode
 
 PLACE = "$place/"
-LATER = ("$relate/", "$policy/", "$me/feedback/", "$me/scripts/")
+POLICY = "$policy/"
+LATER = ("$relate/", "$me/feedback/", "$me/scripts/")
 SCRIPTS = "scripts"
 
 
@@ -89,11 +92,12 @@ def is_planned(topic: str) -> bool:
 
 def place_of(topic: str) -> tuple[str, str] | None:
     """The kind and the name of the place that a topic defines, or None."""
-    levels = topic.removeprefix(PLACE).split("/")
-    if not topic.startswith(PLACE) or len(levels) != 2:
-        return None
-    kind, name = map(decode_name, levels)
-    return None if kind is None or name is None else (kind, name)
+    return _named(topic, PLACE)
+
+
+def policy_of(topic: str) -> tuple[str, str] | None:
+    """The kind and the name of the policy that a topic sets, or None."""
+    return _named(topic, POLICY)
 
 
 def _position(session: Session, rest: str, payload: bytes) -> ParsedCommand:
@@ -143,6 +147,15 @@ def defining(value: PlaceDefined) -> ParsedCommand:
     return ParsedCommand((value,), (standing_change(value),), True)
 
 
+def _policy(session: Session, rest: str, payload: bytes) -> ParsedCommand:
+    found = policy_of(f"{POLICY}{rest}")
+    if found is None:
+        raise RefusedError(BAD, "a policy is $policy/KIND/NAME, names in UTF-8 with / as %2F")
+    check_key(*found)
+    value = PolicySet(*found, _text(payload) if payload else None)
+    return ParsedCommand((value,), (standing_change(value),), True)
+
+
 def _area(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     name = check_subject(rest)
     if len(name) > LONGEST_NAME:
@@ -169,8 +182,18 @@ _COMMANDS: tuple[tuple[str, Callable[[Session, str, bytes], ParsedCommand]], ...
     ("$me/context", _context),
     ("$me/announcements/", _announcement),
     (PLACE, _place),
+    (POLICY, _policy),
     ("$area/", _area),
 )
+
+
+def _named(topic: str, prefix: str) -> tuple[str, str] | None:
+    """The kind and the name in `PREFIX KIND/NAME`, or None."""
+    levels = topic.removeprefix(prefix).split("/")
+    if not topic.startswith(prefix) or len(levels) != 2:
+        return None
+    kind, name = map(decode_name, levels)
+    return None if kind is None or name is None else (kind, name)
 
 
 def _only(members: dict[str, object], known: tuple[str, ...]) -> None:

@@ -54,9 +54,21 @@ class ErrorReports:
         self._put(session, {"warning": why, "topic": topic})
         return None
 
-    def _put(self, session: Session, members: dict[str, str]) -> None:
-        granted = session.granted_filter(ERRORS)
-        if granted is None:
-            return
-        message = OutboundMessage(PublishFrame(ERRORS, msgspec.json.encode(members)))
-        self._delivering.put(session, QueuedDelivery(message, min(1, granted.wanted.qos)))
+    def tell_anyway(self, session: Session, members: dict[str, str | int]) -> bool:
+        """Report something to a client although its queue may be full; False if it cannot be."""
+        delivery = _report(session, members)
+        return delivery is not None and self._delivering.put_anyway(session, delivery)
+
+    def _put(self, session: Session, members: dict[str, str | int]) -> None:
+        delivery = _report(session, members)
+        if delivery is not None:
+            self._delivering.put(session, delivery)
+
+
+def _report(session: Session, members: dict[str, str | int]) -> QueuedDelivery | None:
+    """Return a message for a client, if it is subscribed to errors."""
+    granted = session.granted_filter(ERRORS)
+    if granted is None:
+        return None
+    message = OutboundMessage(PublishFrame(ERRORS, msgspec.json.encode(members)))
+    return QueuedDelivery(message, min(1, granted.wanted.qos))

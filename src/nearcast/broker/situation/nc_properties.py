@@ -12,12 +12,14 @@ from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.core.excerpts import reason
 from nearcast.core.language import Filter, LanguageError, parse
 from nearcast.core.language.evaluation.instants import read_timestamp
 from nearcast.core.model import Area, Box, ModelError, area_text, parse_area
+from nearcast.core.model.event import Relevance
 from nearcast.core.model.geometry.position import (
     Position,
     parse_number,
@@ -50,6 +52,8 @@ class EventOptions(Struct, frozen=True):
     deadline_s: float | None = None
     time: float | None = None
     id: str | None = None
+    raises: bool = False
+    """Its priority may raise the computed one: its publisher has the right to."""
 
     @property
     def stays(self) -> bool:
@@ -67,6 +71,17 @@ class SubscriptionOptions(Struct, frozen=True):
     """Deliveries have no metadata."""
     texts: tuple[tuple[str, str], ...] = ()
     """The options as written, to be stored."""
+    template: str = ""
+    """The name of the template whose filter it takes."""
+    relevance_given: object = None
+    """Relevance as given, until it is resolved against the filter and the policies."""
+    relevance: Relevance | None = None
+
+    @property
+    def is_situated(self) -> bool:
+        """Whether what it means depends on what is in force."""
+        conditions = (self.where, self.from_, self.relevance_given, self.template or None)
+        return any(each is not None for each in conditions)
 
 
 class NamedSubscriptionOptions(Struct, frozen=True):
@@ -142,7 +157,18 @@ def subscription_options_from_texts(texts: PropertyPairs) -> SubscriptionOptions
         from nearcast.store import area_from_store
 
         members["from"] = area_text(area_from_store(msgspec.json.decode(members["from"])))
-    return _subscription_options(members, "")
+    stored, roles = members.pop("filter", ""), members.pop("roles", "")
+    relevance = None
+    if (levels := members.get("relevance")) is not None:
+        numbers = levels.removeprefix("levels:").split(",")
+        relevance = Relevance(tuple(map(int, numbers)), roles)
+    found = _subscription_options(members, "")
+    where = found.where
+    if stored:
+        from nearcast.store.rows.row_json import filter_from_json
+
+        where = filter_from_json(msgspec.json.decode(stored))
+    return replace(found, where=where, relevance=relevance, relevance_given=None, texts=texts)
 
 
 def named_subscription_from_json(payload: bytes) -> NamedSubscriptionOptions:
@@ -184,8 +210,6 @@ def filter_of(value: object, what: str) -> Filter:
     """Return the filter that a text or a JSON object describes."""
     if not isinstance(value, str | Mapping):
         raise RefusedError(BAD, f"{what} is a filter such as speed > 50, not {shown(value)}")
-    if isinstance(value, str) and value.lstrip().startswith(TEMPLATE):
-        raise RefusedError(BAD, f"{what}: templates ({TEMPLATE}NAME) are not available yet")
     return _meant(lambda: parse(value), what)
 
 
@@ -204,12 +228,18 @@ def _event_options(members: Mapping[str, object], prefix: str) -> EventOptions:
 
 
 def _subscription_options(members: Mapping[str, object], prefix: str) -> SubscriptionOptions:
-    where = from_ = None
-    quiet = False
+    where = from_ = relevance = None
+    quiet, template = False, ""
     for name, value in members.items():
         label = prefix + name
-        if name == "where":
+        if name == "where" and isinstance(value, str) and value.lstrip().startswith(TEMPLATE):
+            template = value.strip().removeprefix(TEMPLATE)
+        elif name == "where":
             where = filter_of(value, label)
+        elif name == "relevance":
+            if value is None:
+                raise RefusedError(BAD, f"{label} is a vector such as '1,0.5', not null")
+            relevance = value
         elif name == "from":
             from_ = area_of(value, label)
         elif name == "meta":
@@ -219,7 +249,7 @@ def _subscription_options(members: Mapping[str, object], prefix: str) -> Subscri
         elif name in LATER:
             raise RefusedError(BAD, f"{label} is not available yet")
         else:
-            known = ("where", "from", "meta") if prefix else _NAMED_WORDS
+            known = ("where", "from", "relevance", "meta") if prefix else _NAMED_WORDS
             later = ", ".join(prefix + each for each in LATER)
             why = f"{_unknown(label, known, prefix)}; {later} are not available yet"
             raise RefusedError(BAD, why)
@@ -228,13 +258,14 @@ def _subscription_options(members: Mapping[str, object], prefix: str) -> Subscri
         # As text, where the order of the numbers was the same in all releases.
         kept["from"] = area_text(from_)
     texts = tuple((name, _text(value)) for name, value in kept.items())
-    return SubscriptionOptions(where, from_, bool(members) and not quiet, quiet, texts)
+    meta = bool(members) and not quiet
+    return SubscriptionOptions(where, from_, meta, quiet, texts, template, relevance)
 
 
-LATER = ("relevance", "aggregate", "detail")
+LATER = ("aggregate", "detail")
 PLANNED_FOR_EVENTS = ("people",)
 TEMPLATE = "template:"
-_NAMED_WORDS = ("subject", "where", "from", "qos", "no_local", "envelope", "meta")
+_NAMED_WORDS = ("subject", "where", "from", "relevance", "qos", "no_local", "envelope", "meta")
 _BODIES = ("payload", "text", "base64")
 
 
@@ -254,6 +285,13 @@ def _seconds(value: object, what: str) -> float:
     number = _number(value, what)
     if number < 0.0:
         raise RefusedError(BAD, f"{what} is {number:g} seconds; it cannot be negative")
+    return number
+
+
+def _deadline(value: object, what: str) -> float:
+    number = _seconds(value, what)
+    if not number:
+        raise RefusedError(BAD, f"{what} is 0 seconds; it must be more")
     return number
 
 
@@ -297,7 +335,7 @@ _EVENT_WORDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "valid": ("valid_s", _seconds),
     "object": ("object", _name),
     "priority": ("priority", _priority),
-    "deadline": ("deadline_s", _seconds),
+    "deadline": ("deadline_s", _deadline),
     "time": ("time", _time),
     "id": ("id", _name),
 }

@@ -114,8 +114,11 @@ def descriptions() -> dict[str, str]:
             texts[section.encode_name] = own[section.name]
             continue
         texts[section.encode_name] = ast.get_docstring(of_section) or ""
-        for name, text in _texts(of_section).items():
-            texts[f"{section.encode_name}.{name}"] = text
+        described = _texts(of_section)
+        for setting in msgspec.structs.fields(section.type):
+            if setting.name in described:
+                key = f"{section.encode_name}.{setting.encode_name}"
+                texts[key] = described[setting.name]
     return texts
 
 

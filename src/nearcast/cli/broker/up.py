@@ -35,6 +35,12 @@ if TYPE_CHECKING:
     from nearcast.cli.demo.up_demo import Demonstration
 
 NAMES = {"mqtt": "MQTT", "mqtts": "MQTT over TLS", "ws": "WebSocket", "wss": "secure WebSocket"}
+COLLECTED_AT = (50_000, 2, 500)
+"""When cycles are collected: rarely, as messages come in bursts of thousands and are short-lived,
+and mostly among 150,000 new objects at a time, which takes some 50 ms."""
+SWITCH_S = 0.000_5
+"""How long a thread that writes to the disk may keep the event loop from running: the interpreter's
+lock is asked for again after so long, not after its usual 5 ms."""
 
 
 def up(
@@ -108,8 +114,8 @@ def up(
         "listen.http_port": http_port,
         "bridge.url": bridge,
     }
-    # Messages come in bursts of thousands and are short-lived: collect cycles rarely.
-    gc.set_threshold(50_000, 20, 50)
+    gc.set_threshold(*COLLECTED_AT)
+    sys.setswitchinterval(SWITCH_S)
     if demo:
         # Only here: a broker without the demo does not need it.
         from nearcast.cli.demo.up_demo import prepare
@@ -171,11 +177,14 @@ async def _serve(
     server = open_server(settings, ticks.feed)
     bridge = Bridge(server) if settings.bridge.url else None
     await server.start()
+    # What was loaded and restored stays, mostly: no collection looks at it again.
+    gc.freeze()
     http: HttpServer | None = None
     try:
         sources: dict[str, Callable[[], Figures]] = {
             "hub": server.statistics,
             "store": server.keeper_statistics,
+            "priority": server.priority_statistics,
         }
         checks = health_checks(server)
         data = Path(settings.node.data)

@@ -61,6 +61,13 @@ def sub(
             help="Only what happens there: circle:LAT,LON,METRES, circle:me,500, place:x.",
         ),
     ] = None,
+    relevance: Annotated[
+        str | None,
+        typer.Option(
+            metavar="VECTOR",
+            help="How much each atom of --where matters: '1,0.5,0', levels:3,2,0, or role.",
+        ),
+    ] = None,
     at: Annotated[
         str | None, typer.Option(metavar="LAT,LON", help="Say first where you are.")
     ] = None,
@@ -88,7 +95,7 @@ def sub(
     if session_expiry and client_id is None:
         raise typer.BadParameter("a session that is kept needs an --id", param_hint="--id")
     here = None if at is None else position_of(at, "--at")
-    situation = _Situation(where, from_, here, name, envelope, meta)
+    situation = _Situation(where, from_, relevance, here, name, envelope, meta)
     situation.check(topics, mqtt)
     options = server.client_options(
         client_id,
@@ -134,6 +141,7 @@ class _Situation(msgspec.Struct, frozen=True):
 
     where: str | None
     from_: str | None
+    relevance: str | None
     at: Position | None
     name: str | None
     envelope: bool
@@ -145,15 +153,16 @@ class _Situation(msgspec.Struct, frozen=True):
             raise typer.BadParameter("a name is for one topic filter", param_hint="--name")
         if self.envelope and self.name is None:
             raise typer.BadParameter("an envelope needs a --name", param_hint="--envelope")
-        has_options = self.where is not None or self.from_ is not None or self.meta
+        has_options = bool(self._options()) or self.meta
         if has_options and self.name is None and version != MQTT_5:
             raise typer.BadParameter(
-                "--where, --from and --meta need --mqtt 5 or a --name", param_hint="--mqtt"
+                "--where, --from, --relevance and --meta need --mqtt 5 or a --name",
+                param_hint="--mqtt",
             )
         check_subscription([(f"nc-{name}", value) for name, value in self._options().items()])
 
     def _options(self) -> dict[str, str]:
-        pairs = (("where", self.where), ("from", self.from_))
+        pairs = (("where", self.where), ("from", self.from_), ("relevance", self.relevance))
         return {name: value for name, value in pairs if value is not None}
 
     def subscribing(self, connection: ClientConnection, filters: list[TopicFilter]) -> _Subscribe:

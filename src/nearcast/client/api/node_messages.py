@@ -1,4 +1,4 @@
-"""What a node sends: position, context, events, announcements and places.
+"""What a node sends: position, context, events, announcements, places and policies.
 
 Every call returns once the broker has it, and then it is in force for all that the broker receives
 afterwards, from any client. Every call raises `RejectedError` with the broker's reason if it
@@ -85,8 +85,8 @@ class NodeMessages:
         filters see; text and bytes are sent unchanged. `at` is the position of the event, if that
         is not the node's; `to` an area whose nodes it concerns; `valid` for how many seconds it
         stays live, 0 to withdraw it; `object` the key of the thing that it is a version of;
-        `deadline` the seconds within which it should arrive, which the broker does not act on yet;
-        `time` when it happened.
+        `deadline` the seconds within which it should be sent to others, after which one of QoS 0 is
+        dropped; `time` when it happened.
 
         An event gets an `id` that makes it idempotent: sent again after a loss, it is not delivered
         twice. With QoS 0, and with MQTT 3, it has one only if you give it, and None is returned.
@@ -117,6 +117,24 @@ class NodeMessages:
     async def remove_place(self, kind: str, name: str) -> None:
         """Remove a named place."""
         await self._commands.send(place_topic(kind, name), b"", retain=True)
+
+    async def set_policy(
+        self, kind: str, name: str, document: Mapping[str, object] | str | bytes
+    ) -> None:
+        """Set a policy of the broker: the members of a JSON object, or JSON or XML as text."""
+        if isinstance(document, Mapping):
+            document = msgspec.json.encode(document)
+        payload = document.encode() if isinstance(document, str) else document
+        await self._commands.send(policy_topic(kind, name), payload, retain=True)
+
+    async def remove_policy(self, kind: str, name: str) -> None:
+        """Remove a policy of the broker."""
+        await self._commands.send(policy_topic(kind, name), b"", retain=True)
+
+
+def policy_topic(kind: str, name: str) -> str:
+    """Return the topic that sets a policy."""
+    return f"$policy/{quote(kind, safe='')}/{quote(name, safe='')}"
 
 
 def place_topic(kind: str, name: str) -> str:

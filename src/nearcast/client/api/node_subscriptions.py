@@ -1,7 +1,7 @@
 """What a node receives: events, sightings in areas, and the state of other nodes."""
 
 import asyncio
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from itertools import count
 from secrets import token_hex
 from urllib.parse import quote
@@ -14,6 +14,7 @@ from nearcast.client.api.subscription_request import (
     SubscriptionRequest,
     encode_filter,
     encode_from,
+    encode_relevance,
     is_of_the_broker,
 )
 from nearcast.client.errors import OptionsError
@@ -54,6 +55,7 @@ class NodeSubscriptions:
         *,
         where: str | Mapping[str, object] | None = None,
         from_: AreaLike | None = None,
+        relevance: str | Sequence[float] | float | None = None,
         name: str | None = None,
         qos: int = 1,
         no_local: bool = True,
@@ -63,9 +65,12 @@ class NodeSubscriptions:
         """Return matching events as a stream: `async with` subscribes, `async for` reads.
 
         `pattern` is a subject with the wildcards `+` and `#`; `where` a filter in CQL2, `from_` the
-        area where events happen. A `name` identifies the subscription in the session in place of
-        its pattern. `keep` leaves it in the session when the stream is closed, for use with
-        `connect(resume=True)`. The node's own events are left out unless `no_local` is False.
+        area where events happen. `relevance` says how much each atom of the filter matters, from 0
+        to 1 in the order in which they are written (or `levels:3,2,1`, or `role`): on a thin link
+        the most relevant events come first, and `event.priority` tells. A `name` identifies the
+        subscription in the session in place of its pattern. `keep` leaves it in the session when
+        the stream is closed, for use with `connect(resume=True)`. The node's own events are left
+        out unless `no_local` is False.
         Raises `ModelError` for an invalid pattern, and `OptionsError` for a name that is in use;
         see `Stream` for the rest.
         """
@@ -74,6 +79,7 @@ class NodeSubscriptions:
             pattern=pattern,
             where=encode_filter(where),
             from_=encode_from(from_),
+            relevance=encode_relevance(relevance),
             qos=qos,
             no_local=no_local,
             name=self._name_for(pattern, name, keep),

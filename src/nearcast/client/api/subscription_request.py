@@ -1,6 +1,6 @@
 """A subscription as sent to the broker: in a SUBSCRIBE, or named in JSON."""
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 
 import msgspec
 from msgspec import Struct
@@ -19,6 +19,7 @@ class SubscriptionRequest(Struct, frozen=True, kw_only=True):
     pattern: str
     where: str | None = None
     from_: str | None = None
+    relevance: str | None = None
     qos: int = 1
     no_local: bool = True
     name: str | None = None
@@ -50,7 +51,10 @@ class SubscriptionRequest(Struct, frozen=True, kw_only=True):
         """Return the properties of a SUBSCRIBE; topics of the broker have none."""
         if version != MQTT_5 or is_of_the_broker(self.pattern):
             return NO_PROPERTIES
-        options = (("nc-where", self.where), ("nc-from", self.from_), ("nc-meta", "1"))
+        options = (
+            ("nc-where", self.where), ("nc-from", self.from_), ("nc-relevance", self.relevance),
+            ("nc-meta", "1"),
+        )  # fmt: skip
         pairs = tuple((name, value) for name, value in options if value is not None)
         return Properties(user_properties=pairs)
 
@@ -63,6 +67,8 @@ class SubscriptionRequest(Struct, frozen=True, kw_only=True):
             members["where"] = self.where
         if self.from_ is not None:
             members["from"] = self.from_
+        if self.relevance is not None:
+            members["relevance"] = self.relevance
         if version != MQTT_5:
             members["envelope"] = True
         return msgspec.json.encode(members)
@@ -78,6 +84,14 @@ def encode_filter(where: str | Mapping[str, object] | None) -> str | None:
     if where is None or isinstance(where, str):
         return where
     return msgspec.json.encode(where).decode()
+
+
+def encode_relevance(relevance: str | Sequence[float] | float | None) -> str | None:
+    """Return relevance as text: numbers from 0 to 1, or the text as it is."""
+    if relevance is None or isinstance(relevance, str):
+        return relevance
+    values = (relevance,) if isinstance(relevance, int | float) else relevance
+    return ",".join(repr(float(value)) for value in values)
 
 
 def encode_from(area: AreaLike | None) -> str | None:

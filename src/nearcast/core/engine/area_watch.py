@@ -152,7 +152,7 @@ class AreaWatch(EngineDependent):
             return []
         found: list[AreaNotice] = []
         for name in sorted(self._anchored.get(node, ())):
-            self._areas.aim_again(name)
+            self._areas.aim_again((name,))
             for other in self._near(self._watches[name]):
                 found += self._look(self._watches[name], other, False, now)
         at = self._matcher.world.position(node)
@@ -187,7 +187,7 @@ class AreaWatch(EngineDependent):
         """Re-index areas that depend on places or on the visibility of their anchor."""
         for name, watch in self._watches.items():
             if isinstance(watch.event.to, Around | PlaceArea | PlaceHere):
-                self._areas.aim_again(name)
+                self._areas.aim_again((name,))
 
     def _near(self, watch: _Watch) -> list[str]:
         """Return the nodes that may be in an area, or were, by name."""

@@ -6,14 +6,17 @@ input changes nothing and is reported with a reason. Adaptation and gathering pa
 through until they are built.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 
 import numpy as np
 from msgspec.structs import replace
 
+from nearcast.core.adaptation.awareness import Awareness
+from nearcast.core.adaptation.priority_basis import PriorityBasis
+from nearcast.core.adaptation.relevance import Levels
 from nearcast.core.engine.area_watch import AreaWatch
 from nearcast.core.engine.context_updates import ContextUpdates
-from nearcast.core.engine.delivery.deliveries import NO_DELIVERIES, Deliveries
+from nearcast.core.engine.delivery.deliveries import NO_DELIVERIES, Deliveries, Recipient
 from nearcast.core.engine.delivery.routes import Route
 from nearcast.core.engine.delivery.string_pair_table import Texts
 from nearcast.core.engine.dependent import EngineDependent, overriding
@@ -26,15 +29,15 @@ from nearcast.core.engine.outcome import LiveChanged as LiveChanged
 from nearcast.core.engine.outcome import NodeChanged as NodeChanged
 from nearcast.core.engine.outcome import Outcome as Outcome
 from nearcast.core.engine.outcome import Refusal as Refusal
+from nearcast.core.engine.priority_updates import PriorityUpdates
 from nearcast.core.engine.queries.attribute_watch import AttributeWatch
-from nearcast.core.engine.queries.explanation import explain, explain_suspended
+from nearcast.core.engine.queries.explanation import explain, explain_suspended, weighed
 from nearcast.core.engine.queries.node_query import NodePage, NodeQuery, NodeSearch, Sees
 from nearcast.core.engine.session_presence import SessionPresence
 from nearcast.core.engine.settings import EngineSettings as EngineSettings
 from nearcast.core.engine.shard import WHOLE, Shard
 from nearcast.core.engine.standing_inputs import StandingInputs
 from nearcast.core.matching.live.live_events import LiveEvents
-from nearcast.core.matching.matcher import Matches
 from nearcast.core.matching.reference import Verdict
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
@@ -53,6 +56,7 @@ from nearcast.core.model.inputs import (
     Input,
     Moved,
     PlaceDefined,
+    PolicySet,
     Published,
     Restarted,
     SightSet,
@@ -91,15 +95,21 @@ class Engine:
         """Tell an observer of what is kept from now on."""
         self.policy = state.policy
         """What is recorded, and what is matched elsewhere."""
+        self.policies = state.policies
+        """Templates, roles, matrices, awareness: how events are adapted to subscribers."""
         self._event_ingest = EventIngest(state)
         self._context = ContextUpdates(state)
         self._standing = StandingInputs(state)
         self._presence = SessionPresence(state)
+        self._priority_updates = PriorityUpdates(state)
+        # Live events are delivered at the priorities of now.
+        state.dependents.insert(0, self._priority_updates)
         self._find_methods()
         self._handlers: Handlers = {
             **self._context.handlers,
             **self._standing.handlers,
             **self._presence.handlers,
+            **self._priority_updates.handlers,
             Forgot: self._forget,
             Restarted: self._restart,
         }
@@ -269,7 +279,7 @@ class Engine:
             withdrawal = events.pop()
             is_last = matches.event == len(events)
             columns = matches.subscription[is_last], matches.priority[is_last]
-            matches = Matches(*(column[~is_last] for column in matches))
+            matches = matches.only(~is_last)
         if len(matches.event):
             deliveries = self._state.subscriptions.deliveries(events, matches)
             self._state.live_delivery.deliver(deliveries, step.outcome)
@@ -297,11 +307,13 @@ class Engine:
             ),
             rights.rules,
             *(SightSet(*each) for each in self.matcher.sight.exceptions_by_name()),
+            *state.policies,
             *map(Announced, self.announcements.values()),
             *state.areas,
             *map(Suspended, sorted(state.subscriptions.suspended)),
             *self._standing.unfinished(),
             *self._presence.in_force(),
+            *self._priority_updates.in_force(),
         ]
         return EngineInputs(
             self.settings.restart(self._presence.uncertain()),
@@ -319,6 +331,7 @@ class Engine:
         """Restore the inputs in force of an engine, without deliveries, under the own settings."""
         self.seq = seq
         standing = inputs.standing
+        self._state.policies.resume(each for each in standing if isinstance(each, PolicySet))
         # Places and rights come first: subscriptions and live events are indexed by them.
         self._context.resume_places_and_rights(standing, inputs.removed_places)
         shard = self.shard
@@ -332,6 +345,7 @@ class Engine:
         self._event_ingest.resume(inputs.known)
         self._standing.resume(standing)
         self._presence.resume(standing, inputs.restarted.sessions)
+        self._priority_updates.resume(standing)
         remembered = list(inputs.recent)
         self._state.recent.note([event for _, event in remembered], [at for at, _ in remembered])
         self._state.recent.refresh()
@@ -387,6 +401,11 @@ class Engine:
         """Return how often kernels compared which subscription with an event, estimated."""
         return self._state.subscriptions.take_candidates()
 
+    def take_withheld(self) -> int:
+        """Return how many matches were withheld, by relevance and context, since the last call."""
+        withheld, self.matcher.withheld = self.matcher.withheld, 0
+        return withheld
+
     def names_in(self, deliveries: Deliveries) -> tuple[Texts, Texts]:
         """Session of each copy and subscription id of each row, by their current numbers."""
         rows = deliveries.rows
@@ -435,9 +454,52 @@ class Engine:
         """Explain why a node does or does not get an event now: one verdict per subscription."""
         event = self._event_ingest.complete(event)
         wanted = [each for each in self.subscriptions.values() if each.node == node]
-        verdicts = [explain(event, subscription, self.matcher.world) for subscription in wanted]
+        verdicts = [self._explained(event, subscription) for subscription in wanted]
         suspended = [each for each in self.suspended.values() if each.node == node]
         return verdicts + [explain_suspended(each) for each in suspended]
+
+    def _explained(self, event: Event, subscription: Subscription) -> Verdict:
+        world, contexts = self.matcher.world, self._state.contexts
+        verdict = explain(event, subscription, world)
+        if subscription.relevance is None:
+            return verdict
+        matrix = self.policies.matrix_for(contexts.role(subscription.node))
+        context_class = contexts.context_class(subscription.owner)
+        return weighed(verdict, event, subscription, world, context_class, matrix)
+
+    def priority_basis(
+        self, deliveries: Deliveries, place: int, recipient: Recipient
+    ) -> PriorityBasis | None:
+        """What the priority of a copy depends on; None if it is always the most urgent."""
+        return self._priority_updates.basis(deliveries, place, recipient)
+
+    def priorities(self, session: str) -> Callable[[PriorityBasis], int]:
+        """Return what gives the priority of a queued event for a session now; -1: withheld."""
+        return self._priority_updates.priorities(session)
+
+    def role_levels(self, node: str, template: str) -> Levels:
+        """The relevance that a policy gives to a node's role and task; raise AdaptationError."""
+        return self._priority_updates.role_levels(node, template)
+
+    def awareness_of(self, node: str) -> Awareness:
+        """How the context of a node is classified."""
+        return self._state.contexts.awareness(node)
+
+    def has_relevance(self, session: str) -> bool:
+        """Whether a session has a subscription with relevance."""
+        return session in self._state.subscriptions.weighted
+
+    def sessions_with_relevance(self) -> list[str]:
+        """All sessions that have one."""
+        return sorted(self._state.subscriptions.weighted)
+
+    def link_classes(self, session: str) -> Mapping[str, int]:
+        """The classes of a session's link, by module."""
+        return self._state.contexts.link_classes(session)
+
+    def context_class(self, session: str) -> int:
+        """The class of a session now."""
+        return self._state.contexts.context_class(session)
 
     def route(self, publisher: str, subject: str) -> Route | None:
         """The recipients of a node's events on a subject, if the subject alone decides; else None.
@@ -504,6 +566,10 @@ class Engine:
     def live_key(self, event: Event) -> str:
         """The key under which an event that stays is kept."""
         return self._state.live.key(event)
+
+    def live_events_moved_by(self, node: str) -> int:
+        """The number of live events that a move of a node has decided anew."""
+        return self._state.live.count_anchored(node)
 
     def expiry_of(self, key: str) -> float | None:
         """The expiry time of a live event, None if it has none."""

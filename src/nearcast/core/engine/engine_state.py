@@ -4,8 +4,10 @@ from collections.abc import Iterable
 
 from nearcast.core.engine.area_watch import AreaWatch
 from nearcast.core.engine.books.announcement_book import AnnouncementBook
+from nearcast.core.engine.books.context_book import ContextBook
 from nearcast.core.engine.books.live_book import LiveBook
 from nearcast.core.engine.books.node_book import NodeBook
+from nearcast.core.engine.books.policy_book import PolicyBook
 from nearcast.core.engine.books.recent_book import RecentBook
 from nearcast.core.engine.books.subscription_book import SubscriptionBook
 from nearcast.core.engine.delivery.live_delivery import LiveDelivery
@@ -28,13 +30,15 @@ class EngineState:
         self.settings = settings
         self.shard = shard
         self.policy = SubjectPolicy(settings)
+        self.policies = PolicyBook(settings.levels)
         self.matcher = Matcher(places)
         self.nodes = NodeBook(settings.position_ttl_s)
         self.rights = Rights(self.matcher, self.nodes.state_of)
         self.announcements = AnnouncementBook()
         self.areas = AreaWatch(self.matcher, self.rights.context, self.nodes.by_name)
         self.live = LiveBook(self.matcher, settings.shared_objects)
-        self.subscriptions = SubscriptionBook(self.matcher)
+        self.contexts = ContextBook(self.policies, self.rights.context)
+        self.subscriptions = SubscriptionBook(self.matcher, self.contexts)
         self.recent = RecentBook(self.matcher, settings)
         self.live_delivery = LiveDelivery(
             self.matcher, self.live, self.subscriptions, settings.live_at_once
@@ -54,7 +58,7 @@ class EngineState:
         announced = (one for one in self.announcements.by_subject.values() if one.owner in kept)
         return EngineInputs(
             restarted,
-            [self.rights.rules, *map(Announced, announced), *self.areas],
+            [self.rights.rules, *self.policies, *map(Announced, announced), *self.areas],
             subscriptions=[one for one in self.subscriptions.everyone() if one.owner in kept],
             nodes=list(self.nodes.by_name.values()),
             live=[

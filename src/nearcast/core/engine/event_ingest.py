@@ -29,6 +29,7 @@ class EventIngest:
         self._announcements = state.announcements
         self._live = state.live
         self._policy = state.policy
+        self._levels = state.settings.levels
         self._ahead_s = state.settings.ahead_s
         # In a plain dict, finding the oldest key means skipping all keys deleted before it.
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
@@ -57,6 +58,8 @@ class EventIngest:
                 event = replace(event, position=at)
         if event.to is not None:
             check(event.to, self._matcher.places)
+        if event.priority is not None and event.priority > self._levels:
+            event = replace(event, priority=self._levels)
         self._know(event.publisher, event.id)
         if event.time > now + self._ahead_s:
             event = replace(event, time=now, clock_off=True)

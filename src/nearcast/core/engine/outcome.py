@@ -59,6 +59,10 @@ class Outcome(Struct):
     """Live events not replayed to a session at its request: they count as seen."""
     behind: set[str] = set()
     """Sessions to which more live events are brought when the host has room for them."""
+    reprioritised: dict[str, None] = {}
+    """Sessions whose context or relevance changed: what waits for them has other priorities."""
+    warnings: list[tuple[str, str]] = []
+    """Ids of subscriptions, each with what its owner should know."""
     notices: list[AreaNotice] = []
     """Entries to and exits from watched areas, published on subjects of the broker's own."""
     now: float = 0.0

@@ -28,6 +28,7 @@ class SessionPresence:
         self._subscriptions = state.subscriptions
         self._recent = state.recent
         self._live_delivery = state.live_delivery
+        self._contexts = state.contexts
         self._uncertain: set[str] = set()
         """Restored sessions: unknown what they missed."""
         self.handlers: Handlers = {
@@ -99,6 +100,7 @@ class SessionPresence:
         self._recent.refresh()
         self._live.forget(session)
         self._announcements.leave(session)
+        self._contexts.leave(session)
 
     def _missed_by(self, session: str) -> LiveMatches:
         """Missed live events of a returning session, as they match now."""

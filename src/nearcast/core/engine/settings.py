@@ -35,6 +35,8 @@ class EngineSettings(Struct, frozen=True):
     """Subject patterns whose objects have one key for all publishers; the first match applies."""
     live_at_once: int = 0
     """So many live events are brought to a session by one input; the rest follow. 0: any."""
+    levels: int = 3
+    """Levels of relevance, which are as many as classes of context and priorities."""
     routes: bool = True
     """If False, no event is sent along a route: each is matched."""
 
@@ -49,6 +51,7 @@ class EngineSettings(Struct, frozen=True):
             keeps_recent=True,
             shared_objects=self.shared_objects,
             live_at_once=self.live_at_once,
+            levels=self.levels,
         )
 
     def after(self, restarted: Restarted) -> "EngineSettings":
@@ -59,4 +62,5 @@ class EngineSettings(Struct, frozen=True):
             recent_s=restarted.recent_s,
             shared_objects=restarted.shared_objects,
             live_at_once=restarted.live_at_once,
+            levels=restarted.levels,
         )

@@ -13,7 +13,7 @@ from nearcast.core.matching.pair_decision import CIRCLE_TARGET, NO_TARGET, NOBOD
 from nearcast.core.matching.reference import area_for
 from nearcast.core.matching.tables import F64, I32, NONE, U8, EventArrays
 from nearcast.core.model.event_batch import EventBatch
-from nearcast.core.model.geometry.area import Circle, FixedArea, MovingCircle
+from nearcast.core.model.geometry.area import Area, Around, Circle, FixedArea, MovingCircle
 from nearcast.core.model.geometry.area_resolution import Anchored
 from nearcast.core.model.geometry.bounds import bounding_circle
 from nearcast.core.model.geometry.shapes import encode
@@ -125,10 +125,18 @@ class EventIntake:
                 self._aimless = _aimless(count)
             return self._aimless
         found = _TargetColumns(_aimless(count))
+        circles: dict[tuple[Area, int], FixedArea | Anchored | None] = {}
+        numbers = batch.publisher.tolist()
         for i, area in batch.targets.items():
-            publisher = int(batch.publisher[i])
+            publisher = numbers[i]
             caller = batch.publishers[publisher] if publisher >= 0 else ""
-            found.put(i, area_for(area, caller, self._world))
+            if isinstance(area, Around) and isinstance(area.shape, MovingCircle):
+                # Many live events with equal targets are matched together when a node moves.
+                if (area, publisher) not in circles:
+                    circles[area, publisher] = area_for(area, caller, self._world)
+                found.put(i, circles[area, publisher])
+            else:
+                found.put(i, area_for(area, caller, self._world))
         return found.columns()
 
     def _live_targets(self, store: LiveStore, batch: LiveBatch) -> Targets:

@@ -13,7 +13,11 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
+from nearcast.core.adaptation.form_function import truths_of
+from nearcast.core.adaptation.priority_rules import NEVER
+from nearcast.core.adaptation.subscriber_priorities import SubscriberPriorities
 from nearcast.core.language.evaluation.scope import Value
+from nearcast.core.matching.atom_truths import TruthColumns, joined_truths, judge_atoms
 from nearcast.core.matching.candidate_scan import match_events
 from nearcast.core.matching.event_arrays import EventIntake, order_of
 from nearcast.core.matching.filters.shared_programs import RULES_USED
@@ -26,7 +30,7 @@ from nearcast.core.matching.live.live_scan import decide_live, news_for
 from nearcast.core.matching.memory import FIELDS, Memory, memory_of
 from nearcast.core.matching.node_search import nodes_within
 from nearcast.core.matching.pair_decision import RECHECK
-from nearcast.core.matching.reference import EventScope, Memo, best_priority, may_see_all
+from nearcast.core.matching.reference import EventScope, Memo, may_see_all
 from nearcast.core.matching.sight import Sight
 from nearcast.core.matching.tables import (
     ANCHOR,
@@ -39,6 +43,7 @@ from nearcast.core.matching.tables import (
     NONE,
     PATTERN,
     RULE,
+    EventArrays,
 )
 from nearcast.core.matching.workspace import Workspace
 from nearcast.core.model.event import Event, Subscription
@@ -53,6 +58,14 @@ class Matches(NamedTuple):
     event: I32
     subscription: I32
     priority: I32
+    truths: TruthColumns | None = None
+    """The truth of atoms; None if no subscription has relevance."""
+
+    def only(self, which: "npt.NDArray[np.bool_] | I64") -> "Matches":
+        """Return the pairs that a mask selects, or in the order of an index."""
+        truths = None if self.truths is None else self.truths.only(which)
+        columns = (self.event[which], self.subscription[which], self.priority[which])
+        return Matches(*columns, truths)
 
 
 class LiveMatches(NamedTuple):
@@ -61,10 +74,13 @@ class LiveMatches(NamedTuple):
     row: I32
     subscription: I32
     priority: I32
+    truths: TruthColumns | None = None
 
     def only(self, which: "npt.NDArray[np.bool_] | I64") -> "LiveMatches":
         """Return the pairs that a mask selects, or in the order of an index."""
-        return LiveMatches(*(column[which] for column in self))
+        truths = None if self.truths is None else self.truths.only(which)
+        columns = (self.row[which], self.subscription[which], self.priority[which])
+        return LiveMatches(*columns, truths)
 
 
 _NO_ROWS: I32 = np.zeros(0, np.int32)
@@ -76,7 +92,17 @@ def joined_matches(parts: Sequence[LiveMatches]) -> LiveMatches:
     """Return all pairs, one part after the other."""
     if len(parts) < 2:
         return parts[0] if parts else NO_LIVE_MATCHES
-    return LiveMatches(*(np.concatenate(columns) for columns in zip(*parts, strict=True)))
+    return LiveMatches(
+        np.concatenate([part.row for part in parts]),
+        np.concatenate([part.subscription for part in parts]),
+        np.concatenate([part.priority for part in parts]),
+        joined_truths([part.truths for part in parts], [len(part.row) for part in parts]),
+    )
+
+
+def _alike(rows: I32, number: int) -> LiveMatches:
+    """Return matches of live events with a subscription without filters: the priority is 1."""
+    return LiveMatches(rows, np.full_like(rows, number), np.ones_like(rows))
 
 
 class Matcher:
@@ -99,6 +125,10 @@ class Matcher:
         """The number of live events checked so far on behalf of subscriptions."""
         self._evaluations: dict[int, int] = {}
         """By subscription: predicates evaluated outside kernels."""
+        self.priorities = SubscriberPriorities()
+        """The relevance of subscriptions, and the context of their subscribers."""
+        self.withheld = 0
+        """How many matches were withheld so far, by relevance and context."""
         self.pairs_decided = 0
         """The number of pairs of a live event and a subscription decided so far."""
         self._tables: tuple[object, ...] = (None,) * len(FIELDS)
@@ -120,19 +150,26 @@ class Matcher:
 
     def add(self, subscription: Subscription) -> int:
         """Add a subscription; return its number."""
-        return int(self._index.add([subscription])[0])
+        return int(self.add_many([subscription])[0])
 
     def add_many(self, subscriptions: Sequence[Subscription]) -> I32:
         """Add many subscriptions at once; return their numbers."""
-        return self._index.add(subscriptions)
+        numbers = self._index.add(subscriptions)
+        for i, each in enumerate(subscriptions):
+            if each.relevance is not None:
+                self.priorities.put(int(numbers[i]), each.where, each.relevance.levels)
+        return numbers
 
     def remove(self, number: int) -> None:
         """Remove a subscription."""
-        self._index.remove(np.array([number], np.int32))
+        self.remove_many(np.array([number], np.int32))
 
     def remove_many(self, numbers: I32) -> None:
         """Remove many subscriptions at once."""
         self._index.remove(numbers)
+        if len(self.priorities):
+            for number in numbers.tolist():
+                self.priorities.remove(number)
 
     # Nodes
 
@@ -216,10 +253,8 @@ class Matcher:
                 break
             if done == before:
                 workspace.grow()
-        self._serial += len(batch)
-        self._intake.dismiss()
         pairs = found[0] if len(found) == 1 else np.concatenate(found, axis=1)
-        return self._recheck(batch, pairs)
+        return self._finished(batch, events, pairs)
 
     def live_for(self, number: int, aimed: bool = False) -> list[tuple[Event, int]]:
         """Return the live events that match a subscription now, with their priorities.
@@ -296,7 +331,15 @@ class Matcher:
         pattern_of = [places.setdefault(each, len(places)) for each in patterns]
         fits = live.fitting([e.patterns.pattern(each) for each in places], rows)
         fitting = fits[:, live.columns.subject[rows]].any(axis=0)
-        batch = LiveBatch(live, rows if fitting.all() else rows[fitting])
+        rows = rows if fitting.all() else rows[fitting]
+        open_: npt.NDArray[np.bool_] = np.ones(len(rows), np.bool_)
+        if len(numbers) == 1 and numbers[0] not in aimed and self._takes_any_event(numbers[0]):
+            # The subject alone decides for events without a target.
+            open_ = live.columns.targeted[rows]
+            self.pairs_decided += len(rows) - int(open_.sum())
+            if not open_.any():
+                return _alike(rows, numbers[0])
+        batch = LiveBatch(live, rows if open_.all() else rows[open_])
         events = self._intake.live_events(live, batch)
         self._fit(len(batch))
         workspace.fit_pairs(len(numbers))
@@ -311,10 +354,17 @@ class Matcher:
             )  # fmt: skip
             found.append(workspace.found(written))
             self.pairs_decided += decided
-        self._serial += len(batch)
-        self._intake.dismiss()
-        matches = self._recheck(batch, np.concatenate(found, axis=1) if found else _NO_PAIRS)
-        return LiveMatches(batch.rows[matches.event], matches.subscription, matches.priority)
+        pairs = np.concatenate(found, axis=1) if found else _NO_PAIRS
+        matches = self._finished(batch, events, pairs)
+        if len(batch) < len(rows):
+            matching = ~open_
+            matching[np.flatnonzero(open_)[matches.event]] = True
+            return _alike(rows[matching], numbers[0])
+        return LiveMatches(batch.rows[matches.event], *matches[1:])
+
+    def _takes_any_event(self, number: int) -> bool:
+        """True if a subscription matches every event without a target on its subjects."""
+        return not self.sight.restricted and self._index.takes_any_event(number)
 
     def subscriptions_of(self, node: str) -> list[int]:
         """The numbers of the subscriptions of a node."""
@@ -397,11 +447,43 @@ class Matcher:
         lat, lon = (math.nan, math.nan) if position is None else (position.lat, position.lon)
         self.move_many(np.array([row], np.int32), np.array([lat]), np.array([lon]))
 
-    def _recheck(self, batch: EventBatch | LiveBatch, pairs: I32) -> Matches:
+    def _finished(self, batch: EventBatch | LiveBatch, events: EventArrays, pairs: I32) -> Matches:
+        """Decide what kernels left open, and the priority of each pair; drop what is withheld."""
+        truths = None
+        if len(self.priorities) and pairs.shape[1]:
+            truths = TruthColumns(
+                *judge_atoms(
+                    pairs[0], pairs[1], self._serial, events, self.sight.restricted,
+                    self._memory(), self._workspace.handle,
+                )
+            )  # fmt: skip
+        self._serial += len(batch)
+        self._intake.dismiss()
+        matches = self._recheck(batch, Matches(pairs[0], pairs[1], pairs[2], truths))
+        return matches if truths is None else self._prioritised(batch, matches)
+
+    def _prioritised(self, batch: EventBatch | LiveBatch, matches: Matches) -> Matches:
+        assert matches.truths is not None
+        number, priority = matches.subscription, matches.priority
+        weighted, withheld = self.priorities.prioritise(number, *matches.truths, priority)
+        if not weighted:
+            return matches._replace(truths=None)
+        said = batch.said_priorities(matches.event)
+        if said:
+            has_relevance = np.zeros(len(number), np.bool_)
+            has_relevance[self.priorities.weighted_rows(number)] = True
+            for event, (level, raises) in said.items():
+                sent = has_relevance & (matches.event == event) & (priority != NEVER)
+                priority[sent] = level if raises else np.maximum(priority[sent], level)
+        if not withheld:
+            return matches
+        self.withheld += withheld
+        return matches.only(priority != NEVER)
+
+    def _recheck(self, batch: EventBatch | LiveBatch, matches: Matches) -> Matches:
         """Decide the pairs that kernels left open."""
         if batch.about and self.sight.restricted:
-            pairs = pairs[:, self._may_know(batch, Matches(*pairs))]
-        matches = Matches(*pairs)
+            matches = matches.only(self._may_know(batch, matches))
         if not self._index.filters:
             return matches
         memos: dict[int, Memo] = {}
@@ -409,11 +491,13 @@ class Matcher:
             e = int(matches.event[i])
             memo = memos.setdefault(e, Memo())
             number, before = int(matches.subscription[i]), memo.evaluated
-            matches.priority[i] = self._priority(batch.event(e), number, memo)
+            matches.priority[i], *judged = self._judge(batch.event(e), number, memo)
+            if matches.truths is not None:
+                matches.truths.true[i], matches.truths.false[i] = judged
             evaluated = 1 + memo.evaluated - before
             self._evaluations[number] = self._evaluations.get(number, 0) + evaluated
         keep = matches.priority != NONE
-        return matches if keep.all() else Matches(*pairs[:, keep])
+        return matches if keep.all() else matches.only(keep)
 
     def _may_know(self, batch: EventBatch | LiveBatch, matches: Matches) -> npt.NDArray[np.bool_]:
         """Mask out pairs whose event is about a node that the subscriber may not see."""
@@ -424,13 +508,14 @@ class Matcher:
             keep[i] = may_see_all(viewer, about[int(matches.event[i])], self.world)
         return keep
 
-    def _priority(self, event: Event, number: int, memo: Memo) -> int:
+    def _judge(self, event: Event, number: int, memo: Memo) -> tuple[int, int, int]:
+        """Return whether a pair matches (1 or NONE), and which of its atoms are true and false."""
         row = self._index.table.rows[number]
-        where, levels = self._index.filters[int(row[RULE])]
+        where, atoms = self._index.filters[int(row[RULE])]
         countable = self._index.countable.get(number)
         me = self._nodes.name(int(row[NODE]))
         scope = EventScope(event, me, self.world, countable=countable)
         if where is not None and memo.answer(where, scope) is not True:
-            return NONE
-        priority = best_priority(levels, scope, memo)
-        return NONE if priority is None else priority
+            return NONE, 0, 0
+        truths = truths_of([memo.answer(atom, scope) for atom in atoms])
+        return 1, truths.true, truths.false

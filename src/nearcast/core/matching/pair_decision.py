@@ -2,8 +2,16 @@
 
 import math
 
-from nearcast.core.compiled import compiled
-from nearcast.core.matching.filters.atoms import lookup, run
+from nearcast.core.compiled import compiled, melted
+from nearcast.core.matching.filters.atoms import (
+    ACCEPT,
+    EVENT,
+    IS_TRUE,
+    compare,
+    lookup,
+    run,
+    satisfies,
+)
 from nearcast.core.matching.tables import (
     ANCHOR,
     F64,
@@ -20,13 +28,14 @@ from nearcast.core.matching.tables import (
     RuleTable,
     SubscriptionTable,
 )
-from nearcast.core.model.geometry.geodesy import ecef, within
+from nearcast.core.model.geometry.geodesy import distance_bounds_m, ecef, within
 from nearcast.core.model.geometry.shapes import shape_holds
 from nearcast.core.model.visibility import SEE_ALL, SEE_POSITION, SEE_WHERE_NAMED
 
 LONG, PARTIAL, SHARED = 1, 2, 4
 """Flags of a rule. LONG: its own code must be run. PARTIAL: it has SLOW atoms, so the pair must be
-rechecked. SHARED: its result is the same for every subscriber, so it is run once per event.
+rechecked. SHARED: its result, and the truth of each of its atoms, is the same for every subscriber,
+so it is run once per event.
 """
 RECHECK = 0
 """The priority of a pair that the reference evaluator must decide."""
@@ -82,6 +91,12 @@ def target_holds(e: int, node: int, events: EventArrays, nodes: NodeTable) -> bo
         return False
     lat0 = events.target_at[e, 0]
     lon0 = events.target_at[e, 1]
+    if kind == CIRCLE_TARGET:
+        low, high = distance_bounds_m(lat, lon, lat0, lon0)
+        if low > events.target_at[e, 2]:
+            return False
+        if high < events.target_at[e, 2]:
+            return True
     x, y, z = ecef(lat, lon)
     if kind == SHAPE_TARGET:
         return shape_holds(
@@ -107,7 +122,7 @@ def rule_priority(
     mask: int,
     borrowed: int,
 ) -> int:
-    """Return the best priority at which a rule holds, NONE if it does not, RECHECK if it may."""
+    """Return 1 if a rule holds, NONE if it does not, RECHECK if it may."""
     start = rules.start[rule]
     length = rules.length[rule]
     if not run(
@@ -117,19 +132,63 @@ def rule_priority(
         return NONE
     if rules.flags[rule] & PARTIAL:
         return RECHECK
-    levels = rules.levels[rule]
-    if levels == 0:
-        return 1
-    at = start + length
-    for level in range(levels):
+    return 1
+
+
+@melted
+def rule_truths(
+    rule: int,
+    rules: RuleTable,
+    atoms: AtomTable,
+    kinds: U8,
+    values: F64,
+    nodes: NodeTable,
+    friends: PairTable,
+    me: int,
+    publisher: int,
+    lat: float,
+    lon: float,
+    mask: int,
+    borrowed: int,
+) -> tuple[int, int]:
+    """Return which atoms of a rule are true and which are false, a bit each."""
+    at = rules.start[rule] + rules.length[rule]
+    true = false = 0
+    for section in range(rules.sections[rule]):
         length = rules.code[2 * at]
-        if run(
-            rules.code, at + 1, length, atoms, kinds, values,
-            nodes, friends, me, publisher, lat, lon, mask, borrowed,
-        ):  # fmt: skip
-            return level + 1
+        atom = section >> 1
+        # The program that asks whether an atom is false follows the one for true.
+        if not (section & 1 and true >> atom & 1):
+            word = rules.code[2 * at + 2]
+            part = word >> 2
+            if (
+                length == 1
+                and atoms.parts[part, 0] <= IS_TRUE
+                and atoms.parts[part, 1] & 3 == EVENT
+            ):
+                # A comparison with an attribute of the event, as most are: no call.
+                slot = atoms.parts[part, 1] >> 2
+                verdict = compare(
+                    atoms.parts[part, 0],
+                    kinds[slot],
+                    values[slot],
+                    atoms.parts[part, 3],
+                    atoms.constant[part],
+                )
+                jumps = rules.code[2 * at + 3]
+                taken = jumps >> 8 if satisfies(verdict, word & 3) else jumps & 255
+                accepts = taken == ACCEPT
+            else:
+                accepts = run(
+                    rules.code, at + 1, length, atoms, kinds, values,
+                    nodes, friends, me, publisher, lat, lon, mask, borrowed,
+                )  # fmt: skip
+            if accepts and section & 1:
+                false |= 1 << atom
+            elif accepts:
+                true |= 1 << atom
         at += 1 + length
-    return NONE
+    return true, false
 
 
 @compiled

@@ -10,6 +10,7 @@ from typing import Protocol
 
 from msgspec import Struct
 
+from nearcast.core.adaptation.weighted_filter import selecting_filter
 from nearcast.core.language import Filter, Node, Operation, Property
 from nearcast.core.language.ast import walk
 from nearcast.core.language.evaluation.scope import LatLon, Value, followed
@@ -80,17 +81,36 @@ class VerdictStep(Struct, frozen=True):
     why: str
 
 
+class WeighedAtom(Struct, frozen=True):
+    """An atom of a filter with relevance, and its truth for one event; None is unknown."""
+
+    atom: str
+    relevance: int
+    truth: bool | None
+
+
+class Weighing(Struct, frozen=True):
+    """What the priority of an event for a subscription with relevance follows from."""
+
+    context_class: int
+    matrix: tuple[tuple[int, ...], ...]
+    atoms: tuple[WeighedAtom, ...]
+
+
 class Verdict(Struct, frozen=True):
     """Whether an event matches a subscription, at what priority, and why."""
 
     subscription: str
     priority: int | None
+    """None if it does not match; -1 if it does and is withheld."""
     steps: tuple[VerdictStep, ...]
+    weighing: Weighing | None = None
+    """For a subscription with relevance."""
 
     @property
     def passed(self) -> bool:
         """True if every step passed."""
-        return self.priority is not None
+        return self.priority is not None and self.priority > 0
 
 
 def decide(event: Event, subscription: Subscription, world: WorldView) -> Verdict:
@@ -110,14 +130,11 @@ def decide(event: Event, subscription: Subscription, world: WorldView) -> Verdic
         and verdict("from", *_from(event, subscription.from_, me, scope, world))
         and verdict("to", *_to(event, me, world))
         and (not event.about or verdict("about", *_about(event, me, world)))
-        and verdict("where", *_where(subscription.where, scope))
+        and verdict("where", *_where(selecting_filter(subscription), scope))
     ):
-        priority = best_priority(subscription.levels, scope)
-        verdict(
-            "priority",
-            priority is not None,
-            "no level fires" if priority is None else f"priority {priority}",
-        )
+        priority = 1
+        if subscription.relevance is None:
+            verdict("priority", True, "priority 1")
     return Verdict(subscription.id, priority, tuple(steps))
 
 
@@ -143,19 +160,6 @@ def would_reach(event: Event, node: str, world: WorldView) -> bool:
 def may_see_all(viewer: str, others: Iterable[str], world: WorldView) -> bool:
     """True if a node may see identity and position of all the others."""
     return all(world.may_see(viewer, each) & SEE_WHERE_NAMED == SEE_WHERE_NAMED for each in others)
-
-
-def best_priority(
-    levels: tuple[Filter, ...], scope: "EventScope", memo: "Memo | None" = None
-) -> int | None:
-    """Return the number of the first level that holds, None if none does; 1 without levels."""
-    if not levels:
-        return 1
-    memo = Memo() if memo is None else memo
-    for number, level in enumerate(levels, start=1):
-        if memo.answer(level, scope) is True:
-            return number
-    return None
 
 
 class Memo:

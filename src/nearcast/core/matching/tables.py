@@ -57,10 +57,13 @@ class RuleTable(NamedTuple):
 
     start: I32  # where its code begins; for a free row, the next free one
     length: U8  # instructions of the filter itself
-    levels: U8  # how many prioritised filters follow it
+    sections: U8  # programs that follow it: for each atom with relevance, "is true", "is false"
     flags: U8
     verdict: I8  # for the event `stamp`
     stamp: I64
+    judged: I64  # the event for which the truth of its atoms is known
+    true: I64  # a bit for each atom that is true
+    false: I64
     users: I32
     code: I32  # instructions, two integers each
     slots: I32  # hash table over the code

@@ -53,6 +53,8 @@ class Event(Struct, frozen=True):
     expires_at: float | None = None
     # The topic of its message, if spelt differently from the subject.
     topic: str = ""
+    # Its priority may raise the one that relevance gives it, not only lower it.
+    raises: bool = False
 
     @property
     def origin(self) -> str:
@@ -65,6 +67,16 @@ class Event(Struct, frozen=True):
         return self.retain or self.valid_s is not None or self.object is not None
 
 
+class Relevance(Struct, frozen=True, gc=False):
+    """How much each atom of a subscription's filter matters to its subscriber (seed C)."""
+
+    # By atom, in the order in which they are written: 0 leaves it out, the highest matters most.
+    # Without a filter there is one level for the whole subscription.
+    levels: tuple[int, ...]
+    # The template whose roles give the levels, if they follow the subscriber's role and task.
+    template: str = ""
+
+
 class Subscription(Struct, frozen=True, gc=False):
     """A node's request for events."""
 
@@ -73,9 +85,7 @@ class Subscription(Struct, frozen=True, gc=False):
     subject: str
     where: "Filter | None" = None
     from_: Area | None = None
-    # Filters that decide the priority, the best first (seed C's prioritised subscriptions).
-    levels: "tuple[Filter, ...]" = ()
-    relevance: object | None = None
+    relevance: Relevance | None = None
     aggregate: object | None = None
     detail: object | None = None
     qos: int = 0
@@ -100,7 +110,6 @@ class Subscription(Struct, frozen=True, gc=False):
         return (
             self.where is None
             and self.from_ is None
-            and not self.levels
             and self.relevance is None
             and self.aggregate is None
             and self.detail is None

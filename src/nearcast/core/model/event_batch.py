@@ -130,6 +130,17 @@ class EventBatch:
             events=events,
         )
 
+    def said_priorities(self, among: npt.NDArray[np.int32]) -> dict[int, tuple[int, bool]]:
+        """By index, the priority that publishers gave, and whether it may raise that of receivers.
+
+        At least of those of some indexes that have one.
+        """
+        return {
+            i: (event.priority, event.raises)
+            for i, event in enumerate(self._events or ())
+            if event.priority is not None
+        }
+
     def event(self, i: int) -> Event:
         """One of the events, rebuilt from the columns if necessary."""
         if self._events is not None:

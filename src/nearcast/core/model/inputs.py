@@ -120,6 +120,18 @@ class PlaceDefined(Struct, frozen=True, tag_field="kind", tag="place"):
     order: int = 0
 
 
+@InputForm(
+    names={"policy_kind": "kind"},
+    space="policies", key=("policy_kind", "name"), ends_without="document",
+)  # fmt: skip
+class PolicySet(Struct, frozen=True, tag_field="kind", tag="policy"):
+    """A policy of adaptation was set, as the text of its document; None: it was removed."""
+
+    policy_kind: str
+    name: str
+    document: str | None
+
+
 @InputForm(node="viewer")
 class SightSet(Struct, frozen=True, tag_field="kind", tag="rule"):
     """A visibility exception for one pair of nodes; None: removed."""
@@ -171,6 +183,22 @@ class QueueDrained(Struct, frozen=True, tag_field="kind", tag="drained"):
 
     node: str
     session: str = ""
+
+
+@InputForm(
+    node="node", space="links", key=("node", "session", "module"), ends_without="context_class"
+)
+class Classified(Struct, frozen=True, tag_field="kind", tag="link"):
+    """A module of awareness classified the link of a session; None: it has no class any more.
+
+    With `attribute`, which only snapshots have, it is the class of an attribute of the node.
+    """
+
+    node: str
+    module: str
+    context_class: int | None
+    session: str = ""
+    attribute: bool = False
 
 
 @InputForm(node="node")
@@ -240,6 +268,8 @@ class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
     """Subject patterns whose objects have one key for all publishers."""
     live_at_once: int = 0
     """So many live events are brought to a session by one input; 0: any."""
+    levels: int = 3
+    """Levels of relevance, classes of context and priorities."""
 
 
 Input = (
@@ -253,11 +283,13 @@ Input = (
     | Announced
     | Unannounced
     | PlaceDefined
+    | PolicySet
     | SightSet
     | RulesSet
     | Presence
     | Undelivered
     | QueueDrained
+    | Classified
     | Left
     | Forgot
     | NodeExpired

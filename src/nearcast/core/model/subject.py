@@ -4,6 +4,7 @@ Levels are separated by `/`; in a pattern `+` stands for one level and a last `#
 above it and everything below. Wildcards at the start never match subjects that begin with `$`.
 """
 
+import re
 from collections.abc import Callable, Sequence
 from functools import partial
 
@@ -12,6 +13,9 @@ from nearcast.core.model.geometry.position import shown
 
 LONGEST_SUBJECT_BYTES = 65_535
 MOST_KNOWN = 65_536
+MOST_LEVELS_COMPILED = 16
+"""Patterns with more levels are not turned into regular expressions, which takes long."""
+_ONE_LEVEL = "[^/]*"
 
 
 def check_subject(name: str) -> str:
@@ -68,6 +72,19 @@ def subject_test(pattern: str) -> Callable[[str], bool]:
     if pattern.endswith("#"):
         return lambda subject: subject.startswith(above) or subject == above[:-1]
     return pattern.__eq__
+
+
+def which_match(pattern: str, subjects: Sequence[str]) -> list[bool]:
+    """Return for each of very many subjects whether a checked pattern matches it."""
+    levels = pattern.split("/", MOST_LEVELS_COMPILED)
+    if len(levels) > MOST_LEVELS_COMPILED or ("+" not in pattern and "#" not in pattern):
+        return list(map(subject_test(pattern), subjects))
+    parts = [_ONE_LEVEL if level == "+" else re.escape(level) for level in levels]
+    text = "/".join(parts) + r"\Z"
+    if levels[-1] == "#":
+        text = "/".join(parts[:-1]) + (r"(?:/|\Z)" if levels[1:] else "")
+    matches = re.compile(rf"(?!\$){text}" if levels[0] in ("+", "#") else text).match
+    return [each is not None for each in map(matches, subjects)]
 
 
 class SubjectRules:

@@ -7,7 +7,7 @@ written only if they differ from their defaults; such fields of the input itself
 """
 
 from collections.abc import Callable, Iterator, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from operator import attrgetter
 from typing import Any, NamedTuple, TypeVar, cast, get_args, get_origin, get_type_hints
 
@@ -15,6 +15,7 @@ import msgspec
 from msgspec import Struct
 
 from nearcast.core.language import Filter
+from nearcast.core.model.event import Relevance
 from nearcast.core.model.geometry.area import Area, FixedArea
 from nearcast.core.model.geometry.forms.area_json import geometry_from_json
 from nearcast.core.model.geometry.place_loading import LARGEST_RECORDED_PLACE
@@ -185,8 +186,9 @@ def _codec(hint: object, name: str) -> _Codec:
         return _Codec(filter_json, filter_from_json)
     if SightRule in parts:
         return _several(_Codec(rule_json, rule_from_json))
-    if SubjectPermissions in parts:
-        return _Codec(msgspec.to_builtins, lambda told: msgspec.convert(told, SubjectPermissions))
+    for plain_struct in (SubjectPermissions, Relevance):
+        if plain_struct in parts:
+            return _Codec(msgspec.to_builtins, partial(msgspec.convert, type=plain_struct))
     if object in parts:
         return _Codec(lambda value: plain(value, name), _as_it_is, is_plain=True)
     return _Codec(_as_it_is, lambda told: msgspec.convert(told, hint), is_plain=True)

@@ -10,6 +10,7 @@ from math import ceil
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_run import EventRun
 from nearcast.wire.mqtt import (
+    Properties,
     Publish,
     first_message_expiry,
     message_expiry,
@@ -22,6 +23,8 @@ UserProperties = tuple[tuple[str, str], ...]
 HeaderColumns = tuple[UserProperties, bytes | None]
 """The values of `properties` and `headers`."""
 NO_HEADERS: HeaderColumns = ((), None)
+_PAIR_BYTES = 160
+"""The approximate memory of a user property besides its characters."""
 
 
 def header_columns(event: Event, ingested: float) -> HeaderColumns:
@@ -49,7 +52,17 @@ def columns_of(raw: bytes) -> HeaderColumns:
     pairs = short_user_properties(raw)
     if pairs is not None:
         return tuple(pairs), None
-    return Publish("x", raw_properties=raw).properties.user_properties, raw
+    properties = Publish("x", raw_properties=raw).properties
+    has_others = properties != Properties(user_properties=properties.user_properties)
+    return properties.user_properties, raw if has_others else None
+
+
+def header_bytes(properties: UserProperties, headers: bytes | None) -> int:
+    """The approximate memory of the columns of a row."""
+    size = 0 if headers is None else len(headers)
+    for name, value in properties:
+        size += _PAIR_BYTES + len(name) + len(value)
+    return size
 
 
 def headers_of(

@@ -18,7 +18,7 @@ from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import Moved, Published
 from nearcast.core.model.record import Record
 from nearcast.store.errors import CorruptError, StoreError, newer
-from nearcast.store.rows.message_headers import UserProperties, run_header_columns
+from nearcast.store.rows.message_headers import UserProperties, header_bytes, run_header_columns
 from nearcast.store.rows.plain_rows import PLAIN_DATA
 from nearcast.store.rows.rows import SCHEMA, Row, record_row
 
@@ -130,6 +130,8 @@ class RowBuffer:
         ):
             self.counts[-1] += count
             return
+        if properties or headers:
+            self.size += header_bytes(properties, headers)
         self.first_seqs.append(first_seq)
         self.counts.append(count)
         self.kinds.append("event")
@@ -213,6 +215,8 @@ class RowBuffer:
         self.event_ids.append(row.event_id)
         self.payloads.append(row.payload)
         self.size += ROW_BYTES + len(row.payload or b"") + len(row.data)
+        if row.properties or row.headers:
+            self.size += header_bytes(row.properties, row.headers)
 
     def extend(self, other: "RowBuffer") -> None:
         """Append all rows of another buffer, which is not changed; an empty one has no broker."""
@@ -289,7 +293,11 @@ class RowBuffer:
             mine += theirs * packed.runs if len(theirs) == 1 else theirs
         found.event_ids += packed.columns.event_ids
         found.payloads += packed.columns.payloads
-        found.size = ROW_BYTES * len(found) + sum(len(each or b"") for each in found.payloads)
+        found.size = (
+            ROW_BYTES * len(found)
+            + sum(len(each or b"") for each in found.payloads)
+            + sum(map(header_bytes, found.properties, found.headers))
+        )
         return found
 
     def _run_columns(self) -> list[list]:  # type: ignore[type-arg]  # of different values

@@ -70,6 +70,10 @@ class Enqueued(Struct, frozen=True, tag=True, gc=False):
     stage: Stage = Stage.WAITING
     identifiers: tuple[int, ...] = ()
     names: tuple[str, ...] = ()
+    live_id: str | None = None
+    """The id of a live event that the session gets later if this copy is dropped."""
+    basis: bytes = b""
+    """What its priority follows from, see `stored_basis`; empty: it stays as it is."""
 
 
 class Sent(Struct, frozen=True, tag=True, gc=False):
@@ -128,6 +132,13 @@ class LiveSeen(Struct, frozen=True, tag=True):
     who: str
 
 
+class LiveMissed(Struct, frozen=True, tag=True):
+    """The copy of a live event was dropped before its subscriber received it."""
+
+    key: str
+    who: str
+
+
 class Kept(Struct, frozen=True, tag=True):
     """A value of another kind, by `space`, such as contexts or announcements."""
 
@@ -157,6 +168,7 @@ Change = (
     | LivePut
     | LiveDropped
     | LiveSeen
+    | LiveMissed
     | Kept
     | Forgotten
 )

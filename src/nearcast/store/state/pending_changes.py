@@ -17,6 +17,7 @@ from nearcast.store.state.changes import (
     Forgotten,
     Kept,
     LiveDropped,
+    LiveMissed,
     LivePut,
     LiveSeen,
     MessagePut,
@@ -50,7 +51,8 @@ class LivePart(Struct):
 
     changed: bool = False
     live: Live | None = None
-    seen: dict[str, None] = {}
+    seen: dict[str, bool] = {}
+    """True for who received it, False for who missed it after all."""
 
 
 class Pending:
@@ -76,6 +78,7 @@ class Pending:
             LivePut: self._put_live,
             LiveDropped: self._drop_live,
             LiveSeen: self._see,
+            LiveMissed: self._miss,
             Kept: self._keep,
             Forgotten: self._forget,
         }
@@ -144,10 +147,16 @@ class Pending:
         self.live[change.key] = LivePart(True)
 
     def _see(self, change: LiveSeen) -> None:
-        part = self.live.get(change.key)
+        self._live_part(change.key).seen[change.who] = True
+
+    def _miss(self, change: LiveMissed) -> None:
+        self._live_part(change.key).seen[change.who] = False
+
+    def _live_part(self, key: str) -> LivePart:
+        part = self.live.get(key)
         if part is None:
-            part = self.live[change.key] = LivePart()
-        part.seen[change.who] = None
+            part = self.live[key] = LivePart()
+        return part
 
     def _keep(self, change: Kept) -> None:
         self.kept[change.space, change.key] = change.value

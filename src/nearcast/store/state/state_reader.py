@@ -4,6 +4,7 @@ import sqlite3
 from collections.abc import Iterator, Mapping
 
 import msgspec
+from msgspec import Struct
 
 from nearcast.store.state.changes import (
     Change,
@@ -27,7 +28,17 @@ from nearcast.store.state.values import (
 )
 
 _QUEUE = "SELECT session, number, message, qos, retain, priority, packet, stage, detail FROM queue"
-_DETAIL = msgspec.msgpack.Decoder(tuple[tuple[int, ...], tuple[str, ...]])
+
+
+class _Detail(Struct, array_like=True):
+    identifiers: tuple[int, ...]
+    names: tuple[str, ...]
+    live_id: str | None = None
+    basis: bytes = b""
+
+
+_DETAIL = msgspec.msgpack.Decoder(_Detail)
+_NO_DETAIL = _Detail((), ())
 
 
 def load_all(db: sqlite3.Connection, numbers: Mapping[str, int]) -> Iterator[Change]:
@@ -77,8 +88,8 @@ def _enqueued(
     name: str, number: int, message: int, qos: int, retain: int, priority: int, packet: int,
     stage: int, detail: bytes | None,
 ) -> Enqueued:  # fmt: skip
-    identifiers, names = _DETAIL.decode(detail) if detail is not None else ((), ())
+    found = _NO_DETAIL if detail is None else _DETAIL.decode(detail)
     return Enqueued(
         name, number, message, qos, bool(retain), priority, packet, Stage(stage),
-        identifiers, names,
+        found.identifiers, found.names, found.live_id, found.basis,
     )  # fmt: skip

@@ -1,7 +1,14 @@
-"""A tick's net changes as SQL: one statement per table and kind, each run over all its rows."""
+"""A tick's net changes as SQL: one statement per table and kind, each for many rows.
+
+With every run of a statement the interpreter's lock is given up and must be got back, for which a
+busy event loop lets a thread wait. So rows are inserted many at once.
+"""
 
 import sqlite3
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cache
+from itertools import chain
+from typing import TypeVar
 
 import msgspec
 from msgspec import Struct
@@ -12,14 +19,14 @@ from nearcast.store.state.pending_changes import Pending, SessionPart
 from nearcast.store.state.session_cleanup import Sweep
 from nearcast.store.state.values import encoded, encoded_live
 
-_DROPS = (
-    "DELETE FROM subscriptions WHERE session = ?",
-    "INSERT INTO ended VALUES (?)",
-    "DELETE FROM received WHERE session = ?",
-    "DELETE FROM sessions WHERE number = ?",
-)
+_DROPS = ("subscriptions WHERE session", "received WHERE session", "sessions WHERE number")
+_AT_ONCE = (64, 8, 1)
+"""Numbers of rows for one statement: few, as each makes another statement to prepare."""
+_AT_ONCE_BYTES = 1 << 18
+"""The most bytes that one statement inserts, unless a single row has more: they are copied."""
 _RELEASED = int(Stage.RELEASED)
 _SENT = int(Stage.SENT)
+T = TypeVar("T")
 
 
 class Numbered(Struct):
@@ -59,9 +66,12 @@ def _write_sessions(db: sqlite3.Connection, pending: Pending, known: Mapping[str
     gone = [(n, known[n]) for n, part in pending.sessions.items() if part.dropped and n in known]
     if gone:
         numbered.removed = dict(gone)
-        for statement in _DROPS:
-            _many(db, statement, [(number,) for _, number in gone])
+        numbers = [number for _, number in gone]
+        for of_session in _DROPS:
+            _delete(db, of_session, numbers)
+        _insert(db, "INSERT INTO ended", [(number,) for number in numbers])
     changed: list[tuple[bytes, int]] = []
+    new: list[tuple[str, bytes]] = []
     for name, part in pending.sessions.items():
         if part.session is None:
             continue
@@ -69,9 +79,12 @@ def _write_sessions(db: sqlite3.Connection, pending: Pending, known: Mapping[str
         if name in known and not part.dropped:
             changed.append((value, known[name]))
         else:
-            cursor = db.execute("INSERT INTO sessions (id, value) VALUES (?, ?)", (name, value))
-            assert cursor.lastrowid is not None
-            numbered.added[name] = cursor.lastrowid
+            new.append((name, value))
+    _insert(db, "INSERT INTO sessions (id, value)", new)
+    for some in _pieces([name for name, _ in new]):
+        numbers_of = f"SELECT id, number FROM sessions WHERE id IN ({_values(len(some), 1)})"
+        numbered.added |= db.execute(numbers_of, some)
+    assert len(numbered.added) == len(new)
     _many(db, "UPDATE sessions SET value = ? WHERE number = ?", changed)
     return numbered
 
@@ -85,7 +98,7 @@ def _write_subscriptions(db: sqlite3.Connection, parts: list[tuple[int, SessionP
             else:
                 put.append((number, key, encoded(value)))
     _many(db, "DELETE FROM subscriptions WHERE session = ? AND key = ?", gone)
-    _many(db, "INSERT OR REPLACE INTO subscriptions VALUES (?, ?, ?)", put)
+    _insert(db, "INSERT OR REPLACE INTO subscriptions", put)
 
 
 def _write_queue(
@@ -99,7 +112,10 @@ def _write_queue(
                 message = change.message
                 referred[message] = referred.get(message, 0) + 1
                 detail = None
-                if change.identifiers or change.names:
+                if change.live_id is not None or change.basis:
+                    told = change.identifiers, change.names, change.live_id, change.basis
+                    detail = msgspec.msgpack.encode(told)
+                elif change.identifiers or change.names:
                     detail = msgspec.msgpack.encode((change.identifiers, change.names))
                 put.append(
                     (
@@ -116,7 +132,7 @@ def _write_queue(
     referred.pop(0, None)
     _write_messages(db, referred, pending)
     _many(db, "DELETE FROM queue WHERE number = ? AND session = ?", gone)
-    _many(db, "INSERT INTO queue VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)", put)
+    _insert(db, "INSERT INTO queue", put)
     _many(
         db, f"UPDATE queue SET packet = ?, stage = {_SENT} WHERE number = ? AND session = ?", sent
     )
@@ -137,8 +153,8 @@ def _write_messages(db: sqlite3.Connection, referred: Mapping[int, int], pending
         else:
             new.append((id_, encoded(message)))
             new_refs.append((id_, refs))
-    _many(db, "INSERT INTO messages VALUES (?, ?)", new)
-    _many(db, "INSERT INTO message_refs VALUES (?, ?)", new_refs)
+    _insert(db, "INSERT INTO messages", new)
+    _insert(db, "INSERT INTO message_refs", new_refs)
     if more_refs:
         cursor = db.executemany("UPDATE message_refs SET refs = refs + ? WHERE id = ?", more_refs)
         if cursor.rowcount != len(more_refs):
@@ -154,40 +170,83 @@ def _write_received(db: sqlite3.Connection, parts: list[tuple[int, SessionPart]]
     for number, part in parts:
         for packet, taken in part.received.items():
             (put if taken else gone).append((number, packet))
-    _many(db, "INSERT OR IGNORE INTO received VALUES (?, ?)", put)
+    _insert(db, "INSERT OR IGNORE INTO received", put)
     _many(db, "DELETE FROM received WHERE session = ? AND packet = ?", gone)
 
 
 def _write_live(db: sqlite3.Connection, pending: Pending) -> None:
     if not pending.live:
         return
-    changed = [(key,) for key, part in pending.live.items() if part.changed]
-    _many(db, "DELETE FROM live WHERE key = ?", changed)
-    _many(
-        db,
-        "INSERT INTO live (key, value) VALUES (?, ?)",
-        [(key, encoded_live(part.live)) for key, part in pending.live.items() if part.live],
-    )
+    _delete(db, "live WHERE key", [key for key, part in pending.live.items() if part.changed])
+    put = [(key, encoded_live(part.live)) for key, part in pending.live.items() if part.live]
+    _insert(db, "INSERT INTO live (key, value)", put)
     _many(
         db,
         "INSERT OR IGNORE INTO live_seen SELECT number, ? FROM live WHERE key = ?",
-        list(_seen(pending)),
+        list(_seen(pending, True)),
+    )
+    _many(
+        db,
+        "DELETE FROM live_seen WHERE who = ? AND live = (SELECT number FROM live WHERE key = ?)",
+        list(_seen(pending, False)),
     )
 
 
-def _seen(pending: Pending) -> Iterator[tuple[str, str]]:
+def _seen(pending: Pending, has_it: bool) -> Iterator[tuple[str, str]]:
     for key, part in pending.live.items():
-        for who in part.seen:
-            yield who, key
+        for who, seen in part.seen.items():
+            if seen is has_it:
+                yield who, key
 
 
 def _write_kept(db: sqlite3.Connection, pending: Pending) -> None:
     put = [(*at, value) for at, value in pending.kept.items() if value is not None]
     gone = [at for at, value in pending.kept.items() if value is None]
-    _many(db, "INSERT OR REPLACE INTO kept VALUES (?, ?, ?)", put)
+    _insert(db, "INSERT OR REPLACE INTO kept", put)
     _many(db, "DELETE FROM kept WHERE space = ? AND key = ?", gone)
 
 
 def _many(db: sqlite3.Connection, statement: str, rows: Sequence[tuple[object, ...]]) -> None:
     if rows:
         db.executemany(statement, rows)
+
+
+def _insert(db: sqlite3.Connection, into: str, rows: Sequence[tuple[object, ...]]) -> None:
+    """Insert rows in their order, many with one statement."""
+    at, left = 0, len(rows)
+    while left:
+        size = next(
+            size for size in _AT_ONCE
+            if size == 1 or (size <= left and _bytes(rows[at : at + size]) <= _AT_ONCE_BYTES)
+        )  # fmt: skip
+        some = rows[at : at + size]
+        db.execute(f"{into} {_values(size, len(some[0]))}", list(chain.from_iterable(some)))
+        at, left = at + size, left - size
+
+
+def _delete(db: sqlite3.Connection, where: str, keys: Sequence[object]) -> None:
+    """Delete the rows of a table in which a column has one of some values."""
+    # Not for keys of several columns: SQLite would look through the whole table.
+    for some in _pieces(keys):
+        db.execute(f"DELETE FROM {where} IN ({_values(len(some), 1)})", some)
+
+
+def _pieces(keys: Sequence[T]) -> Iterator[Sequence[T]]:
+    """Yield keys in pieces for which statements are prepared."""
+    at, left = 0, len(keys)
+    while left:
+        size = next(size for size in _AT_ONCE if size <= left)
+        yield keys[at : at + size]
+        at, left = at + size, left - size
+
+
+@cache
+def _values(rows: int, columns: int) -> str:
+    """Return places for the values of so many rows."""
+    row = f"({', '.join('?' * columns)})"
+    return f"VALUES {', '.join([row] * rows)}"
+
+
+def _bytes(rows: Sequence[tuple[object, ...]]) -> int:
+    """The size of the values of rows that are bytes."""
+    return sum(len(value) for row in rows for value in row if type(value) is bytes)

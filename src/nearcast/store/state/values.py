@@ -43,6 +43,8 @@ class StoredMessage(Struct, frozen=True, array_like=True, gc=False):
     """The key of a live event, or of the live event that the message withdraws."""
     enveloped: bool = False
     """True if the payload is a JSON envelope around the published payload."""
+    deadline: float | None = None
+    """The time by which it should be sent."""
 
 
 class StoredWill(Struct, frozen=True):

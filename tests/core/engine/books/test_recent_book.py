@@ -47,3 +47,26 @@ def test_the_newest_within_all_bounds_are_remembered(seed: int) -> None:
 
         assert remembered(book) == [(name, payload) for _, name, payload in plain]
         assert (book._count, book._bytes) == (len(plain), sum(len(each[2]) for each in plain))
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_all_events_of_a_forgotten_node_are_dropped_and_no_others(seed: int) -> None:
+    draw = Random(seed)
+    book = RecentBook(Matcher(), EngineSettings(recent_s=RECENT_S, recent_most=MOST))
+    plain: list[tuple[str, str]] = []
+    for step in range(100):
+        names = [f"{step} {number}" for number in range(draw.choice((1, 2, 30)))]
+        node = draw.choice(("ann", "bob", "cy"))
+        if draw.random() < 0.5:
+            payloads = [b"x"] * len(names)
+            book.note_run(EventRun(names, "a", node, 0.0, None, payloads, 0, "", b"", None))
+        else:
+            events = [Event(name, "a", node, 0.0, payload=b"x") for name in names]
+            book.note(events, [0.0] * len(names))
+        plain = [*plain, *((name, node) for name in names)][-MOST:]
+        if draw.random() < 0.3:
+            gone = draw.choice(("ann", "bob", "cy", "dee"))
+            book._forget(gone)
+            plain = [each for each in plain if each[1] != gone]
+        assert [name for name, _ in remembered(book)] == [name for name, _ in plain]
+        assert (book._count, book._bytes) == (len(plain), len(plain))

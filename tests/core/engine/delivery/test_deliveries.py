@@ -9,25 +9,25 @@ from msgspec.structs import replace
 from nearcast.core.engine.delivery.deliveries import Deliveries
 from nearcast.core.engine.engine import Engine
 from nearcast.core.language import parse
-from nearcast.core.model.event import Delivery, Event, Subscription
+from nearcast.core.model.event import Delivery, Event, Relevance, Subscription
 from nearcast.core.model.event_batch import EventBatch
 from nearcast.core.model.inputs import Presence, Published, Subscribed, Unsubscribed
 
 SUBJECTS = ("a/b", "a/c", "d")
 PATTERNS = (*SUBJECTS, "a/+", "#")
-LEVELS = ("x > 8", "x > 4")
 Copy = tuple[str, str, tuple[str, ...], int]
 """An event, a session, its subscriptions that fit, and the priority."""
 
 
 def subscription(draw: random.Random, number: int) -> Subscription:
     node = f"n{draw.randrange(6)}"
+    weighted, some = draw.random() < 0.4, draw.random() < 0.3
     return Subscription(
         f"s{number}",
         node,
         draw.choice(PATTERNS),
-        where=parse("x > 2") if draw.random() < 0.3 else None,
-        levels=tuple(map(parse, LEVELS)) if draw.random() < 0.4 else (),
+        where=parse("x > 8 OR x > 4") if weighted else parse("x > 2") if some else None,
+        relevance=Relevance((3, 1)) if weighted else None,
         no_local=draw.random() < 0.4,
         session=draw.choice(("", f"{node}~1")),
         group="g" if draw.random() < 0.1 else None,
@@ -51,7 +51,8 @@ def plain_copies(engine: Engine, events: list[Event]) -> list[Copy]:
     """What goes out, by the rules as one would write them down; takes turns of its own."""
     book = engine._state.subscriptions
     matches = engine.matcher.match(EventBatch.of(events))
-    rows = sorted(zip(*(column.tolist() for column in matches), strict=True), key=lambda r: r[0])
+    columns = (matches.event.tolist(), matches.subscription.tolist(), matches.priority.tolist())
+    rows = sorted(zip(*columns, strict=True), key=lambda r: r[0])
     found: list[Copy] = []
     turns = dict(book.turns)
     for place, each in enumerate(events):
@@ -84,7 +85,11 @@ def copies_of(deliveries: list[Delivery]) -> list[Copy]:
 
 def random_world(draw: random.Random, engine: Engine, now: float) -> None:
     for _ in range(draw.randrange(8)):
-        engine.step([Subscribed(subscription(draw, draw.randrange(12)))], now)
+        wanted = subscription(draw, draw.randrange(12))
+        engine.step([Subscribed(wanted)], now)
+        if wanted.relevance is not None:
+            number = engine._state.subscriptions.number(wanted.id)
+            engine.matcher.priorities.set_row([number], draw.choice(((3, 2, 1), (1, 1, 1))))
         if draw.random() < 0.3:
             engine.step([Unsubscribed(f"s{draw.randrange(12)}")], now)
         if draw.random() < 0.3:
@@ -153,7 +158,7 @@ def test_as_columns_it_is_the_same(seed: int) -> None:
         after, book.turns = book.turns, turns
         found = book.deliveries_of_columns(events, batch)
         for one, other in zip(found.rows, expected.rows, strict=True):
-            assert one.tolist() == other.tolist()
+            assert np.asarray(one).tolist() == np.asarray(other).tolist()
         assert book.turns == after
 
 
@@ -179,7 +184,7 @@ def test_along_a_route_it_is_the_same(seed: int) -> None:
 
 def test_a_session_gets_no_second_copy_at_another_priority() -> None:
     engine = Engine()
-    high = Subscription("high", "n", "a", levels=(parse("x > 1"),))
+    high = Subscription("high", "n", "a", parse("x > 1"), relevance=Relevance((3,)))
     both = [Subscribed(high), Subscribed(Subscription("any", "n", "#"))]
     engine.step([*both, Subscribed(Subscription("other", "m", "a"))], 0.0)
     outcome = engine.step([Published(Event("e", "a", "p", 0.0, {"x": 2}))], 0.0)

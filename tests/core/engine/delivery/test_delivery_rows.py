@@ -8,13 +8,14 @@ import pytest
 
 from nearcast.core.engine.delivery.deliveries import Rows, merged_copies, sorted_rows
 from nearcast.core.engine.delivery.match_order import find_duplicates, order_by_owner
+from nearcast.core.matching.matcher import Matches
 
 
 def drawn(draw: random.Random) -> tuple[list[tuple[int, int, int]], list[int]]:
     """Matches (event, number, priority), those of an event together, and owners by number."""
     owners = [draw.randrange(draw.choice((5, 60, 100_000))) for _ in range(200)]
     events = draw.sample(range(30), draw.randrange(30))
-    levels = draw.choice((1, 1, 3))
+    levels = draw.choice((1, 1, 3, 3, 100))
     matches = [
         (event, number, draw.randrange(levels))
         for event in events
@@ -25,12 +26,13 @@ def drawn(draw: random.Random) -> tuple[list[tuple[int, int, int]], list[int]]:
 
 def columns(
     matches: list[tuple[int, int, int]],
-) -> list[np.ndarray[tuple[int], np.dtype[np.int32]]]:
-    return [np.array([match[k] for match in matches], np.int32) for k in range(3)]
+) -> Matches:
+    event, number, priority = (np.array([m[k] for m in matches], np.int32) for k in range(3))
+    return Matches(event, number, priority)
 
 
 def told(rows: Rows) -> list[tuple[int, int, int, bool]]:
-    return list(zip(*(column.tolist() for column in rows), strict=True))
+    return list(zip(*(column.tolist() for column in rows[:4]), strict=True))
 
 
 @pytest.mark.parametrize("seed", range(60))
@@ -40,13 +42,13 @@ def test_rows_are_those_of_sorted_matches(seed: int) -> None:
         random.Random(seed).shuffle(matches)
     in_order = sorted(matches, key=lambda match: (match[0], match[2]))
     wanted = [(*match, True) for match in in_order]
-    assert told(sorted_rows(*columns(matches))) == wanted
+    assert told(sorted_rows(columns(matches))) == wanted
 
 
 @pytest.mark.parametrize("seed", range(60))
 def test_a_session_gets_one_copy(seed: int) -> None:
     matches, owners = drawn(random.Random(seed))
-    rows = sorted_rows(*columns(matches))
+    rows = sorted_rows(columns(matches))
     found = merged_copies(rows, np.array(owners, np.int32)[rows.subscription])
     wanted: list[tuple[int, int, int, bool]] = []
     for _, some in groupby(told(rows), key=lambda each: each[0]):
@@ -80,5 +82,5 @@ def test_those_of_a_session_lie_together(seed: int) -> None:
 
 def test_nothing_makes_no_copies() -> None:
     none = np.zeros(0, np.int32)
-    rows = merged_copies(sorted_rows(none, none, none), none)
-    assert [len(column) for column in rows] == [0] * 4
+    rows = merged_copies(sorted_rows(Matches(none, none, none)), none)
+    assert [len(column) for column in rows[:4]] == [0] * 4

@@ -7,6 +7,7 @@ from nearcast.core.language import Filter, parse
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import EventScope
 from nearcast.core.model import Circle, Event, Position, Subscription, circle
+from nearcast.core.model.event import Relevance
 from nearcast.core.model.event_batch import EventBatch
 
 HERE = Position(10.0, 10.0)
@@ -46,12 +47,17 @@ def test_a_predicate_that_kernels_do_not_know_is_evaluated_once_an_event(
 
 def test_priorities_of_subscribers_with_the_same_levels_are_decided_together() -> None:
     matcher = Matcher()
-    levels = (parse("level > 8"), parse("level > 4"), parse("TRUE"))
-    numbers = [matcher.add(Subscription("", f"n{i}", "a", None, None, levels)) for i in range(9)]
+    where = parse("level > 8 OR level > 4 OR TRUE")
+    wanted = [
+        Subscription("", f"n{i}", "a", where, relevance=Relevance((3, 2, 1))) for i in range(9)
+    ]
+    numbers = matcher.add_many(wanted).tolist()
+    matcher.priorities.set_row(numbers, (3, 2, 1))
     assert matcher.statistics()["rules"] == 1
     matches = matcher.match(event(level=5))
     assert sorted(matches.subscription.tolist()) == numbers
     assert set(matches.priority.tolist()) == {2}
+    assert matcher.priorities.rules.evaluated == 1
 
 
 def test_a_stream_of_subscriptions_leaves_no_garbage_behind() -> None:

@@ -43,7 +43,7 @@ def test_live_events_are_exactly_those_that_would_match_now(
     for node, position in moves:
         pair.move(node, position)
     for key in live:
-        pair.matcher.live.aim_again(key)
+        pair.matcher.live.aim_again((key,))
     for number, subscription in pair.wanted.items():
         got = sorted((event.id, priority) for event, priority in pair.matcher.live_for(number))
         expected = sorted(

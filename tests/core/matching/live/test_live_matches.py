@@ -6,6 +6,7 @@ from random import Random
 import numpy as np
 import pytest
 
+from nearcast.core.adaptation.form_function import FormFunction
 from nearcast.core.engine.engine import Engine
 from nearcast.core.language import parse
 from nearcast.core.matching.live.live_cursor import LiveCursor
@@ -13,6 +14,7 @@ from nearcast.core.matching.matcher import Matcher
 from nearcast.core.matching.reference import decide
 from nearcast.core.model import Area, Event, Position, Subscription, parse_area
 from nearcast.core.model.context import Value
+from nearcast.core.model.event import Relevance
 from nearcast.core.model.inputs import (
     ContextPatched,
     Input,
@@ -71,12 +73,16 @@ def some_event(chance: Random, number: int) -> Event:
 
 def some_subscription(chance: Random) -> Subscription:
     where = chance.choice(FILTERS)
-    levels = (parse("n < 2"), parse("TRUE")) if chance.random() < 0.2 else ()
+    relevance = None
+    if chance.random() < 0.2:
+        # All are at the best class: the priority is 1, unless an atom of relevance 0 is left out.
+        atoms = 1 if where is None else len(FormFunction(parse(where)).atoms)
+        relevance = Relevance((3, *(chance.choice((0, 1, 3)) for _ in range(atoms - 1))))
     node = chance.choice(NODES)
     session = chance.choice(("", f"{node}~1"))
     return Subscription(
         f"{session or node}\\0{chance.randrange(4)}", node, chance.choice(("#", "a/+", "b", "a/#")),
-        None if where is None else parse(where), area(chance), levels, session=session,
+        None if where is None else parse(where), area(chance), relevance, session=session,
         no_local=chance.random() < 0.2,
     )  # fmt: skip
 
@@ -138,7 +144,28 @@ def test_all_that_match_are_found_in_the_order_of_versions(seed: int) -> None:
         pairs = zip(events, found.subscription.tolist(), found.priority.tolist(), strict=True)
         assert list(pairs) == plain_matches(matcher, wanted, numbers, aimed, unseen_only)
         found_some += len(events)
-    assert found_some > 5
+    assert found_some > 3
+
+
+@pytest.mark.parametrize("seed", range(10))
+def test_what_the_subject_alone_decides_is_found_among_events_with_targets(seed: int) -> None:
+    chance, matcher = Random(seed), Matcher()
+    matcher.move("me", somewhere(chance))
+    for i in range(80):
+        matcher.live.put(f"k{chance.randrange(50)}", some_event(chance, i))
+    wanted = [Subscription(f"s{i}", "me", each) for i, each in enumerate(("#", "a/+", "b", "a/#"))]
+    wanted += [
+        Subscription("all", "me", "#", parse("TRUE")),
+        Subscription("none", "me", "#", parse("FALSE")),
+        Subscription("relevance", "me", "#", relevance=Relevance((2,))),
+    ]
+    by_number = {matcher.add(each): each for each in wanted}
+    for number, each in by_number.items():
+        aimed = (number,) if chance.random() < 0.3 else ()
+        found = matcher.live_matches([number], aimed)
+        events = [matcher.live.event_at(row).id for row in found.row.tolist()]
+        pairs = zip(events, found.subscription.tolist(), found.priority.tolist(), strict=True)
+        assert list(pairs) == plain_matches(matcher, by_number, [number], aimed, False), each.id
 
 
 def test_attributes_are_packed_and_names_are_let_go() -> None:

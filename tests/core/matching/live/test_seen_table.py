@@ -11,21 +11,28 @@ SESSIONS = [f"s{i}" for i in range(40)]
 
 
 @pytest.mark.parametrize("seed", range(20))
-def test_pairs_are_those_that_were_marked_and_not_forgotten(seed: int) -> None:
+@pytest.mark.parametrize("most_listed", [0, 10, 2_000])
+def test_pairs_are_those_that_were_marked_and_not_forgotten(seed: int, most_listed: int) -> None:
     chance = Random(seed)
-    table, pairs = SeenTable(), set[tuple[int, str]]()
+    table, pairs = SeenTable(most_listed), set[tuple[int, str]]()
     rows = [chance.randrange(5 * PAGE_ROWS) for _ in range(60)]
     for _ in range(150):
         kind = chance.random()
         row, session = chance.choice(rows), chance.choice(SESSIONS)
-        if kind < 0.6:
-            some = chance.choices(rows, k=chance.randint(0, 30))
+        some = chance.choices(rows, k=chance.randint(0, 30))
+        if kind < 0.3:
+            table.mark_for(np.array(some, np.int32), session)
+            pairs |= {(each, session) for each in some}
+        elif kind < 0.6:
             by = [chance.choice(SESSIONS) for _ in some]
             table.mark(np.array(some, np.int32), by)
             pairs |= set(zip(some, by, strict=True))
-        elif kind < 0.7:
+        elif kind < 0.65:
             table.unmark(row, session)
             pairs.discard((row, session))
+        elif kind < 0.75:
+            table.unmark_for(np.unique(np.array(some, np.int32)), session)
+            pairs -= {(each, session) for each in some}
         elif kind < 0.9:
             table.forget_event(row)
             pairs = {pair for pair in pairs if pair[0] != row}
@@ -51,3 +58,16 @@ def test_pages_and_numbers_are_used_again() -> None:
         table.forget_session(f"s{turn}")
     assert len(table.arrays.bits) < 100
     assert len(table.arrays.page_of) < 100
+
+
+def test_a_session_that_saw_very_many_events_is_not_listed_with_each() -> None:
+    table = SeenTable(most_listed=100)
+    table.mark(np.array([3, 5], np.int32), ["ann", "bob"])
+    table.mark_for(np.arange(200, dtype=np.int32), "ann")
+    assert table.sessions(3) == {"ann"}
+    assert table.sessions(5) == {"ann", "bob"}
+    assert len(table._seen_by) == 1
+    table.forget_session("ann")
+    assert table.sessions(5) == {"bob"}
+    table.mark_for(np.arange(50, dtype=np.int32), "cy")
+    assert len(table._seen_by) == 50

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from nearcast.core.model.geometry.ellipsoid import SHORT_M
 from nearcast.core.model.geometry.geodesy import (
     chord_limit_m,
+    distance_bounds_m,
     distance_m,
     ecef,
     local_metres,
@@ -69,6 +70,32 @@ def test_short_distances_are_exact_at_every_size(
 def test_a_distance_is_the_same_both_ways(a: Position, b: Position) -> None:
     there = distance_m(a.lat, a.lon, b.lat, b.lon)
     assert there == distance_m(b.lat, b.lon, a.lat, a.lon)
+
+
+@settings(max_examples=400, deadline=None)
+@given(positions, positions)
+@example(Position(0.0, 0.0), Position(0.5, 179.7))
+@example(Position(0.0, 0.0), Position(90.0, 180.0))
+@example(Position(90.0, 10.0), Position(-90.0, 77.0))
+@example(Position(10.0, 180.0), Position(10.0, -180.0))
+def test_a_distance_is_between_its_bounds(a: Position, b: Position) -> None:
+    low_m, high_m = distance_bounds_m(a.lat, a.lon, b.lat, b.lon)
+    assert low_m < distance_m(a.lat, a.lon, b.lat, b.lon) < high_m
+
+
+@settings(max_examples=400, deadline=None)
+@given(positions, st.floats(-3, 5.8), st.floats(0, 360))
+def test_bounds_of_short_distances_are_within_half_of_them(
+    a: Position, exponent: float, azimuth: float
+) -> None:
+    there = WGS84.Direct(a.lat, a.lon, azimuth, 10.0**exponent)
+    b = Position(max(-90.0, min(90.0, there["lat2"])), wrapped(there["lon2"]))
+    low_m, high_m = distance_bounds_m(a.lat, a.lon, b.lat, b.lon)
+    exact = distance_m(a.lat, a.lon, b.lat, b.lon)
+    assert low_m < exact < high_m
+    if abs(a.lat) < 80.0 and exact < 100_000.0:
+        assert low_m > 0.6 * exact - 0.01
+        assert high_m < 1.5 * exact + 0.01
 
 
 @given(positions)

@@ -8,10 +8,10 @@ live event later gets it, once per version. A target that moves with a node move
 
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
-from itertools import islice
 
 import numpy as np
 
+from nearcast.core.engine.books.missed_events import MissedEvents
 from nearcast.core.engine.engine_inputs import LiveEvent
 from nearcast.core.matching.matcher import LiveMatches, Matcher, joined_matches
 from nearcast.core.matching.tables import I32
@@ -37,9 +37,8 @@ class LiveBook:
         self._expires: dict[str, float] = {}
         self._kept = 0
         self._seen = matcher.live.seen
-        self._missed: dict[str, dict[str, None]] = {}
-        """By session: keys of live events that did not reach it, in order unless `_unsorted`."""
-        self._unsorted: set[str] = set()
+        self._missed: dict[str, MissedEvents] = {}
+        """By session: live events that did not reach it."""
         self._named: set[str] = set()
         self._floating: set[str] = set()
         """Valid and object events without a target."""
@@ -89,9 +88,10 @@ class LiveBook:
 
     def missed(self) -> Iterator[tuple[str, list[tuple[str, str]]]]:
         """Yield sessions with keys and ids of the live events that they missed, oldest first."""
-        for session, keys in self._missed.items():
-            events = ((key, self._matcher.live.get(key)) for key in self._in_order(keys))
-            yield session, [(key, event.id) for key, event in events if event is not None]
+        live = self._matcher.live
+        for session, missed in self._missed.items():
+            rows = missed.in_order().tolist()
+            yield session, [(live.key_at(row), live.event_at(row).id) for row in rows]
 
     def _keep(self, event: Event, expires: float | None) -> None:
         key = self.key(event)
@@ -121,7 +121,12 @@ class LiveBook:
 
     def published_by(self, node: str) -> list[str]:
         """End all live events of a node; return their keys."""
-        return [key for key in self._in_order(self._by.get(node, ())) if self._forget(key)]
+        keys = self._in_order(self._by.get(node, ()))
+        if not self._missed:
+            # What sessions missed is found by who has seen it.
+            rows = map(self._matcher.live.row, keys)
+            self._seen.forget_events([row for row in rows if row is not None])
+        return [key for key in keys if self._forget(key)]
 
     def expire(self, now: float) -> list[str]:
         """End events that are no longer valid; return their keys."""
@@ -157,7 +162,7 @@ class LiveBook:
             row is not None
             and self._matcher.live.event_at(row) is event
             and self._seen.has(row, session)
-            and key not in self._missed.get(session, ())
+            and row not in self._missed.get(session, ())
         )
 
     def holders(self, event: Event) -> set[str]:
@@ -165,8 +170,10 @@ class LiveBook:
         return self._holders(self.key(event))
 
     def _holders(self, key: str) -> set[str]:
-        missed = self._missed
-        return {each for each in self._sessions(key) if key not in missed.get(each, ())}
+        row, missed = self._matcher.live.row(key), self._missed
+        if row is None:
+            return set()
+        return {each for each in self._seen.sessions(row) if row not in missed.get(each, ())}
 
     def _sessions(self, key: str) -> set[str]:
         """The sessions that have got or missed a live event."""
@@ -175,19 +182,24 @@ class LiveBook:
 
     def miss(self, key: str, name: str, session: str) -> None:
         """Record that a session missed a live event, given its key and the id of its version."""
-        event = self._matcher.live.get(key)
-        if event is not None and event.id == name and session in self._sessions(key):
-            self._missed.setdefault(session, {})[key] = None
-            self._unsorted.add(session)
+        live = self._matcher.live
+        row = live.row(key)
+        if row is not None and live.event_at(row).id == name and self._seen.has(row, session):
+            self._missed_of(session).add(row)
 
-    def defer(self, session: str, rows: Sequence[int]) -> None:
-        """Record live events that are to be brought to a session later, oldest version first."""
-        missed = self._missed.setdefault(session, {})
-        if missed:
-            self._unsorted.add(session)
-        events = map(self._matcher.live.event_at, rows)
-        missed.update(dict.fromkeys(map(self.key, events)))
-        self._seen.mark_for(np.array(rows, np.int32), session)
+    def defer(self, session: str, rows: I32) -> None:
+        """Record live events that are to be brought to a session later.
+
+        Distinct ones, given with the oldest version first.
+        """
+        self._missed_of(session).add_in_order(rows)
+        self._seen.mark_for(rows, session)
+
+    def _missed_of(self, session: str) -> MissedEvents:
+        missed = self._missed.get(session)
+        if missed is None:
+            missed = self._missed[session] = MissedEvents(self._matcher.live)
+        return missed
 
     @property
     def has_missed(self) -> bool:
@@ -202,15 +214,15 @@ class LiveBook:
         """True if a live event on a subject has still to be brought to some session."""
         if not self._missed:
             return False
-        keys = self._keys_on((subject,))
-        return any(key in missed for missed in self._missed.values() for key in keys)
+        rows = self._rows_on((subject,)).tolist()
+        return any(row in missed for missed in self._missed.values() for row in rows)
 
     def missed_on(self, session: str, subjects: Collection[str]) -> I32:
         """Take out the live events on some subjects that a session missed, as `missed_by` does."""
         missed = self._missed.get(session)
-        if not missed:
+        if missed is None:
             return np.zeros(0, np.int32)
-        return self._take(session, [key for key in self._keys_on(subjects) if key in missed])
+        return self._taken(session, missed.take(self._rows_on(subjects)))
 
     def missed_by(self, session: str, most: int = 0) -> I32:
         """Return the rows of live events a session missed, and mark them as not seen by it.
@@ -218,38 +230,25 @@ class LiveBook:
         The oldest ones; with `most` no more than that.
         """
         missed = self._missed.get(session)
-        if not missed:
+        if missed is None:
             return np.zeros(0, np.int32)
-        if session in self._unsorted:
-            self._unsorted.discard(session)
-            missed = self._missed[session] = dict.fromkeys(self._in_order(missed))
-        return self._take(session, list(islice(missed, most or None)))
+        return self._taken(session, missed.take_oldest(most or len(missed)))
 
-    def _take(self, session: str, keys: Iterable[str]) -> I32:
-        missed, rows = self._missed[session], []
-        for key in keys:
-            del missed[key]
-            row = self._matcher.live.row(key)
-            assert row is not None
-            self._seen.unmark(row, session)
-            rows.append(row)
-        if not missed:
+    def _taken(self, session: str, rows: I32) -> I32:
+        self._seen.unmark_for(rows, session)
+        if not len(self._missed[session]):
             del self._missed[session]
-            self._unsorted.discard(session)
-        return np.array(rows, np.int32)
+        return rows
 
-    def _keys_on(self, subjects: Iterable[str]) -> list[str]:
-        """The keys of live events on some subjects, oldest version first."""
+    def _rows_on(self, subjects: Iterable[str]) -> I32:
+        """The rows of live events on some subjects, oldest version first."""
         live = self._matcher.live
-        events = [
-            event for each in subjects for to in (False, True) for event in live.about(each, to)
-        ]
-        return self._in_order(map(self.key, events))
+        rows = [live.rows_about(each, to) for each in subjects for to in (False, True)]
+        return live.in_order(np.concatenate([np.zeros(0, np.int32), *rows]))
 
     def forget(self, session: str) -> None:
         """Drop the state of an ended session: all live events are new to it if it returns."""
         self._missed.pop(session, None)
-        self._unsorted.discard(session)
         self._seen.forget_session(session)
 
     def met_through(self, node: str) -> LiveMatches:
@@ -271,6 +270,10 @@ class LiveBook:
         aimed = self._matcher.live_matches([number], (number,)).row
         return np.concatenate((np.array(rows, np.int32), aimed))
 
+    def count_anchored(self, node: str) -> int:
+        """The number of live events whose target moves with a node."""
+        return len(self._anchored.get(node, ()))
+
     def overtaken_by(self, node: str) -> LiveMatches:
         """Matches of live events whose target moves with a node."""
         return self._met_anew(self._anchored.get(node, ()))
@@ -283,30 +286,29 @@ class LiveBook:
         """Matches of live events whose targets are looked up again, oldest version first."""
         live, found = self._matcher.live, []
         rows = [row for row in map(live.row, self._in_order(keys)) if row is not None]
-        for key in keys:
-            live.aim_again(key)
+        live.aim_again(keys)
         for start in range(0, len(rows), MATCHED_AT_ONCE):
             some = rows[start : start + MATCHED_AT_ONCE]
             matches = self._matcher.match(EventBatch.of(list(map(live.event_at, some))))
             order = matches.event.argsort(kind="stable")
             row = np.array(some, np.int32)[matches.event]
-            found.append(LiveMatches(row, matches.subscription, matches.priority).only(order))
+            found.append(LiveMatches(row, *matches[1:]).only(order))
         return joined_matches(found)
 
     def _in_order(self, keys: Iterable[str]) -> list[str]:
         return sorted(keys, key=self._versions.__getitem__)
 
     def _forget(self, key: str) -> bool:
-        event = self._matcher.live.get(key)
-        if event is None:
+        row = self._matcher.live.row(key)
+        if row is None:
             return False
+        event = self._matcher.live.event_at(row)
         for session in self._sessions(key) if self._missed else ():
             missed = self._missed.get(session)
             if missed is not None:
-                missed.pop(key, None)
+                missed.discard(row)
                 if not missed:
                     del self._missed[session]
-                    self._unsorted.discard(session)
         self._matcher.live.remove(key)
         del self._versions[key]
         self._expires.pop(key, None)

@@ -8,7 +8,7 @@ until then.
 
 from bisect import bisect_left
 from collections import deque
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
 from itertools import accumulate, islice
 
@@ -80,6 +80,16 @@ class RecentEvents(Struct, gc=False):
             times = self.events.times.tolist()
         for event, at in islice(zip(self.events, times, strict=True), self.start, None):
             yield RecentEvents((event,), at, len(event.payload))
+
+    def without(self, node: str) -> "Iterable[RecentEvents]":
+        """Return entries for the events of other nodes; itself if it has only such events."""
+        events = self.events
+        if isinstance(events, EventRun) or len(events) == 1:
+            publisher = events.publisher if isinstance(events, EventRun) else events[0].publisher
+            return () if publisher == node else (self,)
+        if all(event.publisher != node for event in events):
+            return (self,)
+        return (one for one in self.one_by_one() if one.events[0].publisher != node)
 
     def _dropped(self) -> int:
         """Return the bytes of the payloads before `start`."""
@@ -181,10 +191,10 @@ class RecentBook(EngineDependent):
             self._drop(old)
 
     def _forget(self, node: str) -> None:
-        left = [each for each in self._one_by_one() if each.events[0].publisher != node]
-        if len(left) < self._count:
-            self._events = deque(left)
-            self._count = len(left)
+        left = deque(some for each in self._events for some in each.without(node))
+        count = sum(map(len, left))
+        if count < self._count:
+            self._events, self._count = left, count
             self._bytes = sum(each.nbytes for each in left)
             self._index()
 

@@ -5,11 +5,12 @@ naming all of them. In a shared group one member at a time gets a copy of its ow
 connected members before disconnected ones.
 """
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from operator import itemgetter
 
 import numpy as np
 
+from nearcast.core.engine.books.context_book import ContextBook
 from nearcast.core.engine.books.subscription_mobility import anchor_of, is_still
 from nearcast.core.engine.delivery.deliveries import (
     NO_OWNERS,
@@ -33,8 +34,9 @@ NODES = "$node/"
 class SubscriptionBook:
     """Subscriptions by id, by number in the matcher and by session."""
 
-    def __init__(self, matcher: Matcher) -> None:
+    def __init__(self, matcher: Matcher, contexts: ContextBook) -> None:
         self._matcher = matcher
+        self._contexts = contexts
         self.by_id: dict[str, Subscription] = {}
         self.routes = Routes()
         self.suspended: dict[str, Subscription] = {}
@@ -66,6 +68,12 @@ class SubscriptionBook:
         """
         self._following: dict[str, dict[str, None]] = {}
         """Subscriptions whose area moves with another node, by that node."""
+        self._weighted: dict[str, dict[str, None]] = {}
+        """Ids of subscriptions with relevance, by session."""
+        self._weighted_numbers: dict[str, I32] = {}
+        """Their numbers, once they were asked for."""
+        self._weighted_sessions: dict[str, dict[str, None]] = {}
+        """Sessions that have some, by node."""
         self._names: StringPairTable | None = None
 
     def add(self, subscriptions: Sequence[Subscription]) -> list[int]:
@@ -81,7 +89,19 @@ class SubscriptionBook:
                 self.aimed.add(number)
             if (anchor := anchor_of(subscription)) is not None:
                 self._following.setdefault(anchor, {})[subscription.id] = None
+            if subscription.relevance is not None:
+                self._weigh(number, subscription)
         return numbers
+
+    def _weigh(self, number: int, subscription: Subscription) -> None:
+        session, node = subscription.owner, subscription.node
+        sessions = self._weighted_sessions.setdefault(node, {})
+        if not sessions:
+            self._contexts.classify(node)
+        sessions[session] = None
+        self._weighted_numbers.pop(session, None)
+        self._weighted.setdefault(session, {})[subscription.id] = None
+        self._matcher.priorities.set_row([number], self._contexts.row(session))
 
     def suspend(self, name: str) -> None:
         """Take a subscription out of matching, and remember it."""
@@ -132,6 +152,45 @@ class SubscriptionBook:
                 del following[name]
                 if not following:
                     del self._following[anchor]
+            if subscription.relevance is not None:
+                self._unweigh(subscription)
+
+    def _unweigh(self, subscription: Subscription) -> None:
+        session, node = subscription.owner, subscription.node
+        del self._weighted[session][subscription.id]
+        self._weighted_numbers.pop(session, None)
+        if not self._weighted[session]:
+            del self._weighted[session]
+            del self._weighted_sessions[node][session]
+            if not self._weighted_sessions[node]:
+                del self._weighted_sessions[node]
+
+    def weighted_of(self, session: str) -> list[str]:
+        """Ids of a session's subscriptions with relevance, without suspended ones."""
+        return list(self._weighted.get(session, ()))
+
+    def weighted_numbers(self, session: str) -> I32:
+        """Numbers of a session's subscriptions with relevance."""
+        found = self._weighted_numbers.get(session)
+        if found is None:
+            names = self._weighted.get(session, ())
+            found = np.array([self._numbers[name] for name in names], np.int32)
+            if len(found):
+                self._weighted_numbers[session] = found
+        return found
+
+    @property
+    def weighted(self) -> Mapping[str, Mapping[str, None]]:
+        """Ids of subscriptions with relevance, without suspended ones, by session."""
+        return self._weighted
+
+    def weighted_nodes(self) -> list[str]:
+        """Nodes that have subscriptions with relevance."""
+        return sorted(self._weighted_sessions)
+
+    def weighted_sessions(self, node: str) -> list[str]:
+        """Sessions of a node that have subscriptions with relevance."""
+        return sorted(self._weighted_sessions.get(node, ()))
 
     def _enter(self, number: int, subscription: Subscription) -> Recipient:
         if number >= len(self._recipients):
@@ -223,7 +282,7 @@ class SubscriptionBook:
         if self._no_local:
             origins = self._rows_of(event.origin for event in events)
             matches = self._for_others(origins, matches)
-        rows = self._arranged(sorted_rows(*matches))
+        rows = self._arranged(sorted_rows(matches))
         # Resolved now, because a subscription may be dropped later in the same step.
         recipients = [self._recipients[number] for number in rows.subscription.tolist()]
         assert None not in recipients
@@ -240,7 +299,7 @@ class SubscriptionBook:
         if self._no_local:
             origins = self._rows_of(batch.publishers)[batch.publisher]
             matches = self._for_others(origins, matches)
-        rows = self._arranged(sorted_rows(*matches))
+        rows = self._arranged(sorted_rows(matches))
         return Deliveries(events, rows, self._owners[rows.subscription])
 
     def deliveries_of(self, event: Event, matches: Iterable[tuple[int, int]]) -> Deliveries:
@@ -310,4 +369,4 @@ class SubscriptionBook:
         """
         own = self._owners[matches.subscription] == origins[matches.event]
         others = ~(own & self._not_own[matches.subscription])
-        return Matches(*(column[others] for column in matches))
+        return matches.only(others)

@@ -9,8 +9,7 @@ def is_still(subscription: Subscription) -> bool:
     """True if its conditions do not depend on the position or state of its node."""
     if isinstance(subscription.from_, Around | PlaceHere):
         return False
-    filters = (subscription.where, *subscription.levels)
-    return all(each is None or asks_only_the_event(each.root) for each in filters)
+    return subscription.where is None or asks_only_the_event(subscription.where.root)
 
 
 def anchor_of(subscription: Subscription) -> str | None:

@@ -12,13 +12,16 @@ from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
+from nearcast.core.adaptation.form_function import Truths
 from nearcast.core.engine.delivery.match_order import (
     Flags,
     are_ordered,
     find_duplicates,
     order_by_owner,
-    order_runs,
+    order_by_priority,
 )
+from nearcast.core.matching.atom_truths import TruthColumns, joined_truths
+from nearcast.core.matching.matcher import Matches
 from nearcast.core.matching.tables import I32, I64
 from nearcast.core.model.event import Delivery, Event, Subscription
 
@@ -62,28 +65,38 @@ class Rows(NamedTuple):
     priority: I32
     starts: Flags
     """True where a copy begins."""
+    truths: TruthColumns | None = None
+    """The truth of the atoms of subscriptions with relevance; None if none of them has any."""
 
     def only(self, which: "Flags | I64") -> "Rows":
         """Return the rows selected by a mask, or in the order of an index."""
         return Rows(
-            self.event[which], self.subscription[which], self.priority[which], self.starts[which]
-        )
+            self.event[which], self.subscription[which], self.priority[which], self.starts[which],
+            None if self.truths is None else self.truths.only(which),
+        )  # fmt: skip
 
     def joined(self, other: "Rows") -> "Rows":
         """Return both in the order of events; for one event, these rows come first."""
-        both = Rows(*(np.concatenate(pair) for pair in zip(self, other, strict=True)))
+        both = Rows(
+            np.concatenate((self.event, other.event)),
+            np.concatenate((self.subscription, other.subscription)),
+            np.concatenate((self.priority, other.priority)),
+            np.concatenate((self.starts, other.starts)),
+            joined_truths((self.truths, other.truths), (len(self.event), len(other.event))),
+        )
         return both.only(both.event.argsort(kind="stable"))
 
 
-def sorted_rows(event: I32, subscription: I32, priority: I32) -> Rows:
+def sorted_rows(matches: Matches) -> Rows:
     """Return matches ordered by event and priority, each as a copy of its own."""
-    starts = np.ones(len(event), np.bool_)
+    event, priority = matches.event, matches.priority
     if not are_ordered(event, priority):
         order: I64 = np.empty(len(event), np.int64)
-        if not order_runs(event, priority, int(event.max()) + 1, order):
+        if not order_by_priority(event, priority, int(event.max()) + 1, order):
             order = ((event.astype(np.int64) << 32) | priority).argsort(kind="stable")
-        event, subscription, priority = event[order], subscription[order], priority[order]
-    return Rows(event, subscription, priority, starts)
+        matches = matches.only(order)
+    starts = np.ones(len(event), np.bool_)
+    return Rows(matches.event, matches.subscription, matches.priority, starts, matches.truths)
 
 
 def merged_copies(rows: Rows, owners: I32) -> Rows:
@@ -114,7 +127,8 @@ class Deliveries:
     """Events and their recipients."""
 
     __slots__ = (
-        "_owners", "_route", "_rows", "caused_at", "caused_by", "events", "recipients", "replayed",
+        "_owners", "_route", "_row_of", "_rows", "caused_at", "caused_by", "events", "recipients",
+        "replayed",
     )  # fmt: skip
 
     def __init__(
@@ -135,6 +149,7 @@ class Deliveries:
         self.recipients = recipients
         """By row, the recipient by that subscription alone; empty if only columns are kept."""
         self._route: Route | None = None
+        self._row_of: dict[tuple[int, int], int] | None = None
         self.replayed = replayed
         """True if the events were live before: sessions matched them by subscribing or moving."""
         self.caused_at: float | None = None
@@ -148,6 +163,7 @@ class Deliveries:
         found = cls.__new__(cls)
         found.events, found.replayed, found.caused_at, found.caused_by = events, False, None, 0
         found._rows, found._owners, found.recipients, found._route = None, NO_OWNERS, (), route
+        found._row_of = None
         return found
 
     def __len__(self) -> int:
@@ -208,7 +224,7 @@ class Deliveries:
             return
         order: I64 = np.empty(len(rows.event), np.int64)
         order_by_owner(np.abs(self._owners), order)
-        event, number, priority, starts = rows.only(order)
+        event, number, priority, starts = (column[order] for column in rows[:4])
         # A copy by several subscriptions is yielded separately.
         single = starts & np.append(starts[1:], True)
         begins = starts.copy()
@@ -230,7 +246,7 @@ class Deliveries:
                 for recipient in self._route.recipients:
                     yield recipient, place, 1
             return
-        event, _, priority, _ = self.rows
+        event, priority = self.rows.event, self.rows.priority
         places, priorities, recipients = event.tolist(), priority.tolist(), self.recipients
         if len(places) == len(self):
             yield from zip(recipients, places, priorities, strict=True)
@@ -239,6 +255,24 @@ class Deliveries:
             some = recipients[start:end]
             recipient = some[0] if len(some) == 1 else Recipient.of(some)
             yield recipient, places[start], priorities[start]
+
+    def truths(self, place: int, recipient: Recipient) -> dict[int, Truths]:
+        """By number, the truth of the atoms of a recipient's subscriptions for one event.
+
+        Only of those with relevance, unless no other event has a recipient with any.
+        """
+        columns = None if self._rows is None else self._rows.truths
+        if self._rows is None or columns is None:
+            return {}
+        if self._row_of is None:
+            pairs = zip(self._rows.event.tolist(), self._rows.subscription.tolist(), strict=True)
+            self._row_of = {pair: row for row, pair in enumerate(pairs)}
+        rows = ((number, self._row_of.get((place, number))) for number in recipient.numbers)
+        return {
+            number: Truths(int(columns.true[row]), int(columns.false[row]))
+            for number, row in rows
+            if row is not None
+        }
 
     def _edges(self) -> list[int]:
         starts = self.rows.starts

@@ -174,7 +174,7 @@ class LiveDelivery(EngineDependent):
         for owner in np.unique(owners[~now]).tolist():
             of_one = later.only(owners[~now] == owner)
             session = self._subscriptions.at(int(of_one.subscription[0])).owner
-            self._live.defer(session, list(dict.fromkeys(of_one.row.tolist())))
+            self._live.defer(session, of_one.row[np.diff(of_one.row, prepend=NONE) != 0])
             outcome.behind.add(session)
         return found.only(now)
 
@@ -184,7 +184,7 @@ class LiveDelivery(EngineDependent):
         begins = np.diff(found.row, prepend=NONE) != 0
         rows = found.row[begins]
         places = np.cumsum(begins, dtype=np.int32) - np.int32(1)
-        matches = Matches(places, found.subscription, found.priority)
+        matches = Matches(places, *found[1:])
         events = list(map(live.event_at, rows.tolist()))
         deliveries = self._subscriptions.deliveries(events, matches)
         deliveries.replayed = True
@@ -230,6 +230,11 @@ class LiveDelivery(EngineDependent):
         """Deliver live events to subscriptions whose area moves with another subscriber's node."""
         names = self._subscriptions.following(node) if len(self._live) else []
         self._deliver_to(list(map(self._subscriptions.number, names)), outcome)
+
+    def deliver_to(self, numbers: Sequence[int], outcome: Outcome) -> None:
+        """Deliver live events that subscriptions match now, and that their sessions lack."""
+        if len(self._live):
+            self._deliver_to(numbers, outcome)
 
     def _deliver_to(
         self, numbers: Sequence[int], outcome: Outcome, aimed: Collection[int] = ()

@@ -9,6 +9,8 @@ from nearcast.core.matching.tables import I32, I64
 Flags = npt.NDArray[np.bool_]
 SCATTER = np.uint64(0x9E3779B1)
 """A multiplier that scatters consecutive numbers."""
+MOST_PRIORITIES = 32
+"""Priorities are numbers up to this one, or matches are sorted in another way."""
 
 
 @compiled
@@ -23,23 +25,25 @@ def are_ordered(event: I32, priority: I32) -> bool:
 
 
 @compiled
-def order_runs(event: I32, priority: I32, events: int, order: I64) -> bool:
-    """Order matches by event; False if those of an event are not adjacent and by priority."""
-    counts = np.zeros(events + 1, np.int64)
+def order_by_priority(event: I32, priority: I32, events: int, order: I64) -> bool:
+    """Order matches by event and priority, keeping the order of equal ones.
+
+    False, and nothing is ordered, if a priority is none of 0 to MOST_PRIORITIES.
+    """
+    levels = 1
     for k in range(len(event)):
-        e = event[k]
-        if k and event[k - 1] == e:
-            if priority[k] < priority[k - 1]:
-                return False
-        elif counts[e + 1]:
+        if priority[k] < 0 or priority[k] > MOST_PRIORITIES:
             return False
-        counts[e + 1] += 1
-    for e in range(events):
-        counts[e + 1] += counts[e]
+        levels = max(levels, priority[k] + 1)
+    ends = np.zeros(events * levels + 1, np.int64)
     for k in range(len(event)):
-        e = event[k]
-        order[counts[e]] = k
-        counts[e] += 1
+        ends[event[k] * levels + priority[k] + 1] += 1
+    for place in range(events * levels):
+        ends[place + 1] += ends[place]
+    for k in range(len(event)):
+        place = event[k] * levels + priority[k]
+        order[ends[place]] = k
+        ends[place] += 1
     return True
 
 

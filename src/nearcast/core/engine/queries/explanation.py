@@ -6,11 +6,17 @@ may not see where an area is gets no distance to it.
 
 from msgspec.structs import replace
 
+from nearcast.core.adaptation.form_function import FormFunction, truths_of
+from nearcast.core.adaptation.priority_matrix import WITHHELD, PriorityMatrix
+from nearcast.core.adaptation.priority_rules import NEVER, priority_of
+from nearcast.core.adaptation.weighted_filter import selecting_filter
 from nearcast.core.language.evaluation.atom_verdicts import AtomVerdict, atom_verdicts, to_blame
 from nearcast.core.matching.reference import (
     EventScope,
     Verdict,
     VerdictStep,
+    WeighedAtom,
+    Weighing,
     WorldView,
     area_for,
     decide,
@@ -39,6 +45,38 @@ def explain(event: Event, subscription: Subscription, world: WorldView) -> Verdi
     return replace(verdict, steps=tuple(steps))
 
 
+def weighed(
+    verdict: Verdict,
+    event: Event,
+    subscription: Subscription,
+    world: WorldView,
+    context_class: int,
+    matrix: PriorityMatrix,
+) -> Verdict:
+    """Return the verdict of a subscription with relevance, with its priority and why."""
+    assert subscription.relevance is not None
+    form, levels = FormFunction(subscription.where), subscription.relevance.levels
+    scope = EventScope(event, subscription.node, world, countable=subscription.countable)
+    verdicts = [form.atom_filter(atom).evaluate_in(scope) for atom in range(len(form.atoms))]
+    atoms = map(WeighedAtom, form.texts(), levels, verdicts)
+    found = replace(verdict, weighing=Weighing(context_class, matrix.rows, tuple(atoms)))
+    if not verdict.passed:
+        return found
+    priority = priority_of(form, levels, matrix.row(context_class), truths_of(verdicts))
+    if priority == NEVER:
+        why = f"withheld: in class {context_class} its relevance is too low"
+        step = VerdictStep("priority", False, why)
+        return replace(found, priority=WITHHELD, steps=(*verdict.steps, step))
+    why = f"priority {priority} in class {context_class}"
+    if event.priority is not None:
+        said = event.priority if event.raises else max(priority, event.priority)
+        if said != priority:
+            why += f", and {said} by its publisher"
+        priority = said
+    steps = (*verdict.steps, VerdictStep("priority", True, why))
+    return replace(found, priority=priority, steps=steps)
+
+
 def explain_suspended(subscription: Subscription) -> Verdict:
     """Say that a subscription matches nothing because it is suspended."""
     why = "its filter cost more than its user may spend; it is resumed later"
@@ -55,7 +93,7 @@ def _with_numbers(
     if step.step == "to" and event.to is not None:
         found = _away(event.to, event.publisher, world.position(me), me, world)
         return step if found is None else replace(step, why=f"{found[0]}, target {found[1]}")
-    where = subscription.where
+    where = selecting_filter(subscription)
     if step.step == "where" and where is not None:
         why = step.why
         blamed = to_blame(where, scope)

@@ -24,7 +24,7 @@ from nearcast.core.matching.tables import (
     PairTable,
 )
 from nearcast.core.model.event_batch import BOOLEAN, MISSING, NUMBER
-from nearcast.core.model.geometry.geodesy import distance_m
+from nearcast.core.model.geometry.geodesy import distance_bounds_m, distance_m
 from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_POSITION
 
 EQUAL, LESS, AT_MOST, IS_NULL, IS_TRUE = 0, 1, 2, 3, 4
@@ -151,6 +151,13 @@ def evaluate_atom(
     lat2, lon2 = where_is(right, nodes, atoms, me, publisher, lat, lon, mask, borrowed)
     if math.isnan(lat1) or math.isnan(lat2):
         return UNKNOWN
+    limit = atoms.constant[atom]
+    if op != APPROACHING:
+        low, high = distance_bounds_m(lat1, lon1, lat2, lon2)
+        if low > limit:
+            return 0
+        if high < limit:
+            return 0 if op == DISTANCE_EQUAL else 1
     distance = distance_m(lat1, lon1, lat2, lon2)
     if op == APPROACHING:
         # A node with one fix counts as standing still; if neither has two, the result is unknown.
@@ -166,7 +173,6 @@ def evaluate_atom(
         if not known:
             return UNKNOWN
         return 1 if distance < distance_m(lat1, lon1, lat2, lon2) else 0
-    limit = atoms.constant[atom]
     if op == DISTANCE_LESS:
         return 1 if distance < limit else 0
     if op == DISTANCE_AT_MOST:

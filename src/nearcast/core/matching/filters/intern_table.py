@@ -71,6 +71,11 @@ class InternTable(Generic[Value]):
         assert value is not None
         return value
 
+    def values(self, numbers: Sequence[int]) -> list[Value]:
+        """The values of numbers in use."""
+        values = self._values
+        return [values[number] for number in numbers]  # type: ignore[misc]  # they are in use
+
     def release(self, number: int) -> bool:
         """Decrement the use count; True if the number was freed."""
         self._users[number] -= 1

@@ -175,7 +175,7 @@ def program(where: Filter | None, vocabulary: Vocabulary) -> Program:
     if plain is not None:
         return plain
     compiler = _Compiler(vocabulary, where.two_valued)
-    tree = compiler.tree(where.root, True)
+    tree = compiler.cheapest_first(compiler.tree(where.root, True))
     code = _linear(tree)
     if len(code) > MOST_INSTRUCTIONS:
         tree = (compiler.slow(where.root), WANT_TRUE)
@@ -238,6 +238,8 @@ class _Compiler:
         self.two_valued = two_valued
         self.partial = False
         self.shared = True
+        self._costs: dict[int, int] = {}
+        """By atom: 0 if it reads the event alone, 1 for another comparison, 2 for the rest."""
 
     def tree(self, node: Node, wanted: bool) -> Tree:
         if isinstance(node, Operation):
@@ -275,6 +277,21 @@ class _Compiler:
         elif isinstance(node, Property):
             return self._property(node, node.name, IS_TRUE, BOOLEAN, 0.0, self._verdict(wanted))
         return self._slow(node, self._verdict(wanted))
+
+    def cheapest_first(self, tree: Tree) -> Tree:
+        """Return a tree whose conditions are asked in the order of what they cost.
+
+        What alone decides is often the event, which is known once for all subscribers.
+        """
+        if not isinstance(tree, Branch):
+            return tree
+        parts = sorted(map(self.cheapest_first, tree.parts), key=self._cost)
+        return Branch(tree.all, tuple(parts))
+
+    def _cost(self, tree: Tree) -> int:
+        if isinstance(tree, Branch):
+            return max(map(self._cost, tree.parts))
+        return 0 if isinstance(tree, bool) else self._costs[tree[0]]
 
     def _comparison(self, op: str, node: Operation, wanted: bool) -> Tree:
         left, right = node.args
@@ -342,6 +359,7 @@ class _Compiler:
             return self._slow(node, verdict)
         if not shared:
             self.shared = False
+        self._costs[atom] = 0 if shared else 1 if key[0] <= IS_TRUE else 2
         return atom, verdict
 
     def slow(self, node: Node) -> int:
@@ -349,6 +367,7 @@ class _Compiler:
         self.shared = False
         atom = self.vocabulary.atom((SLOW, node, self.two_valued))
         assert atom is not None
+        self._costs[atom] = 2
         return atom
 
     def _slow(self, node: Node, verdict: int) -> Leaf:

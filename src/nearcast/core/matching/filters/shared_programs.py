@@ -15,10 +15,13 @@ def new_rules() -> RuleTable:
     return RuleTable(
         start=np.zeros(16, np.int32),
         length=np.zeros(16, np.uint8),
-        levels=np.zeros(16, np.uint8),
+        sections=np.zeros(16, np.uint8),
         flags=np.zeros(16, np.uint8),
         verdict=np.zeros(16, np.int8),
         stamp=np.full(16, NONE, np.int64),
+        judged=np.full(16, NONE, np.int64),
+        true=np.zeros(16, np.int64),
+        false=np.zeros(16, np.int64),
         users=np.zeros(16, np.int32),
         code=np.zeros(64, np.int32),
         slots=np.full(64, NONE, np.int32),
@@ -30,15 +33,19 @@ def with_room(rules: RuleTable, more: int, words: int) -> RuleTable:
     """Return the table with room for `more` rules and `words` words of code."""
     size = enough(len(rules.users), int(rules.state[RULES_MADE]) + more)
     if size != len(rules.users):
-        stamp = np.full(size, NONE, np.int64)
+        stamp, judged = np.full((2, size), NONE, np.int64)
         stamp[: len(rules.stamp)] = rules.stamp
+        judged[: len(rules.judged)] = rules.judged
         rules = rules._replace(
             start=resized(rules.start, size),
             length=resized(rules.length, size),
-            levels=resized(rules.levels, size),
+            sections=resized(rules.sections, size),
             flags=resized(rules.flags, size),
             verdict=resized(rules.verdict, size),
             stamp=stamp,
+            judged=judged,
+            true=resized(rules.true, size),
+            false=resized(rules.false, size),
             users=resized(rules.users, size),
         )
     if 2 * int(rules.state[CODE_WASTED]) > int(rules.state[CODE_TOP]) > 4096:
@@ -56,7 +63,13 @@ def with_room(rules: RuleTable, more: int, words: int) -> RuleTable:
 
 @compiled
 def acquire_rules(
-    code: I32, first: I32, length: I32, levels: I32, flags: I32, rules: RuleTable, atoms: AtomTable
+    code: I32,
+    first: I32,
+    length: I32,
+    sections: I32,
+    flags: I32,
+    rules: RuleTable,
+    atoms: AtomTable,
 ) -> I32:
     """Return the rule of each program, created if new, with its use count incremented.
 
@@ -71,7 +84,7 @@ def acquire_rules(
         while rule != NONE:
             if (
                 rules.length[rule] == length[i]
-                and rules.levels[rule] == levels[i]
+                and rules.sections[rule] == sections[i]
                 and rules.flags[rule] == flags[i]
                 and _same(rules, rule, code, first[i], words)
             ):
@@ -93,10 +106,10 @@ def acquire_rules(
                 rules.code[start + j] = code[first[i] + j]
             rules.start[rule] = start >> 1
             rules.length[rule] = length[i]
-            rules.levels[rule] = levels[i]
+            rules.sections[rule] = sections[i]
             rules.flags[rule] = flags[i]
             rules.users[rule] = 0
-            rules.stamp[rule] = NONE
+            rules.stamp[rule] = rules.judged[rule] = NONE
             _count_atoms(rules, rule, atoms, 1)
         rules.users[rule] += 1
         found[i] = rule
@@ -149,7 +162,7 @@ def atoms_of(rules: RuleTable, rule: int) -> set[int]:
     code = rules.code[start : start + words].reshape(-1, 2)
     found: set[int] = set()
     at, sections = 0, [int(rules.length[rule])]
-    for _ in range(int(rules.levels[rule]) + 1):
+    for _ in range(int(rules.sections[rule]) + 1):
         length = sections.pop()
         found.update(int(word) >> 2 for word in code[at : at + length, 0])
         at += length
@@ -162,7 +175,7 @@ def atoms_of(rules: RuleTable, rule: int) -> set[int]:
 @compiled
 def _words(rules: RuleTable, rule: int) -> int:
     at = rules.start[rule] + rules.length[rule]
-    for _ in range(rules.levels[rule]):
+    for _ in range(rules.sections[rule]):
         at += 1 + rules.code[2 * at]
     return 2 * (at - rules.start[rule])
 
@@ -171,11 +184,11 @@ def _words(rules: RuleTable, rule: int) -> int:
 def _count_atoms(rules: RuleTable, rule: int, atoms: AtomTable, by: int) -> None:
     at = rules.start[rule]
     length = int(rules.length[rule])
-    for level in range(rules.levels[rule] + 1):
+    for section in range(rules.sections[rule] + 1):
         for i in range(at, at + length):
             atoms.users[rules.code[2 * i] >> 2] += by
         at += length
-        if level < rules.levels[rule]:
+        if section < rules.sections[rule]:
             length = rules.code[2 * at]
             at += 1
 

@@ -8,10 +8,11 @@ from collections.abc import Callable, Sequence
 
 import numpy as np
 
-from nearcast.core.language import Filter
+from nearcast.core.adaptation.weighted_filter import selecting_filter, weighted_atoms
+from nearcast.core.language import Filter, Operation
 from nearcast.core.matching.candidate_scan import BODY_COLUMNS, FLAG_BITS, PROGRAM, RULE_WORD
 from nearcast.core.matching.filters.atoms import INLINE
-from nearcast.core.matching.filters.programs import MOST_KEYS, program
+from nearcast.core.matching.filters.programs import MOST_KEYS, NO_FILTER, program
 from nearcast.core.matching.filters.shared_programs import (
     acquire_rules,
     atoms_of,
@@ -165,8 +166,8 @@ class SubscriptionIndex:
         for i in new_rows.partial:
             rule, each = int(rules[i]), subscriptions[i]
             if rule not in self.filters:
-                self.filters[rule] = each.where, each.levels
-                self.counting += _counts(each.where, each.levels)
+                filters = self.filters[rule] = selecting_filter(each), weighted_atoms(each)
+                self.counting += _counts(*filters)
             self._partial.add(int(rows[i]))
             if each.countable is not None:
                 self.countable[int(rows[i])] = each.countable
@@ -265,6 +266,18 @@ class SubscriptionIndex:
         places = self.cells.lies[rows[:, ENTRY], PLACE]
         return self.cells.geo[places, 3].astype(np.float64)
 
+    def takes_any_event(self, number: int) -> bool:
+        """True if a subscription has neither area nor filter nor relevance."""
+        row, rules = self.table.rows[number], self.rules
+        rule = row[RULE]
+        start = 2 * int(rules.start[rule])
+        return bool(
+            row[ANCHOR] == NONE
+            and rules.length[rule] == 1
+            and rules.sections[rule] == 0
+            and tuple(rules.code[start : start + 2].tolist()) == NO_FILTER.words
+        )
+
     def node_subscriptions(self, node: int) -> list[int]:
         """The numbers of all subscriptions of a node."""
         found = []
@@ -276,16 +289,18 @@ class SubscriptionIndex:
 
     def _compile(self, subscription: Subscription, new_rows: "_NewRows") -> None:
         vocabulary = self.vocabulary
-        where = program(subscription.where, vocabulary)
+        where = program(selecting_filter(subscription), vocabulary)
         partial, shared = where.partial, where.shared
         words = new_rows.words
         words += where.words
-        for level in subscription.levels:
-            compiled_level = program(level, vocabulary)
-            words += (len(compiled_level.words) >> 1, 0)
-            words += compiled_level.words
-            partial = partial or compiled_level.partial
-            shared = shared and compiled_level.shared
+        atoms = weighted_atoms(subscription)
+        for atom in atoms:
+            for one in (atom, Filter(Operation("not", (atom.root,)), atom.two_valued)):
+                section = program(one, vocabulary)
+                words += (len(section.words) >> 1, 0)
+                words += section.words
+                partial = partial or section.partial
+                shared = shared and section.shared
         if vocabulary.new_paths:
             self.nodes.fill_paths(vocabulary.new_paths)
             vocabulary.new_paths.clear()
@@ -302,7 +317,7 @@ class SubscriptionIndex:
         if partial:
             flags = PARTIAL
             new_rows.partial.append(index)
-        inline = None if subscription.levels else where.inline(under)
+        inline = where.inline(under)
         if shared:
             flags |= SHARED
         if inline is None:
@@ -311,7 +326,7 @@ class SubscriptionIndex:
         if placement.named is not None:
             new_rows.named.append((index, placement))
         new_rows.rows += (
-            node, placement.anchor, pattern, flags, len(where.words) >> 1, len(subscription.levels),
+            node, placement.anchor, pattern, flags, len(where.words) >> 1, 2 * len(atoms),
             len(words),
         )  # fmt: skip
         new_rows.areas.append(placement.area)
@@ -345,9 +360,9 @@ class SubscriptionIndex:
 
     def _acquire_rules(self, words: list[int], compiled_rows: I32) -> I32:
         self.rules = with_room(self.rules, len(compiled_rows), len(words))
-        flags, length, levels, end = np.ascontiguousarray(compiled_rows[:, 3:].T)
+        flags, length, sections, end = np.ascontiguousarray(compiled_rows[:, 3:].T)
         return acquire_rules(
-            np.array(words, np.int32), np.concatenate([_ZERO, end]), length, levels,
+            np.array(words, np.int32), np.concatenate([_ZERO, end]), length, sections,
             flags & (PARTIAL | SHARED), self.rules, self.vocabulary.arrays,
         )  # fmt: skip
 
@@ -431,7 +446,7 @@ class _NewRows:
     def __init__(self) -> None:
         self.words: list[int] = []
         self.rows: list[int] = []
-        """Seven each: node, anchor, pattern, flags, instructions, levels, end of its code."""
+        """Seven each: node, anchor, pattern, flags, instructions, sections, end of its code."""
         self.areas: list[float] = []
         self.entries: list[float] = []
         """Five each: index of the subscription, reach, slot, kind and value of the key."""
@@ -445,9 +460,9 @@ NOT_INLINE = (0,) * INLINE
 KEYLESS: tuple[EqualityKey, ...] = ((NONE, 0, 0.0),)
 
 
-def _counts(where: Filter | None, levels: tuple[Filter, ...]) -> bool:
+def _counts(where: Filter | None, atoms: Sequence[Filter]) -> bool:
     """Return whether any of the filters counts recent events."""
-    return any(each is not None and each.counted_subjects for each in (where, *levels))
+    return any(each is not None and each.counted_subjects for each in (where, *atoms))
 
 
 def _new_keys() -> KeyTable:

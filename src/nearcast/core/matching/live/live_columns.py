@@ -17,7 +17,7 @@ from nearcast.core.matching.tables import F64, I32, I64, U8, enough, resized
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_batch import STRING, coded, flat
 from nearcast.core.model.geometry.area import Circle
-from nearcast.core.model.subject import subject_test
+from nearcast.core.model.subject import which_match
 
 MOST_PATTERNS = 64
 """Patterns for which it is remembered which subjects they fit."""
@@ -57,6 +57,13 @@ class LiveBatch:
     def event(self, i: int) -> Event:
         """One of the events."""
         return self._store.event_at(int(self.rows[i]))
+
+    def said_priorities(self, among: I32) -> dict[int, tuple[int, bool]]:
+        """Of some indexes, the priority that publishers gave, and whether it may raise others."""
+        events = ((i, self.event(i)) for i in np.unique(among).tolist())
+        return {
+            i: (event.priority, event.raises) for i, event in events if event.priority is not None
+        }
 
 
 class LiveStore(LiveEvents):
@@ -134,6 +141,15 @@ class LiveStore(LiveEvents):
             self._pack()
         return True
 
+    def rows_about(self, pattern: str, targeted: bool = False) -> I32:
+        """Rows of events without a target (or with one) whose subject matches a pattern."""
+        if "+" not in pattern and "#" not in pattern:
+            return super().rows_about(pattern, targeted)
+        c = self.columns
+        kept = (c.version > 0) & (c.targeted == targeted)
+        rows = np.flatnonzero(kept).astype(np.int32)
+        return rows[self._fits(pattern, rows)[c.subject[rows]] == 1]
+
     def in_order(self, rows: I32) -> I32:
         """Return rows with the oldest version first."""
         return rows if len(rows) < 2 else rows[self.columns.version[rows].argsort()]
@@ -164,9 +180,10 @@ class LiveStore(LiveEvents):
         numbers = self.columns.subject[rows]
         unknown = numbers[fits[numbers] == _UNKNOWN]
         if len(unknown):
-            fitting, value = subject_test(pattern), self.subjects.value
-            unknown = np.unique(unknown)
-            fits[unknown] = [fitting(value(number)) for number in unknown.tolist()]
+            is_unknown = np.zeros(len(fits), np.bool_)
+            is_unknown[unknown] = True
+            unknown = np.flatnonzero(is_unknown)
+            fits[unknown] = which_match(pattern, self.subjects.values(unknown.tolist()))
         # The pattern that was not used for longest is forgotten.
         self._fitting[pattern] = fits
         if len(self._fitting) > MOST_PATTERNS:

@@ -6,7 +6,6 @@ only what is near.
 """
 
 from collections.abc import Callable, Iterable, Iterator
-from itertools import chain
 
 import numpy as np
 
@@ -40,9 +39,10 @@ from nearcast.core.matching.index.points import (
     place_point,
     point_cells,
 )
+from nearcast.core.matching.live.subject_tree import RowsBySubject
 from nearcast.core.matching.tables import I32
 from nearcast.core.model.event import Event
-from nearcast.core.model.subject import subject_test
+from nearcast.core.model.geometry.area import Area, Around, MovingCircle
 
 LiveObserver = Callable[[Event, int], None]
 """Called with an event that was put (1) or removed (-1)."""
@@ -57,10 +57,12 @@ class LiveEvents:
         self._bound_of_target = bound_of_target
         self.observer: LiveObserver | None = None
         self._rows: dict[str, int] = {}
+        self._keys: list[str] = []
+        """By row."""
         self._events: list[Event | None] = []
         self._free: list[int] = []
-        self._untargeted: dict[str, set[int]] = {}
-        self._targeted: dict[str, set[int]] = {}
+        self._untargeted = RowsBySubject()
+        self._targeted = RowsBySubject()
         self._columns = columns_per_row()
         self._points = new_cells(0, 0)
         self._targets = new_cells(0, 0)
@@ -92,12 +94,14 @@ class LiveEvents:
         row = self._free.pop() if self._free else len(self._events)
         if row == len(self._events):
             self._events.append(None)
+            self._keys.append(key)
         self._rows[key] = row
+        self._keys[row] = key
         self._events[row] = event
         if event.position is not None:
             self._place(row, event.position.lat, event.position.lon)
         by_subject = self._untargeted if event.to is None else self._targeted
-        by_subject.setdefault(event.subject, set()).add(row)
+        by_subject.add(event.subject, row)
         if event.to is not None:
             self._aim(row, event)
         if self.observer is not None:
@@ -113,23 +117,47 @@ class LiveEvents:
         if event.position is not None:
             self._place(row, np.nan, np.nan, event)
         by_subject = self._untargeted if event.to is None else self._targeted
-        by_subject[event.subject].discard(row)
-        if not by_subject[event.subject]:
-            del by_subject[event.subject]
+        by_subject.remove(event.subject, row)
         self._unaim(row)
         self._events[row] = None
+        self._keys[row] = ""
         self._free.append(row)
         if self.observer is not None:
             self.observer(event, -1)
         return True
 
-    def aim_again(self, key: str) -> None:
-        """Re-index the target of an event."""
-        row = self._rows.get(key)
-        event = None if row is None else self._events[row]
-        if row is not None and event is not None and event.to is not None:
-            self._unaim(row)
-            self._aim(row, event)
+    def aim_again(self, keys: Iterable[str]) -> None:
+        """Re-index the targets of events; those that stay in their cell are left there."""
+        bounds: dict[tuple[Area, str], Bound | None] = {}
+        cells: dict[Bound, tuple[int, int]] = {}
+        for key in keys:
+            row = self._rows.get(key)
+            event = None if row is None else self._events[row]
+            if row is None or event is None or event.to is None:
+                continue
+            bound = self._bound_again(event, bounds)
+            if bound is None:
+                self._unaim(row)
+                continue
+            cell = cells.get(bound)
+            if cell is None:
+                cell = cells[bound] = self._cell_of(bound)
+            if not self._lies_in(row, *cell):
+                self._unaim(row)
+                self._lay(row, *cell)
+
+    def _bound_again(
+        self, event: Event, bounds: dict[tuple[Area, str], Bound | None]
+    ) -> Bound | None:
+        """The bound of a target; of equal ones with few words only the first is looked up."""
+        to = event.to
+        assert to is not None
+        if isinstance(to, Around) and not isinstance(to.shape, MovingCircle):
+            return self._bound_of_target(event)
+        known = to, event.publisher
+        if known not in bounds:
+            bounds[known] = self._bound_of_target(event)
+        return bounds[known]
 
     def near(self, bound: Bound) -> list[Event]:
         """Events whose position may be within a circle."""
@@ -148,6 +176,10 @@ class LiveEvents:
         event = self._events[row]
         assert event is not None
         return event
+
+    def key_at(self, row: int) -> str:
+        """The key of the event of a row."""
+        return self._keys[row]
 
     def row(self, key: str) -> int | None:
         """The row of the event under a key."""
@@ -182,11 +214,7 @@ class LiveEvents:
     def rows_about(self, pattern: str, targeted: bool = False) -> I32:
         """Rows of events without a target (or with one) whose subject matches a pattern."""
         by_subject = self._targeted if targeted else self._untargeted
-        subjects: Iterable[str] = (pattern,) if pattern in by_subject else ()
-        if "+" in pattern or "#" in pattern:
-            subjects = filter(subject_test(pattern), by_subject)
-        rows = chain.from_iterable(map(by_subject.__getitem__, subjects))
-        return np.fromiter(rows, np.int32)
+        return np.fromiter(by_subject.matching(pattern), np.int32)
 
     def _events_of(self, rows: I32) -> list[Event]:
         return [self.event_at(row) for row in rows.tolist()]
@@ -209,12 +237,24 @@ class LiveEvents:
 
     def _aim(self, row: int, event: Event) -> None:
         bound = self._bound_of_target(event)
-        if bound is None:
-            return
+        if bound is not None:
+            self._lay(row, *self._cell_of(bound))
+
+    def _cell_of(self, bound: Bound) -> tuple[int, int]:
+        """The class and the code of the cell of a target."""
         lat, lon, reach_m = bound
-        self._targets = with_items(self._targets, row + 1)
         c = class_of(reach_m)
-        code = code_of(self._columns, c, lat, lon)
+        return c, code_of(self._columns, c, lat, lon)
+
+    def _lies_in(self, row: int, c: int, code: int) -> bool:
+        """True if the target of an event is in that cell."""
+        if row >= len(self._targets.lies):
+            return False
+        cell = self._targets.lies[row, CELL]
+        return cell != EMPTY and bool(cell == find(self._targets, 0, c, code))
+
+    def _lay(self, row: int, c: int, code: int) -> None:
+        self._targets = with_items(self._targets, row + 1)
         while (cell := reserve(self._targets, 0, c, code)) == EMPTY:
             self._targets = grown(self._targets)
         append(self._targets, cell, row)

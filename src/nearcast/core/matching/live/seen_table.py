@@ -1,7 +1,8 @@
 """Which session has seen which live event: bits in pages, which kernels read, and the reverse.
 
 A session has a page for each run of `PAGE_ROWS` rows of live events among which it has seen one.
-Pages and numbers of sessions are reused when nothing is left in them.
+Pages and numbers of sessions are reused when nothing is left in them. The reverse lists the
+sessions of each event, but for those that saw very many at once: their bits are looked up.
 """
 
 from collections.abc import Collection, Iterable, Sequence
@@ -15,6 +16,8 @@ from nearcast.core.matching.tables import I32, I64, NONE, enough, resized
 
 PAGE_BITS = 9
 PAGE_ROWS = 1 << PAGE_BITS
+MOST_LISTED = 2_000
+"""A session that sees more events than this at once is not listed with each of them."""
 _WORDS = PAGE_ROWS // 64
 
 U64 = npt.NDArray[np.uint64]
@@ -31,15 +34,20 @@ class SeenArrays(NamedTuple):
 class SeenTable:
     """Pairs of a live event, by its row, and a session that has seen it."""
 
-    def __init__(self) -> None:
+    def __init__(self, most_listed: int = MOST_LISTED) -> None:
+        self._most_listed = most_listed
         self.arrays = SeenArrays(np.zeros((16, 1), np.int32), np.zeros((16, _WORDS), np.uint64))
         self._numbers: dict[str, int] = {}
         self._names: list[str] = []
         self._free: list[int] = []
         self._free_pages: list[int] = []
         self._pages_made = 0
-        self._seen_by: dict[int, int | set[int]] = {}
-        """By row, the numbers of the sessions."""
+        self._seen_by: dict[int, int | tuple[int, int] | set[int]] = {}
+        """By row, the numbers of the listed sessions: one, two or more."""
+        self._unlisted: I32 = np.zeros(0, np.int32)
+        """The numbers of sessions that are not listed."""
+        self._is_listed = np.ones(16, np.bool_)
+        """By session."""
         self._counts = np.zeros(16, np.int64)
         """By session, how many events it has seen."""
 
@@ -71,51 +79,86 @@ class SeenTable:
     def mark(self, rows: I32, sessions: Sequence[str]) -> None:
         """Record pairs of the row of an event and a session that has seen it."""
         if len(rows):
-            self._mark(rows, np.array([self._acquire(each) for each in sessions], np.int32))
+            numbers = np.array([self._acquire(each) for each in sessions], np.int32)
+            self._mark(rows, numbers)
+            listed = self._is_listed[numbers]
+            pairs = zip(rows[listed].tolist(), numbers[listed].tolist(), strict=True)
+            for row, number in pairs:
+                self._note(row, number)
 
     def mark_for(self, rows: I32, session: str) -> None:
         """Record that one session has seen events."""
         if len(rows):
-            self._mark(rows, np.full(len(rows), self._acquire(session), np.int32))
+            number = self._acquire(session)
+            self._make_room(int(rows.max()), number)
+            if len(rows) > self._most_listed and self._is_listed[number]:
+                self._unlist(number)
+            self._mark(rows, np.full(len(rows), number, np.int32))
+            if self._is_listed[number]:
+                for row in rows.tolist():
+                    self._note(row, number)
 
     def _mark(self, rows: I32, numbers: I32) -> None:
         self._make_room(int(rows.max()), int(numbers.max()))
         lacking = _without_page(self.arrays, rows, numbers)
-        for number, run in zip(
-            numbers[lacking].tolist(), (rows[lacking] >> PAGE_BITS).tolist(), strict=True
-        ):
-            if not self.arrays.page_of[number, run]:
-                self.arrays.page_of[number, run] = self._new_page()
+        runs = self.arrays.page_of.shape[1]
+        places = numbers[lacking].astype(np.int64) * runs + (rows[lacking] >> PAGE_BITS)
+        for place in np.unique(places).tolist():
+            self.arrays.page_of[divmod(place, runs)] = self._new_page()
         _set_bits(self.arrays, rows, numbers, self._counts)
+
+    def _note(self, row: int, number: int) -> None:
         seen_by = self._seen_by
-        for row, number in zip(rows.tolist(), numbers.tolist(), strict=True):
-            before = seen_by.setdefault(row, number)
-            if isinstance(before, set):
-                before.add(number)
-            elif before != number:
-                seen_by[row] = {before, number}
+        before = seen_by.setdefault(row, number)
+        if isinstance(before, set):
+            before.add(number)
+        elif isinstance(before, int):
+            if before != number:
+                seen_by[row] = (before, number)
+        elif number not in before:
+            seen_by[row] = {*before, number}
 
     def unmark(self, row: int, session: str) -> None:
         """Forget that a session has seen an event."""
-        if self.has(row, session):
-            number = self._numbers[session]
-            self._discard(row, number)
-            self._clear(row, np.array([number], np.int32))
+        self.unmark_for(np.array([row], np.int32), session)
+
+    def unmark_for(self, rows: I32, session: str) -> None:
+        """Forget that a session has seen distinct events."""
+        number = self.number(session)
+        if number == NONE or not len(rows):
+            return
+        numbers = np.full(len(rows), number, np.int32)
+        rows = rows[~_unseen(self.arrays, rows, numbers)]
+        if self._is_listed[number]:
+            for row in rows.tolist():
+                self._discard(row, number)
+        self._clear(rows, numbers[: len(rows)])
 
     def forget_event(self, row: int) -> None:
         """Forget who has seen an event: its row becomes that of another."""
-        numbers = self._of(row)
-        if numbers:
-            del self._seen_by[row]
-            self._clear(row, np.fromiter(numbers, np.int32))
+        if row in self._seen_by or len(self._unlisted):
+            self.forget_events((row,))
+
+    def forget_events(self, rows: Sequence[int]) -> None:
+        """Forget who has seen distinct events."""
+        gone: list[int] = []
+        numbers: list[int] = []
+        for row in rows:
+            by = self._of(row)
+            gone += [row] * len(by)
+            numbers += by
+            self._seen_by.pop(row, None)
+        if gone:
+            self._clear(np.array(gone, np.int32), np.array(numbers, np.int32))
 
     def forget_session(self, session: str) -> None:
         """Forget what a session has seen."""
         number = self.number(session)
         if number == NONE:
             return
-        for row in self.rows(session):
-            self._discard(row, number)
+        if self._is_listed[number]:
+            for row in self.rows(session):
+                self._discard(row, number)
         pages = self.arrays.page_of[number]
         for page in pages[pages > 0].tolist():
             self.arrays.bits[page - 1] = 0
@@ -130,22 +173,33 @@ class SeenTable:
     def _of(self, row: int) -> Collection[int]:
         """The numbers of the sessions that have seen an event."""
         found = self._seen_by.get(row, ())
-        return (found,) if isinstance(found, int) else found
+        listed = (found,) if isinstance(found, int) else found
+        if not len(self._unlisted):
+            return listed
+        unseen = _unseen(self.arrays, np.full(len(self._unlisted), row, np.int32), self._unlisted)
+        return [*listed, *self._unlisted[~unseen].tolist()]
+
+    def _unlist(self, number: int) -> None:
+        """Look up the bits of a session from now on."""
+        for row in _rows_in(self.arrays, number, int(self._counts[number])).tolist():
+            self._discard(row, number)
+        self._is_listed[number] = False
+        self._unlisted = np.append(self._unlisted, np.int32(number))
 
     def _discard(self, row: int, number: int) -> None:
         found = self._seen_by[row]
         if isinstance(found, set) and len(found) > 1:
             found.discard(number)
+        elif isinstance(found, tuple):
+            self._seen_by[row] = found[0] if found[1] == number else found[1]
         else:
             del self._seen_by[row]
 
-    def _clear(self, row: int, numbers: I32) -> None:
-        freed = _clear_bits(self.arrays, row, numbers)
+    def _clear(self, rows: I32, numbers: I32) -> None:
+        freed = _clear_bits(self.arrays, rows, numbers, self._counts)
         self._free_pages.extend(freed[freed > 0].tolist())
-        for number in numbers.tolist():
-            self._counts[number] -= 1
-            if not self._counts[number]:
-                self._release(number)
+        for number in set(numbers[self._counts[numbers] == 0].tolist()):
+            self._release(number)
 
     def _acquire(self, session: str) -> int:
         number = self._numbers.get(session)
@@ -160,6 +214,9 @@ class SeenTable:
     def _release(self, number: int) -> None:
         del self._numbers[self._names[number]]
         self._names[number], self._counts[number] = "", 0
+        if not self._is_listed[number]:
+            self._is_listed[number] = True
+            self._unlisted = self._unlisted[self._unlisted != number]
         self._free.append(number)
 
     def _make_room(self, row: int, number: int) -> None:
@@ -169,6 +226,8 @@ class SeenTable:
         page_of = resized(page_of, enough(runs, (row >> PAGE_BITS) + 1), axis=1)
         self.arrays = self.arrays._replace(page_of=page_of)
         self._counts = resized(self._counts, len(page_of))
+        more = len(page_of) - len(self._is_listed)
+        self._is_listed = np.append(self._is_listed, np.ones(more, np.bool_))
 
     def _new_page(self) -> int:
         if self._free_pages:
@@ -220,16 +279,18 @@ def _set_bits(seen: SeenArrays, rows: I32, sessions: I32, counts: I64) -> None:
 
 
 @compiled
-def _clear_bits(seen: SeenArrays, row: int, sessions: I32) -> I32:
-    """Clear the bit of a row for each session; return the pages that are empty now, else 0."""
-    freed = np.zeros(len(sessions), np.int32)
-    run = row >> PAGE_BITS
-    word = (row & (PAGE_ROWS - 1)) >> 6
-    for i in range(len(sessions)):
-        page = seen.page_of[sessions[i], run]
+def _clear_bits(seen: SeenArrays, rows: I32, sessions: I32, counts: I64) -> I32:
+    """Clear bits that are set; return for each the page that is empty now, else 0."""
+    freed = np.zeros(len(rows), np.int32)
+    for i in range(len(rows)):
+        row, session = rows[i], sessions[i]
+        run = row >> PAGE_BITS
+        word = (row & (PAGE_ROWS - 1)) >> 6
+        page = seen.page_of[session, run]
         seen.bits[page - 1, word] &= ~(np.uint64(1) << np.uint64(row & 63))
+        counts[session] -= 1
         if not seen.bits[page - 1].any():
-            seen.page_of[sessions[i], run] = 0
+            seen.page_of[session, run] = 0
             freed[i] = page
     return freed
 

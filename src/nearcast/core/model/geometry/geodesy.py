@@ -24,6 +24,12 @@ from nearcast.core.model.geometry.ellipsoid import (
 ANTIPODAL_COSINE = -0.9986
 AZIMUTHS_TRIED = 16
 GOLDEN_STEPS = 20
+# No degree of latitude is shorter or longer, and no radius of curvature is larger than these.
+SHORTEST_DEGREE_M = 110_570.0
+LONGEST_DEGREE_M = 111_700.0
+LONGEST_RADIUS_M = 6_400_000.0
+ROUGHLY = 1e-4
+"""More than the relative error of a distance."""
 
 
 @compiled
@@ -93,6 +99,31 @@ def distance_m(lat1: float, lon1: float, lat2: float, lon2: float) -> float:
     if lat1 < lat2 or (lat1 == lat2 and lon1 <= lon2):
         return max(_long_distance_m(lat1, lon1, lat2, lon2), SHORT_M)
     return max(_long_distance_m(lat2, lon2, lat1, lon1), SHORT_M)
+
+
+@compiled
+def distance_bounds_m(lat1: float, lon1: float, lat2: float, lon2: float) -> tuple[float, float]:
+    """Return what `distance_m` is certainly not below and not above, without trigonometry.
+
+    For points that are far apart the bounds are loose.
+    """
+    north = abs(lat1 - lat2)
+    east = abs(lon1 - lon2)
+    if east > 180.0:
+        east = 360.0 - east
+    turn = math.radians(east)
+    phi = math.radians(max(abs(lat1), abs(lat2)))
+    square = phi * phi
+    # Partial sums of the series of the cosine and the sine are alternately above and below them.
+    above = 1.0 - square / 2.0 * (1.0 - square / 12.0)
+    below = above - square * square * square / 720.0
+    half = turn / 2.0
+    # A chord is not shorter than it is seen from a pole, where the nearer point is nearest.
+    chord = 2.0 * EQUATORIAL_RADIUS_M * max(below, 0.0) * half * (1.0 - half * half / 6.0)
+    low = max(SHORTEST_DEGREE_M * north, chord)
+    # One way leads along a meridian and along the shorter of the two parallels.
+    high = LONGEST_DEGREE_M * north + LONGEST_RADIUS_M * above * turn
+    return low * (1.0 - ROUGHLY) - 0.001, high * (1.0 + ROUGHLY) + 0.001
 
 
 @compiled

@@ -1,0 +1,1 @@
+"""Urgent events on a link that is too thin, with priorities and without."""

@@ -1,0 +1,59 @@
+"""`nearcast experiment`: the tables and figures of the source documents, ours beside them."""
+
+import sys
+from pathlib import Path
+from typing import Annotated
+
+import msgspec
+import typer
+from rich.console import Console
+from rich.progress import Progress
+
+from nearcast.experiments import report
+from nearcast.experiments.agent import experiment as agents
+
+app = typer.Typer(
+    no_args_is_help=True,
+    help="Repeat the experiments of the source documents, and print ours beside theirs.",
+)
+
+
+@app.callback()
+def _experiments() -> None:
+    """Repeat the experiments of the source documents, and print ours beside theirs."""
+
+
+@app.command()
+def agent(
+    seed: Annotated[
+        int, typer.Option(min=0, help="Draws other events and subscribers.")
+    ] = agents.AgentSettings().seed,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few clients and runs: a smoke test.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all rows as JSON.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Draw each figure to a PNG in this directory.")
+    ] = None,
+) -> None:
+    """Relevance, context and priorities (seed C): its tables, listings and client figures."""
+    base = agents.QUICK if quick else agents.AgentSettings()
+    settings = msgspec.structs.replace(base, seed=seed)
+    errors = Console(stderr=True)
+    with Progress(console=errors, disable=not errors.is_terminal, transient=True) as bar:
+        task = bar.add_task("starting", total=len(agents.PARTS))
+        begun = -1
+
+        def follow(part: str) -> None:
+            nonlocal begun
+            begun += 1
+            bar.update(task, description=part, completed=begun)
+
+        result, figures = agents.run(settings, follow)
+    files = [] if out is None else report.draw(figures, out)
+    if as_json:
+        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")
+        return
+    report.show(result, Console())
+    for file in files:
+        typer.echo(f"Drew {file}")

@@ -1,0 +1,1 @@
+"""Experiments of the source documents: their tables and figures, ours beside them."""

@@ -1,0 +1,1 @@
+"""Seed C's experiments: the rule-based agent for data distribution."""
