@@ -13,7 +13,7 @@ from nearcast.pipeline.jobs.spark_checkpoints import committed
 from nearcast.pipeline.jobs.status import QueryStatus, Status, read_status
 from nearcast.store import broker_directory, read_manifest
 
-WITHIN_S = 300.0
+WITHIN_S = 900.0
 STOP_WITHIN_S = 60.0
 GONE_WITHIN_S = 30.0
 LOOK_S = 0.1

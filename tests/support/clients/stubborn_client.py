@@ -37,7 +37,7 @@ from nearcast.wire.mqtt import (
 )
 
 FOREVER = 0xFFFF_FFFF
-ANSWER_WITHIN_S = 30.0
+ANSWER_WITHIN_S = 60.0
 
 
 class Got(Struct, frozen=True):
