@@ -41,7 +41,7 @@ test: $(INSTALLED) system
 		'make --no-print-directory suite'
 
 # At once what uses Spark in one session, what starts a Spark of its own, what starts other
-# processes, and the rest: all of them wait for something as much as they work.
+# processes, the core, and the rest: all of them wait for something as much as they work.
 PYTEST := $(PY) -m pytest -m
 WITH_PROCESSES := $(wildcard tests/benchmarks tests/broker tests/chaos tests/cli tests/clients)
 suite: setup system
@@ -49,7 +49,9 @@ suite: setup system
 		'$(PYTEST) "spark and not slow" tests/pipeline' \
 		'$(PYTEST) "spark and not slow" --ignore=tests/pipeline' \
 		'$(PYTEST) "not spark and not slow" $(WITH_PROCESSES)' \
-		'$(PYTEST) "not spark and not slow" $(addprefix --ignore=,$(WITH_PROCESSES))'
+		'$(PYTEST) "not spark and not slow" tests/core tests/fuzz' \
+		'$(PYTEST) "not spark and not slow" \
+			$(addprefix --ignore=,$(WITH_PROCESSES) tests/core tests/fuzz)'
 
 # The kernels of matching once more, with every index checked; tests compile those that they use.
 checked: $(INSTALLED)
