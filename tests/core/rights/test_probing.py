@@ -331,10 +331,11 @@ probes: st.SearchStrategy[Filter | None] = (
     st.none() | plain.filters | st.sampled_from(PROBES).map(parse)
 )
 own_subscriptions = st.builds(
-    lambda wanted, node, name, where, from_: replace(
-        wanted, node=node, id=f"{node}{name}", where=where, from_=from_
+    lambda wanted, node, name, weighted, from_: replace(
+        wanted, node=node, id=f"{node}{name}", where=weighted[0], from_=from_, relevance=weighted[1]
     ),
-    plain.subscriptions, by(ATTACKERS), st.integers(0, 9), probes, st.none() | areas,
+    plain.subscriptions, by(ATTACKERS), st.integers(0, 9), plain.weighted(probes),
+    st.none() | areas,
 )  # fmt: skip
 hidden_moves = st.tuples(plain.positions, plain.positions).map(
     lambda both: somewhere_or_elsewhere(*both)

@@ -286,9 +286,11 @@ contexts = st.fixed_dictionaries(
 
 
 @st.composite
-def weighted(draw: st.DrawFn) -> tuple[Filter | None, Relevance | None]:
+def weighted(
+    draw: st.DrawFn, wheres: st.SearchStrategy[Filter | None]
+) -> tuple[Filter | None, Relevance | None]:
     """A filter, sometimes with the relevance of its atoms."""
-    where = draw(st.none() | filters | filters)
+    where = draw(wheres)
     atoms = len(FormFunction(where).atoms)
     levels = st.lists(st.integers(0, 3), min_size=atoms, max_size=atoms).filter(any).map(tuple)
     return where, draw(st.none() | st.none() | st.builds(Relevance, levels))
@@ -300,7 +302,7 @@ subscriptions = st.builds(
     ),
     st.sampled_from(NODES),
     st.sampled_from(PATTERNS),
-    weighted(),
+    weighted(st.none() | filters | filters),
     st.none() | areas,
 )
 events = st.builds(
