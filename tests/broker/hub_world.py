@@ -2,10 +2,12 @@
 
 from collections.abc import Iterable
 
-from nearcast.broker.auth import Peer
+from nearcast.broker.auth import Admitted, Peer
+from nearcast.broker.auth.admission import OpenAccess
 from nearcast.broker.config.settings import Settings
 from nearcast.broker.hub import Hub
 from nearcast.broker.net.connection import Connection
+from nearcast.store import SessionOwner
 from nearcast.wire.mqtt import (
     Connect,
     Decoder,
@@ -62,12 +64,19 @@ class HubClient:
         return self.connection.must_wait
 
 
+class AnonymousAccess(OpenAccess):
+    """Admits everybody; clients of one address are one user."""
+
+    def owner(self, admitted: Admitted) -> SessionOwner:
+        return SessionOwner(address=admitted.peer.address)
+
+
 class HubWorld:
     """A hub and its clients."""
 
     def __init__(self, settings: Settings | None = None) -> None:
         self.now = 1_000.0
-        self.hub = Hub(settings)
+        self.hub = Hub(settings, admission=AnonymousAccess())
         self.spent: list[float] = []
         """The cost of each tick."""
 

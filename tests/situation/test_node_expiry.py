@@ -104,7 +104,8 @@ def test_a_node_is_refused_if_none_can_make_room(broker: RunningBroker) -> None:
 
     assert new.moves(53.3, -6.2) == ReasonCode.QUOTA_EXCEEDED
     new.sends("$me/position", b"53.3,-6.2", 0)
-    wanted = "there are 4 nodes in this broker; limits.nodes allows 4"
+    wanted = "address 127.0.0.1 has 4 nodes; limits.user_share allows one user 4 of the 4 of "
+    wanted += "limits.nodes"
     assert [told["error"] for told in new.errors()] == [wanted, wanted]
     assert known(broker) == set("abcd")
     broker.validate()

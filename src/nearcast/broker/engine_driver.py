@@ -110,8 +110,6 @@ class EngineDriver:
                 return
         inputs, answers = pending.take()
         outcome = self._decide(inputs, now)
-        # Followers count what is in force now.
-        state.quotas.settle()
         self._answer(inputs, answers, outcome)
         self._tell_followers(inputs, outcome, now)
 

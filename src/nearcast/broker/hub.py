@@ -135,8 +135,8 @@ class Hub:
         self.link_classes = LinkClasses(state)
         """Paces and classifies links of sessions with relevance, once a host has begun it."""
         for follower in (
-            NodeTopics(state, readers), self._system_topics, warnings, self._filter_budgets,
-            self.usage, Reprioritisation(state, warnings), self.link_classes,
+            self.usage, NodeTopics(state, readers), self._system_topics, warnings,
+            self._filter_budgets, Reprioritisation(state, warnings), self.link_classes,
         ):  # fmt: skip
             driver.register(follower)
         if self.settings.adaptation.uplink_kbps:

@@ -25,7 +25,7 @@ def test_every_quota_has_its_row() -> None:
         _, session, user, in_all, _, _ = by_metric[f"nearcast_hub_quota_{quota.resource.label}"]
         assert in_all == f"`{quota.in_all}`"
         assert quota.per_session is None or session == f"`{quota.per_session}`"
-        assert user == ("share" if quota.per_user else "")
+        assert user == "share"
 
 
 def test_every_stage_of_memory_is_on_the_page() -> None:

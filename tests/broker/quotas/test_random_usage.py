@@ -70,11 +70,10 @@ class Life:
     def used(self) -> dict[Resource, list[tuple[str, int]]]:
         """What each user has in use of everything."""
         users = list(self.hub.state.quotas.users())
-        found = {
+        return {
             resource: sorted((u.name, u.used[resource]) for u in users if u.used[resource])
             for resource in Resource
         }
-        return found | {Resource.NODES: [("", self.hub.state.quotas.broker.used[Resource.NODES])]}
 
     def tick(self) -> None:
         while True:

@@ -139,7 +139,7 @@ class PublishHandler:
             return False
         try:
             if session.node not in self._state.engine.nodes:
-                self.limiter.claim_node(session.node)
+                self.limiter.claim_node(session, session.node)
         except RefusedError as refusal:
             answer = Answer(connection, packet.qos, packet.packet_id, POSITION)
             self._acknowledger.refuse_in_turn(connection, answer, refusal)

@@ -1,8 +1,8 @@
 """Usage of what the engine keeps: live events, announcements, watched areas, places, nodes.
 
 The engine says what begins and ends, whoever caused it: a client, an expiry, an operator. Live
-events and watched areas outlive their sessions and may outlive a restart, so the user of such a
-client id is stored.
+events, watched areas and nodes outlive their sessions and may outlive a restart, so the user of
+such a client id is stored.
 """
 
 from collections import Counter
@@ -14,6 +14,7 @@ from nearcast.broker.quotas.quota import Resource
 from nearcast.broker.quotas.quota_book import QuotaBook
 from nearcast.broker.quotas.quota_usage import SessionUsage
 from nearcast.broker.quotas.sizes import context_bytes, event_bytes
+from nearcast.broker.situation.commands import PLACE, place_of
 from nearcast.core.engine.engine import Engine, Outcome
 from nearcast.core.model.event import Announcement, Event
 from nearcast.core.model.geometry.area import area_vertices
@@ -21,7 +22,11 @@ from nearcast.core.model.inputs import Input
 from nearcast.store import Forgotten, Kept
 
 USERS = "quota users"
-"""The space of the store for the users of client ids with live events or watched areas."""
+"""The space of the store for the users of client ids with live events, watched areas or a state."""
+
+
+_LASTING = (Resource.RETAINED, Resource.AREAS, Resource.NODES)
+"""What may outlive the session of its client id."""
 
 
 class EngineUsage(OutcomeFollower):
@@ -35,6 +40,8 @@ class EngineUsage(OutcomeFollower):
         """Users that the store has, by client id."""
         self.live_nodes: Counter[str] = Counter()
         """The number of live events of each node."""
+        self._place_vertices: dict[str, int] = {}
+        """The vertices of places that were counted, by the subject of their retained message."""
         engine.observe(self)
 
     def restore(self, client_id: str, user: str) -> None:
@@ -43,30 +50,27 @@ class EngineUsage(OutcomeFollower):
 
     def resumed(self) -> None:
         """Count what a restored engine keeps."""
-        states = self._engine.nodes.values()
-        used = sum(context_bytes(state.attributes) for state in states)
-        self._quotas.broker.add(Resource.CONTEXT_BYTES, used)
-        self._count_shared()
+        for node, state in self._engine.nodes.items():
+            usage = self._usage(node)
+            usage.add(Resource.NODES, 1)
+            usage.add(Resource.CONTEXT_BYTES, context_bytes(state.attributes))
 
     def follow(self, others: Sequence[Input], outcome: Outcome, now: float) -> None:
-        """Count the nodes, contexts and places after a step."""
+        """Count the nodes and contexts after a step, for which room was reserved until now."""
+        nodes, released = self._engine.nodes, self._quotas.settle()
         for changed in outcome.node_changes:
             before: Mapping[str, object] = changed.before.attributes
             after = {} if changed.state is None else changed.state.attributes
-            if after is not before:
-                more = context_bytes(after) - context_bytes(before)
-                self._quotas.broker.add(Resource.CONTEXT_BYTES, more)
-        self._count_shared()
-
-    def _count_shared(self) -> None:
-        broker, places = self._quotas.broker, self._engine.matcher.places
-        for resource, used in (
-            (Resource.NODES, len(self._engine.nodes)),
-            (Resource.PLACES, len(places)),
-            (Resource.PLACE_VERTICES, places.vertices),
-        ):
-            if used != broker.used[resource]:
-                broker.add(resource, used - broker.used[resource])
+            if after is before and changed.before.position is not None:
+                continue
+            usage = self._usage(changed.node)
+            usage.add(Resource.CONTEXT_BYTES, context_bytes(after) - context_bytes(before))
+            more = (changed.node in nodes) - usage.used[Resource.NODES]
+            if more:
+                usage.add(Resource.NODES, more)
+                self._remember(usage)
+        for usage in released:
+            self._quotas.tidy(usage)
 
     def live_changed(self, event: Event, change: int) -> None:
         """Count a live event."""
@@ -76,7 +80,23 @@ class EngineUsage(OutcomeFollower):
         usage = self._usage(event.origin)
         usage.add(Resource.RETAINED, change)
         usage.add(Resource.RETAINED_BYTES, change * event_bytes(event))
+        if event.subject.startswith(PLACE):
+            self._count_place(event.subject, usage, change)
         self._remember(usage)
+
+    def _count_place(self, subject: str, usage: SessionUsage, change: int) -> None:
+        """Count the place that a retained message has defined."""
+        if change < 0:
+            vertices = self._place_vertices.pop(subject, None)
+        else:
+            place = self._engine.matcher.places.get(*(place_of(subject) or ("", "")))
+            vertices = None if place is None else area_vertices(place.geometry)
+        if vertices is None:
+            return
+        if change > 0:
+            self._place_vertices[subject] = vertices
+        usage.add(Resource.PLACES, change)
+        usage.add(Resource.PLACE_VERTICES, change * vertices)
 
     def area_changed(self, area: Event, change: int) -> None:
         """Count a watched area."""
@@ -100,8 +120,8 @@ class EngineUsage(OutcomeFollower):
 
     def _remember(self, usage: SessionUsage) -> None:
         """Store the user of a client id while something of it may outlive its session."""
-        name, lasts = usage.name, usage.used[Resource.RETAINED] or usage.used[Resource.AREAS]
-        if not lasts:
+        name = usage.name
+        if not any(usage.used[resource] for resource in _LASTING):
             if self._stored.pop(name, None) is not None:
                 self._journal.note(Forgotten(USERS, name), sync=False)
             self._quotas.tidy(usage)

@@ -26,37 +26,40 @@ class InputLimiter:
 
     def __init__(self, state: BrokerState) -> None:
         self._state = state
-        self.make_room: Callable[[], bool] = lambda: False
-        """Drops what is known of an idle node; False if there is none."""
+        self.make_room: Callable[[str | None], bool] = lambda user: False
+        """Drops what is known of an idle node, if given of a user's; False if there is none."""
 
     def claim(self, session: Session, value: Input) -> None:
         """Reserve room for what an input adds; raises `RefusedError` if there is none."""
         if isinstance(value, Moved):
-            self.claim_node(value.node)
+            self.claim_node(session, value.node)
         elif isinstance(value, ContextPatched):
-            self.claim_node(value.node)
-            self._claim_context(value)
+            self.claim_node(session, value.node)
+            self._claim_context(session, value)
         elif isinstance(value, Announced):
             self._claim_announcement(session, value)
         elif isinstance(value, AreaWatched):
             self._claim_area(session, value)
         elif isinstance(value, PlaceDefined):
-            self._claim_place(value)
+            self._claim_place(session, value)
 
-    def claim_node(self, node: str) -> None:
+    def claim_node(self, session: Session, node: str) -> None:
         """Reserve room for a node, if it is new."""
         state, quotas = self._state, self._state.quotas
         if node in state.engine.nodes and not state.pending.is_expiring(node):
             return
-        if not quotas.in_all.has_room(Resource.NODES, 1):
-            self.make_room()
-        quotas.claim(quotas.broker, f"node {node}", {Resource.NODES: 1})
+        usage = self._usage_of(node, session)
+        if not usage.user.has_room(Resource.NODES, 1):
+            self.make_room(usage.user.name)
+        elif not quotas.in_all.has_room(Resource.NODES, 1):
+            self.make_room(None)
+        quotas.claim(usage, f"node {node}", {Resource.NODES: 1})
 
-    def _claim_context(self, value: ContextPatched) -> None:
+    def _claim_context(self, session: Session, value: ContextPatched) -> None:
         # A merged context is at most larger by the patch.
-        quotas, size = self._state.quotas, context_bytes(value.patch)
-        number = len(self._state.pending.inputs)
-        quotas.claim(quotas.broker, f"context {number}", {Resource.CONTEXT_BYTES: size})
+        size, number = context_bytes(value.patch), len(self._state.pending.inputs)
+        usage = self._usage_of(value.node, session)
+        self._state.quotas.claim(usage, f"context {number}", {Resource.CONTEXT_BYTES: size})
 
     def _claim_announcement(self, session: Session, value: Announced) -> None:
         announced = value.announcement
@@ -76,15 +79,15 @@ class InputLimiter:
         if before is not None and before.node == value.node:
             more[Resource.AREAS] = 0
             more[Resource.VERTICES] -= area_vertices(before.area)
-        usage = self._usage_of_node(session)
+        usage = self._usage_of(session.node, session)
         quotas.claim(usage, f"area {value.name}", _positive(more))
 
-    def _usage_of_node(self, session: Session) -> SessionUsage:
-        """The usage that areas of a session's node count for; those of all its parts do."""
-        quotas, user = self._state.quotas, session.usage.user.name
-        return quotas.find(session.node) or quotas.of(session.node, user)
+    def _usage_of(self, node: str, session: Session) -> SessionUsage:
+        """The usage of a node, for all its parts; if it has none, of the session's user."""
+        quotas = self._state.quotas
+        return quotas.find(node) or quotas.of(node, session.usage.user.name)
 
-    def _claim_place(self, value: PlaceDefined) -> None:
+    def _claim_place(self, session: Session, value: PlaceDefined) -> None:
         if value.geometry is None:
             return
         places, quotas = self._state.engine.matcher.places, self._state.quotas
@@ -94,7 +97,7 @@ class InputLimiter:
             more[Resource.PLACES] = 0
             more[Resource.PLACE_VERTICES] -= area_vertices(before.geometry)
         key = f"place {value.place_kind}\0{value.name}"
-        quotas.claim(quotas.broker, key, _positive(more))
+        quotas.claim(session.usage, key, _positive(more))
 
 
 def _positive(amounts: dict[Resource, int]) -> dict[Resource, int]:

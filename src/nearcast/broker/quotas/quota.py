@@ -50,8 +50,6 @@ class Quota(Struct, frozen=True):
     """The resource in words."""
     in_all: str
     per_session: str | None = None
-    per_user: bool = True
-    """Whether one user has at most a share of what the broker has."""
 
 
 QUOTAS = (
@@ -68,10 +66,10 @@ QUOTAS = (
     Quota(Resource.RETAINED_BYTES, "bytes of retained messages and live events", "retained_bytes"),
     Quota(Resource.ANNOUNCEMENTS, "announcements", "all_announcements", "announcements"),
     Quota(Resource.AREAS, "watched areas", "all_areas", "areas"),
-    Quota(Resource.PLACES, "places", "places", per_user=False),
-    Quota(Resource.PLACE_VERTICES, "vertices of places", "place_vertices", per_user=False),
-    Quota(Resource.NODES, "nodes", "nodes", per_user=False),
-    Quota(Resource.CONTEXT_BYTES, "bytes of contexts", "all_context_bytes", per_user=False),
+    Quota(Resource.PLACES, "places", "places"),
+    Quota(Resource.PLACE_VERTICES, "vertices of places", "place_vertices"),
+    Quota(Resource.NODES, "nodes", "nodes"),
+    Quota(Resource.CONTEXT_BYTES, "bytes of contexts", "all_context_bytes"),
 )
 """The quotas of all resources, in the order of `Resource`."""
 
@@ -95,10 +93,7 @@ def bounds_in_all(limits: Limits) -> list[int]:
 
 def bounds_of_user(limits: Limits) -> list[int]:
     """Return the bounds of one user."""
-    return [
-        ceil(limits.user_share * bound) if quota.per_user else UNBOUNDED
-        for quota, bound in zip(QUOTAS, bounds_in_all(limits), strict=True)
-    ]
+    return [ceil(limits.user_share * bound) for bound in bounds_in_all(limits)]
 
 
 def bounds_of_session(limits: Limits) -> list[int]:

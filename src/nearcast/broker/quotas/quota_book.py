@@ -49,7 +49,7 @@ class QuotaBook:
         self._sessions: dict[str, SessionUsage] = {}
         self._users: dict[str, UserUsage] = {}
         self.broker = SessionUsage("", user=UserUsage(BROKER), in_all=self.in_all)
-        """For what belongs to no session: places, nodes and their contexts."""
+        """For what belongs to no client: what the pipeline or an operator brought."""
         self._reserved: dict[tuple[Resource, str], tuple[SessionUsage, int]] = {}
         self.refusals = 0
         self.shortage = ""
@@ -163,23 +163,25 @@ class QuotaBook:
         except RefusedError:
             for resource, other, amount in before:
                 other.add(resource, amount)
+            self.tidy(usage)
             raise
         for resource, amount in amounts.items():
             usage.add(resource, amount)
             self._reserved[resource, key] = usage, amount
 
-    def anticipate(self, key: str, resource: Resource) -> None:
-        """Count one less of what belongs to no session, since its end is queued already."""
-        self.broker.add(resource, -1)
-        self._reserved[resource, key] = self.broker, -1
+    def anticipate(self, usage: SessionUsage, key: str, resource: Resource) -> None:
+        """Count one less of a resource, since its end is queued already."""
+        usage.add(resource, -1)
+        self._reserved[resource, key] = usage, -1
 
-    def settle(self) -> None:
-        """Release all reservations: what was decided is counted by now."""
-        if self._reserved:
-            reserved, self._reserved = self._reserved, {}
-            for (resource, _), (usage, amount) in reserved.items():
-                usage.add(resource, -amount)
-                self.tidy(usage)
+    def settle(self) -> list[SessionUsage]:
+        """Release all reservations; return whose they were, to be tidied after counting."""
+        if not self._reserved:
+            return []
+        reserved, self._reserved = self._reserved, {}
+        for (resource, _), (usage, amount) in reserved.items():
+            usage.add(resource, -amount)
+        return [usage for usage, _ in reserved.values()]
 
     def _refusal(self, quota: Quota, scope: QuotaUsage, amount: int) -> str:
         limits, used = self._limits, scope.used[quota.resource]

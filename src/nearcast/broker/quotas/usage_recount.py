@@ -7,6 +7,7 @@ from nearcast.broker.quotas.quota import Resource
 from nearcast.broker.quotas.quota_book import user_name
 from nearcast.broker.quotas.sizes import context_bytes, event_bytes, will_bytes
 from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
+from nearcast.broker.situation.commands import place_of
 from nearcast.core.model.geometry.area import area_vertices
 
 _CHECKED_BY_SESSION = (Resource.QUEUED_BYTES, Resource.PACKET_IDS)
@@ -25,13 +26,9 @@ def validate_usage(state: BrokerState, lifecycle: SessionLifecycle) -> None:
     assert counted == +found, (
         f"counted, not found: {counted - found}; not counted: {found - counted}"
     )
-    engine, broker = state.engine, state.quotas.broker.used
-    assert broker[Resource.NODES] == len(engine.nodes)
-    assert broker[Resource.PLACES] == len(engine.matcher.places)
-    vertices = sum(area_vertices(place.geometry) for place in engine.matcher.places)
-    assert broker[Resource.PLACE_VERTICES] == vertices
-    contexts = sum(context_bytes(each.attributes) for each in engine.nodes.values())
-    assert broker[Resource.CONTEXT_BYTES] == contexts
+    places, in_all = state.engine.matcher.places, state.quotas.in_all.used
+    assert in_all[Resource.PLACES] == len(places)
+    assert in_all[Resource.PLACE_VERTICES] == sum(area_vertices(each.geometry) for each in places)
     for client_id, session in state.sessions.items():
         assert state.quotas.find(client_id) is session.usage
         assert session.usage.user.name == user_name(session.owner)
@@ -52,6 +49,13 @@ def recount(state: BrokerState, lifecycle: SessionLifecycle) -> Counter[tuple[st
     for event in state.engine.live:
         found[event.origin, Resource.RETAINED] += 1
         found[event.origin, Resource.RETAINED_BYTES] += event_bytes(event)
+        place = state.engine.matcher.places.get(*(place_of(event.subject) or ("", "")))
+        if place is not None:
+            found[event.origin, Resource.PLACES] += 1
+            found[event.origin, Resource.PLACE_VERTICES] += area_vertices(place.geometry)
+    for node, known in state.engine.nodes.items():
+        found[node, Resource.NODES] += 1
+        found[node, Resource.CONTEXT_BYTES] += context_bytes(known.attributes)
     for area in state.engine.watched_areas:
         found[area.node, Resource.AREAS] += 1
         found[area.node, Resource.VERTICES] += area_vertices(area.area)

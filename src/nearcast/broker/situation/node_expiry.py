@@ -3,7 +3,8 @@
 A node is idle if it has no session, no live event and no watched area; announcements and
 subscriptions end with sessions. About once a second a slice of all nodes is looked at, so that a
 tick never looks at all of them. When there are as many nodes as allowed, the one that has been idle
-for longest, as far as the latest pass knows, makes room for a new one.
+for longest, as far as the latest pass knows, makes room for a new one; when a user has as many as
+one may have, one of that user's.
 """
 
 import heapq
@@ -35,8 +36,8 @@ class NodeExpiry:
         self._pass: Iterator[str] = iter(())
         self._found: list[tuple[float, str]] = []
         """A heap of the idle nodes that this pass found: negative times and names."""
-        self._idle: list[tuple[float, str]] = []
-        """Idle nodes of the pass before, the oldest last."""
+        self._idle: dict[str, list[tuple[float, str]]] = {}
+        """By user: idle nodes of the pass before, negative times and names, the oldest last."""
 
     def sweep(self, now: float) -> None:
         """Look at the next nodes, and drop those whose time is over."""
@@ -53,22 +54,40 @@ class NodeExpiry:
                     self._remember(since, node)
             if looked_at == SLICE or expired == MOST_EXPIRED:
                 return
-        self._idle = sorted(((-since, node) for since, node in self._found), reverse=True)
+        self._idle = self._by_user(self._found)
         self._found = []
         self._pass = iter(list(nodes))
 
-    def make_room(self) -> bool:
-        """Drop the node that has been idle for longest; False if there is none."""
-        if not self._idle and len(self._state.engine.nodes) <= SLICE:
+    def make_room(self, user: str | None) -> bool:
+        """Drop the node that has been idle for longest, if given of a user's; False if none is."""
+        is_known = self._idle if user is None else user in self._idle
+        if not is_known and len(self._state.engine.nodes) <= SLICE:
             names = filter(self._is_idle, self._state.engine.nodes)
-            self._idle = sorted(((self._since(n), n) for n in names), reverse=True)
-        while self._idle:
-            since, node = self._idle.pop()
-            is_unchanged = self._is_idle(node) and self._since(node) == since
+            self._idle = self._by_user([(-self._since(name), name) for name in names])
+        while self._idle if user is None else user in self._idle:
+            of = self._idle_longest() if user is None else user
+            since, node = self._idle[of].pop()
+            if not self._idle[of]:
+                del self._idle[of]
+            is_unchanged = self._is_idle(node) and -self._since(node) == since
             if is_unchanged and not self._state.pending.concerns(node):
                 self._expire(node)
                 return True
         return False
+
+    def _by_user(self, idle: list[tuple[float, str]]) -> dict[str, list[tuple[float, str]]]:
+        found: dict[str, list[tuple[float, str]]] = {}
+        for since, node in sorted(idle):
+            found.setdefault(self._user_of(node), []).append((since, node))
+        return found
+
+    def _idle_longest(self) -> str:
+        """The user of the node that has been idle for longest."""
+        return max(self._idle, key=lambda user: self._idle[user][-1])
+
+    def _user_of(self, node: str) -> str:
+        usage = self._state.quotas.find(node)
+        return "" if usage is None else usage.user.name
 
     def _since(self, node: str) -> float:
         """The time of the last input of a node."""
@@ -87,7 +106,9 @@ class NodeExpiry:
     def _expire(self, node: str) -> None:
         state = self._state
         state.pending.ask(NodeExpired(node))
-        state.quotas.anticipate(f"expired {node}", Resource.NODES)
+        usage = state.quotas.find(node)
+        assert usage is not None
+        state.quotas.anticipate(usage, f"expired {node}", Resource.NODES)
         state.counters["expired_nodes"] += 1
 
     def _remember(self, since: float, node: str) -> None:
