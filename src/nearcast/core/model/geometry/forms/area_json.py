@@ -95,11 +95,11 @@ def geometry_from_json(
 
 
 def area_json(area: Area) -> JsonObject:
-    """Return an area as a JSON object."""
+    """Return an area as a JSON object, whose arrays of points are tuples."""
     if isinstance(area, Polygon):
-        return {"type": "Polygon", "coordinates": _lists(area.rings)}
+        return {"type": "Polygon", "coordinates": area.rings}
     if isinstance(area, MultiPolygon):
-        coordinates = [_lists(polygon.rings) for polygon in area.polygons]
+        coordinates = [polygon.rings for polygon in area.polygons]
         return {"type": "MultiPolygon", "coordinates": coordinates}
     if isinstance(area, Circle):
         center = [area.center.lon, area.center.lat]
@@ -110,7 +110,7 @@ def area_json(area: Area) -> JsonObject:
         return {"place": place_text(area)}
     anchor = quote(area.anchor, safe="")
     if isinstance(area.shape, MovingPolygons):
-        polygons = [_lists(rings) for rings in area.shape.polygons]
+        polygons = area.shape.polygons
         if len(polygons) == 1:
             return {"moving": {"with": anchor, "polygon": polygons[0]}}
         return {"moving": {"with": anchor, "multipolygon": polygons}}
@@ -192,10 +192,6 @@ def _rings(value: object, budget: _Budget) -> tuple[Ring, ...]:
         budget.spend(len(line))
         rings.append(tuple(line))  # type: ignore[arg-type]  # see above
     return tuple(rings)
-
-
-def _lists(rings: tuple[Ring, ...]) -> list[list[list[float]]]:
-    return [[list(point) for point in ring] for ring in rings]
 
 
 def _members(value: object, what: str) -> Mapping[str, object]:
