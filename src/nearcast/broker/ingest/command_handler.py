@@ -18,7 +18,7 @@ from nearcast.broker.situation.commands import (
     POLICY,
     ParsedCommand,
     command,
-    defining,
+    kept_place,
     place_of,
 )
 from nearcast.broker.situation.nc_properties import BAD, BAD_JSON
@@ -156,7 +156,7 @@ class CommandHandler:
         return packet if watched == packet.topic else replace(packet, topic=watched)
 
     def _in_order(self, asked: ParsedCommand) -> ParsedCommand:
-        """Return a place command with the order of its place: that of first definition."""
+        """Return a place command to be kept with the order of its place: of first definition."""
         (value,) = asked.inputs
         assert isinstance(value, PlaceDefined)
         if self._orders is None:
@@ -166,11 +166,11 @@ class CommandHandler:
         key = value.place_kind, value.name
         if value.geometry is None:
             self._orders.pop(key, None)
-            return asked
+            return kept_place(value)
         if key not in self._orders:
             self._last_order += 1
             self._orders[key] = self._last_order
-        return defining(replace(value, order=self._orders[key]))
+        return kept_place(replace(value, order=self._orders[key]))
 
     def _show(self, session: Session, request: PublishRequest, topic: str, now: float) -> None:
         """Publish the retained message that shows a place or policy; an empty one removes it."""

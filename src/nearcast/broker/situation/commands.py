@@ -132,18 +132,18 @@ def _place(session: Session, rest: str, payload: bytes) -> ParsedCommand:
         raise RefusedError(BAD, "a place is $place/KIND/NAME, names in UTF-8 with / as %2F")
     kind, name = found
     if not payload:
-        return defining(PlaceDefined(kind, name, None))
+        return ParsedCommand((PlaceDefined(kind, name, None),), shows=True)
     members: object = json_object(payload)
     if isinstance(members, dict) and members.get("type") == "Feature":
         members = members.get("geometry")
     geometry = geometry_from_json(members, LARGEST_PLACE)
     # Refuse invalid places before the message is published.
     Places().add(kind, name, geometry)
-    return defining(PlaceDefined(kind, name, geometry))
+    return ParsedCommand((PlaceDefined(kind, name, geometry),), shows=True)
 
 
-def defining(value: PlaceDefined) -> ParsedCommand:
-    """Return the command that defines or removes a place."""
+def kept_place(value: PlaceDefined) -> ParsedCommand:
+    """Return the command that defines or removes a place, with the change to store."""
     return ParsedCommand((value,), (standing_change(value),), True)
 
 
