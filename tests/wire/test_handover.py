@@ -12,6 +12,8 @@ from nearcast.wire.handover import (
     HandedRow,
     HandoverError,
     Release,
+    RowJudged,
+    RowRecipient,
     Staged,
     packets,
     parse_topic,
@@ -46,6 +48,27 @@ def test_topics_and_rows_come_back_as_they_were() -> None:
         assert _whole(back) == rows
     with pytest.raises(HandoverError, match="no rows"):
         rows_in(b"\x93\x01")
+
+
+def test_rows_that_an_earlier_release_staged_are_read() -> None:
+    """They end with the headers."""
+    row = delivery("1", to("bob"))
+    (chunk,) = packets([row], LARGEST)
+    (members,) = msgspec.msgpack.decode(chunk[1:])
+    assert members[-2:] == [None, []], "without relevance these two bytes are all there is"
+    assert rows_in(msgspec.msgpack.encode([members[:-2]])) == [row]
+
+
+def test_a_row_for_some_recipients_has_what_was_judged_for_them_alone() -> None:
+    judged = (
+        RowJudged(b"", (1,), 1, 0, ("ann\0t", "bob\0t")),
+        RowJudged(b"", (2,), 1, 0, ("ann\0u",)),
+    )
+    to_both = (RowRecipient("ann", ("ann\0t", "ann\0u")), RowRecipient("bob", ("bob\0t",)))
+    row = msgspec.structs.replace(delivery("1", *to_both), judged=judged)
+    only_bob = row.to_only(to_both[1:])
+    assert only_bob.recipients == to_both[1:]
+    assert only_bob.judged == (RowJudged(b"", (1,), 1, 0, ("bob\0t",)),)
 
 
 def _whole(rows: list[HandedRow]) -> list[HandedRow]:

@@ -93,6 +93,8 @@ from nearcast.store.state.state import State as State
 from nearcast.store.state.state import StateStatistics as StateStatistics
 from nearcast.store.state.stored_basis import decoded_basis as decoded_basis
 from nearcast.store.state.stored_basis import encoded_basis as encoded_basis
+from nearcast.store.state.stored_basis import weighted_filter_bytes as weighted_filter_bytes
+from nearcast.store.state.stored_basis import weighted_form as weighted_form
 from nearcast.store.state.values import Live as Live
 from nearcast.store.state.values import SessionOwner as SessionOwner
 from nearcast.store.state.values import StoredMessage as StoredMessage

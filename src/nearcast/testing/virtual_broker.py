@@ -22,6 +22,7 @@ from nearcast.broker.hub import Hub
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.links import DEAF_AT
 from nearcast.core.propagation.link_pace import LinkPace
+from nearcast.core.propagation.outbox import WITHHELD
 from nearcast.simulation.virtual_clock import Alarm
 from nearcast.simulation.virtual_connection import End, Tell
 from nearcast.simulation.virtual_network import VirtualNetwork
@@ -62,7 +63,10 @@ class VirtualBroker:
 
     @property
     def idle(self) -> bool:
-        """True if nothing waits for its disk, and connected clients have nothing queued."""
+        """True if nothing waits for its disk, and connected clients have nothing queued.
+
+        What is withheld from them does not count.
+        """
         return self._running is not None and self._running.idle
 
     def has(self, client_id: str) -> bool:
@@ -314,10 +318,9 @@ class _Run:
         if len(self._commit_gate) or self._due or not (self.disk is None or self.disk.idle):
             return False
         for session in self.hub.sessions.values():
-            if session.connection is not None:
-                statistics = session.statistics()
-                if statistics["waiting"] or statistics["in_flight"]:
-                    return False
+            waits = session.by_priority().keys() - {WITHHELD}
+            if session.connection is not None and (waits or session.statistics()["in_flight"]):
+                return False
         return True
 
     def _tick(self) -> None:

@@ -80,6 +80,32 @@ class EventRow(Struct, frozen=True, array_like=True, tag=0):
         return self.retain or self.valid_s is not None or self.object is not None
 
 
+class RowUrgency(Struct, frozen=True, array_like=True, gc=False):
+    """What the publisher of an event said of its urgency."""
+
+    priority: Annotated[int, Meta(ge=1)] | None = None
+    raises: bool = False
+    """True if its priority may raise the one that follows from relevance."""
+    deadline: float | None = None
+    """When it is late, in seconds since 1970."""
+
+
+class RowJudged(Struct, frozen=True, array_like=True):
+    """Subscriptions with one filter and relevance, for which the same atoms were true and false.
+
+    From that the broker decides on priorities again while the event waits.
+    """
+
+    filter: bytes
+    """As JSON; empty for subscriptions without a filter."""
+    levels: tuple[Annotated[int, Meta(ge=0)], ...]
+    """The relevance of each atom of the filter."""
+    true_bits: Annotated[int, Meta(ge=0)]
+    """A bit for each atom that was true."""
+    false_bits: Annotated[int, Meta(ge=0)]
+    subscriptions: tuple[str, ...]
+
+
 class DeliveryRow(Struct, frozen=True, array_like=True, tag=1):
     """An event decided on in the pipeline, and its recipients at a broker."""
 
@@ -100,6 +126,22 @@ class DeliveryRow(Struct, frozen=True, array_like=True, tag=1):
     expires: float | None = None
     """When it expires, in seconds since 1970."""
     headers: bytes = b""
+    urgency: RowUrgency | None = None
+    judged: tuple[RowJudged, ...] = ()
+    """Of the recipients that only subscriptions with relevance matched."""
+
+    def to_only(self, recipients: tuple[RowRecipient, ...]) -> "DeliveryRow":
+        """Return the row with some of its recipients."""
+        judged = self.judged
+        if judged:
+            left = {name for each in recipients for name in each.subscriptions}
+            judged = tuple(found for each in judged if (found := _of_some(each, left)))
+        return msgspec.structs.replace(self, recipients=recipients, judged=judged)
+
+
+def _of_some(judged: RowJudged, names: set[str]) -> RowJudged | None:
+    some = tuple(name for name in judged.subscriptions if name in names)
+    return msgspec.structs.replace(judged, subscriptions=some) if some else None
 
 
 HandedRow = EventRow | DeliveryRow
@@ -289,8 +331,7 @@ def _shared_out(row: HandedRow) -> Iterator[HandedRow]:
         yield row
         return
     for at in range(0, len(row.recipients), CHUNK_DELIVERIES):
-        some = row.recipients[at : at + CHUNK_DELIVERIES]
-        yield msgspec.structs.replace(row, recipients=some)
+        yield row.to_only(row.recipients[at : at + CHUNK_DELIVERIES])
 
 
 def _array(items: list[bytes]) -> bytes:

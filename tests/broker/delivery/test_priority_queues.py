@@ -99,7 +99,7 @@ def test_a_message_of_qos_0_that_is_late_is_dropped_and_told() -> None:
     assert (told["dropped"], told["priority"], told["reason"]) == (1, 1, "deadline")
 
 
-def test_what_is_withheld_on_arrival_is_not_queued_but_counted() -> None:
+def test_what_was_handed_over_and_is_withheld_waits_unsent_and_is_counted() -> None:
     house = House()
     house.connect("reader")
     house.subscribe("reader", "news", 0)
@@ -108,8 +108,9 @@ def test_what_is_withheld_on_arrival_is_not_queued_but_counted() -> None:
         house.deliver("reader", event("low", qos=qos), 3)
 
     assert house.reads("reader") == ["low", "low"]
+    assert house.waiting("reader") == [("held", WITHHELD, None)] * 2
     figures = priority_figures(house.hub.state, 3, house.now)
-    assert figures["withheld_total"] == 2
+    assert figures["withheld_total"] == figures["withheld_waiting"] == 2
     assert figures['sent_total{priority="3"}'] == 2
 
 

@@ -1,6 +1,7 @@
 """What the pipeline hands over reaches clients once and whole, whatever happens in between."""
 
 import pytest
+from msgspec.structs import replace
 
 from nearcast.broker.handover import staged_rows
 from nearcast.store import LogReader
@@ -13,6 +14,7 @@ from nearcast.wire.handover import (
     EventRow,
     HandedRow,
     Release,
+    RowJudged,
     RowRecipient,
     Staged,
     manifest_bytes,
@@ -165,6 +167,27 @@ def test_a_delivery_goes_to_those_it_names_and_to_nobody_else(
         "nc-id": "3", "nc-at": "53,-6", "nc-publisher": "ann", "nc-priority": "4",
         "nc-time": "2023-11-14T22:13:20.000Z", "nc-subscription": "spots/#", "colour": "red",
     }  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "judged",
+    [
+        RowJudged(b"{", (1,), 1, 0, ("bob\0spots/#",)),
+        RowJudged(b"[]", (1,), 1, 0, ("bob\0spots/#",)),
+        RowJudged(b'{"cql2": {"op": "="}}', (1,), 1, 0, ("bob\0spots/#",)),
+        RowJudged(b"", (1, 2), 1, 0, ("bob\0spots/#",)),
+        RowJudged(b"", (1,), 2, 0, ("bob\0spots/#",)),
+    ],
+)
+def test_what_was_judged_by_no_filter_is_refused(
+    world: World, pipeline: VirtualClient, bob: VirtualClient, judged: RowJudged
+) -> None:
+    row = replace(delivery("1", to("bob")), judged=(judged,))
+    (packet,) = packets([row], LARGEST)
+    receipt = pipeline.publish(Staged("q", 0, 0, "a", 0).topic, packet, qos=1)
+    world.settle()
+    assert receipt.reason_codes == (ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR,)
+    assert bob.payloads() == []
 
 
 def test_who_is_away_gets_a_delivery_later_and_one_that_expired_does_not_come(

@@ -34,6 +34,17 @@ def copies(row: dict[str, object]) -> list[tuple[str, list[str], int, bool]]:
     )
 
 
+def judged(row: dict[str, object]) -> dict[str, object]:
+    """By subscription, what its copy was judged by; how many are together depends on the shards."""
+    found = row["judged"] or []
+    assert isinstance(found, list)
+    return {
+        name: (each["filter"], each["levels"], each["true_bits"], each["false_bits"])
+        for each in found
+        for name in each["subscriptions"]
+    }
+
+
 def by_session(rows: Decided) -> dict[str, list[object]]:
     """What each session gets, in its order; and under no name all that is about no session."""
     found: dict[str, list[object]] = defaultdict(list)
@@ -42,16 +53,22 @@ def by_session(rows: Decided) -> dict[str, list[object]]:
             found[""].append(sorted(row.items(), key=str))
             continue
         # Of what is live there is a row only among those that are decided together.
-        event = {name: row[name] for name in row if name not in ("seq", "recipients")}
-        for session, *copy in copies(row):
-            found[session].append((sorted(event.items()), copy))
+        event = {name: row[name] for name in row if name not in ("seq", "recipients", "judged")}
+        by = judged(row)
+        for session, names, *copy in copies(row):
+            own = [by.get(name) for name in names]
+            found[session].append((sorted(event.items()), names, copy, own))
     found[""].sort(key=str)
     return found
 
 
 def fresh(rows: Decided) -> list[object]:
     """The rows of new events."""
-    found = [row | {"recipients": copies(row)} for row in rows if row["kind"] == DELIVERY]
+    found = [
+        row | {"recipients": copies(row), "judged": judged(row)}
+        for row in rows
+        if row["kind"] == DELIVERY
+    ]
     return [row for row in found if not any(replayed for *_, replayed in row["recipients"])]  # type: ignore[attr-defined]
 
 

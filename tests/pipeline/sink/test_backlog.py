@@ -9,7 +9,14 @@ from nearcast.pipeline.errors import PipelineError
 from nearcast.pipeline.sink.backlog import PARTS, Backlog, Entry, PartWriter
 from nearcast.pipeline.sink.backlog_erasure import BACKLOG, forget_in_backlogs
 from nearcast.pipeline.sink.sink_options import SinkPart
-from nearcast.wire.handover import DeliveryRow, EventRow, HandedRow, RowRecipient, rows_in
+from nearcast.wire.handover import (
+    DeliveryRow,
+    EventRow,
+    HandedRow,
+    RowJudged,
+    RowRecipient,
+    rows_in,
+)
 
 
 @pytest.fixture
@@ -75,12 +82,13 @@ def test_a_damaged_part_and_a_later_form_are_said(directory: Path) -> None:
 
 def test_a_person_is_forgotten_in_what_waits(tmp_path: Path, directory: Path) -> None:
     backlog = Backlog(directory)
-    to = (RowRecipient("ann~phone", ("s",)), RowRecipient("ben", ("s",)))
+    to = (RowRecipient("ann~phone", ("ann~phone\0s",)), RowRecipient("ben", ("ben\0s",)))
+    judged = RowJudged(b"", (1,), 1, 0, ("ann~phone\0s", "ben\0s"))
     rows: list[HandedRow] = [
         event("of ben", "ben"),
         event("of both", "ann", "ben"),
         EventRow("by ann", "t", publisher="ann"),
-        DeliveryRow("to both", "t", b"", "cleo", 1.0, to),
+        DeliveryRow("to both", "t", b"", "cleo", 1.0, to, judged=(judged,)),
         DeliveryRow("to ann", "t", b"", "cleo", 1.0, to[:1]),
         DeliveryRow("from ann", "t", b"", "ann", 1.0, to[1:]),
     ]
@@ -88,7 +96,10 @@ def test_a_person_is_forgotten_in_what_waits(tmp_path: Path, directory: Path) ->
     assert forget_in_backlogs(tmp_path, "ann") == 5
     assert rows_of(backlog, entry) == [
         event("of ben", "ben"),
-        DeliveryRow("to both", "t", b"", "cleo", 1.0, to[1:]),
-    ]
+        DeliveryRow(
+            "to both", "t", b"", "cleo", 1.0, to[1:],
+            judged=(RowJudged(b"", (1,), 1, 0, ("ben\0s",)),),
+        ),
+    ]  # fmt: skip
     assert b"ann" not in b"".join(path.read_bytes() for path in (directory / PARTS).iterdir())
     assert forget_in_backlogs(tmp_path, "ann") == 0

@@ -41,7 +41,9 @@ def renew_counts(state: BrokerState, session: Session) -> None:
         countable = countable_by(session.permissions, counting.subscription.where)
         if countable == counting.subscription.countable:
             continue
-        wanted = replace(counting.subscription, countable=countable)
+        # Its vector follows the role and task of its node.
+        in_force = state.engine.subscriptions.get(id_, counting.subscription)
+        wanted = replace(counting.subscription, countable=countable, relevance=in_force.relevance)
         kept = replace(counting.kept, countable=countable)
         session.grant(id_, noted_if_counting(granted, wanted, kept))
         state.pending.ask(Subscribed(wanted, replay=False))

@@ -181,10 +181,11 @@ class DeliveryDispatcher:
     ) -> None:
         """Deliver one copy of one event: as a shared frame if possible, else through the queue."""
         state, event = self._state, frames.events[place]
-        if priority == WITHHELD:
-            self._withhold(receiver, event)
-            return
         connection = receiver.connection
+        if priority == WITHHELD:
+            # It waited in the pipeline, and is withheld by now: it goes on waiting here.
+            state.priorities.withheld += 1
+            connection = None
         if connection is None or (event.qos and receiver.qos) or frames.is_special(event):
             self._enqueue(receiver, frames, place, priority, deliveries)
             return
@@ -252,16 +253,6 @@ class DeliveryDispatcher:
                     return
                 if not self.put(session, copy):
                     return
-
-    def _withhold(self, receiver: Receiver, event: Event) -> None:
-        """Count an event that is not queued; a live one is delivered when it no longer is."""
-        state, session = self._state, receiver.session
-        state.priorities.withheld += 1
-        if state.sessions.get(session.client_id) is session and state.engine.comes_later(
-            event, receiver.recipient.subscriptions
-        ):
-            missed = state.undelivered.setdefault(session.client_id, [])
-            missed.append((state.engine.live_key(event), event.id))
 
     def _copy(
         self,

@@ -27,21 +27,22 @@ class Reprioritisation(OutcomeFollower):
         for name in outcome.reprioritised:
             session = self._state.sessions.get(name)
             if session is not None:
-                self.reprioritise(session)
+                reprioritise(self._state, session)
         for id_, text in outcome.warnings:
             session = self._state.sessions.get(SubscriptionId.parse(id_).client_id)
             if session is not None:
                 self._warnings.tell(session, id_, [text], now)
 
-    def reprioritise(self, session: Session) -> None:
-        """Give all that waits for a session the priority of now."""
-        if not session.waiting:
-            return
-        priority = self._state.engine.priorities(session.client_id)
 
-        def priority_of(delivery: QueuedDelivery) -> int:
-            return delivery.priority if delivery.basis is None else priority(delivery.basis)
+def reprioritise(state: BrokerState, session: Session) -> None:
+    """Give all that waits for a session the priority of now."""
+    if not session.waiting:
+        return
+    priority = state.engine.priorities(session.client_id)
 
-        session.reprioritise(priority_of)
-        if session.connection is not None:
-            self._state.touch(session.connection)
+    def priority_of(delivery: QueuedDelivery) -> int:
+        return delivery.priority if delivery.basis is None else priority(delivery.basis)
+
+    session.reprioritise(priority_of)
+    if session.connection is not None:
+        state.touch(session.connection)

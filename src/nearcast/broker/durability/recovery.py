@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nearcast.broker.auth.count_rights import noted_if_counting
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.delivery.reprioritisation import reprioritise
 from nearcast.broker.durability.outcome_recorder import NODES, NODES_UNTIL
 from nearcast.broker.durability.remembered_events import remembered_events
 from nearcast.broker.handover.staged_rows import RELEASES, STAGED
@@ -69,6 +70,8 @@ def restore(hub: Hub, store: Store, now: float) -> None:
     until: int | None = None
     standing: list[Input] = []
     sessions = hub.sessions
+    prioritised: set[str] = set()
+    """Sessions with messages whose stored priority is that of their arrival."""
     for change in store.load():
         match change:
             case SessionPut(value):
@@ -107,6 +110,8 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 )  # fmt: skip
             case Enqueued():
                 sessions[change.session].restore(change, messages[change.message], now)
+                if change.basis:
+                    prioritised.add(change.session)
             case LivePut(value):
                 live.put(value)
             case LiveSeen(key, who):
@@ -148,6 +153,8 @@ def restore(hub: Hub, store: Store, now: float) -> None:
     for name, value in kept.items():
         hub.lifecycle.restore(value, sessions[name], now)
         hub.session_review.recall(sessions[name])
+    for name in sorted(prioritised & sessions.keys()):
+        reprioritise(hub.state, sessions[name])
     hub.releasing.staging.resume()
     hub.look_ahead()
 

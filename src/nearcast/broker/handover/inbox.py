@@ -10,12 +10,13 @@ clients is more than half full.
 An event that does not stay is neither published nor recorded if nobody here has subscribed to it.
 """
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.handover.release_throttle import ReleaseThrottle
+from nearcast.broker.handover.row_bases import bases_of, check_judged
 from nearcast.broker.handover.staged_rows import Chunk, StagedRows
 from nearcast.broker.ingest.publish_request import claim_live
 from nearcast.broker.ingest.refusal import RefusedError
@@ -23,6 +24,7 @@ from nearcast.broker.net.connection import Connection
 from nearcast.broker.quotas.sizes import event_bytes
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.nc_properties import BAD, area_of
+from nearcast.core.adaptation.priority_basis import PriorityBasis
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.position import Position, number, position
@@ -41,6 +43,7 @@ from nearcast.wire.handover import (
     Interest,
     Manifest,
     Release,
+    RowRecipient,
     Staged,
     Tick,
     interest_text,
@@ -250,17 +253,31 @@ class HandoverInbox:
             session=row.session,
             headers=row.headers,
             expires_at=row.expires,
+            deadline_s=_deadline_s(row, state.now),
         )
+        bases = bases_of(row)
         for replayed in (False, True):
-            some = [(e.subscriptions, e.priority) for e in row.recipients if e.replayed is replayed]
+            some = [
+                (each.subscriptions, self._priority(each, bases))
+                for each in row.recipients
+                if each.replayed is replayed
+            ]
             if some:
-                self._dispatcher.deliver(state.engine.addressed(event, some, replayed))
+                decided = state.engine.addressed(event, some, replayed, bases)
+                self._dispatcher.deliver(decided)
         # Which session has seen a live event is tracked where it was decided.
         state.seen.clear()
         if not state.engine.settings.routes and state.journal.keeps:
             got = [(e.session, e.subscriptions, e.priority, e.replayed) for e in row.recipients]
             told = delivery_row(event, got, state.name, state.engine.next_seq(), now)
             state.journal.rows.append(told)
+
+    def _priority(self, to: RowRecipient, bases: Mapping[str, PriorityBasis]) -> int:
+        """The priority of a copy now: classes, roles and tasks may have changed meanwhile."""
+        basis = bases.get(to.subscriptions[0]) if bases and to.subscriptions else None
+        if basis is None:
+            return to.priority
+        return self._state.engine.priorities(to.session)(basis)
 
 
 def _check(chunk: bytes) -> None:
@@ -276,14 +293,23 @@ def _check(chunk: bytes) -> None:
                     area_of(row.to, "to")
             else:
                 times["expires"] = row.expires
+                if row.urgency is not None:
+                    times["deadline"] = row.urgency.deadline
+                check_judged(row)
             for name, value in times.items():
                 if value is not None:
                     number(value, name)
             if row.headers:
                 Publish("x", raw_properties=row.headers).validate()
-        except (ModelError, RefusedError, ProtocolError) as error:
+        except (ModelError, RefusedError, ProtocolError, HandoverError) as error:
             why = error.why if isinstance(error, RefusedError) else str(error)
             raise HandoverError(f"row {row.id!r}: {why}") from None
+
+
+def _deadline_s(row: DeliveryRow, now: float) -> float | None:
+    """The seconds that are left until a row is late."""
+    said = row.urgency
+    return None if said is None or said.deadline is None else said.deadline - now
 
 
 def _position(row: HandedRow) -> Position | None:

@@ -310,8 +310,7 @@ class Session:
     def reprioritise(self, priority_of: Callable[[QueuedDelivery], int]) -> None:
         """Give what waits and was not sent other priorities.
 
-        What is stored of it stays: after a restart it has the priority with which it was queued,
-        until the context of its session changes.
+        What is stored of it stays: after a restart it is prioritised again.
         """
         outbox = self._outbox
         if not isinstance(outbox, PriorityOutbox):

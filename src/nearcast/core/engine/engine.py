@@ -17,6 +17,7 @@ from nearcast.core.adaptation.relevance import Levels
 from nearcast.core.engine.area_watch import AreaWatch
 from nearcast.core.engine.context_updates import ContextUpdates
 from nearcast.core.engine.delivery.deliveries import NO_DELIVERIES, Deliveries, Recipient
+from nearcast.core.engine.delivery.judged_copies import JudgedCopies, judged_copies
 from nearcast.core.engine.delivery.routes import Route
 from nearcast.core.engine.delivery.string_pair_table import Texts
 from nearcast.core.engine.dependent import EngineDependent, overriding
@@ -417,11 +418,22 @@ class Engine:
         """All live events, by key."""
         return self.matcher.live
 
+    def judged_copies(self, deliveries: Deliveries) -> JudgedCopies | None:
+        """The copies that can get another priority while they wait, and what it follows from."""
+        return judged_copies(deliveries, self.matcher.priorities)
+
     def addressed(
-        self, event: Event, recipients: Iterable[tuple[Sequence[str], int]], replayed: bool = False
+        self,
+        event: Event,
+        recipients: Iterable[tuple[Sequence[str], int]],
+        replayed: bool = False,
+        bases: Mapping[str, PriorityBasis] | None = None,
     ) -> Deliveries:
-        """Deliveries of an event matched elsewhere, given subscription ids and priorities."""
-        return self._state.subscriptions.addressed(event, recipients, replayed)
+        """Deliveries of an event matched elsewhere, given subscription ids and priorities.
+
+        `bases`: what the priorities follow from, by the ids of subscriptions.
+        """
+        return self._state.subscriptions.addressed(event, recipients, replayed, bases)
 
     @property
     def announcements(self) -> Mapping[tuple[str, str], Announcement]:

@@ -6,6 +6,7 @@ prioritised again by its host, which is told of the sessions.
 """
 
 from collections.abc import Callable, Iterable, Iterator
+from contextlib import suppress
 
 from msgspec.structs import replace
 
@@ -86,19 +87,26 @@ class PriorityUpdates(EngineDependent):
     def _follow_roles(self, session: str, step: EngineStep) -> None:
         """Replace vectors that follow the role and the task of their subscriber."""
         for name in self._subscriptions.weighted_of(session):
-            subscription = self._subscriptions.by_id[name]
-            relevance = subscription.relevance
-            if relevance is None or not relevance.template:
-                continue
             try:
-                levels = self.role_levels(subscription.node, relevance.template)
+                if self._follow_role(self._subscriptions.by_id[name]):
+                    step.outcome.reprioritised[session] = None
             except AdaptationError as error:
                 step.outcome.warnings.append((name, f"{error} The vector of before stays."))
-                continue
-            if levels != relevance.levels:
-                changed = Relevance(levels, relevance.template)
-                self._subscriptions.add([replace(subscription, relevance=changed)])
-                step.outcome.reprioritised[session] = None
+
+    def _follow_role(self, subscription: Subscription) -> bool:
+        """Give a subscription the vector of role and task, if it follows them and has another.
+
+        Raises AdaptationError if there is none.
+        """
+        relevance = subscription.relevance
+        if relevance is None or not relevance.template:
+            return False
+        levels = self.role_levels(subscription.node, relevance.template)
+        if levels == relevance.levels:
+            return False
+        changed = Relevance(levels, relevance.template)
+        self._subscriptions.add([replace(subscription, relevance=changed)])
+        return True
 
     def _follow(self, session: str, step: EngineStep) -> None:
         """Let the row of a session be the one of its class now."""
@@ -124,6 +132,8 @@ class PriorityUpdates(EngineDependent):
     ) -> PriorityBasis | None:
         """What the priority of a copy depends on; None if it is always the most urgent."""
         wanted = recipient.subscriptions
+        if deliveries.bases is not None:
+            return deliveries.bases.get(wanted[0].id)
         if any(each.relevance is None for each in wanted):
             return None
         truths = deliveries.truths(place, recipient)
@@ -184,7 +194,7 @@ class PriorityUpdates(EngineDependent):
         yield from self._contexts.in_force()
 
     def resume(self, standing: Iterable[Input]) -> None:
-        """Restore classes, and the rows of all subscriptions with relevance."""
+        """Restore classes, and the vectors and rows of all subscriptions with relevance."""
         known = False
         for each in standing:
             if isinstance(each, Classified):
@@ -194,5 +204,9 @@ class PriorityUpdates(EngineDependent):
             if not known:
                 self._contexts.classify(node)
             for session in self._subscriptions.weighted_sessions(node):
+                for name in self._subscriptions.weighted_of(session):
+                    # Stored is the vector of the role and task when it was subscribed to.
+                    with suppress(AdaptationError):
+                        self._follow_role(self._subscriptions.by_id[name])
                 row = self._contexts.row(session)
                 self._priorities.set_row(self._subscriptions.weighted_numbers(session), row)

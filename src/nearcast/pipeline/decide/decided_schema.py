@@ -16,6 +16,21 @@ RECIPIENT = pa.struct(
 )
 RECIPIENTS = pa.list_(pa.field("element", RECIPIENT, nullable=False))
 """Fields are not nullable: otherwise Spark checks each value for null, more than once."""
+URGENCY = pa.struct([("priority", pa.int32()), ("raises", pa.bool_()), ("deadline", pa.float64())])
+"""The priority that its publisher said, whether it may raise another, and when it is late."""
+JUDGED = pa.list_(
+    pa.field(
+        "element",
+        pa.struct(
+            [
+                ("filter", pa.binary()), ("levels", pa.list_(pa.int32())),
+                ("true_bits", pa.int64()), ("false_bits", pa.int64()),
+                ("subscriptions", pa.list_(pa.string())),
+            ]
+        ),
+    )
+)  # fmt: skip
+"""Subscriptions with one filter and relevance, for which the same atoms were true and false."""
 ARROW_SCHEMA = pa.schema(
     [
         ("broker", pa.string()), ("kind", pa.string()), ("id", pa.string()),
@@ -26,7 +41,8 @@ ARROW_SCHEMA = pa.schema(
         ("retain", pa.bool_()),
         ("valid_s", pa.float64()), ("expires", pa.float64()), ("object", pa.string()),
         ("to", pa.string()), ("recipients", RECIPIENTS),
-        ("about", pa.list_(pa.string())), ("seq", pa.int64()), ("last_seq", pa.int64()),
+        ("about", pa.list_(pa.string())), ("urgency", URGENCY), ("judged", JUDGED),
+        ("seq", pa.int64()), ("last_seq", pa.int64()),
         ("elsewhere", pa.bool_()), ("recorded", pa.bool_()), ("ingested", pa.float64()),
         ("node", pa.string()),
         ("attributes", pa.string()), ("previous_lat", pa.float64()),

@@ -1,16 +1,20 @@
 """Decided rows of deliveries: one row for each event, with all its recipients."""
 
+from collections.abc import Sequence
+
 import numpy as np
 import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.core.engine.delivery.deliveries import Deliveries
+from nearcast.core.engine.delivery.judged_copies import JudgedCopies
 from nearcast.core.engine.delivery.string_pair_table import Texts
 from nearcast.core.matching.tables import I32, I64
 from nearcast.core.model.event import Event
 from nearcast.pipeline.decide.decided_schema import (
     DELIVERY,
     IDS,
+    JUDGED,
     PROPERTIES,
     RECIPIENT,
     RECIPIENTS,
@@ -19,7 +23,10 @@ from nearcast.pipeline.decide.decided_schema import (
 )
 from nearcast.pipeline.decide.plain_events import PlainEvents, different_words, qos_of
 from nearcast.pipeline.decide.player import PlayedDeliveries
+from nearcast.store import weighted_filter_bytes
 from nearcast.store.rows.message_headers import columns_of
+
+Json = dict[str, object]
 
 
 def delivery_batch(broker: str, played: PlayedDeliveries) -> pa.RecordBatch:
@@ -34,14 +41,19 @@ def delivery_batch(broker: str, played: PlayedDeliveries) -> pa.RecordBatch:
     if isinstance(events, PlainEvents):
         columns = _plain_columns(events, places[firsts], played)
     else:
-        columns = _event_columns([events[place] for place in places[firsts].tolist()], played)
+        own = [events[place] for place in places[firsts].tolist()]
+        columns = _event_columns(own, played)
         columns["seq"] = [played.seqs[place] for place in places[firsts].tolist()]
-        columns["ingested"] = [played.ingested[place] for place in places[firsts].tolist()]
+        ingested = [float(played.ingested[place]) for place in places[firsts].tolist()]
+        columns["ingested"] = ingested
+        columns["urgency"] = _urgencies(own, ingested)
     columns |= {
         "kind": pa.repeat(DELIVERY, count),
         "recipients": _recipients(played.deliveries, played.names, copies, firsts),
         "recorded": pa.repeat(played.recorded, count),
     }
+    if played.judged is not None:
+        columns["judged"] = _judged(played, played.judged, places[firsts])
     return decided_batch(broker, count, columns)
 
 
@@ -70,6 +82,20 @@ def _event_columns(events: list[Event], played: PlayedDeliveries) -> Columns:
         "object": [event.object for event in events],
         "elsewhere": [played.elsewhere.fits(event.subject) for event in events],
     }
+
+
+def _urgencies(events: list[Event], ingested: Sequence[float]) -> list[Json | None]:
+    """What each publisher said of priority and deadline; None if nothing."""
+    return [
+        None
+        if event.priority is None and event.deadline_s is None
+        else {
+            "priority": event.priority,
+            "raises": event.raises,
+            "deadline": None if event.deadline_s is None else at + event.deadline_s,
+        }
+        for event, at in zip(events, ingested, strict=True)
+    ]
 
 
 def _plain_columns(events: PlainEvents, places: I32, played: PlayedDeliveries) -> Columns:
@@ -130,6 +156,45 @@ def _recipients(
         fields=list(RECIPIENT),
     )
     return pa.ListArray.from_arrays(_ends(firsts, len(copies)), recipients, type=RECIPIENTS)
+
+
+def _judged(played: PlayedDeliveries, judged: JudgedCopies, places: I32) -> pa.Array:
+    """For each event the judged subscriptions, those together that were judged alike."""
+    rows = played.deliveries.rows
+    keys = (rows.event[judged.row].astype(np.int64), judged.weighting, judged.true, judged.false)
+    order = np.lexsort(keys[::-1])
+    columns = [each[order] for each in keys]
+    changes = np.logical_or.reduce([np.diff(each, prepend=each[:1] - 1) != 0 for each in columns])
+    begins = np.flatnonzero(changes)
+    event, weighting, true, false = (each[begins] for each in columns)
+    filters = pa.array([weighted_filter_bytes(where) for where, _ in judged.weightings])
+    levels = pa.array([levels for _, levels in judged.weightings], pa.list_(pa.int32()))
+    groups = pa.StructArray.from_arrays(
+        [
+            filters.cast(pa.binary()).take(pa.array(weighting)),
+            levels.take(pa.array(weighting)),
+            pa.array(true),
+            pa.array(false),
+            pa.ListArray.from_arrays(
+                _ends(begins, len(order)), _subscriptions(played, judged.row[order])
+            ),
+        ],
+        fields=list(JUDGED.value_type),
+    )
+    # Events come in the order of their places; those without a judged copy have null.
+    starts = np.searchsorted(event, places)
+    nothing = ~np.isin(places, event)
+    return pa.ListArray.from_arrays(
+        _ends(starts, len(event)), groups, type=JUDGED, mask=pa.array(nothing)
+    )
+
+
+def _subscriptions(played: PlayedDeliveries, rows: I64) -> pa.Array:
+    """The ids of the subscriptions of some rows."""
+    if played.names is not None:
+        return _strings(played.names[1]).take(pa.array(rows))
+    everyone = played.deliveries.recipients
+    return pa.array([everyone[row].subscriptions[0].id for row in rows.tolist()], pa.string())
 
 
 def _ends(starts: I64, end: int) -> I32:

@@ -14,6 +14,7 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nearcast.core.engine.delivery.deliveries import Deliveries
+from nearcast.core.engine.delivery.judged_copies import JudgedCopies
 from nearcast.core.engine.delivery.string_pair_table import Texts
 from nearcast.core.engine.engine import Engine, EngineInputs, Outcome
 from nearcast.core.engine.outcome import AreaNotice
@@ -49,6 +50,8 @@ class PlayedDeliveries(Struct, frozen=True):
     """True if the broker recorded its deliveries."""
     names: tuple[Texts, Texts] | None = None
     """For deliveries held as columns: the sessions of copies, and the subscriptions of rows."""
+    judged: JudgedCopies | None = None
+    """The copies that can get another priority while they wait."""
     cause: int | None = None
     """The seq of the row that made sessions match live events; None: each event's own row."""
 
@@ -169,6 +172,7 @@ class Player:
                     self._elsewhere,
                     self._begun.deliveries,
                     names,
+                    self.engine.judged_copies(deliveries),
                 )
             )
             parts.append(played)
@@ -217,7 +221,10 @@ class Player:
         ingested = [row[1] if caused_at is None and row else caused_at or 0.0 for row in rows]
         recorded = self._begun.deliveries
         cause = None if caused_at is None else inputs.seqs[deliveries.caused_by]
-        return PlayedDeliveries(deliveries, seqs, ingested, self._elsewhere, recorded, cause=cause)
+        return PlayedDeliveries(
+            deliveries, seqs, ingested, self._elsewhere, recorded,
+            judged=self.engine.judged_copies(deliveries), cause=cause,
+        )  # fmt: skip
 
 
 class _Pace:

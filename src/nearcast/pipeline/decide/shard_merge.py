@@ -20,7 +20,6 @@ from nearcast.core.matching.tables import I64
 from nearcast.pipeline.decide.decided_schema import (
     ARROW_SCHEMA,
     DELIVERY,
-    RECIPIENTS,
     UNUSABLE,
 )
 
@@ -29,6 +28,8 @@ SHARD_SCHEMA = pa.schema(
     [*ARROW_SCHEMA, (CAUSE, pa.int64()), (SHARD, pa.int32()), (PLACE, pa.int64())]
 )
 """Columns of the decided rows of a shard."""
+JOINED = ("recipients", "judged")
+"""Columns of which a merged row has the lists of all shards."""
 BLOCK_SEQS = 1_024
 """The number of seqs whose rows are merged at once."""
 PACKED_SCHEMA = pa.schema(
@@ -128,7 +129,7 @@ def _merged(rows: pa.RecordBatch) -> pa.RecordBatch:
     taken = pa.array(chosen[merged])
     columns = [
         _joined_lists(rows[name].take(pa.array(order)), merged)
-        if name == "recipients"
+        if name in JOINED
         else rows[name].take(taken)
         for name in ARROW_SCHEMA.names
     ]
@@ -182,5 +183,5 @@ def _joined_lists(lists: pa.Array, begins: I64) -> pa.Array:
     offsets = np.append(0, np.cumsum(lengths))[np.append(begins, len(lists))].astype(np.int32)
     nothing = ~np.logical_or.reduceat(lists.is_valid().to_numpy(zero_copy_only=False), begins)
     return pa.ListArray.from_arrays(
-        offsets, lists.flatten(), type=RECIPIENTS, mask=pa.array(nothing)
+        offsets, lists.flatten(), type=lists.type, mask=pa.array(nothing)
     )

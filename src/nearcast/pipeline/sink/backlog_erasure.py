@@ -6,8 +6,6 @@ as it was.
 
 from pathlib import Path
 
-from msgspec.structs import replace
-
 from nearcast.pipeline.sink.backlog import PARTS, chunk_bytes, read_chunks
 from nearcast.store.durable_files import write_whole
 from nearcast.wire.handover import DeliveryRow, HandedRow, Packer, rows_in
@@ -47,4 +45,4 @@ def _without(row: HandedRow, node: str) -> HandedRow | None:
     others = tuple(each for each in row.recipients if each.session.partition("~")[0] != node)
     if len(others) == len(row.recipients):
         return row
-    return replace(row, recipients=others) if others else None
+    return row.to_only(others) if others else None

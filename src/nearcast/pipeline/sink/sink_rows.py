@@ -13,7 +13,15 @@ import pyarrow as pa
 import pyarrow.compute as pc
 
 from nearcast.pipeline.errors import PipelineInputError
-from nearcast.wire.handover import PUBLISHER, DeliveryRow, EventRow, HandedRow, RowRecipient
+from nearcast.wire.handover import (
+    PUBLISHER,
+    DeliveryRow,
+    EventRow,
+    HandedRow,
+    RowJudged,
+    RowRecipient,
+    RowUrgency,
+)
 from nearcast.wire.mqtt import user_properties
 
 EVENT, DELIVERY, DUE = "event", "delivery", "due"
@@ -24,7 +32,10 @@ SINK_SCHEMA = (
     "properties array<struct<name: string, value: string>>, headers binary, qos int, "
     "retain boolean, valid_s double, expires double, object string, to string, "
     "recipients array<struct<session: string, subscriptions: array<string>, priority: int, "
-    "replayed: boolean>>, about array<string>"
+    "replayed: boolean>>, about array<string>, "
+    "urgency struct<priority: int, raises: boolean, deadline: double>, "
+    "judged array<struct<filter: binary, levels: array<int>, true_bits: bigint, "
+    "false_bits: bigint, subscriptions: array<string>>>"
 )
 """All columns, as Spark DDL. In `recipients`, `subscriptions` are ids."""
 MOST_RECIPIENTS = 100_000
@@ -87,7 +98,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[HandedRow | None]:
         _column(batch, "to"),
         _recipients(batch),
     )
-    about = _column(batch, "about")
+    about, urgencies, judged = _column(batch, "about"), _urgencies(batch), _judged(batch)
     for at in range(count):
         kind = kinds[at]
         if kind == DELIVERY:
@@ -100,7 +111,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[HandedRow | None]:
             yield DeliveryRow(
                 ids[at], subjects[at], payloads[at], publishers[at], times[at],
                 cast(tuple[RowRecipient, ...], to), sessions[at], lats[at], lons[at], given[at],
-                qos[at] or 0, retains[at], expires[at], headers[at],
+                qos[at] or 0, retains[at], expires[at], headers[at], urgencies[at], judged[at],
             )  # fmt: skip
         elif kind == EVENT:
             yield EventRow(
@@ -137,6 +148,30 @@ def _headers(batch: pa.RecordBatch) -> list[bytes]:
         else b""
         for raw, own in zip(headers, pairs, strict=True)
     ]
+
+
+def _urgencies(batch: pa.RecordBatch) -> list[RowUrgency | None]:
+    """Return what each publisher said of urgency; None if nothing."""
+    return [
+        None
+        if said is None
+        else RowUrgency(said.get("priority"), bool(said.get("raises")), said.get("deadline"))
+        for said in _column(batch, "urgency")
+    ]
+
+
+def _judged(batch: pa.RecordBatch) -> list[tuple[RowJudged, ...]]:
+    """Return each row's judged subscriptions."""
+    return [
+        tuple(
+            RowJudged(
+                each["filter"], tuple(each["levels"]), each["true_bits"], each["false_bits"],
+                tuple(each["subscriptions"]),
+            )
+            for each in found or ()
+        )
+        for found in _column(batch, "judged")
+    ]  # fmt: skip
 
 
 def _recipients(batch: pa.RecordBatch) -> list[list[tuple[object, ...]]]:

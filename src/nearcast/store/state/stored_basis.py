@@ -39,7 +39,7 @@ def encoded_basis(basis: PriorityBasis | None) -> bytes:
         return b""
     judged = [
         _Judged(
-            each.id, _filter_bytes(each.weighted.form.filter), each.weighted.levels,
+            each.id, weighted_filter_bytes(each.weighted.form.filter), each.weighted.levels,
             each.truths.true, each.truths.false,
         )
         for each in basis.judged
@@ -55,7 +55,7 @@ def decoded_basis(stored: bytes) -> PriorityBasis | None:
     return PriorityBasis(
         tuple(
             JudgedSubscription(
-                each.id, _weighted(each.where, each.levels), Truths(each.true, each.false)
+                each.id, weighted_form(each.where, each.levels), Truths(each.true, each.false)
             )
             for each in found.judged
         ),
@@ -65,11 +65,13 @@ def decoded_basis(stored: bytes) -> PriorityBasis | None:
 
 
 @lru_cache(256)
-def _filter_bytes(where: Filter | None) -> bytes:
+def weighted_filter_bytes(where: Filter | None) -> bytes:
+    """Return a filter as bytes; empty for None."""
     return b"" if where is None else msgspec.json.encode(filter_json(where))
 
 
 @lru_cache(256)
-def _weighted(where: bytes, levels: tuple[int, ...]) -> WeightedForm:
+def weighted_form(where: bytes, levels: tuple[int, ...]) -> WeightedForm:
+    """Return the form of a filter as `weighted_filter_bytes` wrote it, with a vector."""
     filter_ = filter_from_json(msgspec.json.decode(where)) if where else None
     return WeightedForm(FormFunction(filter_), levels)

@@ -10,6 +10,7 @@ from operator import itemgetter
 
 import numpy as np
 
+from nearcast.core.adaptation.priority_basis import PriorityBasis
 from nearcast.core.engine.books.context_book import ContextBook
 from nearcast.core.engine.books.subscription_mobility import anchor_of, is_still
 from nearcast.core.engine.delivery.deliveries import (
@@ -24,7 +25,7 @@ from nearcast.core.engine.delivery.match_order import Flags
 from nearcast.core.engine.delivery.routes import Routes
 from nearcast.core.engine.delivery.string_pair_table import StringPairTable
 from nearcast.core.matching.matcher import Matcher, Matches
-from nearcast.core.matching.tables import I32
+from nearcast.core.matching.tables import I32, I64
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
 
@@ -70,8 +71,8 @@ class SubscriptionBook:
         """Subscriptions whose area moves with another node, by that node."""
         self._weighted: dict[str, dict[str, None]] = {}
         """Ids of subscriptions with relevance, by session."""
-        self._weighted_numbers: dict[str, I32] = {}
-        """Their numbers, once they were asked for."""
+        self._weighted_numbers: dict[str, I64] = {}
+        """Their numbers, once they were asked for; as wide as indexes, which are not converted."""
         self._weighted_sessions: dict[str, dict[str, None]] = {}
         """Sessions that have some, by node."""
         self._names: StringPairTable | None = None
@@ -169,12 +170,12 @@ class SubscriptionBook:
         """Ids of a session's subscriptions with relevance, without suspended ones."""
         return list(self._weighted.get(session, ()))
 
-    def weighted_numbers(self, session: str) -> I32:
+    def weighted_numbers(self, session: str) -> I64:
         """Numbers of a session's subscriptions with relevance."""
         found = self._weighted_numbers.get(session)
         if found is None:
             names = self._weighted.get(session, ())
-            found = np.array([self._numbers[name] for name in names], np.int32)
+            found = np.array([self._numbers[name] for name in names], np.int64)
             if len(found):
                 self._weighted_numbers[session] = found
         return found
@@ -316,9 +317,16 @@ class SubscriptionBook:
         return self._owners[numbers] > 0
 
     def addressed(
-        self, event: Event, recipients: Iterable[tuple[Sequence[str], int]], replayed: bool
+        self,
+        event: Event,
+        recipients: Iterable[tuple[Sequence[str], int]],
+        replayed: bool,
+        bases: Mapping[str, PriorityBasis] | None = None,
     ) -> Deliveries:
-        """Return the deliveries of an event matched elsewhere, by subscription ids and priority."""
+        """Return the deliveries of an event matched elsewhere, by subscription ids and priority.
+
+        `bases`: what priorities follow from, by the ids of subscriptions.
+        """
         matches: list[tuple[int, int, int, bool]] = []
         for names, priority in recipients:
             numbers = [self._numbers[name] for name in names if name in self._numbers]
@@ -326,7 +334,9 @@ class SubscriptionBook:
         place, number, level, start = np.array(matches, np.int32).reshape(-1, 4).T
         rows = Rows(place, number, level, start.astype(np.bool_))
         wanted = list(map(self._recipient, number.tolist()))
-        return Deliveries([event], rows, self._owners[number], wanted, replayed)
+        found = Deliveries([event], rows, self._owners[number], wanted, replayed)
+        found.bases = bases
+        return found
 
     def _arranged(self, rows: Rows) -> Rows:
         """Turn matches into copies: one per session, and one per shared group in rotation."""

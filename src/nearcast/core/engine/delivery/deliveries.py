@@ -6,13 +6,14 @@ shared groups, routes and pipeline decisions all have this form. It can be read 
 session.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import compress, pairwise
 from typing import TYPE_CHECKING, NamedTuple
 
 import numpy as np
 
 from nearcast.core.adaptation.form_function import Truths
+from nearcast.core.adaptation.priority_basis import PriorityBasis
 from nearcast.core.engine.delivery.match_order import (
     Flags,
     are_ordered,
@@ -127,8 +128,8 @@ class Deliveries:
     """Events and their recipients."""
 
     __slots__ = (
-        "_owners", "_route", "_row_of", "_rows", "caused_at", "caused_by", "events", "recipients",
-        "replayed",
+        "_owners", "_route", "_row_of", "_rows", "bases", "caused_at", "caused_by", "events",
+        "recipients", "replayed",
     )  # fmt: skip
 
     def __init__(
@@ -156,6 +157,8 @@ class Deliveries:
         """The time of the input that made a session match a live event."""
         self.caused_by = 0
         """The index of that input."""
+        self.bases: Mapping[str, PriorityBasis] | None = None
+        """If decided elsewhere: what priorities follow from, by the ids of subscriptions."""
 
     @classmethod
     def along(cls, route: "Route", events: Sequence[Event]) -> "Deliveries":
@@ -163,7 +166,7 @@ class Deliveries:
         found = cls.__new__(cls)
         found.events, found.replayed, found.caused_at, found.caused_by = events, False, None, 0
         found._rows, found._owners, found.recipients, found._route = None, NO_OWNERS, (), route
-        found._row_of = None
+        found._row_of = found.bases = None
         return found
 
     def __len__(self) -> int:
@@ -255,6 +258,11 @@ class Deliveries:
             some = recipients[start:end]
             recipient = some[0] if len(some) == 1 else Recipient.of(some)
             yield recipient, places[start], priorities[start]
+
+    @property
+    def has_truths(self) -> bool:
+        """True if the truth of atoms is known: some subscriptions have relevance."""
+        return self._rows is not None and self._rows.truths is not None
 
     def truths(self, place: int, recipient: Recipient) -> dict[int, Truths]:
         """By number, the truth of the atoms of a recipient's subscriptions for one event.
