@@ -57,16 +57,17 @@ class Awareness(Struct, frozen=True):
 
     def context_class(self, classes: Mapping[str, int]) -> int:
         """The class of a subscriber by the classes of those modules that have one."""
-        known = [classes.get(module.name) for module in self.modules]
-        counted = [each for each in known if each is not None]
-        if not counted:
-            return self.levels
-        if self.space is None:
-            return min(counted)
         space = self.space
-        for each in known:
+        if space is None:
+            worst = self.levels
+            for module in self.modules:
+                worst = min(worst, classes.get(module.name, worst))
+            return worst
+        if not any(module.name in classes for module in self.modules):
+            return self.levels
+        for module in self.modules:
             assert isinstance(space, tuple)
-            space = space[self.levels - 1 if each is None else each - 1]
+            space = space[classes.get(module.name, self.levels) - 1]
         assert isinstance(space, int)
         return space
 

@@ -118,7 +118,7 @@ class SubscriberPriorities:
         """The row of the matrix for a subscription with relevance."""
         return self._row_values[int(self._row[number])]
 
-    def set_row(self, numbers: Sequence[int] | I32, row: MatrixRow) -> None:
+    def set_row(self, numbers: Sequence[int] | I64, row: MatrixRow) -> None:
         """Set the row of the matrix for subscriptions of one subscriber."""
         self._row[numbers] = self._row_number(row)
 

@@ -10,7 +10,7 @@ from msgspec import Struct, to_builtins
 from nearcast.experiments.agent import selection_cost
 from nearcast.experiments.agent.flatscape import listings_7_4_and_7_5, table_6_1
 from nearcast.experiments.agent.grouping import grouping
-from nearcast.experiments.agent.priority_levels import priority_levels
+from nearcast.experiments.agent.priority_levels import class_change, priority_levels
 from nearcast.experiments.agent.selection_cost import figure_8_1, figure_8_3, selection_costs
 from nearcast.experiments.agent.worked_example import figure_4_6, table_4_6, table_4_7
 from nearcast.experiments.experiment_result import (
@@ -80,7 +80,7 @@ def run(
     costs, cost_figure, us = selection_costs(
         draw, settings.clients, settings.runs, settings.batches
     )
-    rows += costs
+    rows += [*costs, class_change(8 * settings.runs)]
     draw = begin()
     overhead, overhead_figure = figure_8_1(draw, settings.events, settings.runs)
     gain, gain_figure = figure_8_3(draw, us)

@@ -17,6 +17,8 @@ from nearcast.experiments.experiment_result import Curve, ExperimentFigure, Expe
 KINDS = 24
 """Atoms of the filter, each with a relevance of its own."""
 BATCH, CLIENTS = 64, 10
+SUBSCRIPTIONS = 10
+"""Of a session whose class changes."""
 MEASUREMENTS, STEP_KBPS, TOP_KBPS = 1_000, 150.0, 3_750.0
 SUBJECT, NETWORK = "uform", "network"
 SOURCE = "6.2.1"
@@ -30,6 +32,11 @@ CHANGES_NOTE = (
     f"{TOP_KBPS:g} kb/s, in equal classes with the usual hysteresis of 100 kb/s."
 )
 COST_NOTE = f"CPU of the engine, {CLIENTS} clients, batches of {BATCH}."
+CHANGE_NOTE = (
+    f"CPU of the engine, in batches of {BATCH}, three levels: the class, and the row of the matrix "
+    "of each subscription. Apart from that the broker writes a row of its log, and puts in order "
+    "what waits. Aim: under 5 µs."
+)
 
 
 def priority_levels(
@@ -57,6 +64,27 @@ def priority_levels(
         (Curve("ours", [float(each) for each in numbers], accuracies),),
     )  # fmt: skip
     return rows, figure
+
+
+def class_change(runs: int) -> ExperimentRow:
+    """What a change of class costs for a session with several subscriptions."""
+    engine = Engine()
+    where, relevance = parse("kind = 0 OR kind = 1 OR kind = 2"), Relevance((3, 2, 1))
+    wants: list[Input] = [
+        Subscribed(
+            Subscription(f"s{i}.{each}", f"n{i}", f"{SUBJECT}/{each}", where, relevance=relevance)
+        )
+        for i in range(BATCH)
+        for each in range(SUBSCRIPTIONS)
+    ]
+    engine.step(wants, 0.0)
+    changes: list[list[Input]] = [
+        [Classified(f"n{i}", NETWORK, 1 + run % 2) for i in range(BATCH)] for run in range(runs)
+    ]
+    found = least_cpu_us({"change": lambda run: engine.step(changes[run], 1.0)}, runs, BATCH)
+    case = f"a change of class, {SUBSCRIPTIONS} subscriptions"
+    ours = round(found["change"], 2)
+    return ExperimentRow("Cost of selection", case, None, ours, "µs CPU", note=CHANGE_NOTE)
 
 
 def accuracy(levels: int, relevances: Sequence[float]) -> float:
