@@ -242,7 +242,8 @@ class Storm:
         message, unit = self._host.reads(), self.plain.next()
         self._is_held = message is not None
         if message is None or unit is None:
-            assert message is unit, (message, unit)
+            assert message is None, message
+            assert unit is None, unit
             return False
         assert json.loads(message.payload)["n"] == unit.number
         told = dict(message.properties.user_properties)
