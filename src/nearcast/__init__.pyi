@@ -14,6 +14,7 @@ from nearcast.client.errors import QueueFullError as QueueFullError
 from nearcast.client.errors import RejectedError as RejectedError
 from nearcast.client.receive.observations import Known as Known
 from nearcast.client.receive.observations import Present as Present
+from nearcast.client.receive.observations import Relation as Relation
 from nearcast.client.receive.observations import Sighting as Sighting
 from nearcast.client.receive.received import Received as Received
 from nearcast.client.receive.streams import Stream as Stream

@@ -6,15 +6,10 @@ import pytest
 
 from nearcast.wire.mqtt import Publish, ReasonCode
 from tests.support.clients.raw_client import fresh
-from tests.support.clients.talker import METRES_NORTH, VERSIONS, Talker, words
+from tests.support.clients.talker import LAT, LON, METRES_NORTH, VERSIONS, Talker, at, words
 from tests.support.running_broker import RunningBroker
 
-LAT, LON = 53.35, -6.26
 AREA = f"circle:{LAT},{LON},200"
-
-
-def at(metres: float) -> tuple[float, float]:
-    return LAT + metres * METRES_NORTH, LON
 
 
 def seen(watcher: Talker) -> list[tuple[str, str]]:

@@ -114,7 +114,6 @@ BAD_COMMANDS = [
     ("$area/gate", b'{"area": "place:nowhere"}', BAD, "nowhere"),
     ("$area/gate", b'{"area": "circle:1,2,3", "nodes": "speed >"}', BAD, "^"),
     ("$area/gate", b'{"area": "circle:1,2,3", "where": "speed > 1"}', BAD, "where"),
-    ("$relate/convoy", b'{"members": ["a", "b"], "within": 5}', NO_RIGHT, "not available yet"),
     ("$me/feedback", b'{"id": "x", "opened": true}', NO_RIGHT, "not available yet"),
     ("$node/a/scripts/s", b'{"action": "add"}', NO_RIGHT, "not available yet"),
     ("$policy/role/medic", b"{}", BAD, "template, roles, awareness, matrix, servers"),
@@ -289,7 +288,7 @@ def test_a_named_subscription_that_is_refused_leaves_the_old_one(broker: Running
 
 
 @pytest.mark.parametrize(
-    "topic_filter", ["$system/#", "$me/#", "$me/position", "$relate/x", "$node/a/scripts/s", "$x"]
+    "topic_filter", ["$system/#", "$me/#", "$me/position", "$node/a/scripts/s", "$x"]
 )
 def test_topics_of_the_broker_that_nobody_reads_are_refused_without_disconnecting(
     broker: RunningBroker, topic_filter: str
@@ -303,9 +302,7 @@ def test_topics_of_the_broker_that_nobody_reads_are_refused_without_disconnectin
     assert talker.moves(1, 2) == ReasonCode.SUCCESS
 
 
-@pytest.mark.parametrize(
-    "topic_filter", ["$relate/x", "$relate/#", "$node/a/scripts/s", "$me/scripts"]
-)
+@pytest.mark.parametrize("topic_filter", ["$node/a/scripts/s", "$me/scripts"])
 def test_topics_of_what_does_not_exist_yet_are_refused_as_such(
     broker: RunningBroker, topic_filter: str
 ) -> None:

@@ -8,7 +8,7 @@ import pytest
 
 from nearcast.core.model.inputs import Unsubscribed
 from nearcast.store import Gap, Store, input_of, rows_of
-from nearcast.wire.mqtt import PingReq, PingResp, Properties, PubAck, Publish, Will
+from nearcast.wire.mqtt import PingReq, PingResp, Properties, PubAck, Publish, TopicFilter, Will
 from tests.situation.rights_house import RightsHouse, denying
 from tests.support.accounts import with_users
 from tests.support.clients.talker import Talker, words
@@ -165,6 +165,31 @@ def may_hear_later_of_an_area(stage: Stage) -> bool:
     return _waits(stage, "$area/yard")
 
 
+def may_hear_of_a_relationship(stage: Stage) -> bool:
+    stage.begin()
+    stage.bob.sends("$relate/pair", b'{"members": ["alice", "bob"], "within": 300}')
+    stage.bob.moves(51, 8)
+    stage.alice.moves(50, 8)
+    stage.alice.subscribes("$relate/pair")
+    stage.turn()
+    stage.alice.gets()
+    stage.bob.moves(50, 8)
+    return any(message.topic == "$relate/pair" for message in stage.alice.gets())
+
+
+def may_hear_later_of_a_relationship(stage: Stage) -> bool:
+    stage.begin(receive_maximum=1)
+    stage.bob.sends("$relate/pair", b'{"members": ["alice", "bob"], "within": 300}')
+    stage.bob.moves(51, 8)
+    stage.alice.moves(50, 8)
+    stage.alice.subscribes(
+        TopicFilter("open", 1), TopicFilter("$relate/pair", 1, retain_handling=2)
+    )
+    stage.bob.sends("open", b"first")
+    stage.bob.moves(50, 8)
+    return _waits(stage, "$relate/pair")
+
+
 def may_read_of_a_node(stage: Stage) -> bool:
     stage.begin()
     stage.alice.subscribes("$node/bob/position")
@@ -220,7 +245,7 @@ def may_list_events(stage: Stage) -> bool:
     return SECRET in subjects
 
 
-TOPICS = denying("secret/#", "$place/#", "$area/#", "$node/#")
+TOPICS = denying("secret/#", "$place/#", "$area/#", "$relate/#", "$node/#")
 ROWS: dict[str, tuple[Callable[[Stage], bool], str]] = {
     "subscribe": (may_subscribe, TOPICS),
     "subscribe by name": (may_subscribe_by_name, TOPICS),
@@ -237,6 +262,9 @@ ROWS: dict[str, tuple[Callable[[Stage], bool], str]] = {
     "area": (may_hear_of_an_area, TOPICS),
     "area by sight": (may_hear_of_an_area, BLIND),
     "area by sight, queued": (may_hear_later_of_an_area, BLIND),
+    "relationship": (may_hear_of_a_relationship, TOPICS),
+    "relationship by sight": (may_hear_of_a_relationship, BLIND),
+    "relationship by sight, queued": (may_hear_later_of_a_relationship, BLIND),
     "node": (may_read_of_a_node, TOPICS),
     "node by sight": (may_read_of_a_node, BLIND),
     "node by sight, queued": (may_read_later_of_a_node, BLIND),

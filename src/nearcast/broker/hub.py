@@ -50,6 +50,7 @@ from nearcast.broker.situation.node_expiry import NodeExpiry
 from nearcast.broker.situation.node_list import NodeList
 from nearcast.broker.situation.node_questions import NodeQuestions
 from nearcast.broker.situation.node_topics import NodeTopics
+from nearcast.broker.situation.relationship_topics import RelationshipTopics
 from nearcast.broker.situation.system_topics import SystemTopics
 from nearcast.broker.situation.topic_names import NODES, PRIVATE
 from nearcast.broker.situation.topic_readers import TopicReaders
@@ -135,8 +136,9 @@ class Hub:
         self.link_classes = LinkClasses(state)
         """Paces and classifies links of sessions with relevance, once a host has begun it."""
         for follower in (
-            self.usage, NodeTopics(state, readers), self._system_topics, warnings,
-            self._filter_budgets, Reprioritisation(state, warnings), self.link_classes,
+            self.usage, NodeTopics(state, readers), RelationshipTopics(state, readers),
+            self._system_topics, warnings, self._filter_budgets, Reprioritisation(state, warnings),
+            self.link_classes,
         ):  # fmt: skip
             driver.register(follower)
         if self.settings.adaptation.uplink_kbps:

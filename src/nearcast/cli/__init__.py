@@ -35,6 +35,7 @@ VERBS = (
     Verb("client.context", "context", "Say where a node is and what it is doing, or read it."),
     Verb("client.nodes", "nodes", "List who is there, in an area or nearest to a node."),
     Verb("client.place", "app", "Load, list and remove named places."),
+    Verb("client.relate", "relate", "Tell when nodes come near each other, and when they part."),
     Verb(
         "client.policy", "app", "Load, list, show and remove policies: templates, matrices, roles."
     ),
@@ -54,7 +55,7 @@ VERBS = (
 
 COMPLETE = "_NEARCAST_COMPLETE"
 """The variable by which a shell requests completion."""
-PLANNED = ("relate", "script", "simulate")
+PLANNED = ("script", "simulate")
 """Verbs that do not exist yet: hidden in help; calling one prints that it is planned."""
 
 app = typer.Typer(

@@ -3,6 +3,7 @@
 import random
 from pathlib import Path
 
+import msgspec
 import pytest
 
 from nearcast.broker.config.settings import Limits, Settings
@@ -31,7 +32,8 @@ AREAS = ("circle:1,2,300", "circle:me,50", "POLYGON((0 0, 1 0, 1 1, 0 0))")
 LIMITS = Limits(
     subscriptions=6, all_subscriptions=15, filter_bytes=600, all_filter_bytes=1_000, vertices=9,
     all_vertices=20, retained=8, retained_bytes=20_000, announcements=2, all_announcements=4,
-    areas=2, all_areas=3, places=3, place_vertices=12, nodes=3, all_context_bytes=80,
+    areas=2, all_areas=3, relationships=2, all_relationships=3, relationship_members=5,
+    all_relationship_members=7, places=3, place_vertices=12, nodes=3, all_context_bytes=80,
     all_will_bytes=1_500, all_packet_ids=6, all_queued_bytes=5_000, sessions=3, user_share=0.9,
 )  # fmt: skip
 """So small that everything meets its bound."""
@@ -128,6 +130,8 @@ class Life:
             self.publish(f"t/{number}", b'{"a": 9, "b": "x"}'),
             self.publish(f"$area/{number}", b'{"area": "%s"}' % area.encode()),
             self.publish(f"$area/{number}", b""),
+            self.publish(f"$relate/{number}", self.relationship()),
+            self.publish(f"$relate/{number}", b""),
             self.publish(f"$place/k/{number}", POLYGON.encode()),
             self.publish(f"$place/k/{number}", b""),
             self.publish(f"$me/announcements/t/{number}", b'{"to": "%s"}' % area.encode()),
@@ -139,6 +143,10 @@ class Life:
         self.send(name, chance.choice(packets))
         if chance.random() < 0.05:
             self.hub.lost(connection)
+
+    def relationship(self) -> bytes:
+        members = ("me", "ben", "cat", "dee")[: self.chance.randrange(2, 5)]
+        return msgspec.json.encode({"members": members, "within": 5})
 
     def publish(self, topic: str, payload: bytes, retain: bool = False) -> Publish:
         qos = self.chance.randrange(3)

@@ -3,6 +3,7 @@
 from random import Random
 
 from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.outcome import AreaNotice
 from nearcast.core.language import parse
 from nearcast.core.model import Area, Position, circle
 from nearcast.core.model.inputs import (
@@ -29,7 +30,8 @@ def watch(area: Area, where: str | None = None) -> AreaWatched:
 def seen(engine: Engine, *inputs: Input) -> list[tuple[str, bool]]:
     outcome = engine.step(inputs, 1.0)
     assert outcome.refusals == []
-    return [(each.node, each.inside) for each in outcome.notices]
+    notices = [each for each in outcome.notices if isinstance(each, AreaNotice)]
+    return [(each.node, each.inside) for each in notices]
 
 
 PARK = circle(HERE, 100.0)

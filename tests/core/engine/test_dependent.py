@@ -4,7 +4,7 @@ from collections.abc import Sequence
 
 from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.engine import Engine, EngineSettings
-from nearcast.core.engine.outcome import AreaNotice, EngineStep
+from nearcast.core.engine.outcome import AreaNotice, EngineStep, Notice
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.area import circle
 from nearcast.core.model.geometry.position import Position
@@ -75,7 +75,7 @@ def test_notices_of_areas_are_in_the_outcome_wherever_it_is_decided() -> None:
         Moved("bob", THERE),
         Moved("bob", HERE),
     ]
-    told: list[AreaNotice] = []
+    told: list[Notice] = []
     records: list[Record] = []
     for at, each in enumerate(inputs):
         outcome = engine.step([each], float(at))

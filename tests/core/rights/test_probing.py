@@ -12,6 +12,7 @@ from msgspec.structs import replace
 
 from nearcast.core.adaptation.form_function import FormFunction
 from nearcast.core.engine.engine import Engine, Outcome
+from nearcast.core.engine.outcome import AreaNotice
 from nearcast.core.language import Filter, parse
 from nearcast.core.model import (
     SEE_ALL,
@@ -128,6 +129,7 @@ class World:
         return [
             (viewer, sighting)
             for sighting in outcome.notices
+            if isinstance(sighting, AreaNotice)
             for viewer in ATTACKERS
             if self.engine.rights.may_witness(viewer, sighting.node)
         ]

@@ -3,6 +3,7 @@
 import pytest
 
 from nearcast.core.engine.engine import Engine, EngineInputs, LiveEvent
+from nearcast.core.engine.outcome import AreaNotice
 from nearcast.core.language import parse
 from nearcast.core.model import (
     SEE_ALL,
@@ -357,10 +358,12 @@ def test_a_watched_area_counts_what_is_granted_and_nobody_who_was_hidden_just_be
     watched = AreaWatched("a", "staff", WARD, parse("rank = 4"))
     engine = engine_with(rules, watched, Moved("bob", FAR), Moved("cy", FAR))
     (into,) = engine.step([Moved("bob", HERE), Moved("cy", HERE)], 1.0).notices
+    assert isinstance(into, AreaNotice)
     assert (into.node, into.inside) == ("bob", True)
     assert not engine.rights.may_witness("ann", "bob")
     assert engine.rights.may_witness("staff", "bob")
     (out,) = engine.step([Moved("bob", FAR)], 2.0).notices
+    assert isinstance(out, AreaNotice)
     assert (out.node, out.inside) == ("bob", False)
     assert sees(engine, "ann", "bob") == SEE_ALL
     assert not engine.rights.may_witness("ann", "bob")

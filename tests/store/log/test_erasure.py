@@ -19,6 +19,8 @@ from nearcast.core.model.inputs import (
     Moved,
     PlaceDefined,
     Published,
+    RelationshipDefined,
+    RelationshipEnded,
     Restarted,
     RulesSet,
     Subscribed,
@@ -79,6 +81,8 @@ def rows_about(name: str) -> list[Row]:
         row(Unsubscribed(f"ben\0encounters/{level(name)}/#")),
         row(Announced(Announcement("ben", "chat/1", near))),
         row(AreaWatched("door", "ben", near)),
+        row(RelationshipDefined("both", "ben", ("cat", name), 2, within=5.0)),
+        row(RelationshipEnded(name)),
         row(ContextPatched("ben", {"friends": [name, "cat"], "marks": {name: 5}})),
         row(PlaceDefined("home", name, parse_area("circle:1,2,50"))),  # type: ignore[arg-type]
         row(

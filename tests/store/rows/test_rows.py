@@ -27,6 +27,8 @@ from nearcast.core.model.inputs import (
     PolicySet,
     Presence,
     Published,
+    RelationshipDefined,
+    RelationshipEnded,
     RulesSet,
     SightSet,
     Subscribed,
@@ -34,6 +36,7 @@ from nearcast.core.model.inputs import (
     Unsubscribed,
 )
 from nearcast.core.model.payload import attributes_of
+from nearcast.core.model.relationship_state import RelationshipState
 from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.core.model.subject_permissions import SubjectClause, SubjectPermissions
 from nearcast.store import (
@@ -135,6 +138,20 @@ inputs: st.SearchStrategy[Input] = st.one_of(
         lambda given_: AreaWatched(*given_)
     ),
     st.builds(AreaUnwatched, texts),
+    st.tuples(
+        texts,
+        texts,
+        names,
+        st.integers(2, 5),
+        *(st.none() | st.floats(0, 1e6),) * 2,
+        st.lists(st.floats(0, 1e6), max_size=3).map(tuple),
+        st.none() | texts,
+        st.none() | st.just(parse("a > 1")),
+        st.lists(st.builds(RelationshipState, st.booleans(), st.floats(0, 2e9)), max_size=2).map(
+            tuple
+        ),
+    ).map(lambda given_: RelationshipDefined(*given_)),
+    st.builds(RelationshipEnded, texts),
 )
 pairs = st.lists(st.tuples(texts, texts), max_size=4).map(tuple)
 INGESTED = 1.7e9

@@ -25,6 +25,8 @@ from nearcast.core.model.inputs import (
     Presence,
     Published,
     QueueDrained,
+    RelationshipDefined,
+    RelationshipEnded,
     Restarted,
     Resumed,
     RulesSet,
@@ -36,6 +38,7 @@ from nearcast.core.model.inputs import (
     Unsubscribed,
 )
 from nearcast.core.model.record import Record
+from nearcast.core.model.relationship_state import RelationshipState
 from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.core.model.subject_permissions import SubjectClause, SubjectPermissions
 from nearcast.store import input_of, record_row
@@ -248,6 +251,38 @@ WRITTEN: list[tuple[Input, Written]] = [
         ),
     ),
     (AreaUnwatched("here"), (None, None, None, None, '{"name":"here"}')),
+    (
+        RelationshipDefined("convoy", "ann", ("a", "b"), 2, within=100.0),
+        (
+            "ann",
+            None,
+            None,
+            None,
+            '{"name":"convoy","members":["a","b"],"need":2,"input":{"within":100.0}}',
+        ),
+    ),
+    (
+        RelationshipDefined(
+            "tanks",
+            "ann",
+            ("a", "b"),
+            2,
+            None,
+            None,
+            (1.0, 5.5),
+            "tank.level",
+            parse("a > 1"),
+            (RelationshipState(True, 7.5), RelationshipState(False, 8.0, True)),
+        ),
+        (
+            "ann",
+            None,
+            None,
+            None,
+            '{"name":"tanks","members":["a","b"],"need":2,"where":{"cql2":{"op":">","args":[{"property":"a"},1]}},"input":{"metres":[1.0,5.5],"of":"tank.level","states":[{"near":true,"since":7.5,"veiled":false},{"near":false,"since":8.0,"veiled":true}]}}',
+        ),
+    ),
+    (RelationshipEnded("convoy"), (None, None, None, None, '{"name":"convoy"}')),
     (
         Restarted(),
         (

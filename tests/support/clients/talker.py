@@ -33,6 +33,13 @@ VERSIONS = (MQTT_5, MQTT_3_1_1)
 METRES_NORTH = 1 / 111_200
 """About so many degrees of latitude are a metre."""
 
+LAT, LON = 53.35, -6.26
+
+
+def at(metres: float) -> tuple[float, float]:
+    """So many metres north of a place."""
+    return LAT + metres * METRES_NORTH, LON
+
 
 def words(**said: str) -> Properties:
     """Words of ours as user properties; `from_` is `nc-from`."""

@@ -205,6 +205,14 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """Watched areas of one node."""
     all_areas: Count = 100_000
     """Watched areas of all nodes together."""
+    relationships: Count = 100_000
+    """Relationships that one node defined."""
+    all_relationships: Count = 500_000
+    """Relationships of all nodes together."""
+    relationship_members: Count = 500_000
+    """Members in the relationships that one node defined."""
+    all_relationship_members: Count = 2_500_000
+    """The same of all nodes together."""
     places: Count = 200_000
     """Places."""
     place_vertices: Count = 10_000_000

@@ -29,6 +29,7 @@ from nearcast.wire.mqtt import Publish
 
 _OWN = "$me/"
 AREAS = "$area/"
+RELATIONSHIPS = "$relate/"
 FIRST_ORDER = 1 << 32
 """Places that an earlier release stored without an order precede all others."""
 
@@ -58,7 +59,7 @@ class CommandHandler:
         self._limiter = limiter
         self._handlers: dict[str, TopicHandler] = {}
         self._watched: dict[str, str] | None = None
-        """Topics of watched areas as first spelt, by normalized topic."""
+        """Topics of watched areas and relationships as first spelt, by normalized topic."""
         self._orders: dict[tuple[str, str], int] | None = None
         """The order of places, by kind and name."""
         self._last_order = 0
@@ -143,11 +144,13 @@ class CommandHandler:
             raise RefusedError(BAD, str(error)) from None
 
     def _as_watched(self, packet: Publish) -> Publish:
-        """Return the message with its area topic spelt as when the area was first watched."""
-        if not packet.topic.startswith(AREAS):
+        """Return the message with its topic spelt as when that name was first defined."""
+        if not packet.topic.startswith((AREAS, RELATIONSHIPS)):
             return packet
         if self._watched is None:
-            topics = (AREAS + each.name for each in self._state.engine.watched_areas)
+            engine = self._state.engine
+            topics = [AREAS + each.name for each in engine.watched_areas]
+            topics += [RELATIONSHIPS + name for name in engine.relationships.names()]
             self._watched = {normalize_topic(topic): topic for topic in topics}
         meant = normalize_topic(packet.topic)
         watched = self._watched.pop(meant, packet.topic)

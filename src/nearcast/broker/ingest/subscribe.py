@@ -55,7 +55,7 @@ from nearcast.wire.mqtt import (
 
 NO_LIMIT = 1 << 28
 NAMED = "$me/subscriptions/"
-READABLE = ("$node", "$area", "$place", "$policy", "$SYS")
+READABLE = ("$node", "$area", "$relate", "$place", "$policy", "$SYS")
 """Topics starting with `$` that can be subscribed to."""
 
 

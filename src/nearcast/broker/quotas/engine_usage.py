@@ -1,8 +1,8 @@
-"""Usage of what the engine keeps: live events, announcements, watched areas, places, nodes.
+"""Usage of what the engine keeps: live events, announcements, areas, relationships, places, nodes.
 
 The engine says what begins and ends, whoever caused it: a client, an expiry, an operator. Live
-events, watched areas and nodes outlive their sessions and may outlive a restart, so the user of
-such a client id is stored.
+events, watched areas, relationships and nodes outlive their sessions and may outlive a restart, so
+the user of such a client id is stored.
 """
 
 from collections import Counter
@@ -18,14 +18,13 @@ from nearcast.broker.situation.commands import PLACE, place_of
 from nearcast.core.engine.engine import Engine, Outcome
 from nearcast.core.model.event import Announcement, Event
 from nearcast.core.model.geometry.area import area_vertices
-from nearcast.core.model.inputs import Input
+from nearcast.core.model.inputs import Input, RelationshipDefined
 from nearcast.store import Forgotten, Kept
 
 USERS = "quota users"
-"""The space of the store for the users of client ids with live events, watched areas or a state."""
+"""The space of the store for the users of client ids that left something that lasts."""
 
-
-_LASTING = (Resource.RETAINED, Resource.AREAS, Resource.NODES)
+_LASTING = (Resource.RETAINED, Resource.AREAS, Resource.RELATIONSHIPS, Resource.NODES)
 """What may outlive the session of its client id."""
 
 
@@ -112,6 +111,13 @@ class EngineUsage(OutcomeFollower):
         usage.add(Resource.ANNOUNCEMENTS, change)
         usage.add(Resource.VERTICES, change * area_vertices(announcement.to))
         self._quotas.tidy(usage)
+
+    def relationship_changed(self, defined: RelationshipDefined, change: int) -> None:
+        """Count a relationship and its members."""
+        usage = self._usage(defined.node)
+        usage.add(Resource.RELATIONSHIPS, change)
+        usage.add(Resource.RELATIONSHIP_MEMBERS, change * len(defined.members))
+        self._remember(usage)
 
     def _usage(self, client_id: str) -> SessionUsage:
         return self._quotas.find(client_id) or self._quotas.of(

@@ -1,4 +1,4 @@
-"""Quotas of commands: announcements, watched areas, places, contexts and nodes.
+"""Quotas of commands: announcements, areas, relationships, places, contexts and nodes.
 
 Checked before a command becomes an input of the engine; a refused one is not recorded.
 """
@@ -18,6 +18,7 @@ from nearcast.core.model.inputs import (
     Input,
     Moved,
     PlaceDefined,
+    RelationshipDefined,
 )
 
 
@@ -40,6 +41,8 @@ class InputLimiter:
             self._claim_announcement(session, value)
         elif isinstance(value, AreaWatched):
             self._claim_area(session, value)
+        elif isinstance(value, RelationshipDefined):
+            self._claim_relationship(session, value)
         elif isinstance(value, PlaceDefined):
             self._claim_place(session, value)
 
@@ -81,6 +84,16 @@ class InputLimiter:
             more[Resource.VERTICES] -= area_vertices(before.area)
         usage = self._usage_of(session.node, session)
         quotas.claim(usage, f"area {value.name}", _positive(more))
+
+    def _claim_relationship(self, session: Session, value: RelationshipDefined) -> None:
+        members = len(value.members)
+        more = {Resource.RELATIONSHIPS: 1, Resource.RELATIONSHIP_MEMBERS: members}
+        before = self._state.engine.relationships.get(value.name)
+        if before is not None and before.node == value.node:
+            more[Resource.RELATIONSHIPS] = 0
+            more[Resource.RELATIONSHIP_MEMBERS] -= len(before.members)
+        usage = self._usage_of(session.node, session)
+        self._state.quotas.claim(usage, f"relationship {value.name}", _positive(more))
 
     def _usage_of(self, node: str, session: Session) -> SessionUsage:
         """The usage of a node, for all its parts; if it has none, of the session's user."""

@@ -35,6 +35,8 @@ class Resource(IntEnum):
     PLACE_VERTICES = 14
     NODES = 15
     CONTEXT_BYTES = 16
+    RELATIONSHIPS = 17
+    RELATIONSHIP_MEMBERS = 18
 
     @property
     def label(self) -> str:
@@ -70,6 +72,13 @@ QUOTAS = (
     Quota(Resource.PLACE_VERTICES, "vertices of places", "place_vertices"),
     Quota(Resource.NODES, "nodes", "nodes"),
     Quota(Resource.CONTEXT_BYTES, "bytes of contexts", "all_context_bytes"),
+    Quota(Resource.RELATIONSHIPS, "relationships", "all_relationships", "relationships"),
+    Quota(
+        Resource.RELATIONSHIP_MEMBERS,
+        "members of relationships",
+        "all_relationship_members",
+        "relationship_members",
+    ),
 )
 """The quotas of all resources, in the order of `Resource`."""
 

@@ -59,6 +59,9 @@ def recount(state: BrokerState, lifecycle: SessionLifecycle) -> Counter[tuple[st
     for area in state.engine.watched_areas:
         found[area.node, Resource.AREAS] += 1
         found[area.node, Resource.VERTICES] += area_vertices(area.area)
+    for defined in state.engine.relationships:
+        found[defined.node, Resource.RELATIONSHIPS] += 1
+        found[defined.node, Resource.RELATIONSHIP_MEMBERS] += len(defined.members)
     for announcement in state.engine.announcements.values():
         found[announcement.owner, Resource.ANNOUNCEMENTS] += 1
         found[announcement.owner, Resource.VERTICES] += area_vertices(announcement.to)

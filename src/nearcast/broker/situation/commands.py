@@ -1,4 +1,4 @@
-"""Commands: messages to `$` topics about the client itself, places and policies.
+"""Commands: messages to `$` topics about the client itself, places, policies and relationships.
 
 A command becomes one or more engine inputs, in order with all others, so that its acknowledgement
 means that it is in force. `$me/publish/…` takes as JSON what MQTT 5 has in properties.
@@ -18,6 +18,7 @@ from nearcast.broker.situation.nc_properties import (
     filter_of,
     json_object,
 )
+from nearcast.broker.situation.relationship_command import relationship_of
 from nearcast.broker.situation.topic_names import decode_name, normalize_topic
 from nearcast.core.adaptation.policy_documents import check_key
 from nearcast.core.model import Announcement, ModelError
@@ -34,6 +35,7 @@ from nearcast.core.model.inputs import (
     Moved,
     PlaceDefined,
     PolicySet,
+    RelationshipEnded,
     Unannounced,
 )
 from nearcast.core.model.subject import check_subject
@@ -42,7 +44,7 @@ from nearcast.wire.mqtt import Publish, ReasonCode
 
 PLACE = "$place/"
 POLICY = "$policy/"
-LATER = ("$relate/", "$me/feedback/", "$me/scripts/")
+LATER = ("$me/feedback/", "$me/scripts/")
 SCRIPTS = "scripts"
 
 
@@ -58,8 +60,8 @@ class ParsedCommand(Struct, frozen=True):
 def command(session: Session, packet: Publish, protected: Collection[str]) -> ParsedCommand:
     """Return the command in a message to a `$` topic, or raise `RefusedError`.
 
-    The topic of a watched area is spelt as when it was first watched. Protected attributes carry
-    permissions: only rules set them.
+    The topic of a watched area, or of a relationship, is spelt as when it was first defined.
+    Protected attributes carry permissions: only rules set them.
     """
     topic = packet.topic
     for prefix, read in _COMMANDS:
@@ -157,9 +159,7 @@ def _policy(session: Session, rest: str, payload: bytes) -> ParsedCommand:
 
 
 def _area(session: Session, rest: str, payload: bytes) -> ParsedCommand:
-    name = check_subject(rest)
-    if len(name) > LONGEST_NAME:
-        raise RefusedError(BAD, f"a name has at most {LONGEST_NAME} characters")
+    name = _checked_name(rest)
     if not payload:
         return _standing(AreaUnwatched(name))
     members = json_object(payload)
@@ -170,6 +170,20 @@ def _area(session: Session, rest: str, payload: bytes) -> ParsedCommand:
     if where is not None and where.counted_subjects:
         raise RefusedError(BAD, '"nodes" is about nodes: it cannot count events')
     return _standing(AreaWatched(name, session.node, area_of(members["area"], '"area"'), where))
+
+
+def _relationship(session: Session, rest: str, payload: bytes) -> ParsedCommand:
+    name = _checked_name(rest)
+    if not payload:
+        return _standing(RelationshipEnded(name))
+    return _standing(relationship_of(name, session.node, json_object(payload)))
+
+
+def _checked_name(name: str) -> str:
+    """The name of an area or a relationship, below its prefix."""
+    if len(check_subject(name)) > LONGEST_NAME:
+        raise RefusedError(BAD, f"a name has at most {LONGEST_NAME} characters")
+    return name
 
 
 def _standing(value: Input) -> ParsedCommand:
@@ -184,6 +198,7 @@ _COMMANDS: tuple[tuple[str, Callable[[Session, str, bytes], ParsedCommand]], ...
     (PLACE, _place),
     (POLICY, _policy),
     ("$area/", _area),
+    ("$relate/", _relationship),
 )
 
 

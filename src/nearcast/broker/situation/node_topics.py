@@ -56,7 +56,8 @@ class NodeTopics(OutcomeFollower):
                 else:
                     self._forgotten(changed.node, now)
         for notice in outcome.notices:
-            self._tell_of_area(notice)
+            if isinstance(notice, AreaNotice):
+                self._tell_of_area(notice)
         for value in others:
             if isinstance(value, Presence):
                 self._presence(value.node, value.here, now)

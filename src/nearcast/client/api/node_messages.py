@@ -1,4 +1,4 @@
-"""What a node sends: position, context, events, announcements, places and policies.
+"""What a node sends: position, context, events, announcements, relationships, places, policies.
 
 Every call returns once the broker has it, and then it is in force for all that the broker receives
 afterwards, from any client. Every call raises `RejectedError` with the broker's reason if it
@@ -6,15 +6,16 @@ refuses, `QueueFullError` if too much waits to be sent, and `ConnectionLostError
 connection is closed. While the broker is not connected, calls wait.
 """
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import datetime
 from itertools import count
 from secrets import token_hex
+from typing import Literal
 from urllib.parse import quote
 
 import msgspec
 
-from nearcast.client.api.areas import AreaLike, PositionLike, encode_area, geometry_json
+from nearcast.client.api.areas import AreaLike, HasNode, PositionLike, encode_area, geometry_json
 from nearcast.client.api.commands import Commands
 from nearcast.client.api.event_options import Payload, encode_event_options
 from nearcast.core.model.geometry.position import plain, position
@@ -109,6 +110,40 @@ class NodeMessages:
             packed.topic, packed.payload, qos=qos, retain=retain, properties=packed.properties
         )
         return id
+
+    async def relate(
+        self,
+        name: str,
+        members: Sequence[str | HasNode] | Mapping[str, float],
+        *,
+        within: float | None = None,
+        beyond: float | None = None,
+        need: Literal["all", "any"] | int = "all",
+        of: str | None = None,
+        where: str | Mapping[str, object] | None = None,
+    ) -> None:
+        """Define a named relationship between nodes; `relation` follows its state.
+
+        It is near while all members, every two, are `within` so many metres of each other; with
+        `need` "any" while two are, with a number while so many are. With `beyond` it is apart while
+        all are farther than that from each other. Instead of both, `members` can give each node
+        metres of its own. `of` names a number in contexts to compare in place of positions, `where`
+        is a filter over contexts: who does not meet it counts as being nowhere. It is kept until
+        `unrelate`.
+        """
+        document: dict[str, object] = {"need": need}
+        if isinstance(members, Mapping):
+            document["members"] = dict(members)
+        else:
+            document["members"] = [e if isinstance(e, str) else e.node for e in members]
+        options = {"within": within, "beyond": beyond, "of": of, "where": where}
+        document |= {word: value for word, value in options.items() if value is not None}
+        topic = f"$relate/{check_subject(name)}"
+        await self._commands.send(topic, msgspec.json.encode(document))
+
+    async def unrelate(self, name: str) -> None:
+        """End a relationship; whoever was told near is told so."""
+        await self._commands.send(f"$relate/{check_subject(name)}", b"")
 
     async def define_place(self, kind: str, name: str, geometry: AreaLike) -> None:
         """Define a named place for all nodes: a polygon, several, or GeoJSON."""

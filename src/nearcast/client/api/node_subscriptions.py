@@ -1,4 +1,4 @@
-"""What a node receives: events, sightings in areas, and the state of other nodes."""
+"""What a node receives: events, sightings in areas, relationships, the state of other nodes."""
 
 import asyncio
 from collections.abc import Mapping, Sequence
@@ -22,10 +22,12 @@ from nearcast.client.receive.observations import (
     Known,
     NodeListPage,
     Present,
+    Relation,
     Sighting,
     known_with,
     node_page_of,
     node_topic,
+    relation_of,
     sighting_of,
 )
 from nearcast.client.receive.received import Received
@@ -126,6 +128,16 @@ class NodeSubscriptions:
             keep=keep,
             begin=lambda: send(topic, document),
             end=lambda: send(topic, b""),
+        )
+
+    def relation(self, name: str, *, buffer: int = BUFFER) -> Stream[Relation]:
+        """Return the state of a relationship, now and after every change, as a stream.
+
+        It is told if this node may see the positions of all members.
+        """
+        pattern = f"$relate/{check_subject(name)}"
+        return Stream(
+            self._context, SubscriptionRequest(pattern=pattern), relation_of, buffer=buffer
         )
 
     def follow(self, node: str | HasNode, *, buffer: int = BUFFER) -> Stream[Known]:

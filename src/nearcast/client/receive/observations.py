@@ -1,4 +1,4 @@
-"""Messages of the broker about nodes and areas, as values."""
+"""Messages of the broker about nodes, areas and relationships, as values."""
 
 from datetime import datetime
 from typing import Literal
@@ -47,6 +47,21 @@ class Sighting(Struct, frozen=True):
     state: Literal["in", "out"]
     node: str
     time: datetime | None = None
+
+
+class Relation(Struct, frozen=True):
+    """The state of a relationship between nodes."""
+
+    state: Literal["near", "apart"]
+    members: tuple[str, ...] = ()
+    """Empty if it ended."""
+    distance: float | None = None
+    """Metres, or what the relationship compares; None if a member that is needed is unknown."""
+    time: datetime | None = None
+    by: str | None = None
+    """The member by whose metres it is so, if each has its own."""
+    ended: bool = False
+    """It is no longer kept."""
 
 
 def node_topic(node: str, what: str) -> str:
@@ -102,6 +117,23 @@ def sighting_of(event: Received) -> Sighting | None:
     if state not in ("in", "out") or not isinstance(node, str):
         return None
     return Sighting("in" if state == "in" else "out", node, time_of(members.get("time")))
+
+
+def relation_of(event: Received) -> Relation | None:
+    """Return the state of a relationship; None if the message is not valid."""
+    told = event.attributes
+    state, by, members = told.get("state"), told.get("by"), told.get("members")
+    if state not in ("near", "apart"):
+        return None
+    distance = told.get("distance")
+    return Relation(
+        "near" if state == "near" else "apart",
+        tuple(map(str, members)) if isinstance(members, list) else (),
+        float(distance) if isinstance(distance, int | float) else None,
+        time_of(told.get("time")),
+        by if isinstance(by, str) else None,
+        told.get("ended") is True,
+    )
 
 
 def _position(payload: bytes) -> Position | None:

@@ -15,6 +15,7 @@ from nearcast.core.adaptation.awareness import Awareness
 from nearcast.core.adaptation.priority_basis import PriorityBasis
 from nearcast.core.adaptation.relevance import Levels
 from nearcast.core.engine.area_watch import AreaWatch
+from nearcast.core.engine.books.relationship_book import RelationshipBook
 from nearcast.core.engine.context_updates import ContextUpdates
 from nearcast.core.engine.delivery.deliveries import NO_DELIVERIES, Deliveries, Recipient
 from nearcast.core.engine.delivery.judged_copies import JudgedCopies, judged_copies
@@ -34,6 +35,7 @@ from nearcast.core.engine.priority_updates import PriorityUpdates
 from nearcast.core.engine.queries.attribute_watch import AttributeWatch
 from nearcast.core.engine.queries.explanation import explain, explain_suspended, weighed
 from nearcast.core.engine.queries.node_query import NodePage, NodeQuery, NodeSearch, Sees
+from nearcast.core.engine.relationship_updates import RelationshipUpdates
 from nearcast.core.engine.session_presence import SessionPresence
 from nearcast.core.engine.settings import EngineSettings as EngineSettings
 from nearcast.core.engine.shard import WHOLE, Shard
@@ -103,6 +105,8 @@ class Engine:
         self._standing = StandingInputs(state)
         self._presence = SessionPresence(state)
         self._priority_updates = PriorityUpdates(state)
+        self._relationship_updates = RelationshipUpdates(state)
+        state.dependents.append(self._relationship_updates)
         # Live events are delivered at the priorities of now.
         state.dependents.insert(0, self._priority_updates)
         self._find_methods()
@@ -111,6 +115,7 @@ class Engine:
             **self._standing.handlers,
             **self._presence.handlers,
             **self._priority_updates.handlers,
+            **self._relationship_updates.handlers,
             Forgot: self._forget,
             Restarted: self._restart,
         }
@@ -311,6 +316,7 @@ class Engine:
             *state.policies,
             *map(Announced, self.announcements.values()),
             *state.areas,
+            *self._relationship_updates.in_force(),
             *map(Suspended, sorted(state.subscriptions.suspended)),
             *self._standing.unfinished(),
             *self._presence.in_force(),
@@ -345,6 +351,7 @@ class Engine:
             self._state.live.resume(each.event, each.expires, shard.sessions_of(each.seen))
         self._event_ingest.resume(inputs.known)
         self._standing.resume(standing)
+        self._relationship_updates.resume(standing)
         self._presence.resume(standing, inputs.restarted.sessions)
         self._priority_updates.resume(standing)
         remembered = list(inputs.recent)
@@ -444,6 +451,11 @@ class Engine:
     def watched_areas(self) -> AreaWatch:
         """All watched areas with their owners."""
         return self._state.areas
+
+    @property
+    def relationships(self) -> RelationshipBook:
+        """All relationships with their states."""
+        return self._state.relationships
 
     @property
     def has_readers(self) -> bool:

@@ -35,9 +35,9 @@ class EngineInputs(Struct, frozen=True):
     restarted: Restarted = Restarted()
     """The settings; its sessions have not come back since a restart: unknown what they missed."""
     standing: Sequence[Input] = ()
-    """In any order: places, rights, policies, announcements, watched areas, sessions that have or
-    lost their connection, live events that they missed, and the subscriptions of an unfinished
-    request."""
+    """In any order: places, rights, policies, announcements, watched areas, relationships,
+    sessions that have or lost their connection, live events that they missed, and the subscriptions
+    of an unfinished request."""
     removed_places: Sequence[PlaceDefined] = ()
     """Places that no longer exist, as the rules in force still know them."""
     subscriptions: Iterable[Subscription] = ()

@@ -9,6 +9,7 @@ from nearcast.core.engine.books.live_book import LiveBook
 from nearcast.core.engine.books.node_book import NodeBook
 from nearcast.core.engine.books.policy_book import PolicyBook
 from nearcast.core.engine.books.recent_book import RecentBook
+from nearcast.core.engine.books.relationship_book import RelationshipBook
 from nearcast.core.engine.books.subscription_book import SubscriptionBook
 from nearcast.core.engine.delivery.live_delivery import LiveDelivery
 from nearcast.core.engine.dependent import EngineDependent
@@ -36,6 +37,7 @@ class EngineState:
         self.rights = Rights(self.matcher, self.nodes.state_of)
         self.announcements = AnnouncementBook()
         self.areas = AreaWatch(self.matcher, self.rights.context, self.nodes.by_name)
+        self.relationships = RelationshipBook()
         self.live = LiveBook(self.matcher, settings.shared_objects)
         self.contexts = ContextBook(self.policies, self.rights.context)
         self.subscriptions = SubscriptionBook(self.matcher, self.contexts)
@@ -47,10 +49,11 @@ class EngineState:
         """Notified of changes, in this order."""
 
     def observe(self, observer: StateObserver) -> None:
-        """Tell an observer of live events, watched areas and announcements from now on."""
+        """Tell an observer of what clients leave here, from now on."""
         self.matcher.live.observer = observer.live_changed
         self.areas.observe(observer.area_changed)
         self.announcements.observer = observer.announcement_changed
+        self.relationships.observer = observer.relationship_changed
 
     def after_restart(self, restarted: Restarted, known: Iterable[tuple[str, str]]) -> EngineInputs:
         """The inputs that stay in force when a broker restarts with the given sessions."""
@@ -58,7 +61,13 @@ class EngineState:
         announced = (one for one in self.announcements.by_subject.values() if one.owner in kept)
         return EngineInputs(
             restarted,
-            [self.rights.rules, *self.policies, *map(Announced, announced), *self.areas],
+            [
+                self.rights.rules,
+                *self.policies,
+                *map(Announced, announced),
+                *self.areas,
+                *self.relationships,
+            ],
             subscriptions=[one for one in self.subscriptions.everyone() if one.owner in kept],
             nodes=list(self.nodes.by_name.values()),
             live=[

@@ -19,6 +19,37 @@ class AreaNotice(Struct, frozen=True):
     time: float
 
 
+class RelationshipNotice(Struct, frozen=True):
+    """The state of a relationship, where it may be news to somebody."""
+
+    relationship: str
+    members: tuple[str, ...]
+    near: bool
+    """Whether it is near; one that ended is apart."""
+    before: bool | None
+    """Whether it was, as readers were told; None: they were told nothing."""
+    distance: float | None
+    """None if too few members have a position, or if it may be told to few: see `is_old`."""
+    time: float
+    sight: int
+    """What a reader must see of all members."""
+    by: str = ""
+    """The member by whose metres it is so, if each has its own."""
+    defined: bool = False
+    """It was defined just now."""
+    ended: bool = False
+    veiled: bool = False
+    """Nobody may be told: it does not follow from what may be seen now."""
+
+    @property
+    def is_old(self) -> bool:
+        """True if the state is as before, but other nodes may see the members now."""
+        return self.near == self.before and not self.defined
+
+
+Notice = AreaNotice | RelationshipNotice
+
+
 class Refusal(Struct, frozen=True):
     """An input that was not applied."""
 
@@ -63,8 +94,9 @@ class Outcome(Struct):
     """Sessions whose context or relevance changed: what waits for them has other priorities."""
     warnings: list[tuple[str, str]] = []
     """Ids of subscriptions, each with what its owner should know."""
-    notices: list[AreaNotice] = []
-    """Entries to and exits from watched areas, published on subjects of the broker's own."""
+    notices: list[Notice] = []
+    """Entries to and exits from watched areas, and states of relationships, published on subjects
+    of the broker's own."""
     now: float = 0.0
     """The time of the input that is being applied."""
     index: int = 0

@@ -3,6 +3,7 @@
 from typing import Protocol
 
 from nearcast.core.model.event import Announcement, Event
+from nearcast.core.model.inputs import RelationshipDefined
 
 
 class StateObserver(Protocol):
@@ -16,3 +17,6 @@ class StateObserver(Protocol):
 
     def announcement_changed(self, announcement: Announcement, change: int) -> None:
         """Handle an announcement."""
+
+    def relationship_changed(self, defined: RelationshipDefined, change: int) -> None:
+        """Handle a relationship."""

@@ -13,8 +13,9 @@ from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.geometry.area import Area, FixedArea
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.input_form import InputForm
+from nearcast.core.model.relationship_state import RelationshipState
 from nearcast.core.model.sight_rule import SightRule
-from nearcast.core.model.visibility import SEE_ALL
+from nearcast.core.model.visibility import SEE_ALL, SEE_WHERE_NAMED
 
 if TYPE_CHECKING:
     from nearcast.core.language import Filter
@@ -246,6 +247,47 @@ class AreaUnwatched(Struct, frozen=True, tag_field="kind", tag="unwatched"):
     name: str
 
 
+@InputForm(node="node", space="relationships", key=("name",))
+class RelationshipDefined(Struct, frozen=True, tag_field="kind", tag="relationship"):
+    """A node defined a named relationship between nodes, replacing the one of that name.
+
+    It is near while `need` members, every two of them, are `within` metres of each other; or apart
+    while they are `beyond` that. With `metres` each member has a state by its own metres.
+    """
+
+    name: str
+    node: str
+    members: tuple[str, ...]
+    need: int
+    within: float | None = None
+    beyond: float | None = None
+    metres: tuple[float, ...] = ()
+    """The metres of each member, in their order."""
+    of: str | None = None
+    """The dotted name of a number in contexts, compared in place of positions."""
+    where: "Filter | None" = None
+    """A condition on a member's attributes; a member that does not meet it has no position."""
+    states: tuple[RelationshipState, ...] = ()
+    """Only in the store and in snapshots: the state, or that of each member with `metres`."""
+
+    @property
+    def reads_attributes(self) -> bool:
+        """True if it depends on the attributes of members."""
+        return self.of is not None or self.where is not None
+
+    @property
+    def needed_sight(self) -> int:
+        """What whoever is told of it must see of all members."""
+        return SEE_ALL if self.reads_attributes else SEE_WHERE_NAMED
+
+
+@InputForm(space="relationships", key=("name",), ends=True)
+class RelationshipEnded(Struct, frozen=True, tag_field="kind", tag="relationship_end"):
+    """A relationship is no longer kept."""
+
+    name: str
+
+
 @InputForm(complete=True, also={"kind": "restart"}, sessions="sessions")
 class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
     """A broker restarted with these sessions, all without connection; other sessions ended.
@@ -295,5 +337,7 @@ Input = (
     | NodeExpired
     | AreaWatched
     | AreaUnwatched
+    | RelationshipDefined
+    | RelationshipEnded
     | Restarted
 )

@@ -17,7 +17,7 @@ from nearcast.core.engine.delivery.deliveries import Deliveries
 from nearcast.core.engine.delivery.judged_copies import JudgedCopies
 from nearcast.core.engine.delivery.string_pair_table import Texts
 from nearcast.core.engine.engine import Engine, EngineInputs, Outcome
-from nearcast.core.engine.outcome import AreaNotice
+from nearcast.core.engine.outcome import Notice
 from nearcast.core.engine.shard import WHOLE, Shard
 from nearcast.core.matching.tables import F64
 from nearcast.core.model.context import NodeState
@@ -72,7 +72,7 @@ class Played(Struct):
     contexts: list[ContextChange] = []
     unusable: list[Unusable] = []
     suspects: list[Suspect] = []
-    notices: list[AreaNotice] = []
+    notices: list[Notice] = []
 
 
 class Player:

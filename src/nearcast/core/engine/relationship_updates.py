@@ -1,0 +1,237 @@
+"""Relationships: notices when members come near each other, and when they part.
+
+A relationship is judged by what the node that defined it may see. When a member's position or
+context changes, only its own distances are computed anew. The state itself is told by the host, to
+whoever may see all members. What may be seen of a member can change: then nothing may tell what was
+before, so a state counts from there, and one that does not follow from what is known now is veiled.
+"""
+
+from collections.abc import Iterable, Iterator, Sequence
+
+from msgspec.structs import replace
+
+from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
+from nearcast.core.engine.engine_state import EngineState
+from nearcast.core.engine.outcome import EngineStep, Handlers, RelationshipNotice
+from nearcast.core.engine.queries.node_filter import is_true_of
+from nearcast.core.language.evaluation.evaluator import double
+from nearcast.core.language.evaluation.scope import followed
+from nearcast.core.model.inputs import Input, RelationshipDefined, RelationshipEnded
+from nearcast.core.model.relationship_state import RelationshipState
+from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_IDENTITY, SEE_WHERE_NAMED
+from nearcast.core.relationships.relationship import Relationship, Value, check_relationship
+
+_READABLE = SEE_IDENTITY | SEE_ATTRIBUTES
+
+
+class RelationshipUpdates(EngineDependent):
+    """Defines and ends relationships, and follows their members."""
+
+    def __init__(self, state: EngineState) -> None:
+        self._book = state.relationships
+        self._nodes = state.nodes
+        self._rights = state.rights
+        self._world = state.matcher.world
+        self._restricted = False
+        """Something may have been hidden when the rules were last changed."""
+        self.handlers: Handlers = {RelationshipDefined: self.define, RelationshipEnded: self.end}
+
+    # Definitions
+
+    def define(self, each: RelationshipDefined, step: EngineStep) -> None:
+        """Define a relationship; the notices tell its state of now."""
+        check_relationship(each)
+        old = self._book.get(each.name)
+        if old is not None and (old.members, not old.metres) != (each.members, not each.metres):
+            # It is another relationship from here on.
+            self._end((each.name,), step)
+            old = None
+        relationship = Relationship(replace(each, states=()), step.now)
+        self._book.put(relationship)
+        for place in range(len(each.members)):
+            relationship.put(place, self._value(relationship, place))
+        for number in range(len(relationship.states)):
+            near = relationship.is_near(number)
+            relationship.states[number] = RelationshipState(near, step.now)
+            before = None if old is None else old.states[number].near
+            notice = _notice(relationship, number, before, step, defined=True)
+            step.outcome.notices.append(notice)
+
+    def end(self, each: RelationshipEnded, step: EngineStep) -> None:
+        """End a relationship."""
+        self._end((each.name,), step)
+
+    def resume(self, standing: Iterable[Input]) -> None:
+        """Restore relationships with their states, when the nodes are known."""
+        self._restricted = self._rights.restricts
+        for each in standing:
+            if isinstance(each, RelationshipDefined):
+                relationship = Relationship(each, 0.0)
+                self._book.put(relationship)
+                for place in range(len(each.members)):
+                    relationship.put(place, self._value(relationship, place))
+
+    def in_force(self) -> Iterator[RelationshipDefined]:
+        """All relationships with their states."""
+        return iter(self._book)
+
+    # What changes
+
+    @property
+    def ignores_moves(self) -> bool:
+        """True if there are no relationships."""
+        return not self._book
+
+    def node_changed(self, update: NodeUpdate, step: EngineStep) -> None:
+        """Follow a member, and a node that defined relationships if it sees differently now."""
+        node = update.after.node
+        own = self._book.of_member(node)
+        if update.reclassed:
+            self._see_anew(node, step)
+        elif own:
+            notices: list[RelationshipNotice] = []
+            patched = update.before.attributes != update.after.attributes
+            for name, place in own.items():
+                relationship = self._book.relationship(name)
+                if (update.fixed and relationship.defined.of is None) or (
+                    patched and relationship.defined.reads_attributes
+                ):
+                    touched = relationship.put(place, self._value(relationship, place))
+                    if touched:
+                        self._judge(relationship, touched, notices, step)
+            if notices:
+                _tell(notices, step)
+
+    def node_forgotten(self, node: str, step: EngineStep) -> None:
+        """End the relationships of a node, and those that it defined."""
+        self._end(sorted({*self._book.of_member(node), *self._book.of_definer(node)}), step)
+
+    def node_expired(self, node: str, step: EngineStep) -> None:
+        """Follow a member of which nothing is known any more."""
+        notices: list[RelationshipNotice] = []
+        for name, place in self._book.of_member(node).items():
+            relationship = self._book.relationship(name)
+            relationship.put(place, None)
+            self._judge_anew(relationship, notices, step)
+        _tell(notices, step)
+
+    def places_changed(self, reclassed: Sequence[str], step: EngineStep) -> None:
+        """Follow nodes of which other nodes may see more or less now."""
+        for node in reclassed:
+            self._see_anew(node, step)
+
+    def sight_changed(self, viewer: str, other: str, step: EngineStep) -> None:
+        """Follow what a node may see of another."""
+        self._restricted = True
+        self._refresh((*self._book.of_member(other), *self._book.of_definer(viewer)), step)
+
+    def rules_changed(self, step: EngineStep) -> None:
+        """Follow rules on what may be seen, and attributes that they grant."""
+        before, self._restricted = self._restricted, self._rights.restricts
+        if before or self._restricted:
+            self._refresh(self._book.names(), step)
+            return
+        notices: list[RelationshipNotice] = []
+        for name in self._book.names():
+            relationship = self._book.relationship(name)
+            for place in range(len(relationship.values)):
+                touched = relationship.put(place, self._value(relationship, place))
+                self._judge(relationship, touched, notices, step)
+        _tell(notices, step)
+
+    def _see_anew(self, node: str, step: EngineStep) -> None:
+        """Follow a node that may see, or of which may be seen, more or less now."""
+        self._refresh((*self._book.of_member(node), *self._book.of_definer(node)), step)
+
+    def _refresh(self, names: Iterable[str], step: EngineStep) -> None:
+        """Judge relationships whose members may have become visible, or hidden."""
+        notices: list[RelationshipNotice] = []
+        for name in dict.fromkeys(names):
+            relationship = self._book.relationship(name)
+            for place in range(len(relationship.values)):
+                relationship.put(place, self._value(relationship, place))
+            self._judge_anew(relationship, notices, step)
+        _tell(notices, step)
+
+    # Decisions
+
+    def _judge(
+        self,
+        relationship: Relationship,
+        touched: Sequence[int],
+        notices: list[RelationshipNotice],
+        step: EngineStep,
+    ) -> None:
+        """Note the states that changed."""
+        for number in sorted(touched):
+            before = relationship.states[number]
+            near = relationship.is_near(number)
+            unveiled = before.veiled and relationship.is_determined
+            if near != before.near or unveiled:
+                relationship.states[number] = RelationshipState(near, step.now)
+                notices.append(_notice(relationship, number, before.near, step))
+
+    def _judge_anew(
+        self, relationship: Relationship, notices: list[RelationshipNotice], step: EngineStep
+    ) -> None:
+        """Note all states: they are told from now on, if they follow from what is known now."""
+        for number, before in enumerate(relationship.states):
+            near = relationship.is_near(number)
+            veiled = not relationship.is_determined and self._rights.restricts
+            relationship.states[number] = RelationshipState(near, step.now, veiled)
+            notices.append(_notice(relationship, number, before.near, step))
+
+    def _end(self, names: Iterable[str], step: EngineStep) -> None:
+        for name in names:
+            ended = self._book.end(name)
+            if ended is not None:
+                step.outcome.notices += _end_notices(ended, step)
+
+    def _value(self, relationship: Relationship, place: int) -> Value:
+        """What counts of a member, as far as the node that defined the relationship may see."""
+        defined = relationship.defined
+        node, viewer = defined.members[place], defined.node
+        sees = self._world.may_see(viewer, node)
+        if defined.where is not None and not is_true_of(
+            defined.where, node, None, viewer, sees, self._world, self._rights.context
+        ):
+            return None
+        if defined.of is not None:
+            if sees & _READABLE != _READABLE:
+                return None
+            return double(followed(self._rights.context(node), defined.of))  # type: ignore[arg-type]  # JSON
+        return self._nodes.position(node) if sees & SEE_WHERE_NAMED == SEE_WHERE_NAMED else None
+
+
+def _notice(
+    relationship: Relationship,
+    number: int,
+    before: bool | None,
+    step: EngineStep,
+    *,
+    defined: bool = False,
+) -> RelationshipNotice:
+    of, state = relationship.defined, relationship.states[number]
+    # Its cost is only worth while where everybody may be told.
+    distance = relationship.distance(number) if defined or state.near != before else None
+    by = of.members[number] if of.metres else ""
+    return RelationshipNotice(
+        of.name, of.members, state.near, before, distance, step.now, of.needed_sight, by, defined,
+        veiled=state.veiled,
+    )  # fmt: skip
+
+
+def _end_notices(ended: Relationship, step: EngineStep) -> Iterator[RelationshipNotice]:
+    of = ended.defined
+    for number, state in enumerate(ended.states):
+        by = of.members[number] if of.metres else ""
+        before = None if state.veiled else state.near
+        yield RelationshipNotice(
+            of.name, of.members, False, before, None, step.now, of.needed_sight, by, ended=True
+        )
+
+
+def _tell(notices: list[RelationshipNotice], step: EngineStep) -> None:
+    """Put notices into the order of their names: it does not depend on that of definitions."""
+    notices.sort(key=lambda each: each.relationship)
+    step.outcome.notices += notices
