@@ -235,3 +235,43 @@ def test_who_publishes_to_nobody_is_told_on_stderr(port: int, mqtt: str) -> None
     assert done.stderr == "me has no position yet: `to` holds nobody\n"
     done = call("pub", port, "alarm", "x", "--to", "circle:1,2,500", "--mqtt", mqtt)
     assert (done.exit_code, done.stderr) == (0, "")
+
+
+def test_a_relationship_is_defined_watched_and_ended(port: int) -> None:
+    for node, at in (("truck-1", "53.35,-6.26"), ("truck-2", "53.3501,-6.26")):
+        call("context", port, node, "--at", at)
+    convoy = ("convoy", "--members", "truck-1,truck-2")
+    defined = call("relate", port, *convoy, "--within", "100")
+    assert (defined.exit_code, defined.stdout) == (0, "")
+    watched = call("relate", port, "convoy", "--watch", "--count", "1")
+    assert watched.stdout == "near 11.1293 truck-1 truck-2\n"
+    shown = call("relate", port, "convoy", "--watch", "--count", "1", "--json")
+    state = json.loads(shown.stdout)
+    assert (state["state"], state["members"]) == ("near", ["truck-1", "truck-2"])
+    assert set(state) == {"state", "members", "distance", "time"}
+    metres = ("own", "--members", "truck-1=5,truck-2=50", "--watch", "--count", "2")
+    assert call("relate", port, *metres).stdout.splitlines() == [
+        "apart 11.1293 by truck-1 truck-1 truck-2", "near 11.1293 by truck-2 truck-1 truck-2",
+    ]  # fmt: skip
+    for name in ("convoy", "own"):
+        assert call("relate", port, name, "--end").exit_code == 0
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "why"),
+    [
+        ((), 2, "--members"),
+        (("--end", "--watch"), 2, "ended"),
+        (("--members", "a=5,b"), 2, "NODE=METRES"),
+        (("--members", "a,b", "--need", "most"), 2, "all, any or a number"),
+        (("--members", "a,b"), 1, "within"),
+        (("--members", "a", "--within", "5"), 1, "at least two members"),
+        (("--members", "a,b", "--within", "5", "--where", "x >"), 1, "^"),
+    ],
+)
+def test_what_is_no_relationship_is_told(
+    port: int, arguments: tuple[str, ...], code: int, why: str
+) -> None:
+    done = call("relate", port, "wrong", *arguments)
+    assert done.exit_code == code
+    assert why in done.stderr

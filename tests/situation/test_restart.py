@@ -59,6 +59,44 @@ def test_contexts_are_there_again(restart: Restart) -> None:
     }  # fmt: skip
 
 
+def test_relationships_are_there_again_with_their_states(restart: Restart) -> None:
+    broker = restart()
+    one, other = Talker(broker, "one"), Talker(broker, "other")
+    reader = lasting(broker, "reader")
+    reader.subscribes("$relate/near", "$relate/away")
+    both = {"members": ["one", "other"]}
+    for name, said in (("near", {"within": 100}), ("away", {"beyond": 100})):
+        one.sends(f"$relate/{name}", json.dumps(both | said).encode())
+    one.moves(LAT, LON)
+    other.moves(*FAR)
+    other.moves(LAT, LON)
+    other.moves(*FAR)
+    other.sends("$me/position")
+    told = {message.topic: json.loads(message.payload) for message in reader.gets()}
+    assert [each["state"] for each in told.values()] == ["apart", "apart"]
+    broker.lose(reader.client)
+
+    broker = restart()
+    broker.later(5)
+    newcomer, reader = Talker(broker), lasting(broker, "reader")
+    newcomer.subscribes("$relate/#")
+    now = {message.topic: json.loads(message.payload) for message in newcomer.gets()}
+    assert {name: each["time"] for name, each in now.items()} == {
+        name: each["time"] for name, each in told.items()
+    }
+    assert [each["state"] for each in now.values()] == ["apart", "apart"]
+    assert reader.gets() == []
+    Talker(broker, "other").moves(LAT, LON)
+    assert [json.loads(m.payload)["state"] for m in reader.gets()] == ["near", "near"]
+    assert newcomer.sends("$relate/near") == ReasonCode.SUCCESS
+
+    broker = restart()
+    reader = lasting(broker, "reader")
+    assert [json.loads(m.payload).get("ended") for m in reader.gets()] == [True]
+    Talker(broker, "other").moves(*FAR)
+    assert [m.topic for m in reader.gets()] == ["$relate/away"]
+
+
 def test_subscriptions_with_words_and_names_are_there_again(restart: Restart) -> None:
     broker = restart()
     reader = lasting(broker, "reader")

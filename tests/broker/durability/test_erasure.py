@@ -41,6 +41,7 @@ def say_things(port: int) -> None:
         keeps = Properties(session_expiry_interval=1000)
         bob.connect(Connect("bob", properties=keeps))
         bob.subscribe("news/#", qos=1)
+        bob.subscribe("$relate/#", qos=1)
         will = Will("news/3", b"jane-doe is gone", 1, False, Properties(will_delay_interval=500))
         jane.connect(Connect("jane-doe~phone", will=will, properties=keeps))
         jane.subscribe("secret/jane-doe", qos=1)
@@ -51,6 +52,8 @@ def say_things(port: int) -> None:
         jane.publish("news/2", b"jane-doe again", 1, retain=True)
         jane.publish("$place/home/jane-doe", SQUARE, 1)
         jane.publish("$place/home/hers", SQUARE, 1)
+        jane.publish("$relate/hers", b'{"members": ["bob", "cat"], "within": 5}', 1)
+        jane.publish("$relate/pair", b'{"members": ["bob", "jane-doe"], "within": 5}', 1)
         jane.publish("$area/yard", b'{"area": "circle:53.35,-6.26,500"}', 1)
     finally:
         jane.close()

@@ -233,6 +233,39 @@ def test_who_comes_into_an_area_is_told_until_the_watch_is_closed(
     run(work())
 
 
+@versions
+def test_a_relationship_is_followed_until_it_ends(version: int, tmp_path: Path) -> None:
+    async def work() -> None:
+        async with (
+            nearcast(tmp_path) as server,
+            node(server, "me", version) as me,
+            node(server, "car", version) as car,
+        ):
+            with pytest.raises(nc.RejectedError, match="within"):
+                await me.relate("pair", ["me", "car"])
+            await me.relate("pair", [me, car], within=100, where="lights = TRUE")
+            await me.relate("own", {"me": 10, "car": 5_000})
+            async with me.relation("pair") as pair, car.relation("own") as own:
+                assert (await anext(pair)).state == "apart"
+                assert [(await anext(own)).by for _ in range(2)] == ["me", "car"]
+                for each in (me, car):
+                    await each.context(lights=True)
+                    await each.move(*DUBLIN)
+                near = await anext(pair)
+                assert (near.state, near.members, near.distance) == ("near", ("me", "car"), 0.0)
+                assert near.time is not None
+                assert [(await anext(own)).by for _ in range(2)] == ["me", "car"]
+                await car.move(*NORTH)
+                apart = await anext(own)
+                assert (apart.state, apart.by) == ("apart", "me")
+                assert (await anext(pair)).state == "apart"
+                await me.unrelate("own")
+                ended = await anext(own)
+                assert (ended.state, ended.members, ended.ended) == ("apart", (), True)
+
+    run(work())
+
+
 def test_errors_come_to_those_who_ask(tmp_path: Path) -> None:
     async def work() -> None:
         async with nearcast(tmp_path) as server, node(server, "a") as me, me.errors() as errors:

@@ -4,6 +4,7 @@ from collections.abc import Callable, Iterator
 from itertools import combinations
 
 from nearcast.core.language.evaluation.scope import followed
+from nearcast.core.model.context import merge_patch
 from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
@@ -62,7 +63,7 @@ class PlainRelationships:
                 assert position is not None
                 self._at[node] = position, now
             case ContextPatched(node, patch):
-                self._attributes[node] = self._attributes.get(node, {}) | patch
+                self._attributes[node] = merge_patch(self._attributes.get(node, {}), patch)
             case SightSet(viewer, other, mask):
                 self._sight[viewer, other] = SEE_ALL if mask is None else mask
             case Forgot(node):

@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nearcast.core.engine.engine import Engine, EngineSettings, Outcome
-from nearcast.core.engine.outcome import RelationshipNotice
+from nearcast.core.engine.outcome import Notice, RelationshipNotice
 from nearcast.core.language import parse
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
@@ -18,6 +18,8 @@ from nearcast.core.model.inputs import (
     SightSet,
 )
 from nearcast.core.model.relationship_state import RelationshipState
+from nearcast.pipeline.decide.player import Player
+from nearcast.store import record_row
 from tests.core.engine.plain_relationships import Change, PlainRelationships
 
 NODES = ("a", "b", "c", "d", "e", "f")
@@ -122,6 +124,29 @@ def test_inputs_of_one_tick_are_decided_one_after_the_other(
         now += pause
         one = together.step(tick, now).notices
         assert one == [each for value in tick for each in alone.step([value], now).notices]
+
+
+@settings(deadline=None)
+@given(ticks, st.integers(0, 100))
+def test_a_player_gives_the_same_notices(
+    happened: list[tuple[float, list[Input]]], percent: int
+) -> None:
+    engine, now = Engine(EngineSettings(position_ttl_s=TTL_S)), 0.0
+    begun = engine.restarted((), now)
+    assert begun is not None
+    notices: list[tuple[int, Notice]] = []
+    rows = [record_row(begun, "broker")]
+    for pause, tick in happened:
+        now += pause
+        for value in tick:
+            outcome = engine.step([value], now)
+            notices += [(len(rows), each) for each in outcome.notices]
+            rows += [record_row(record, "broker") for record in outcome.records]
+    cut = len(rows) * percent // 100
+    player = Player("broker")
+    player.apply(rows[:cut])
+    found = [each for part in player.decide(rows[cut:]) for each in part.notices]
+    assert found == [each for row, each in notices if row >= cut]
 
 
 def test_near_and_apart_alternate_within_a_tick() -> None:

@@ -12,7 +12,7 @@ from msgspec.structs import replace
 
 from nearcast.core.adaptation.form_function import FormFunction
 from nearcast.core.engine.engine import Engine, Outcome
-from nearcast.core.engine.outcome import AreaNotice
+from nearcast.core.engine.outcome import AreaNotice, RelationshipNotice
 from nearcast.core.language import Filter, parse
 from nearcast.core.model import (
     SEE_ALL,
@@ -42,6 +42,8 @@ from nearcast.core.model.inputs import (
     Moved,
     PlaceDefined,
     Published,
+    RelationshipDefined,
+    RelationshipEnded,
     RulesSet,
     SightSet,
     Subscribed,
@@ -113,6 +115,7 @@ class World:
         ]
         seen.append(outcome.refusals)
         seen.append(self.sightings(outcome))
+        seen.append(self.relations(outcome))
         return seen
 
     def glimpse(self, delivery: Delivery) -> Glimpse:
@@ -133,6 +136,40 @@ class World:
             for viewer in ATTACKERS
             if self.engine.rights.may_witness(viewer, sighting.node)
         ]
+
+    def relations(self, outcome: Outcome) -> list[object]:
+        """What the attackers may be told of relationships: changes, and the states of now."""
+        engine = self.engine
+        last = {
+            (each.relationship, each.by): each
+            for each in outcome.notices
+            if isinstance(each, RelationshipNotice)
+        }
+        told: list[object] = []
+        for notice in outcome.notices:
+            if not isinstance(notice, RelationshipNotice) or notice.ended or notice.veiled:
+                continue
+            is_last = notice is last[notice.relationship, notice.by]
+            # What it was before is told to nobody: only to whom it is news.
+            state = (notice.relationship, notice.by, notice.near, notice.time)
+            told += [
+                (viewer, *state)
+                for viewer in ATTACKERS
+                if self.sees_all(viewer, notice.members, notice.sight)
+                and (is_last or all(engine.rights.may_witness(viewer, m) for m in notice.members))
+            ]
+        for name in engine.relationships.names():
+            found = engine.relationships.relationship(name)
+            for viewer in ATTACKERS:
+                if self.sees_all(viewer, found.defined.members, found.defined.needed_sight):
+                    states = [state for state in found.states if not state.veiled]
+                    distances = [found.distance(n) for n in range(len(found.states))]
+                    told.append((viewer, name, states, distances))
+        return told
+
+    def sees_all(self, viewer: str, members: tuple[str, ...], sight: int) -> bool:
+        may_see = self.engine.matcher.world.may_see
+        return all(may_see(viewer, each) & sight == sight for each in members)
 
 
 class Twins:
@@ -234,6 +271,29 @@ def test_no_area_tells_where_the_victim_is(hiding: str, radius_m: float) -> None
     for position in (ELSEWHERE, OUTSIDE, SOMEWHERE):
         twins.step(Moved("ann", position), Moved("dee", position))
         twins.step(Published(Event(repr(position), "city/bus", "ann", 0.0, {}, position, True)))
+
+
+@pytest.mark.parametrize("hiding", HIDING)
+@pytest.mark.parametrize("definer", [*ATTACKERS, BYSTANDER])
+def test_no_relationship_tells_where_the_victim_is(hiding: str, definer: str) -> None:
+    twins = Twins(HIDING[hiding])
+    twins.step(Moved("ann", SOMEWHERE), Moved("dee", ELSEWHERE), somewhere_or_elsewhere())
+    pair = ("ann", VICTIM)
+    for metres in (0.0, 5.0, 30.0, 500.0):
+        twins.step(
+            RelationshipDefined("in", definer, pair, 2, within=metres),
+            RelationshipDefined("out", definer, pair, 2, beyond=metres),
+            RelationshipDefined("own", definer, pair, 2, metres=(metres, 2 * metres)),
+            RelationshipDefined("some", definer, ("ann", "dee", VICTIM), 2, within=metres),
+        )
+        twins.step(somewhere_or_elsewhere(ELSEWHERE, SOMEWHERE))
+        twins.step(Moved("ann", ELSEWHERE), somewhere_or_elsewhere(), Moved("ann", SOMEWHERE))
+        # Where it was hidden stays hidden when it has left, or has no position any more.
+        twins.step(Moved(VICTIM, OUTSIDE if metres < 30.0 else None))
+        twins.step(Moved("ann", ELSEWHERE), Moved("dee", SOMEWHERE))
+        twins.step(somewhere_or_elsewhere(), Moved(VICTIM, OUTSIDE))
+        twins.step(somewhere_or_elsewhere())
+    twins.step(RelationshipEnded("in"), RelationshipEnded("own"))
 
 
 def test_the_order_of_many_events_does_not_tell_where_they_are() -> None:
@@ -342,6 +402,16 @@ own_subscriptions = st.builds(
 hidden_moves = st.tuples(plain.positions, plain.positions).map(
     lambda both: somewhere_or_elsewhere(*both)
 )
+sizes = st.sampled_from((0.0, 30.0, 50.0, 500.0))
+relationships = st.builds(
+    lambda name, definer, members, size, kind: RelationshipDefined(
+        name, definer, tuple(members), 2, size if kind == 0 else None, size if kind == 1 else None,
+        tuple(size * n for n in range(len(members))) if kind == 2 else (),
+    ),
+    st.sampled_from("rst"), by((*ATTACKERS, BYSTANDER)),
+    st.lists(by((VICTIM, BYSTANDER, *ATTACKERS)), min_size=2, max_size=3, unique=True), sizes,
+    st.integers(0, 2),
+)  # fmt: skip
 steps: st.SearchStrategy[Input | tuple[Input, Input]] = st.one_of(
     hidden_moves,
     hidden_moves,
@@ -359,6 +429,8 @@ steps: st.SearchStrategy[Input | tuple[Input, Input]] = st.one_of(
         by(ATTACKERS), areas, probes,
     ),
     plain.subscriptions.map(lambda wanted: Subscribed(replace(wanted, node=VICTIM, id="v"))),
+    relationships,
+    st.builds(RelationshipEnded, st.sampled_from("rst")),
 )  # fmt: skip
 
 

@@ -27,6 +27,8 @@ from nearcast.core.model.inputs import (
     PolicySet,
     Presence,
     Published,
+    RelationshipDefined,
+    RelationshipEnded,
     Restarted,
     RulesSet,
     SightSet,
@@ -141,6 +143,17 @@ class Life:
             group="g" if self._shares and draw.random() < 0.15 else None,
         )  # fmt: skip
 
+    def _relationship(self, node: str) -> RelationshipDefined:
+        draw = self._draw
+        members = tuple(draw.sample(NODES, draw.randrange(2, 5)))
+        kind, size = draw.randrange(3), draw.choice((0.0, 500.0, 1_500.0))
+        return RelationshipDefined(
+            draw.choice("rs"), node, members, draw.randrange(2, len(members) + 1),
+            size if kind == 0 else None, size if kind == 1 else None,
+            (size,) * len(members) if kind == 2 else (),
+            where=None if draw.random() < 0.7 else parse("role = 'nurse'"),
+        )  # fmt: skip
+
     def _other(self) -> Input:
         draw = self._draw
         node, other = draw.choice(NODES), draw.choice(NODES)
@@ -163,6 +176,8 @@ class Life:
             (Left(node, draw.choice(("", f"{node}~1"))), 1),
             (Forgot(node), 1),
             (NodeExpired(node), 1),
+            (self._relationship(node), 3),
+            (RelationshipEnded(draw.choice("rs")), 1),
             (PlaceDefined("city", "Dublin", draw.choice((city, city, None))), 2),
             (SightSet(node, other, draw.choice((None, SEE_NOTHING))), 1),
             (RulesSet((hidden,) if draw.random() < 0.5 else ()), 1),

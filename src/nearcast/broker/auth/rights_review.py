@@ -21,7 +21,7 @@ from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.node_topics import AREAS, NEEDED_SIGHT
 from nearcast.broker.situation.node_topics import PREFIX as NODES
-from nearcast.broker.situation.relationship_topics import RELATE
+from nearcast.broker.situation.relationship_topics import RELATE, members_told
 from nearcast.broker.situation.topic_names import ERRORS, PRIVATE
 from nearcast.core.matching.index.patterns import Patterns
 from nearcast.core.model.inputs import Unsubscribed
@@ -130,21 +130,18 @@ class RightsReview:
             node, _, what = topic[len(NODES) :].partition("/")
             needed = NEEDED_SIGHT.get(what, 0)
             return engine.matcher.world.may_see(viewer, unquote(node)) & needed == needed
-        if not topic.startswith((AREAS, RELATE)):
-            return True
-        try:
-            document = msgspec.json.decode(payload, type=dict[str, object])
-        except msgspec.DecodeError:
-            return False
-        # In an envelope the payload is a member.
-        inner = document.get("payload", document)
-        if not isinstance(inner, dict):
-            return False
-        # The end of a relationship tells of nobody.
-        nodes = [inner.get("node")] if topic.startswith(AREAS) else inner.get("members", [])
-        return isinstance(nodes, list) and all(
-            isinstance(node, str) and engine.rights.may_witness(viewer, node) for node in nodes
-        )
+        if topic.startswith(AREAS):
+            try:
+                document = msgspec.json.decode(payload, type=dict[str, object])
+            except msgspec.DecodeError:
+                return False
+            # In an envelope the payload is a member.
+            inner = document.get("payload", document)
+            seen = inner.get("node") if isinstance(inner, dict) else None
+            return isinstance(seen, str) and engine.rights.may_witness(viewer, seen)
+        if topic.startswith(RELATE):
+            return all(engine.rights.may_witness(viewer, str(e)) for e in members_told(payload))
+        return True
 
     def _notify(self, session: Session, notices: list[tuple[str, str]]) -> None:
         """Notify the owner of a session, now or when it reconnects."""

@@ -17,8 +17,10 @@ from nearcast.broker.config.settings import Settings
 from nearcast.broker.durability.recovery import restore
 from nearcast.broker.durability.store_writer import journal_for
 from nearcast.broker.hub import Hub
+from nearcast.broker.sessions.outbound_message import QueuedDelivery
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.commands import place_of, policy_of
+from nearcast.broker.situation.relationship_topics import RELATE, members_told
 from nearcast.core.model.event import Event
 from nearcast.core.model.inputs import AreaUnwatched, Forgot, PlaceDefined, PolicySet
 from nearcast.store import Store, standing_change
@@ -99,7 +101,14 @@ class NodeErasure:
     def _drop_messages(self, name: str) -> None:
         session = self._session(name)
         if session is not None:
-            self.messages += session.drop_from(self._node, self._hub.state.journal)
+            journal = self._hub.state.journal
+            self.messages += session.drop_from(self._node, journal)
+            self.messages += session.drop(self._names_it, journal)
+
+    def _names_it(self, delivery: QueuedDelivery) -> bool:
+        """Return whether a message is about a relationship of the node."""
+        frame = delivery.message.frame
+        return frame.topic.startswith(RELATE) and self._node in members_told(frame.payload)
 
     def _session(self, name: str) -> Session | None:
         return self._hub.sessions.get(name)

@@ -222,6 +222,18 @@ class RelationshipTopics(OutcomeFollower):
                 del self._behind[key]
 
 
+def members_told(payload: bytes) -> Sequence[object]:
+    """Return the members that a message on `$relate/` names; the end of one names nobody."""
+    try:
+        document = msgspec.json.decode(payload, type=dict[str, object])
+    except msgspec.DecodeError:
+        return ()
+    # In an envelope the payload is a member.
+    inner = document.get("payload", document)
+    found = inner.get("members") if isinstance(inner, dict) else None
+    return found if isinstance(found, list) else ()
+
+
 def _payload(
     near: bool, members: Sequence[str], distance: float | None, time: float, by: str
 ) -> dict[str, object]:

@@ -74,6 +74,7 @@ class ContextUpdates(EngineDependent):
         moving, now, index = self._moving, step.now, step.index
         if not moving and not self._is_still():
             return index
+        followers = [each for each in self._dependents if each.followed]
         nodes = self._nodes
         by_name, changes = nodes.by_name, step.outcome.node_changes
         for place in range(index, len(inputs)):
@@ -90,6 +91,9 @@ class ContextUpdates(EngineDependent):
             moving[node] = at
             nodes.fixed(node, now)
             changes.append(NodeChanged(node, state, before, place, True))
+            for follower in followers:
+                if node in follower.followed:
+                    follower.moved(node, step)
         return len(inputs)
 
     def settle_moves(self) -> None:

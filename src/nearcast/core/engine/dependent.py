@@ -4,7 +4,7 @@ They are registered with the engine and notified in that order. A change is in f
 them is notified.
 """
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Container, Iterable, Sequence
 from typing import Any
 
 from msgspec import Struct
@@ -32,8 +32,22 @@ class EngineDependent:
 
     @property
     def ignores_moves(self) -> bool:
-        """True if no move can cause a delivery or notice through it now: moves may be held."""
+        """True if no move can cause a delivery or notice through it now: moves may be held.
+
+        Except those of nodes that it follows.
+        """
         return True
+
+    @property
+    def followed(self) -> Container[str]:
+        """Nodes of whose held moves it is notified by `moved`.
+
+        Their positions are in their states then, and not in the matcher yet.
+        """
+        return ()
+
+    def moved(self, node: str, step: EngineStep) -> None:
+        """Handle a held move of a node that it follows."""
 
     def node_changed(self, update: NodeUpdate, step: EngineStep) -> None:
         """Handle a changed node state."""

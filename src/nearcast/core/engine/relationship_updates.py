@@ -6,7 +6,7 @@ whoever may see all members. What may be seen of a member can change: then nothi
 before, so a state counts from there, and one that does not follow from what is known now is veiled.
 """
 
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 from msgspec.structs import replace
 
@@ -78,9 +78,21 @@ class RelationshipUpdates(EngineDependent):
     # What changes
 
     @property
-    def ignores_moves(self) -> bool:
-        """True if there are no relationships."""
-        return not self._book
+    def followed(self) -> Mapping[str, object]:
+        """The members of all relationships."""
+        return self._book.by_member
+
+    def moved(self, node: str, step: EngineStep) -> None:
+        """Follow a member that reported a position."""
+        notices: list[RelationshipNotice] = []
+        for name, place in self._book.by_member[node].items():
+            relationship = self._book.relationship(name)
+            if relationship.defined.of is None:
+                touched = relationship.put(place, self._value(relationship, place))
+                if touched:
+                    self._judge(relationship, touched, notices, step)
+        if notices:
+            _tell(notices, step)
 
     def node_changed(self, update: NodeUpdate, step: EngineStep) -> None:
         """Follow a member, and a node that defined relationships if it sees differently now."""

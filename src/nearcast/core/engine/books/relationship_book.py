@@ -17,7 +17,7 @@ class RelationshipBook:
 
     def __init__(self) -> None:
         self._by_name: dict[str, Relationship] = {}
-        self._of_member: dict[str, dict[str, int]] = {}
+        self.by_member: dict[str, dict[str, int]] = {}
         """By node: the names of its relationships, each with its place among the members."""
         self._of_definer: dict[str, dict[str, None]] = {}
         self.observer: RelationshipObserver | None = None
@@ -44,7 +44,7 @@ class RelationshipBook:
 
     def of_member(self, node: str) -> dict[str, int]:
         """The names of a node's relationships, each with its place among the members."""
-        return self._of_member.get(node, _NONE)
+        return self.by_member.get(node, _NONE)
 
     def of_definer(self, node: str) -> list[str]:
         """The names of the relationships that a node defined."""
@@ -56,7 +56,7 @@ class RelationshipBook:
         self.end(defined.name)
         self._by_name[defined.name] = relationship
         for place, member in enumerate(defined.members):
-            self._of_member.setdefault(member, {})[defined.name] = place
+            self.by_member.setdefault(member, {})[defined.name] = place
         self._of_definer.setdefault(defined.node, {})[defined.name] = None
         if self.observer is not None:
             self.observer(defined, 1)
@@ -68,10 +68,10 @@ class RelationshipBook:
             return None
         defined = ended.defined
         for member in defined.members:
-            own = self._of_member[member]
+            own = self.by_member[member]
             del own[name]
             if not own:
-                del self._of_member[member]
+                del self.by_member[member]
         defining = self._of_definer[defined.node]
         del defining[name]
         if not defining:
