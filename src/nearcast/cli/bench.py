@@ -20,6 +20,9 @@ from nearcast.benchmarks.broker.rows import BrokerBenchSettings as BrokerSetting
 from nearcast.benchmarks.matching.benchmark import MatchingBenchSettings, run
 from nearcast.benchmarks.matching.peers import PEERS
 from nearcast.benchmarks.matching.report import show
+from nearcast.benchmarks.relationships import benchmark as relationship_costs
+from nearcast.benchmarks.relationships import report as relationship_report
+from nearcast.benchmarks.relationships.benchmark import RelationshipBenchSettings
 from nearcast.benchmarks.situation import benchmark as situations
 from nearcast.benchmarks.situation import report as situation_report
 from nearcast.benchmarks.situation.city import Scenario
@@ -51,6 +54,7 @@ QUICK_SITUATION = situations.SituationBenchSettings(
     runs=1,
 )
 QUICK_SOAK = SoakSettings(quick=True, sample_s=1.0, clients=10, steps_per_s=20.0, kill_every_s=5.0)
+QUICK_RELATIONSHIPS = RelationshipBenchSettings((0, 100), (1, 100), fixes=1_000, runs=1)
 QUICK_THIN_LINK = ThinLinkSettings(seconds=2.0, quiet_events=5)
 
 app = typer.Typer(no_args_is_help=True, help="Measure Nearcast beside what else one could use.")
@@ -218,6 +222,20 @@ def thin_link(
         thin_link_report.show(result, Console())
     if result.failures:
         raise typer.Exit(1)
+
+
+@app.command()
+def relationships(
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="A few of them: a smoke test.")] = False,
+) -> None:
+    """Move members of relationships: what a fix costs, by how many there are."""
+    settings = QUICK_RELATIONSHIPS if quick else RelationshipBenchSettings()
+    result = _measured(lambda step: relationship_costs.run(settings, step))
+    if as_json:
+        _print_json(result)
+    else:
+        relationship_report.show(result, Console())
 
 
 @app.command()

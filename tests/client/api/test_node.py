@@ -238,26 +238,26 @@ def test_a_relationship_is_followed_until_it_ends(version: int, tmp_path: Path) 
     async def work() -> None:
         async with (
             nearcast(tmp_path) as server,
-            node(server, "me", version) as me,
+            node(server, "ann", version) as me,
             node(server, "car", version) as car,
         ):
             with pytest.raises(nc.RejectedError, match="within"):
-                await me.relate("pair", ["me", "car"])
+                await me.relate("pair", ["ann", "car"])
             await me.relate("pair", [me, car], within=100, where="lights = TRUE")
-            await me.relate("own", {"me": 10, "car": 5_000})
+            await me.relate("own", {"ann": 10, "car": 5_000})
             async with me.relation("pair") as pair, car.relation("own") as own:
                 assert (await anext(pair)).state == "apart"
-                assert [(await anext(own)).by for _ in range(2)] == ["me", "car"]
+                assert [(await anext(own)).by for _ in range(2)] == ["ann", "car"]
                 for each in (me, car):
                     await each.context(lights=True)
                     await each.move(*DUBLIN)
                 near = await anext(pair)
-                assert (near.state, near.members, near.distance) == ("near", ("me", "car"), 0.0)
+                assert (near.state, near.members, near.distance) == ("near", ("ann", "car"), 0.0)
                 assert near.time is not None
-                assert [(await anext(own)).by for _ in range(2)] == ["me", "car"]
+                assert [(await anext(own)).by for _ in range(2)] == ["ann", "car"]
                 await car.move(*NORTH)
                 apart = await anext(own)
-                assert (apart.state, apart.by) == ("apart", "me")
+                assert (apart.state, apart.by) == ("apart", "ann")
                 assert (await anext(pair)).state == "apart"
                 await me.unrelate("own")
                 ended = await anext(own)

@@ -1,0 +1,1 @@
+"""What a fix costs when nodes are in relationships."""
