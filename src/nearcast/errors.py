@@ -35,6 +35,7 @@ class NearcastError(Exception):
             WouldLoseError
         ProtocolError
         RefusedError
+        ScriptError (V)
         StoreError
             AmbiguousEventError
             CorruptError

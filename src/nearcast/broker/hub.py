@@ -40,6 +40,7 @@ from nearcast.broker.scheduling.filter_budgets import FilterBudgets
 from nearcast.broker.scheduling.input_scheduler import InputScheduler
 from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.broker.scheduling.uplink_shares import UplinkShares
+from nearcast.broker.scripts.script_host import ScriptHost
 from nearcast.broker.sessions.connect_handler import ConnectHandler
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
@@ -175,6 +176,10 @@ class Hub:
         """Sheds load when memory is short; the host measures it."""
         self._publishing.limiter.make_room = self._node_expiry.make_room
         self.session_review = SessionReview(state, lifecycle, admission, rights_review)
+        self.scripts = ScriptHost(
+            state, driver, dispatcher, acknowledger, errors, admission, lifecycle,
+            self._publishing, self._subscribing, self.scheduler,
+        )  # fmt: skip
 
     @property
     def engine(self) -> Engine:
@@ -283,12 +288,14 @@ class Hub:
             or self._due_at <= now
             or releasing.pending
             or self.scheduler.is_due(now)
+            or self.scripts.is_due
         ):
             state.phases.switch(Phase.INPUT)
             self.lifecycle.detach_lost(now)
             slow = self.connect_handler.decide_some(now, self.scheduler.decided)
             self.lifecycle.expire(now)
             releasing.go_on(now)
+            self.scripts.go_on(now)
             self._driver.step(now)
             self.scheduler.serve(now)
             self.scheduler.serve_replays(now)
@@ -297,6 +304,7 @@ class Hub:
                 # What followers asked for.
                 self._driver.step(now)
             self.look_ahead()
+        self.scripts.end_tick(now)
         limits, journal = state.limits, state.journal
         if journal.rows:
             state.phases.switch(Phase.RECORDING)
@@ -359,6 +367,7 @@ class Hub:
             or state.pending
             or state.touched
             or self.scheduler.is_busy
+            or self.scripts.is_due
         ):
             return now
         times = (self.releasing.due(now), self.scheduler.next_timer(), self._due_at)
@@ -418,6 +427,7 @@ class Hub:
                 **state.quotas.statistics(),
                 **self.memory.statistics(),
                 **self.releasing.staging.statistics(),
+                **self.scripts.statistics(),
             }
         )
 
@@ -438,7 +448,7 @@ class Hub:
         assert wanted == {*self.engine.subscriptions, *self.engine.suspended}
         for session in state.sessions.values():
             session.validate_state(state.limits)
-        validate_usage(state, self.lifecycle)
+        validate_usage(state, self.lifecycle, self.scripts.book)
         self.releasing.staging.validate_state()
 
 

@@ -48,6 +48,7 @@ from nearcast.broker.quotas.memory_budget import resident_bytes
 from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.broker.shutdown import CLIENTS_PART, Deadline, close_store
 from nearcast.logs import log_event
+from nearcast.placement.worker_pool import WorkerPool
 from nearcast.store import LogSettings, Store
 from nearcast.wire.mqtt import Connect, ReasonCode
 
@@ -99,6 +100,7 @@ class Server:
         )
         self._store_writer: StoreWriter | None = None
         self._log_copier: LogCopier | None = None
+        self._script_workers = WorkerPool(self.settings.scripts.workers)
         self._control: control.Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
         self._listeners: dict[str, asyncio.Server] = {}
@@ -208,6 +210,8 @@ class Server:
         except BaseException:
             await self.stop()
             raise
+        self.hub.scripts.runner.start(self._script_workers, self.soon)
+        self.soon()
         self._sweep()
         self.diagnostics.start(self._loop)
 
@@ -228,6 +232,8 @@ class Server:
         self._erasures.stop()
         assert self._loop is not None
         self.diagnostics.stop()
+        # What they were doing has no effect; it is done again after a restart.
+        await self._script_workers.stop()
         deadline = deadline or Deadline(self.settings.shutdown.within_s)
         for timer in filter(None, (self._sweeper, self._timer)):
             timer.cancel()

@@ -25,6 +25,9 @@ class Permissions(Protocol):
     def readable(self, patterns: Collection[str]) -> SubjectPermissions | None:
         """The subjects of these patterns that it may subscribe to; None: all of them."""
 
+    def script_rule(self, topic: str) -> bool | None:
+        """What rules say of placing a script by a `$node/` topic; None: nothing."""
+
     def may_be(self, node: str) -> bool:
         """Whether rules allow its user to connect as a node, not necessarily its own."""
 
@@ -42,6 +45,9 @@ class _Anything:
         return True
 
     def readable(self, patterns: Collection[str]) -> SubjectPermissions | None:
+        return None
+
+    def script_rule(self, topic: str) -> bool | None:
         return None
 
     def may_be(self, node: str) -> bool:
@@ -65,6 +71,9 @@ class _Nothing:
 
     def readable(self, patterns: Collection[str]) -> SubjectPermissions | None:
         return SubjectPermissions(default=False)
+
+    def script_rule(self, topic: str) -> bool | None:
+        return False
 
     def may_be(self, node: str) -> bool:
         return False

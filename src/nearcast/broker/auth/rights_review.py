@@ -22,7 +22,7 @@ from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.node_topics import AREAS, NEEDED_SIGHT
 from nearcast.broker.situation.node_topics import PREFIX as NODES
 from nearcast.broker.situation.relationship_topics import RELATE, members_told
-from nearcast.broker.situation.topic_names import ERRORS, PRIVATE
+from nearcast.broker.situation.topic_names import ERRORS, INTERNAL, PRIVATE
 from nearcast.core.matching.index.patterns import Patterns
 from nearcast.core.model.inputs import Unsubscribed
 from nearcast.core.model.subject import subject_matches
@@ -91,6 +91,8 @@ class RightsReview:
                 # Already sent. If it has to be sent again, it is checked then.
                 return False
             frame = delivery.message.frame
+            if frame.topic.startswith(INTERNAL):
+                return False
             if not lost(frame.topic) and self._may_witness(session, frame.topic, frame.payload):
                 return False
             topics.append(frame.topic)
@@ -145,6 +147,10 @@ class RightsReview:
 
     def _notify(self, session: Session, notices: list[tuple[str, str]]) -> None:
         """Notify the owner of a session, now or when it reconnects."""
+        if session.reader is not None:
+            for _, why in notices:
+                session.reader.tell(why)
+            return
         if session.connection is None:
             notices = [*session.notices, *notices]
         if len(notices) > MOST_NOTICES:

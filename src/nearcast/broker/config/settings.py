@@ -223,6 +223,14 @@ class Limits(Struct, frozen=True, forbid_unknown_fields=True):
     """The largest context of a node, as JSON."""
     all_context_bytes: Bytes = 1 << 30
     """Bytes of the contexts of all nodes together."""
+    scripts: Count = 1_000
+    """Scripts that one session may have placed."""
+    all_scripts: Count = 10_000
+    """Scripts of all sessions together."""
+    script_bytes: Bytes = 16 << 20
+    """Bytes of sources and states of the scripts of one session."""
+    all_script_bytes: Bytes = 256 << 20
+    """Bytes of sources and states of all scripts."""
     input_bytes: Bytes = 1 << 30
     """Bytes of input of all clients that is not processed, also of packets that are half read.
 
@@ -429,6 +437,13 @@ class AdaptationSection(Struct, frozen=True, forbid_unknown_fields=True):
     """What may be sent to all clients, in kb/s, divided by the rank of their nodes; 0: no limit."""
 
 
+class ScriptsSection(Struct, frozen=True, forbid_unknown_fields=True):
+    """Scripts that nodes are sent, and the processes that run them."""
+
+    workers: Annotated[int, Meta(ge=1, le=64)] = 2
+    """The most processes; each runs the scripts of one user at a time."""
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All of it."""
 
@@ -443,6 +458,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     situation: SituationSection = field(default_factory=SituationSection)
     objects: Objects = field(default_factory=Objects)
     adaptation: AdaptationSection = field(default_factory=AdaptationSection)
+    scripts: ScriptsSection = field(default_factory=ScriptsSection)
     bridge: BridgeSection = field(default_factory=BridgeSection)
     shutdown: ShutdownSection = field(default_factory=ShutdownSection)
     logging: LoggingSection = field(default_factory=LoggingSection)

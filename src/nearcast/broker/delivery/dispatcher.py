@@ -128,8 +128,8 @@ class DeliveryDispatcher:
         A queue that is full drops its least urgent message.
         """
         state = self._state
-        connection = session.connection
-        if connection is None and not message.qos:
+        connection, reader = session.connection, session.reader
+        if connection is None and reader is None and not message.qos:
             return True
         dropped = session.put(message, state.limits, state.journal)
         if dropped:
@@ -139,6 +139,8 @@ class DeliveryDispatcher:
         state.counters["sent"] += 1
         if connection is not None:
             state.touch(connection)
+        elif reader is not None:
+            reader.note_queued()
         return True
 
     def put_anyway(self, session: Session, message: QueuedDelivery) -> bool:
@@ -241,6 +243,12 @@ class DeliveryDispatcher:
                 live_id = event.id
         if event.deadline_s is not None and not replayed:
             message.deadline = state.now + event.deadline_s
+        if session.reader is not None:
+            read = session.reader.delivery(event, priority)
+            if read is not None:
+                read.live_id, read.basis = live_id, basis
+                self.put(session, read)
+            return
         # Subscriptions with an envelope get a separate copy; the others get the payload as
         # published.
         for own in ([g for g in grants if not g.envelope], [g for g in grants if g.envelope]):

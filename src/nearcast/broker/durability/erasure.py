@@ -56,6 +56,7 @@ class NodeErasure:
     def _all_slices(self) -> Iterator[bool]:
         hub = self._hub
         yield from self._over(list(hub.sessions), self._end_session)
+        hub.scripts.forget(self._node, self._now)
         # Names and texts may identify their author: places and policies go with their messages.
         yield from self._over(list(hub.engine.live), self._remove_definition)
         for area in [each for each in hub.engine.watched_areas if each.node == self._node]:
@@ -63,6 +64,7 @@ class NodeErasure:
             hub.state.journal.note(standing_change(AreaUnwatched(area.name)))
         hub.state.pending.ask(Forgot(self._node))
         yield True
+        hub.scripts.drop_from(self._node)
         yield from self._over(list(hub.sessions), self._drop_messages)
         # Log files are about to be rewritten.
         hub.keep_moves()

@@ -21,6 +21,7 @@ from nearcast.broker.hub import Hub
 from nearcast.broker.ingest.subscribe import subscription, tells
 from nearcast.broker.quotas.engine_usage import USERS
 from nearcast.broker.quotas.sizes import subscription_size
+from nearcast.broker.scripts.script_book import SCRIPTS, STATES
 from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.broker.sessions.outbound_message import OutboundMessage
 from nearcast.broker.sessions.session import Session, client_of
@@ -128,6 +129,8 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 hub.usage.restore(client_id, value.decode())
             case Kept(space, key, value) if space in (STAGED, RELEASES):
                 hub.releasing.staging.restore(space, key, value)
+            case Kept(space, key, value) if space in (SCRIPTS, STATES):
+                hub.scripts.book.restore(space, key, value)
     kept_nodes = dict(nodes)
     known = list(_read_on(store, store.seq if until is None else until, nodes))
     states = [state for state, _ in nodes.values()]
@@ -150,6 +153,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
     moved_since = [nodes[node][0] for node in nodes if nodes[node] != kept_nodes.get(node)]
     hub.resume_moves(moved_since, marked=until is not None)
     hub.note_restart(now)
+    hub.scripts.resume()
     for name, value in kept.items():
         hub.lifecycle.restore(value, sessions[name], now)
         hub.session_review.recall(sessions[name])

@@ -1,6 +1,7 @@
 """Commands: messages of clients to the broker itself, on `$` topics."""
 
 from collections.abc import Callable
+from enum import Enum
 
 from msgspec.structs import replace
 
@@ -34,11 +35,17 @@ FIRST_ORDER = 1 << 32
 """Places that an earlier release stored without an order precede all others."""
 
 
-TopicHandler = Callable[[Connection, Session, Publish, float], str | None]
-"""Carries out a message to a topic; raises `RefusedError` if it is not allowed.
+class AnsweredLater(Enum):
+    """What a handler returns that answers by itself, later."""
 
-What it returns goes with the acknowledgement.
-"""
+    TO_BE_ANSWERED = 0
+
+
+TO_BE_ANSWERED = AnsweredLater.TO_BE_ANSWERED
+Answered = str | AnsweredLater | None
+"""A text that goes with the acknowledgement, if it is not acknowledged later."""
+TopicHandler = Callable[[Connection, Session, Publish, float], Answered]
+"""Carries out a message to a topic; raises `RefusedError` if it is not allowed."""
 
 
 class CommandHandler:
@@ -82,6 +89,8 @@ class CommandHandler:
         for topic, handler in self._handlers.items():
             if packet.topic == topic or (topic[-1] == "/" and packet.topic.startswith(topic)):
                 told = handler(connection, session, packet, now)
+                if isinstance(told, AnsweredLater):
+                    return
                 if told is None:
                     self._acknowledger.accept_in_turn(connection, packet)
                 else:

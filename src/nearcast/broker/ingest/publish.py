@@ -9,6 +9,8 @@ is answered when it is decided.
 from collections.abc import Sequence
 from itertools import islice
 
+from msgspec.structs import replace
+
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
 from nearcast.broker.durability.disk_space import DiskStage
@@ -29,12 +31,14 @@ from nearcast.broker.quotas.input_limiter import InputLimiter
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation import own_tracks
 from nearcast.broker.situation.match_warnings import MatchWarnings
-from nearcast.broker.situation.nc_properties import NO_EVENT_OPTIONS
+from nearcast.broker.situation.nc_properties import BAD, NO_EVENT_OPTIONS
 from nearcast.core.engine.delivery.routes import Route
+from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
 from nearcast.core.model.event_run import EventRun
 from nearcast.core.model.geometry.position import usual_position
 from nearcast.core.model.inputs import Moved
+from nearcast.placement.worker_messages import PublishedOutput
 from nearcast.wire.mqtt import Packet, Publish, ReasonCode, Will
 
 POSITION = "$me/position"
@@ -129,6 +133,36 @@ class PublishHandler:
             self._state.counters["refused"] += 1
             return
         self._driver.publish(self._event(session, request, request.payload, now), now)
+
+    def script_events(
+        self, session: Session, outputs: Sequence[PublishedOutput], hops: int, now: float
+    ) -> list[Event]:
+        """Return the events that a call of a script publishes; raises `RefusedError` for all.
+
+        `hops` is how many events of scripts led to them, themselves included.
+        """
+        events = []
+        for output in outputs:
+            try:
+                request = self._checks.script_request(session, output)
+                if self._state.disk.stage >= DiskStage.UNRECORDED:
+                    self._disk_refusals.check_unpromised(request)
+                event = self._event(session, request, request.payload, now)
+                self._checks.check_room_for(session, request, event)
+                self._state.engine.vet(event)
+            except ModelError as error:
+                why = f"publish to {output.subject!r}: to: {error}"
+                raise RefusedError(BAD, why) from None
+            except RefusedError as refusal:
+                why = f"publish to {output.subject!r}: {refusal.why}"
+                raise RefusedError(refusal.reason, why) from None
+            events.append(replace(event, script_hops=hops))
+        return events
+
+    def publish_events(self, events: Sequence[Event], now: float) -> None:
+        """Queue events that were checked for the engine."""
+        for event in events:
+            self._driver.publish(event, now)
 
     def _move(self, connection: Connection, session: Session, packet: Publish) -> bool:
         """Queue the position of a plain `$me/position` message; False if it is a command."""

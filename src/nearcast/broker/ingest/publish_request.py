@@ -5,6 +5,7 @@ from fnmatch import fnmatchcase
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nearcast.broker.auth.permissions import Permissions
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
@@ -19,10 +20,14 @@ from nearcast.broker.situation.nc_properties import (
     EventOptions,
     event_options,
     event_options_from_json,
+    event_options_from_members,
 )
 from nearcast.core.model.context import Attributes
+from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
 from nearcast.core.model.payload import attributes_of
+from nearcast.core.model.subject import check_subject
+from nearcast.placement.worker_messages import PublishedOutput
 from nearcast.wire.mqtt import Properties, Publish, ReasonCode, Will, stripped
 
 NC_PREFIX = PREFIX.encode()
@@ -163,8 +168,11 @@ class PublishChecks:
 
     def check_rights(self, connection: Connection, request: PublishRequest) -> None:
         """Refuse what a rule forbids; rules treat all live events as retained."""
+        self._check_rights(connection.permissions, request)
+
+    def _check_rights(self, permissions: Permissions, request: PublishRequest) -> None:
         stays = request.retain or request.options.stays
-        if not connection.permissions.may_publish(request.topic, request.qos, stays):
+        if not permissions.may_publish(request.topic, request.qos, stays):
             why = f"a rule forbids publishing to {request.topic!r}"
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, why)
 
@@ -177,16 +185,41 @@ class PublishChecks:
                 "a rule allows that by name",
             )
 
+    def script_request(self, session: Session, output: PublishedOutput) -> PublishRequest:
+        """Return the request of an event that a script publishes."""
+        options = event_options_from_members(output.options)
+        if options.priority is not None and self._may_raise(session):
+            options = replace(options, raises=True)
+        try:
+            check_subject(output.subject)
+        except ModelError as error:
+            raise RefusedError(ReasonCode.TOPIC_NAME_INVALID, str(error)) from None
+        request = PublishRequest(
+            output.subject, output.payload, output.qos, output.retain, b"", options
+        )
+        self._check_topic(request.topic)
+        if not session.permissions.unrestricted:
+            self._check_rights(session.permissions, request)
+        return request
+
     def check_room(self, session: Session, request: PublishRequest) -> None:
         """Refuse a new live event if their limit is reached."""
-        valid_s = request.valid_s
+        name = request.options.id or f"one of {len(self._state.pending.inputs)}"
+        event = Event(
+            name,
+            request.topic,
+            session.node,
+            0.0,
+            object=request.options.object,
+            retain=request.retain,
+        )
+        self.check_room_for(session, request, event)
+
+    def check_room_for(self, session: Session, request: PublishRequest, event: Event) -> None:
+        """Refuse a new live event if their limit is reached; `event` has its key."""
+        valid_s, state = request.valid_s, self._state
         if valid_s == 0.0 or not (request.retain or valid_s or request.options.object is not None):
             return
-        state, options = self._state, request.options
-        name = options.id or f"one of {len(state.pending.inputs)}"
-        event = Event(
-            name, request.topic, session.node, 0.0, object=options.object, retain=request.retain
-        )
         size = live_bytes(request.topic, request.payload, request.headers, is_parsed=True)
         claim_live(state, session.usage, event, size)
 

@@ -4,11 +4,12 @@ A subscription is (session, topic filter); subscribing again replaces it. A refu
 leaves the old subscription unchanged. A packet with many filters is processed in several turns.
 """
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 from msgspec.structs import replace
 
 from nearcast.broker.auth.count_rights import countable_by, noted_if_counting
+from nearcast.broker.auth.permissions import Permissions
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.ingest.filters_request import FiltersRequest
@@ -30,7 +31,13 @@ from nearcast.broker.situation.nc_properties import (
     subscription_options,
 )
 from nearcast.broker.situation.relevance_options import resolved_options
-from nearcast.broker.situation.topic_names import BROKER_TOPICS, ERRORS, PRIVATE, normalize_topic
+from nearcast.broker.situation.topic_names import (
+    BROKER_TOPICS,
+    ERRORS,
+    PRIVATE,
+    SCRIPTS,
+    normalize_topic,
+)
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.inputs import Subscribed, Unsubscribed
@@ -96,6 +103,8 @@ class SubscribeHandler:
         self._driver = driver
         self._errors = errors
         self._warnings = warnings
+        self.listens_to_scripts: Callable[[Session], None] = lambda session: None
+        """Called when a session has subscribed to the list of scripts."""
 
     def subscribe(self, connection: Connection, session: Session, packet: Subscribe) -> bool:
         """Grant the next filters of a packet that can be granted, with the last send a SUBACK.
@@ -111,8 +120,8 @@ class SubscribeHandler:
         granted: list[Subscribed] = []
         for wanted in request.next_filters(packet.filters):
             try:
-                granted += self._grant(
-                    connection, session, wanted, request.identifier, request.options
+                granted += self.grant(
+                    connection.permissions, session, wanted, request.identifier, request.options
                 )
                 request.reasons.append(ReasonCode(wanted.qos))
             except RefusedError as refusal:
@@ -148,7 +157,7 @@ class SubscribeHandler:
                 if options.is_situated:
                     # Whether a condition can match depends on earlier inputs.
                     self._driver.step(connection.heard_at)
-                self._vet(session, options, "nc-from")
+                self.vet(session.node, options, "nc-from")
                 options, warned = resolved_options(
                     options, self._state.engine, session.node, "nc-relevance"
                 )
@@ -177,6 +186,8 @@ class SubscribeHandler:
                 self._warnings.tell(session, id_, warnings, now)
         if any(wanted.filter == ERRORS for wanted in packet.filters):
             self._warnings.listen(session, now)
+        if any(wanted.filter == SCRIPTS for wanted in packet.filters):
+            self.listens_to_scripts(session)
 
     def _refuse(
         self, connection: Connection, session: Session, packet: Subscribe, problem: RefusedError
@@ -201,7 +212,7 @@ class SubscribeHandler:
                 return True
             request = FiltersRequest()
         for topic_filter in request.next_filters(packet.filters):
-            ended = self._end(session, SubscriptionId(session.client_id, topic_filter))
+            ended = self.end(session, SubscriptionId(session.client_id, topic_filter))
             reason = ReasonCode.SUCCESS if ended else ReasonCode.NO_SUBSCRIPTION_EXISTED
             request.reasons.append(reason)
         if len(request.reasons) < len(packet.filters):
@@ -226,12 +237,18 @@ class SubscribeHandler:
             self._write(connection, UnsubAck(packet.packet_id, refused, _reason(connection, why)))
         return not why
 
-    def _end(self, session: Session, id_: SubscriptionId) -> bool:
+    def end(self, session: Session, id_: SubscriptionId) -> bool:
         """End a subscription; return whether there was one."""
-        if not session.revoke(id_.text):
+        if not self.drop(session, id_):
             return False
         if id_.filter not in PRIVATE:
             self._state.pending.ask(Unsubscribed(id_.text))
+        return True
+
+    def drop(self, session: Session, id_: SubscriptionId) -> bool:
+        """Drop a subscription that the engine need not know; return whether there was one."""
+        if not session.revoke(id_.text):
+            return False
         if session.durable:
             self._state.journal.note(SubscriptionDropped(id_.client_id, id_.key))
         return True
@@ -260,15 +277,17 @@ class SubscribeHandler:
         if not 0 < len(name) <= LONGEST_NAME:
             raise RefusedError(BAD, f"a name has 1 to {LONGEST_NAME} characters")
         if not packet.payload:
-            self._end(session, SubscriptionId(session.client_id, "", name))
+            self.end(session, SubscriptionId(session.client_id, "", name))
             return
         asked = named_subscription_from_json(packet.payload)
-        self._vet(session, asked.options, '"from"')
+        self.vet(session.node, asked.options, '"from"')
         options, warned = resolved_options(asked.options, state.engine, session.node, '"relevance"')
         topic_filter = TopicFilter(asked.subject, asked.qos, asked.no_local)
         try:
             envelope = asked.envelope
-            granted = self._grant(connection, session, topic_filter, None, options, name, envelope)
+            granted = self.grant(
+                connection.permissions, session, topic_filter, None, options, name, envelope
+            )
             for value in granted:
                 state.pending.ask(value)
             known = self._warnings.known_now([each.subscription for each in granted], options)
@@ -281,17 +300,17 @@ class SubscribeHandler:
                 raise RefusedError(BAD, refusal.why) from None
             raise
 
-    def _vet(self, session: Session, options: SubscriptionOptions, what: str) -> None:
+    def vet(self, node: str, options: SubscriptionOptions, what: str) -> None:
         """Refuse a `from` condition that the engine would refuse, before anything is changed."""
         if options.from_ is not None:
             try:
-                self._state.engine.vet(Subscription("", session.node, "#", from_=options.from_))
+                self._state.engine.vet(Subscription("", node, "#", from_=options.from_))
             except ModelError as error:
                 raise RefusedError(BAD, f"{what}: {error}") from None
 
-    def _grant(
+    def grant(
         self,
-        connection: Connection,
+        allowed: Permissions,
         session: Session,
         wanted: TopicFilter,
         identifier: int | None,
@@ -316,11 +335,10 @@ class SubscribeHandler:
                 BAD, "a shared subscription has no relevance: its members take turns"
             )
         if parsed.pattern[:1] == "$" and (text not in PRIVATE or name is not None):
-            _check_ours(parsed.pattern)
+            check_broker_topic(parsed.pattern)
         id_ = SubscriptionId(session.client_id, text, name)
         is_new = id_.text not in session.granted
         size = self._check_quotas(session, id_.text, wanted.filter, options)
-        allowed = connection.permissions
         # Topics private to the client need no permission, like all of `$me`.
         if text not in PRIVATE and not allowed.unrestricted and not allowed.may_subscribe(text):
             raise RefusedError(ReasonCode.NOT_AUTHORIZED, f"a rule forbids subscribing to {text!r}")
@@ -365,7 +383,7 @@ class SubscribeHandler:
         self._state.write(connection, data)
 
 
-def _check_ours(pattern: str) -> None:
+def check_broker_topic(pattern: str) -> None:
     """Refuse broker topics that cannot be subscribed to."""
     head = pattern.partition("/")[0]
     if is_planned(pattern):

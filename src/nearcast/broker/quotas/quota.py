@@ -37,6 +37,8 @@ class Resource(IntEnum):
     CONTEXT_BYTES = 16
     RELATIONSHIPS = 17
     RELATIONSHIP_MEMBERS = 18
+    SCRIPTS = 19
+    SCRIPT_BYTES = 20
 
     @property
     def label(self) -> str:
@@ -79,6 +81,8 @@ QUOTAS = (
         "all_relationship_members",
         "relationship_members",
     ),
+    Quota(Resource.SCRIPTS, "scripts", "all_scripts", "scripts"),
+    Quota(Resource.SCRIPT_BYTES, "bytes of scripts and states", "all_script_bytes", "script_bytes"),
 )
 """The quotas of all resources, in the order of `Resource`."""
 

@@ -6,6 +6,7 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.quotas.quota import Resource
 from nearcast.broker.quotas.quota_book import user_name
 from nearcast.broker.quotas.sizes import context_bytes, event_bytes, will_bytes
+from nearcast.broker.scripts.script_book import ScriptBook
 from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
 from nearcast.broker.situation.commands import place_of
 from nearcast.core.model.geometry.area import area_vertices
@@ -14,7 +15,7 @@ _CHECKED_BY_SESSION = (Resource.QUEUED_BYTES, Resource.PACKET_IDS)
 """`Session.validate_state` compares these with its queue."""
 
 
-def validate_usage(state: BrokerState, lifecycle: SessionLifecycle) -> None:
+def validate_usage(state: BrokerState, lifecycle: SessionLifecycle, scripts: ScriptBook) -> None:
     """Assert that every session and the broker have in use what there is."""
     state.quotas.validate_state()
     counted: Counter[tuple[str, Resource]] = Counter()
@@ -23,6 +24,9 @@ def validate_usage(state: BrokerState, lifecycle: SessionLifecycle) -> None:
             if usage.used[resource] and resource not in _CHECKED_BY_SESSION:
                 counted[usage.name, resource] = usage.used[resource]
     found = recount(state, lifecycle)
+    for sender, size in scripts.recount():
+        found[sender, Resource.SCRIPTS] += 1
+        found[sender, Resource.SCRIPT_BYTES] += size
     assert counted == +found, (
         f"counted, not found: {counted - found}; not counted: {found - counted}"
     )

@@ -172,6 +172,9 @@ class CostLedger:
     def charge_session(self, session: Session, kind: CostKind, cost: float) -> None:
         """Charge a session, and its connection if it has one."""
         connection = session.connection
+        if connection is None and session.reader is not None:
+            payer = self._sessions.get(session.reader.payer)
+            connection = None if payer is None else payer.connection
         flow = None if connection is None else connection.flow
         if flow is not None:
             self.charge(flow, kind, cost)

@@ -13,6 +13,7 @@ engine step.
 from collections import deque
 from collections.abc import Callable, Sequence
 from heapq import heappop, heappush
+from math import inf
 
 from nearcast.broker.auth.identities import counted_as
 from nearcast.broker.broker_state import BrokerState
@@ -136,6 +137,23 @@ class InputScheduler:
         if connection.has_input and not connection.closing:
             self._wait(connection, flow)
 
+    def suspend(self, connection: Connection) -> None:
+        """Process nothing more of a connection until what it asked for is decided elsewhere."""
+        flow = connection.flow or self._open(connection)
+        connection.is_undecided, flow.paced_until = True, inf
+
+    def resume(self, connection: Connection, now: float) -> None:
+        """Go on with the input of a suspended connection."""
+        flow = connection.flow
+        connection.is_undecided = False
+        if flow is None or connection.closing:
+            return
+        flow.paced_until, connection.heard_at = 0.0, now
+        if connection.has_input:
+            self._wait(connection, flow)
+        else:
+            self.served.append(connection)
+
     def serve(self, now: float) -> None:
         """Serve waiting connections in turns, within the budget of the tick."""
         costs, pending = self._state.costs, self._state.pending
@@ -205,7 +223,7 @@ class InputScheduler:
         while self._paced and self._paced[0][0] <= now:
             connection = heappop(self._paced)[2]
             flow = connection.flow
-            if flow is None or connection.closing:
+            if flow is None or connection.closing or connection.is_undecided:
                 continue
             flow.paced_until, connection.heard_at = 0.0, now
             if connection.has_input:

@@ -168,6 +168,9 @@ class ConnectHandler:
                 admitted.identity, client_id, admitted.peer.address
             )
         existing = self._state.sessions.get(client_id)
+        if existing is not None and existing.reader is not None:
+            why = f"{shown(client_id)} is a script; choose another client id"
+            return AuthRefusal(ReasonCode.CLIENT_IDENTIFIER_NOT_VALID, why)
         if existing is not None and not _is_owner(existing.owner, owner):
             why = f"the session of client id {shown(client_id)} belongs to another user"
             return AuthRefusal(ReasonCode.NOT_AUTHORIZED, why)

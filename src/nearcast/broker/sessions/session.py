@@ -8,6 +8,7 @@ levels with the first message that needs them.
 
 from collections import Counter
 from collections.abc import Callable, Iterable, Sequence
+from typing import TYPE_CHECKING
 
 from nearcast.broker.auth.permissions import ANYTHING, Permissions
 from nearcast.broker.config.settings import Limits
@@ -44,6 +45,9 @@ from nearcast.wire.mqtt import (
     success,
 )
 
+if TYPE_CHECKING:
+    from nearcast.broker.sessions.event_reader import EventReader
+
 QUEUED_BYTES, PACKET_IDS = int(Resource.QUEUED_BYTES), Resource.PACKET_IDS
 LARGEST_PACKET_ID = 65_535
 _LIFETIME_SEPARATOR = "\0"
@@ -64,7 +68,8 @@ class Session:
         "_allowance", "_in_flight", "_last_id", "_lower_in_flight", "_outbox", "account",
         "client_id", "connection", "created", "direct_connection", "dropped", "durable",
         "expiry_s", "granted", "is_kept", "left_at", "losses", "misses", "node", "notices",
-        "owner", "pace", "permissions", "priorities", "receive_maximum", "received", "usage",
+        "owner", "pace", "permissions", "priorities", "reader", "receive_maximum", "received",
+        "usage",
     )  # fmt: skip
 
     def __init__(
@@ -105,6 +110,8 @@ class Session:
         self.dropped = 0
         self.losses: dict[str, int] | None = None
         """Dropped messages that its client was not told of yet, by `LossReason.key`."""
+        self.reader: EventReader | None = None
+        """Who reads its queue in place of a client."""
         self.misses = False
         """It still has to get live events that did not fit into its queue."""
         self._outbox: Outbox[QueuedDelivery] | PriorityOutbox[QueuedDelivery] = _EMPTY
@@ -246,7 +253,7 @@ class Session:
         One of QoS 0 for a client that is not connected is neither queued nor counted.
         """
         qos = delivery.qos
-        if not qos and self.connection is None:
+        if not qos and self.connection is None and self.reader is None:
             return _NONE
         outbox = self._outbox
         if outbox is _EMPTY or delivery.priority != 1 or delivery.deadline is not None:
@@ -404,6 +411,22 @@ class Session:
             self.update_direct_connection()
         elif unconfirmed and not outbox.unconfirmed:
             self.update_direct_connection()
+
+    def take(self, now: float, journal: Journal) -> Sequence[QueuedDelivery]:
+        """Take all that waits out of the queue, for a reader; in the store it stays.
+
+        A reader says by `finish_reading` what need not be read again after a restart.
+        """
+        taken, expired, late = self._outbox.take(now, LARGEST_PACKET_ID)
+        self._drop((*expired, *late), journal)
+        for delivery in late:
+            self.lose(LossReason.DEADLINE, priority=delivery.priority)
+        self.usage.dequeue(sum(each.size for each in taken))
+        return taken
+
+    def finish_reading(self, delivery: QueuedDelivery, journal: Journal) -> None:
+        """Note that a message was read, and what it led to is in the journal."""
+        self._done(delivery, journal)
 
     def lose(self, reason: str, count: int = 1, priority: int = 1) -> None:
         """Count messages that are dropped; its client is told the sums."""

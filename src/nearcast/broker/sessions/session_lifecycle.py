@@ -205,6 +205,8 @@ class SessionLifecycle:
         usage = session.usage
         session.release_usage()
         state.quotas.close(usage)
+        if session.reader is not None:
+            session.reader.session_ended()
 
     def _ask(self, session: Session, value: Presence | Left) -> None:
         """Queue an input for the engine, except for the pipeline's own session.

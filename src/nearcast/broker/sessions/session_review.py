@@ -52,6 +52,8 @@ class SessionReview:
     def recall(self, session: Session) -> AuthRefusal | None:
         """Set the permissions that the owner of a session has now, or return why there are none."""
         owner = session.owner
+        if session.reader is not None:
+            return session.reader.recall()
         if owner is not None and owner.is_broker:
             return None
         answer = self._admission.recall(owner or SessionOwner(), session.client_id)

@@ -44,8 +44,7 @@ from nearcast.wire.mqtt import Publish, ReasonCode
 
 PLACE = "$place/"
 POLICY = "$policy/"
-LATER = ("$me/feedback/", "$me/scripts/")
-SCRIPTS = "scripts"
+LATER = ("$me/feedback/",)
 
 
 class ParsedCommand(Struct, frozen=True):
@@ -87,9 +86,7 @@ def _check_rights(command: ParsedCommand, protected: Collection[str]) -> None:
 
 def is_planned(topic: str) -> bool:
     """Whether a topic or a topic filter is reserved for a planned feature."""
-    levels = normalize_topic(topic).split("/")
-    is_script = levels[0] == "$node" and levels[2:3] == [SCRIPTS]
-    return is_script or f"{topic}/".startswith(LATER)
+    return f"{topic}/".startswith(LATER)
 
 
 def place_of(topic: str) -> tuple[str, str] | None:

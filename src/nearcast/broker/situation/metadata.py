@@ -23,7 +23,8 @@ def metadata(event: Event, priority: int, labels: tuple[str, ...], sees: int) ->
     if event.position is not None and (event.at_given or sees & SEE_POSITION):
         found.append(("nc-at", position_text(event.position)))
     if sees & SEE_IDENTITY and event.publisher:
-        found.append(("nc-publisher", event.publisher))
+        # A script is named with its node: `NODE~ID`.
+        found.append(("nc-publisher", event.origin if event.script_hops else event.publisher))
     if event.valid_s == 0.0:
         found.append(("nc-valid", "0"))
     found += [("nc-time", time_text(event.time)), ("nc-priority", str(priority))]

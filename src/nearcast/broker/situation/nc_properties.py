@@ -137,6 +137,11 @@ def event_options_from_json(payload: bytes) -> tuple[EventOptions, bytes]:
     return _event_options(members, ""), body
 
 
+def event_options_from_members(options: bytes) -> EventOptions:
+    """Return the options of an event from a JSON object of nothing else."""
+    return _event_options(json_object(options), "")
+
+
 def subscription_options(pairs: PropertyPairs) -> SubscriptionOptions:
     """Return the options of a subscription from user properties."""
     found = ours(pairs)

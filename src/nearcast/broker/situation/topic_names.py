@@ -11,8 +11,11 @@ BROKER_TOPICS = ("$node/", "$place/", "$area/", "$relate/", "$policy/")
 """Prefixes of broker topics that contain names."""
 ERRORS = "$me/errors"
 NODES = "$me/nodes"
-PRIVATE = (ERRORS, NODES)
+SCRIPTS = "$me/scripts"
+PRIVATE = (ERRORS, NODES, SCRIPTS)
 """Topics on which the broker answers a single session; the engine does not know them."""
+INTERNAL = "$script/"
+"""The beginning of topics of messages that the broker sends to itself."""
 _NAMED = (*BROKER_TOPICS, "owntracks/")
 _WILD = ("+", "#")
 

@@ -55,6 +55,8 @@ class Event(Struct, frozen=True):
     topic: str = ""
     # Its priority may raise the one that relevance gives it, not only lower it.
     raises: bool = False
+    # How many events of scripts led to it, itself included; 0: no script published it.
+    script_hops: int = 0
 
     @property
     def origin(self) -> str:

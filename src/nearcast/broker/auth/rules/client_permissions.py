@@ -127,6 +127,21 @@ class ClientPermissions:
         levels = (PLACE, quote(kind, safe=""), quote(name, safe=""))
         return any(clause.grants(levels) for clause in book.rules.clauses(visitor, "publish"))
 
+    def script_rule(self, topic: str) -> bool | None:
+        """Return what rules say of placing a script by a `$node/` topic; None: nothing.
+
+        Only a rule that spells out `$node/` allows it: to one that allows all topics, scripts were
+        not known. Superusers may what no rule denies them.
+        """
+        levels = levels_of(topic)
+        for clause in self._book.rules.clauses(self._visitor, "publish"):
+            if clause.bears_on(levels):
+                if not clause.allow:
+                    return False
+                if clause.spells_out(levels, 1):
+                    return True
+        return True if self._visitor.superuser else None
+
     def _decide(self, part: "_Part", topic: str, qos: int, retain: bool) -> bool:
         levels = levels_of(topic)
         if part.listed and not any(one.bears_on(levels) for one in part.listed):

@@ -94,9 +94,11 @@ class Clause(Struct, frozen=True):
 
     def grants(self, levels: Levels) -> bool:
         """Return whether it allows a topic by a pattern that spells out its first two levels."""
-        if not self.allow:
-            return False
-        named = (pattern for pattern in self.patterns or () if pattern[:2] == levels[:2])
+        return self.allow and self.spells_out(levels, 2)
+
+    def spells_out(self, levels: Levels, count: int) -> bool:
+        """Return whether a pattern that covers a topic spells out so many of its first levels."""
+        named = (pattern for pattern in self.patterns or () if pattern[:count] == levels[:count])
         return levels in self.literals or any(covers(pattern, levels) for pattern in named)
 
     def holds_for(self, qos: int, retain: bool) -> bool:

@@ -1,0 +1,96 @@
+"""The scripts of a broker: one place for its hub, its host and its store."""
+
+from nearcast.broker.auth.admission import Admission
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
+from nearcast.broker.engine_driver import EngineDriver
+from nearcast.broker.ingest.acknowledgements import Acknowledger
+from nearcast.broker.ingest.publish import PublishHandler
+from nearcast.broker.ingest.subscribe import SubscribeHandler
+from nearcast.broker.scheduling.input_scheduler import InputScheduler
+from nearcast.broker.scripts.script_book import ScriptBook
+from nearcast.broker.scripts.script_commands import OWN, ScriptCommands
+from nearcast.broker.scripts.script_reports import ScriptReports
+from nearcast.broker.scripts.script_runner import ScriptRunner
+from nearcast.broker.scripts.script_subscriptions import ScriptSubscriptions
+from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
+from nearcast.broker.situation.errors import ErrorReports
+
+NODE = "$node/"
+
+
+class ScriptHost:
+    """Hosts scripts on behalf of nodes."""
+
+    def __init__(
+        self,
+        state: BrokerState,
+        driver: EngineDriver,
+        dispatcher: DeliveryDispatcher,
+        acknowledger: Acknowledger,
+        errors: ErrorReports,
+        admission: Admission,
+        lifecycle: SessionLifecycle,
+        publishing: PublishHandler,
+        subscribing: SubscribeHandler,
+        scheduler: InputScheduler,
+    ) -> None:
+        self._state = state
+        self.book = book = ScriptBook(state)
+        self._reports = reports = ScriptReports(state, book, dispatcher, errors)
+        self.runner = runner = ScriptRunner(state, book, publishing, reports, dispatcher, scheduler)
+        """Runs them, once it has an executor."""
+        subscriptions = ScriptSubscriptions(state, subscribing)
+        self._commands = commands = ScriptCommands(
+            state, driver, acknowledger, admission, lifecycle, scheduler, subscriptions, book,
+            runner, reports,
+        )  # fmt: skip
+        self._lifecycle = lifecycle
+        publishing.commands.register(NODE, commands.place)
+        publishing.commands.register(OWN, commands.evict)
+        subscribing.listens_to_scripts = reports.listen
+
+    @property
+    def is_due(self) -> bool:
+        """Whether workers have results that are to be applied."""
+        return self.runner.is_due or self._commands.is_due
+
+    def go_on(self, now: float) -> None:
+        """Apply what workers have done since the last tick."""
+        if self._commands.is_due:
+            self._commands.apply_checks(now)
+        if self.runner.is_due:
+            self.runner.apply_results(now)
+
+    def end_tick(self, now: float) -> None:
+        """Let workers run what has come, and tell hosts what has changed."""
+        self.runner.start_ready(now)
+        self._reports.tell_hosts()
+
+    def forget(self, node: str, now: float) -> None:
+        """End the scripts that a node sent; those that it hosts end with their sessions."""
+        for script in self.book:
+            if script.placed.sender_node == node:
+                self._lifecycle.end(script.session, now)
+
+    def drop_from(self, node: str) -> None:
+        """Drop what scripts were about to read of a node's events."""
+        for script in self.book:
+            for delivery in [each for each in script.held if each.message.publisher == node]:
+                script.held.remove(delivery)
+                script.session.finish_reading(delivery, self._state.journal)
+
+    # After a restart
+
+    def resume(self) -> None:
+        """Put the scripts of the store in force; their sessions are restored."""
+        for placed, state in self.book.take_restored():
+            script = self._commands.host(placed, self._state.sessions[placed.client_id])
+            self.book.resume(script, state)
+            self._commands.announce(script)
+            self.runner.note_queued(script)
+        self._reports.resume()
+
+    def statistics(self) -> dict[str, float]:
+        """Counters and gauges."""
+        return self.runner.statistics()
