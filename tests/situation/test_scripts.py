@@ -45,9 +45,14 @@ class Author(Talker):
         return self.tells(self.node, "s", {"action": "execute", **given})
 
     def message(self, topic: str) -> Publish:
-        """The next message on a topic; others before it are passed over."""
+        """The next message on a topic; others that come before it are kept for later."""
+        kept: list[Publish] = self.__dict__.setdefault("kept", [])
+        for message in kept:
+            if message.topic == topic:
+                kept.remove(message)
+                return message
         while (message := self.client.wait_for(Publish)).topic != topic:
-            pass
+            kept.append(message)
         return message
 
     def hears(self, topic: str) -> object:
