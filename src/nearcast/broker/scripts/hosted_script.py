@@ -1,16 +1,20 @@
 """A script that is in force: its state, its session, and what it reads."""
 
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING
 
 from nearcast.broker.auth import AuthRefusal
 from nearcast.broker.scripts.placed_script import EMPTY_STATE, PlacedScript
 from nearcast.broker.scripts.script_event import script_event
+from nearcast.broker.scripts.script_subscriptions import judged_subscriptions
+from nearcast.broker.scripts.sender_sight import SenderSight
 from nearcast.broker.sessions.outbound_message import OutboundMessage, QueuedDelivery
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.topic_names import INTERNAL
-from nearcast.core.model.event import Event
+from nearcast.core.matching.reference import WorldView
+from nearcast.core.model.event import Event, Subscription
+from nearcast.core.model.visibility import SEE_ALL
 from nearcast.placement.limits import CHAIN_EVENTS
 from nearcast.wire.mqtt import PublishFrame
 
@@ -26,15 +30,26 @@ class HostedScript:
     """A script, read by the runner; the reader of its session."""
 
     __slots__ = (
-        "_may_see", "_on_ended", "_on_queued", "_recall", "_tell", "batch", "failures", "held",
-        "is_careful", "placed", "session", "state",
+        "_foreign",
+        "_on_ended",
+        "_on_queued",
+        "_recall",
+        "_tell",
+        "_world",
+        "batch",
+        "failures",
+        "held",
+        "is_careful",
+        "placed",
+        "session",
+        "state",
     )  # fmt: skip
 
     def __init__(
         self,
         placed: PlacedScript,
         session: Session,
-        may_see: Callable[[str, str], int],
+        world: WorldView,
         on_queued: Callable[["HostedScript"], None],
         recall: Callable[["HostedScript"], AuthRefusal | None],
         on_ended: Callable[["HostedScript"], None],
@@ -52,7 +67,9 @@ class HostedScript:
         """The calls that are being made."""
         self.is_careful = False
         """Its calls are made one at a time, since it broke a worker."""
-        self._may_see = may_see
+        self._world = world
+        self._foreign: tuple[str, SenderSight, Sequence[Subscription]] | None = None
+        """If it is at another's node: by what events are judged, for its version."""
         self._on_queued = on_queued
         self._recall = recall
         self._on_ended = on_ended
@@ -69,7 +86,11 @@ class HostedScript:
         placed = self.placed
         if placed.problem or event.script_hops >= CHAIN_EVENTS:
             return None
-        sees = self._may_see(placed.sender_node, event.publisher) if event.publisher else -1
+        if placed.is_foreign and not self._may_get(event):
+            return None
+        sees = SEE_ALL
+        if event.publisher:
+            sees = self._world.may_see(placed.sender_node, event.publisher)
         hops = ((_HOPS, str(event.script_hops)),) if event.script_hops else ()
         message = OutboundMessage(
             PublishFrame(event.subject, script_event(event, sees)),
@@ -80,6 +101,15 @@ class HostedScript:
         return QueuedDelivery(
             message, min(qos, event.qos), metadata=hops, priority=max(1, priority),
         )  # fmt: skip
+
+    def _may_get(self, event: Event) -> bool:
+        """Whether the sender, where the host is, might get an event."""
+        placed = self.placed
+        if self._foreign is None or self._foreign[0] != placed.version:
+            sight = SenderSight(self._world, placed.node, placed.sender_node)
+            self._foreign = placed.version, sight, judged_subscriptions(placed)
+        _, sight, wanted = self._foreign
+        return sight.may_get(event, wanted)
 
     def execution(self, args: bytes) -> QueuedDelivery:
         """Return a call of `run` as it is queued."""

@@ -48,6 +48,11 @@ class PlacedScript(Struct, frozen=True):
         return self.sender.partition("~")[0]
 
     @property
+    def is_foreign(self) -> bool:
+        """Whether another node than its host sent it."""
+        return self.sender_node != self.node
+
+    @property
     def topic(self) -> str:
         """The topic by which it is placed."""
         return script_topic(self.node, self.id)

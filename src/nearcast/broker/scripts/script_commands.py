@@ -22,7 +22,6 @@ from nearcast.broker.scripts.hosted_script import HostedScript
 from nearcast.broker.scripts.placed_script import (
     PlacedScript,
     script_topic,
-    subscriptions_of,
 )
 from nearcast.broker.scripts.script_book import ScriptBook
 from nearcast.broker.scripts.script_permissions import ScriptPermissions
@@ -185,8 +184,7 @@ class ScriptCommands:
         self._check_events(placed, session)
 
     def _check_events(self, placed: PlacedScript, session: Session) -> None:
-        wanted = subscriptions_of(placed.events)
-        self._subscriptions.check(placed.node, session.permissions, wanted)
+        self._subscriptions.check(placed, session.permissions)
 
     def _check(
         self,
@@ -238,8 +236,7 @@ class ScriptCommands:
         if result.problem:
             raise RefusedError(BAD, result.problem)
         placed = replace(check.placed, functions=result.functions)
-        wanted = subscriptions_of(placed.events)
-        if wanted and "on_event" not in placed.functions:
+        if placed.events != b"[]" and "on_event" not in placed.functions:
             raise RefusedError(BAD, 'a script with "events" defines on_event(event, state)')
         if request.run_on_load and "run" not in placed.functions:
             raise RefusedError(BAD, 'a script with "run_on_load" defines run(args, state)')
@@ -270,9 +267,8 @@ class ScriptCommands:
         script = self.host(placed, session)
         self.recall(script)
         self._lifecycle.keep(session)
-        wanted = subscriptions_of(placed.events)
         try:
-            self._subscriptions.replace(session, placed.version, wanted)
+            self._subscriptions.replace(session, placed)
         except RefusedError:
             session.reader = None
             self._lifecycle.end(session, now)
@@ -283,9 +279,8 @@ class ScriptCommands:
 
     def _replace(self, script: HostedScript, placed: PlacedScript) -> None:
         """Put another version of a script in force; its state and what waits for it stay."""
-        wanted = subscriptions_of(placed.events)
         if placed.events != script.placed.events or placed.sender != script.placed.sender:
-            self._subscriptions.replace(script.session, placed.version, wanted)
+            self._subscriptions.replace(script.session, placed)
         self._runner.abandon(script)
         self._book.change(script, placed)
         script.failures = 0
@@ -294,7 +289,7 @@ class ScriptCommands:
     def host(self, placed: PlacedScript, session: Session) -> HostedScript:
         """Return a script that reads a session."""
         return HostedScript(
-            placed, session, self._state.engine.matcher.world.may_see, self._runner.note_queued,
+            placed, session, self._state.engine.matcher.world, self._runner.note_queued,
             self.recall, self._ended, self._told,
         )  # fmt: skip
 
