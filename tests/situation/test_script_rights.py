@@ -154,7 +154,9 @@ def worlds_look_alike(house: RightsHouse, lat: float) -> list[bytes]:
 def test_a_script_at_a_hidden_node_tells_nothing_of_it(tmp_path: Path) -> None:
     found = []
     for number, lat in enumerate((53.0, 54.0)):
-        house = RightsHouse(tmp_path / str(number))
+        data = tmp_path / str(number)
+        data.mkdir()
+        house = RightsHouse(data)
         found.append(worlds_look_alike(house, lat))
         house.stop()
     assert found[0] == found[1]

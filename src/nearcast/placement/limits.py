@@ -23,3 +23,8 @@ FAILURES = 3
 """A script stops after so many failed calls in a row, until it is edited."""
 CHAIN_EVENTS = 8
 """Events of scripts that follow from each other; scripts do not hear the last one."""
+BROKE = (
+    f"it used more than {CALL_MEMORY_BYTES >> 20} MiB of memory, or nested something so deeply "
+    "that the interpreter broke"
+)
+"""What is said of a call that the interpreter, or its process, did not survive."""

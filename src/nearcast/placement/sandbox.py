@@ -20,6 +20,7 @@ from nearcast.core.model.geometry.geodesy import distance_m
 from nearcast.core.model.geometry.position import position_from_json
 from nearcast.placement.errors import ScriptError
 from nearcast.placement.limits import (
+    BROKE,
     CALL_EVENTS,
     CALL_OUTPUT_BYTES,
     CALL_QUESTIONS,
@@ -40,6 +41,7 @@ def nearcast_call_{0}(nearcast_argument, nearcast_state):
     return json.encode(nearcast_state)
 """
 _PLACE = re.compile(r"(?:-->|\*) script:([0-9]+)")
+_OUT_OF_MEMORY = "out of memory"
 LONGEST_PROBLEM = 500
 
 AskContext = Callable[[str], bytes]
@@ -73,6 +75,8 @@ class Sandbox:
                 starlark.LibraryExtension.StructType,
             ]
         )
+        self.is_broken = False
+        """The interpreter ran out of memory, or lost its way: it is not to be used any more."""
         self._begin()
 
     def load(self, source: str) -> Program:
@@ -217,6 +221,9 @@ class Sandbox:
 
     def _problem(self, error: BaseException) -> str:
         """Return the text of an error, with its line."""
+        if not isinstance(error, Exception) or _OUT_OF_MEMORY in str(error):
+            self.is_broken = True
+            return BROKE
         if self._stopped_for:
             return self._stopped_for
         text = str(error) or type(error).__name__

@@ -56,7 +56,8 @@ class Worker:
             assert isinstance(message, CallBatch)
             self._sent_at = time.monotonic()
             self._run(message)
-            self._tell(BatchDone(memory_bytes() - self._own_bytes > WORN_BYTES))
+            has_grown = memory_bytes() - self._own_bytes > WORN_BYTES
+            self._tell(BatchDone(has_grown or self._sandbox.is_broken))
             self._flush()
 
     def _run(self, batch: CallBatch) -> None:
@@ -74,6 +75,9 @@ class Worker:
             self._tell(done)
             if not batch.together:
                 self._flush()
+            if self._sandbox.is_broken:
+                # The rest is for another process.
+                return
 
     def _program(self, batch: CallBatch) -> Program | ScriptError:
         if batch.source:

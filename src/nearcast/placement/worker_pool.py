@@ -14,7 +14,7 @@ from typing import Protocol
 
 import msgspec
 
-from nearcast.placement.limits import CALL_MEMORY_BYTES, CALL_S, KILL_AFTER_S
+from nearcast.placement.limits import BROKE, CALL_S, KILL_AFTER_S
 from nearcast.placement.worker_messages import (
     LARGEST_ANSWER,
     LENGTH_BYTES,
@@ -37,10 +37,6 @@ START_WITHIN_S = 30.0
 """A worker has so much longer for its first answer, on a busy machine."""
 MOST_SCRIPTS = 16
 """A worker that has had so many scripts is replaced."""
-BROKE = (
-    f"it used more than {CALL_MEMORY_BYTES >> 20} MiB of memory, or nested something so deeply "
-    "that the interpreter broke"
-)
 TOO_LONG = f"it took longer than {CALL_S:g} s"
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "VIRTUAL_ENV")
 
@@ -298,6 +294,5 @@ class _Worker:
             await asyncio.gather(task, return_exceptions=True)
         self._kill()
         if self.process is not None:
-            await self.process.wait()
-            assert self.process.stdin is not None
-            self.process.stdin.close()
+            # Reads what is left, so that the pipes are closed too.
+            await self.process.communicate()
