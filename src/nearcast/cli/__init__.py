@@ -39,6 +39,7 @@ VERBS = (
     Verb(
         "client.policy", "app", "Load, list, show and remove policies: templates, matrices, roles."
     ),
+    Verb("client.script", "app", "Place scripts at nodes: add, edit, execute, remove, list."),
     Verb(
         "broker.explain", "explain", "List recent events, or say why a node did or did not get one."
     ),
@@ -55,7 +56,7 @@ VERBS = (
 
 COMPLETE = "_NEARCAST_COMPLETE"
 """The variable by which a shell requests completion."""
-PLANNED = ("script", "simulate")
+PLANNED = ("simulate",)
 """Verbs that do not exist yet: hidden in help; calling one prints that it is planned."""
 
 app = typer.Typer(

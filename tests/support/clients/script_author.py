@@ -1,6 +1,7 @@
 """A client that places scripts, and reads what they publish."""
 
 import json
+from collections.abc import Mapping
 
 from nearcast.wire.mqtt import Publish, ReasonCode
 from tests.support.clients.talker import Talker
@@ -20,7 +21,7 @@ def run(args, state):
 class Author(Talker):
     """A client that places scripts, by default at its own node under the name `s`."""
 
-    def tells(self, node: str, id_: str, members: dict[str, object]) -> ReasonCode:
+    def tells(self, node: str, id_: str, members: Mapping[str, object]) -> ReasonCode:
         return self.sends(f"$node/{node}/scripts/{id_}", json.dumps(members).encode())
 
     def adds(self, source: str, *events: object, **members: object) -> ReasonCode:

@@ -23,6 +23,7 @@ from nearcast.benchmarks.attacks.catalogue.floods import (
     UserProperties,
 )
 from nearcast.benchmarks.attacks.catalogue.requests import Explanations, IdleSockets
+from nearcast.benchmarks.attacks.catalogue.scripts import EndlessScripts
 from nearcast.benchmarks.attacks.catalogue.sessions import (
     ConnectStorm,
     HalfPackets,
@@ -64,5 +65,6 @@ ATTACKS: dict[str, type[Attack]] = {
         RetainedFlood,
         WillStorm,
         IdleSockets,
+        EndlessScripts,
     )
 }
