@@ -19,7 +19,7 @@ from nearcast.broker.situation.nc_properties import (
     json_object,
 )
 from nearcast.broker.situation.relationship_command import relationship_of
-from nearcast.broker.situation.topic_names import decode_name, normalize_topic
+from nearcast.broker.situation.topic_names import decode_name
 from nearcast.core.adaptation.policy_documents import check_key
 from nearcast.core.model import Announcement, ModelError
 from nearcast.core.model.geometry.forms.area_json import geometry_from_json
