@@ -13,7 +13,7 @@ CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(abspath $(VENV))/checked-kerne
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: installed setup system java run test suite checked slow chaos chaos-broker \
-	chaos-pipeline chaos-virtual chaos-disk soak fuzz lint format bench experiments docs wheel \
+	chaos-pipeline chaos-virtual chaos-disk chaos-rings soak fuzz lint format bench experiments docs wheel \
 	clean
 
 installed: $(INSTALLED)
@@ -64,8 +64,8 @@ slow: setup
 
 # Faults for as long as it takes, by name: make chaos PART=broker (kill -9 of the broker), pipeline
 # (of the pipeline and both), virtual (seeded runs with faults of networks, clients and files), disk
-# (full and damaged disks). Variables of the environment override the counts.
-PART := broker pipeline virtual disk
+# (full and damaged disks), rings (pairs that keep silent over a bad network). Variables of the environment override the counts.
+PART := broker pipeline virtual disk rings
 chaos: setup system $(addprefix chaos-,$(PART))
 
 chaos-broker:
@@ -78,6 +78,9 @@ chaos-pipeline:
 chaos-virtual:
 	NEARCAST_RUNS=$${NEARCAST_RUNS:-10000} $(PY) -m pytest \
 		tests/scenario/test_thousand_runs.py tests/scenario/test_file_faults.py
+
+chaos-rings:
+	NEARCAST_RING_RUNS=$${NEARCAST_RING_RUNS:-10000} $(PY) -m pytest tests/scenario/test_rings.py
 
 chaos-disk:
 	$(PY) -m pytest tests/store/test_crashes.py tests/store/test_failures.py \
@@ -113,6 +116,7 @@ bench: setup system
 
 experiments: setup
 	@$(PY) -m nearcast experiment agent --out build/experiments
+	@$(PY) -m nearcast experiment fulcrum --out build/experiments
 
 docs: setup
 	$(PY) -m pytest tests/test_docs.py tests/test_docs_pasted.py tests/test_tutorial.py

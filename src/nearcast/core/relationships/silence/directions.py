@@ -2,6 +2,7 @@
 
 import math
 
+from nearcast.core.compiled import compiled
 from nearcast.core.relationships.silence.region import GAP_M, HalfSpace, Point, Regions
 from nearcast.core.relationships.silence.report import Report
 
@@ -33,3 +34,18 @@ def strip(mine: Report, theirs: Report, normal: Point, within: float, share: flo
     return Regions(
         False, HalfSpace(normal, border), HalfSpace(back, -(border + within + GAP_M)), mine.time
     )
+
+
+@compiled
+def level_side(a: Point, b: Point, towards: Point) -> Point:
+    """Return the level direction across `towards`; zero for quantities, which have none."""
+    ux = a[0] + b[0]
+    uy = a[1] + b[1]
+    uz = a[2] + b[2]
+    x = uy * towards[2] - uz * towards[1]
+    y = uz * towards[0] - ux * towards[2]
+    z = ux * towards[1] - uy * towards[0]
+    length = math.sqrt(x * x + y * y + z * z)
+    if length <= 1e-9 * math.sqrt(ux * ux + uy * uy + uz * uz):
+        return (0.0, 0.0, 0.0)
+    return (x / length, y / length, z / length)

@@ -14,7 +14,7 @@ import math
 from msgspec import Struct
 
 from nearcast.core.compiled import compiled
-from nearcast.core.relationships.silence.directions import strip
+from nearcast.core.relationships.silence.directions import level_side, strip
 from nearcast.core.relationships.silence.region import GAP_M, Ball, OutsideBall, Point, Regions
 from nearcast.core.relationships.silence.report import Report
 from nearcast.core.relationships.silence.strip import shared_ball
@@ -112,7 +112,7 @@ def least_hazard(
     if apart == 0.0:
         return STRIP, (0.0, 0.0, 0.0), 0.5, -within, CERTAIN_EXIT
     towards = (dx / apart, dy / apart, dz / apart)
-    side = _level_side(a, b, towards)
+    side = level_side(a, b, towards)
     slack = apart - within
     best = (STRIP, towards, 0.5, slack, 4.0 * CERTAIN_EXIT)
     if slack <= 0.0:
@@ -159,21 +159,6 @@ def least_hazard(
         if theirs < best[4]:
             best = (THEIR_BALL, towards, share, slack, theirs)
     return best
-
-
-@compiled
-def _level_side(a: Point, b: Point, towards: Point) -> Point:
-    """Return the level direction across `towards`; zero for quantities, which have none."""
-    ux = a[0] + b[0]
-    uy = a[1] + b[1]
-    uz = a[2] + b[2]
-    x = uy * towards[2] - uz * towards[1]
-    y = uz * towards[0] - ux * towards[2]
-    z = ux * towards[1] - uy * towards[0]
-    length = math.sqrt(x * x + y * y + z * z)
-    if length <= 1e-9 * math.sqrt(ux * ux + uy * uy + uz * uz):
-        return (0.0, 0.0, 0.0)
-    return (x / length, y / length, z / length)
 
 
 @compiled
