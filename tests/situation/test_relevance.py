@@ -272,11 +272,87 @@ def test_a_template_from_xml_is_there_after_a_restart_atom_by_atom(tmp_path: Pat
     assert got == [("high", "1"), ("low", "3")]
 
 
-def test_a_template_that_names_other_users_is_refused(house: RunningBroker) -> None:
-    reader = Talker(house)
-    examples = Path(__file__).parents[2] / "examples"
-    xml = (examples / "policies" / "nearby-units.xml").read_bytes()
-    assert reader.sends("$policy/template/nearby", xml) == ReasonCode.SUCCESS
-    assert reader.wants("unit", where="template:nearby") == BAD
-    assert reader.reason is not None
-    assert "user" in reader.reason
+NEARBY = Path(__file__).parents[2] / "examples" / "policies" / "nearby-units.xml"
+EARLIER = b"""<SUBSCRIPTION filename="calls">
+  <LOGICAL_OPERATOR value="AND">
+    <ATOM name="unit" operator="=" value="medic"/>
+    <LOGICAL_OPERATOR value="OR">
+      <ATOM name="count" operator="&gt;=" value="2">
+        <PARAMETER name="user" properties="username=user1"/>
+        <PARAMETER name="uform" properties="unit=call"/>
+        <PARAMETER name="distance" properties="value=150"/>
+      </ATOM>
+      <ATOM name="distance" operator="&lt;=" value="20">
+        <PARAMETER name="this" properties=""/>
+        <PARAMETER name="uform" properties="unit=call"/>
+      </ATOM>
+    </LOGICAL_OPERATOR>
+  </LOGICAL_OPERATOR>
+</SUBSCRIPTION>"""
+
+
+def test_a_template_may_be_about_another_user(tmp_path: Path) -> None:
+    """The repaired Listing 7-6: units within 150 m of user1, wherever the reader is."""
+    broker = RunningBroker(Settings(), tmp_path)
+    name, writer, user1 = fresh("reader"), Talker(broker), Talker(broker, "user1")
+    assert writer.sends("$policy/template/nearby", NEARBY.read_bytes()) == ReasonCode.SUCCESS
+    reader = Talker(broker, name, clean=False, expiry=600)
+    wanted = "1 1 1 1 1 0.5 1 1 1"
+    assert reader.wants("unit", where="template:nearby", relevance=wanted) == GRANTED
+
+    def says(text: str, at: str, **more: str) -> None:
+        payload = json.dumps({"type": "unit", "affiliation": "H", "name": text}).encode()
+        assert writer.says("unit", payload, more={"at": at, **more}) == ReasonCode.SUCCESS
+
+    says("user1 is nowhere", "53.35,-6.26")
+    user1.moves(53.35, -6.26)
+    says("near", "53.351,-6.26")
+    says("far", "53.36,-6.26")
+    assert [each for each, _ in priorities(reader.gets())] == ["near"]
+    says("live", "53.40,-6.26", valid="600")
+    assert reader.gets() == []
+    user1.moves(53.40, -6.26)
+    assert [each for each, _ in priorities(reader.gets())] == ["live"]
+    broker.lose(reader.client)
+    broker.stop()
+    broker = RunningBroker(Settings(), tmp_path)
+    writer = Talker(broker)
+    says("after a restart", "53.401,-6.26")
+    reader = Talker(broker, name, clean=False, expiry=600)
+    assert [each for each, _ in priorities(reader.gets())] == ["after a restart"]
+    broker.stop()
+
+
+def test_a_template_may_be_about_earlier_events(house: RunningBroker) -> None:
+    reader, writer, user1 = Talker(house), Talker(house), Talker(house, "user1")
+    assert writer.sends("$policy/template/calls", EARLIER) == ReasonCode.SUCCESS
+    assert reader.wants("unit", where="template:calls") == GRANTED
+    user1.moves(53.35, -6.26)
+
+    def medic(text: str, at: str) -> list[str]:
+        unit(writer, text, "medic", at=at)
+        return [json.loads(each.payload)["name"] for each in reader.gets()]
+
+    unit(writer, "c1", "call", at="53.3501,-6.26")
+    assert medic("no call is near, and one is near user1", "53.30,-6.26") == []
+    assert medic("beside a call", "53.3501,-6.26") == ["beside a call"]
+    unit(writer, "c2", "call", at="53.3499,-6.26")
+    assert medic("two are near user1", "53.30,-6.26") == ["two are near user1"]
+    user1.moves(53.40, -6.26)
+    assert medic("no more", "53.30,-6.26") == []
+
+
+def test_a_user_that_may_not_be_seen_is_unknown(tmp_path: Path) -> None:
+    hidden = 'viewer = "node:warden"\nother = "node:user1"\nsee = ["identity"]\n'
+    broker = broker_with(tmp_path, f"default = 'allow'\n[[sight]]\n{hidden}")
+    root, warden = user(broker, "root"), user(broker, "warden")
+    anyone, user1 = Talker(broker), Talker(broker, "user1")
+    assert root.sends("$policy/template/nearby", NEARBY.read_bytes()) == ReasonCode.SUCCESS
+    for reader in (warden, anyone):
+        assert reader.wants("unit", where="template:nearby") == GRANTED
+    user1.moves(53.35, -6.26)
+    payload = json.dumps({"type": "unit", "affiliation": "H"}).encode()
+    assert root.says("unit", payload, at="53.35,-6.26") == ReasonCode.SUCCESS
+    got = warden.payloads(), anyone.payloads()
+    broker.stop()
+    assert got == ([], [payload])

@@ -3,7 +3,7 @@
 from collections import Counter
 
 from nearcast.core.propagation.outbox import WITHHELD
-from tests.core.propagation.plain_outbox import Bounds, PlainOutbox, Waiting
+from tests.support.plain.plain_outbox import Bounds, PlainOutbox, Waiting
 
 KINDS = ("infantry", "armor", "artillery")
 FILTER = "(unit = 'infantry' OR unit = 'armor' OR unit = 'artillery') AND size <= 100"

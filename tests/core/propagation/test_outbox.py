@@ -8,7 +8,7 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, ru
 
 from nearcast.core.propagation.outbox import WITHHELD, Outbox, needs_levels
 from nearcast.core.propagation.priority_outbox import PriorityOutbox
-from tests.core.propagation.plain_outbox import Bounds, PlainOutbox, Waiting
+from tests.support.plain.plain_outbox import Bounds, PlainOutbox, Waiting
 
 SHARE_BYTES = 50
 MOST = Bounds(100, 10_000)

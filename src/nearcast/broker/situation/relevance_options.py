@@ -19,9 +19,9 @@ from nearcast.core.adaptation.relevance import (
     parse_relevance,
 )
 from nearcast.core.engine.engine import Engine
-from nearcast.core.language import Filter, LanguageError
+from nearcast.core.language import Filter
 from nearcast.core.model.event import Relevance
-from nearcast.store.rows.row_json import filter_from_json, filter_json
+from nearcast.store.rows.row_json import filter_json
 
 
 def resolved_options(
@@ -80,15 +80,7 @@ def _resolved(
 
 def _stored(where: Filter) -> str:
     """Return a filter from XML as it is stored: node by node, since text would merge its atoms."""
-    written = filter_json(where)
-    try:
-        filter_from_json(written)
-    except LanguageError:
-        raise AdaptationError(
-            "The template refers to other users or to earlier events (PARAMETER user, uform), "
-            "which subscriptions cannot do yet."
-        ) from None
-    return msgspec.json.encode(written).decode()
+    return msgspec.json.encode(filter_json(where)).decode()
 
 
 def _relevance(

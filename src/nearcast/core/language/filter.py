@@ -48,6 +48,15 @@ class Filter(Struct, frozen=True, eq=False, gc=False):
                 found["#"] = None
         return tuple(found)
 
+    @property
+    def named_nodes(self) -> set[str]:
+        """The nodes that it names; only filters from XML name any."""
+        return {
+            str(node.args[0])
+            for node, _ in walk(self.root)
+            if isinstance(node, Operation) and node.op == "node"
+        }
+
     def __eq__(self, other: object) -> bool:
         return (
             isinstance(other, Filter)

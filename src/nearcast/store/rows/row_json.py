@@ -14,6 +14,7 @@ from nearcast.store.errors import StoreError
 
 Json = dict[str, object]
 _LOGICAL = ("and", "or", "not")
+_OF_XML = ("node", "earlier")
 
 
 def filter_json(found: Filter) -> Json:
@@ -31,9 +32,17 @@ def filter_from_json(value: object) -> Filter:
 
 def _node(value: object) -> Node:
     # The parser of users' JSON merges nested ANDs and ORs; the log keeps them as they were.
-    if isinstance(value, Mapping) and value.get("op") in _LOGICAL:
+    if isinstance(value, Mapping) and (value.get("op") in _LOGICAL or _is_of_xml(value)):
         return Operation(value["op"], tuple(_node(arg) for arg in value["args"]))
     return JsonParser().node(value, "$", 1)
+
+
+def _is_of_xml(value: object) -> bool:
+    """Whether a part names another user or earlier events, for which users' JSON has no form."""
+    if not isinstance(value, Mapping):
+        return False
+    args = value.get("args")
+    return value.get("op") in _OF_XML or (isinstance(args, list) and any(map(_is_of_xml, args)))
 
 
 def plain(value: object, name: str) -> object:

@@ -12,7 +12,7 @@ import numpy as np
 
 from nearcast.core.adaptation.priority_basis import PriorityBasis
 from nearcast.core.engine.books.context_book import ContextBook
-from nearcast.core.engine.books.subscription_mobility import anchor_of, is_still
+from nearcast.core.engine.books.subscription_mobility import anchors_of, is_still
 from nearcast.core.engine.delivery.deliveries import (
     NO_OWNERS,
     Deliveries,
@@ -68,7 +68,7 @@ class SubscriptionBook:
         """Numbers of subscriptions to which a move of their node brings only events with a target.
         """
         self._following: dict[str, dict[str, None]] = {}
-        """Subscriptions whose area moves with another node, by that node."""
+        """Subscriptions that follow another node, by area or filter, by that node."""
         self._weighted: dict[str, dict[str, None]] = {}
         """Ids of subscriptions with relevance, by session."""
         self._weighted_numbers: dict[str, I64] = {}
@@ -88,7 +88,7 @@ class SubscriptionBook:
             self.readers += subscription.subject.startswith(NODES)
             if is_still(subscription):
                 self.aimed.add(number)
-            if (anchor := anchor_of(subscription)) is not None:
+            for anchor in anchors_of(subscription):
                 self._following.setdefault(anchor, {})[subscription.id] = None
             if subscription.relevance is not None:
                 self._weigh(number, subscription)
@@ -148,7 +148,7 @@ class SubscriptionBook:
                 del self._owner_rows[subscription.owner]
             if subscription.group is not None:
                 self.turns.pop((subscription.group, subscription.subject), None)
-            if (anchor := anchor_of(subscription)) is not None:
+            for anchor in anchors_of(subscription):
                 following = self._following[anchor]
                 del following[name]
                 if not following:
@@ -247,7 +247,7 @@ class SubscriptionBook:
         return self._shared > 0
 
     def following(self, node: str) -> list[str]:
-        """Ids of subscriptions whose area moves with a node other than their own."""
+        """Ids of subscriptions that follow a node other than their own."""
         return list(self._following.get(node, ()))
 
     def of_session(self, session: str) -> list[str]:

@@ -12,9 +12,13 @@ def is_still(subscription: Subscription) -> bool:
     return subscription.where is None or asks_only_the_event(subscription.where.root)
 
 
-def anchor_of(subscription: Subscription) -> str | None:
-    """The other node with which a subscription's area moves, None if there is none."""
-    area = subscription.from_
-    if isinstance(area, Around) and area.anchor not in (ME, subscription.node):
-        return area.anchor
-    return None
+def anchors_of(subscription: Subscription) -> set[str]:
+    """The other nodes whose moves change what a subscription matches.
+
+    With one its area moves; filters from XML may name others.
+    """
+    area, where = subscription.from_, subscription.where
+    found = {area.anchor} if isinstance(area, Around) else set()
+    if where is not None and where.two_valued:
+        found |= where.named_nodes
+    return found - {ME, subscription.node}
