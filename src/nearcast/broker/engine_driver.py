@@ -99,15 +99,22 @@ class EngineDriver:
             self._state.journal.must_sync = True
 
     def step(self, now: float) -> None:
-        """Run an engine step on all pending inputs and due timers."""
-        state = self._state
-        pending = state.pending
-        # Deliveries that took a route in this tick precede those that the engine decides.
+        """Deliver what took a route, and run an engine step if one is due."""
         self._dispatcher.flush()
+        self.decide(now)
+
+    def decide(self, now: float) -> None:
+        """Run an engine step on all pending inputs and due timers, if there are any.
+
+        Otherwise events that took a route wait on, to be delivered together at the end of the tick.
+        """
+        pending = self._state.pending
         if not pending:
-            timer = state.engine.next_timer()
+            timer = self._state.engine.next_timer()
             if timer is None or timer > now:
                 return
+        # Deliveries that took a route in this tick precede those that the engine decides.
+        self._dispatcher.flush()
         inputs, answers = pending.take()
         outcome = self._decide(inputs, now)
         self._answer(inputs, answers, outcome)

@@ -296,7 +296,7 @@ class Hub:
             self.lifecycle.expire(now)
             releasing.go_on(now)
             self.scripts.go_on(now)
-            self._driver.step(now)
+            self._driver.decide(now)
             self.scheduler.serve(now)
             self.scheduler.serve_replays(now)
             self._driver.remind_followers(now)
@@ -313,7 +313,9 @@ class Hub:
         self._dispatcher.flush()
         # What it dropped from full queues.
         self._recorder.record_undelivered(now)
-        writes = []
+        writes: list[Write] = []
+        parts: list[bytes] = []
+        data = b""
         touched, state.touched = state.touched, []
         for connection in touched:
             connection.touched = False
@@ -327,7 +329,12 @@ class Hub:
                     session.misses = False
                     self.scheduler.replays.append(session)
             if connection.out or connection.closing:
-                data = connection.take()
+                if parts and parts == connection.out and not connection.farewell:
+                    # Who gets the same events as the one before gets the same bytes.
+                    connection.out.clear()
+                else:
+                    parts = [] if connection.farewell else connection.out.copy()
+                    data = connection.take()
                 state.traffic.bytes_sent += len(data)
                 if session is not None:
                     session.account.bytes_sent += len(data)
@@ -336,7 +343,8 @@ class Hub:
                 )
                 connection.acknowledgements = 0
         state.costs.end_of_tick()
-        state.quotas.settle()
+        for usage in state.quotas.settle():
+            state.quotas.tidy(usage)
         served, self.scheduler.served = self.scheduler.served, []
         return Batch(journal.take(), writes, slow, served)
 

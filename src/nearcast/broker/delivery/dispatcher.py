@@ -17,6 +17,7 @@ from nearcast.broker.situation.metadata import enveloped, metadata
 from nearcast.core.engine.delivery.deliveries import Deliveries, Recipient
 from nearcast.core.engine.delivery.routes import Route
 from nearcast.core.model.event import Event
+from nearcast.core.model.event_run import joined_runs
 from nearcast.core.model.visibility import SEE_ALL
 from nearcast.core.propagation.outbox import WITHHELD
 from nearcast.store.rows.message_headers import UserProperties
@@ -76,8 +77,7 @@ class DeliveryDispatcher:
         if route is None:
             return
         self._route, self._waiting = None, []
-        events = waiting[0] if len(waiting) == 1 else [e for each in waiting for e in each]
-        self.deliver(Deliveries.along(route, events))
+        self.deliver(Deliveries.along(route, joined_runs(waiting)))
 
     def deliver(self, deliveries: Deliveries) -> None:
         """Deliver the engine's decisions, session by session."""

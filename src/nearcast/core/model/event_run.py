@@ -45,6 +45,19 @@ class EventRun(Sequence[Event]):
         self.headers = headers
         self.expires_at = expires_at
 
+    def is_continued_by(self, other: "EventRun") -> bool:
+        """True if the events of another run differ from these in id and payload only."""
+        return (
+            self.subject == other.subject
+            and self.publisher == other.publisher
+            and self.time == other.time
+            and self.position == other.position
+            and self.qos == other.qos
+            and self.session == other.session
+            and self.headers == other.headers
+            and self.expires_at == other.expires_at
+        )
+
     @property
     def origin(self) -> str:
         """The session that published them."""
@@ -75,3 +88,18 @@ class EventRun(Sequence[Event]):
             None, None, False, None, None, payload, self.qos, self.session, False, (), None,
             self.headers, self.expires_at,
         )  # fmt: skip
+
+
+def joined_runs(runs: Sequence[Sequence[Event]]) -> Sequence[Event]:
+    """Return the events of some runs, as one run if they differ in id and payload only."""
+    if len(runs) == 1:
+        return runs[0]
+    same = [each for each in runs if isinstance(each, EventRun)]
+    if len(same) == len(runs) and all(same[0].is_continued_by(each) for each in same):
+        whole = same[0]
+        return EventRun(
+            [name for each in same for name in each.ids], whole.subject, whole.publisher,
+            whole.time, whole.position, [payload for each in same for payload in each.payloads],
+            whole.qos, whole.session, whole.headers, whole.expires_at,
+        )  # fmt: skip
+    return [event for each in runs for event in each]
