@@ -1,5 +1,7 @@
 """Whatever happens, relationships are decided as the plain reference decides them."""
 
+import random
+
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
@@ -113,6 +115,39 @@ def test_relationships_are_decided_as_the_plain_reference_decides_them(
         assert list(engine.relationships) == [
             each for each in in_force.standing if isinstance(each, RelationshipDefined)
         ]
+
+
+@settings(deadline=None)
+@given(st.integers(0, 2**32), st.sampled_from((1.0, 5.0, 40.0, 400.0)))
+def test_members_that_go_small_steps_are_compared_in_time(seed: int, step_m: float) -> None:
+    draw = random.Random(seed)
+    engine, plain = Engine(), PlainRelationships(600.0)
+    at = {node: [draw.uniform(0, 300), draw.uniform(0, 300)] for node in NODES}
+    made: list[Input] = []
+    for number in range(8):
+        members, size = tuple(draw.sample(NODES, 2)), draw.choice((50.0, 100.0, 500.0))
+        kind = draw.randrange(3)
+        made.append(
+            RelationshipDefined(
+                f"r{number}", "a", members, 2, size if kind == 0 else None,
+                size if kind == 1 else None, (size, size / 2) if kind == 2 else (),
+            )
+        )  # fmt: skip
+    now = 0.0
+    for tick in range(60):
+        now += 1.0
+        inputs, made = made, []
+        for node in draw.sample(NODES, draw.randrange(1, 5)):
+            place = at[node]
+            place[0] += draw.uniform(-step_m, step_m)
+            place[1] += draw.uniform(-step_m, step_m)
+            here = Position(53.35 + place[0] / 111_200, -6.26 + place[1] / 66_500)
+            gone = draw.random() < 0.02
+            inputs.append(Moved(node, None if gone else here))
+        assert changes(engine.step(inputs, now)) == [
+            change for each in inputs for change in plain.apply(each, now)
+        ], tick
+        assert states(engine) == plain.states
 
 
 @given(ticks)

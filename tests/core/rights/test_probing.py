@@ -159,7 +159,7 @@ class World:
                 and (is_last or all(engine.rights.may_witness(viewer, m) for m in notice.members))
             ]
         for name in engine.relationships.names():
-            found = engine.relationships.relationship(name)
+            found = engine.relationship(name)
             for viewer in ATTACKERS:
                 if self.sees_all(viewer, found.defined.members, found.defined.needed_sight):
                     states = [state for state in found.states if not state.veiled]

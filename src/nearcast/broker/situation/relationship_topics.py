@@ -78,9 +78,9 @@ class RelationshipTopics(OutcomeFollower):
         if session is None:
             return
         self._known.add(session.client_id)
-        book = self._state.engine.relationships
+        engine = self._state.engine
         for topic, name in self._matching(wanted.subject):
-            found = book.relationship(name)
+            found = engine.relationship(name)
             defined = found.defined
             sees = self._sees_all(session, defined.members, defined.needed_sight)
             for number, state in enumerate(found.states):
@@ -163,7 +163,7 @@ class RelationshipTopics(OutcomeFollower):
     def _event_of(self, notice: RelationshipNotice, topic: str) -> Event:
         distance = notice.distance
         if notice.is_old:
-            found = self._state.engine.relationships.relationship(notice.relationship)
+            found = self._state.engine.relationship(notice.relationship)
             distance = found.distance(found.defined.members.index(notice.by) if notice.by else 0)
         payload = _payload(notice.near, notice.members, distance, notice.time, notice.by)
         return _event(topic, payload, notice.time)

@@ -67,6 +67,7 @@ from nearcast.core.model.inputs import (
 )
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.record import Record as Record
+from nearcast.core.relationships.relationship import Relationship
 
 
 class Engine:
@@ -456,6 +457,10 @@ class Engine:
     def relationships(self) -> RelationshipBook:
         """All relationships with their states."""
         return self._state.relationships
+
+    def relationship(self, name: str) -> Relationship:
+        """The relationship of a name, with the values of its members now."""
+        return self._relationship_updates.relationship(name)
 
     @property
     def has_readers(self) -> bool:

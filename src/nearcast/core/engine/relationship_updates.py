@@ -1,7 +1,8 @@
 """Relationships: notices when members come near each other, and when they part.
 
 A relationship is judged by what the node that defined it may see. When a member's position or
-context changes, only its own distances are computed anew. The state itself is told by the host, to
+context changes, only its own distances are computed anew, and those of pairs only when the members
+have travelled far enough to change them. The state itself is told by the host, to
 whoever may see all members. What may be seen of a member can change: then nothing may tell what was
 before, so a state counts from there, and one that does not follow from what is known now is veiled.
 """
@@ -19,8 +20,10 @@ from nearcast.core.language.evaluation.scope import followed
 from nearcast.core.model.inputs import Input, RelationshipDefined, RelationshipEnded
 from nearcast.core.model.relationship_state import RelationshipState
 from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_IDENTITY, SEE_WHERE_NAMED
+from nearcast.core.relationships.member_travel import MemberTravel, share
 from nearcast.core.relationships.relationship import Relationship, Value, check_relationship
 
+_NONE: dict[str, int] = {}
 _READABLE = SEE_IDENTITY | SEE_ATTRIBUTES
 
 
@@ -32,6 +35,10 @@ class RelationshipUpdates(EngineDependent):
         self._nodes = state.nodes
         self._rights = state.rights
         self._world = state.matcher.world
+        self._travel: dict[str, MemberTravel] = {}
+        """Of the members of pairs that are compared by position."""
+        self._grouped: dict[str, dict[str, int]] = {}
+        """By node: its groups that are compared by position, each with its place."""
         self._restricted = False
         """Something may have been hidden when the rules were last changed."""
         self.handlers: Handlers = {RelationshipDefined: self.define, RelationshipEnded: self.end}
@@ -46,10 +53,9 @@ class RelationshipUpdates(EngineDependent):
             # It is another relationship from here on.
             self._end((each.name,), step)
             old = None
+        self._remove(each.name)
         relationship = Relationship(replace(each, states=()), step.now)
-        self._book.put(relationship)
-        for place in range(len(each.members)):
-            relationship.put(place, self._value(relationship, place))
+        self._add(relationship)
         for number in range(len(relationship.states)):
             near = relationship.is_near(number)
             relationship.states[number] = RelationshipState(near, step.now)
@@ -66,14 +72,18 @@ class RelationshipUpdates(EngineDependent):
         self._restricted = self._rights.restricts
         for each in standing:
             if isinstance(each, RelationshipDefined):
-                relationship = Relationship(each, 0.0)
-                self._book.put(relationship)
-                for place in range(len(each.members)):
-                    relationship.put(place, self._value(relationship, place))
+                self._add(Relationship(each, 0.0))
 
     def in_force(self) -> Iterator[RelationshipDefined]:
         """All relationships with their states."""
         return iter(self._book)
+
+    def relationship(self, name: str) -> Relationship:
+        """The relationship of a name, with the values of now."""
+        found = self._book.relationship(name)
+        for place in range(len(found.values)):
+            found.put(place, self._value(found, place))
+        return found
 
     # What changes
 
@@ -83,34 +93,41 @@ class RelationshipUpdates(EngineDependent):
         return self._book.by_member
 
     def moved(self, node: str, step: EngineStep) -> None:
-        """Follow a member that reported a position."""
+        """Follow a member that reported a position, as it had one before."""
         notices: list[RelationshipNotice] = []
-        for name, place in self._book.by_member[node].items():
-            relationship = self._book.relationship(name)
-            if relationship.defined.of is None:
-                touched = relationship.put(place, self._value(relationship, place))
-                if touched:
-                    self._judge(relationship, touched, notices, step)
+        travel = self._travel.get(node)
+        if travel is not None:
+            at = self._nodes.position(node)
+            assert at is not None
+            self._look(travel.move(at), notices, step)
+        self._compare(self._grouped.get(node, _NONE), notices, step)
         if notices:
             _tell(notices, step)
 
     def node_changed(self, update: NodeUpdate, step: EngineStep) -> None:
         """Follow a member, and a node that defined relationships if it sees differently now."""
-        node = update.after.node
+        node, at = update.after.node, update.after.position
+        travel = self._travel.get(node)
+        due: Iterable[str] = ()
+        if travel is not None and update.fixed:
+            if at is None or update.before.position is None:
+                travel.stand(at)
+                due = sorted(travel.pairs)
+            else:
+                due = travel.move(at)
         own = self._book.of_member(node)
         if update.reclassed:
             self._see_anew(node, step)
         elif own:
             notices: list[RelationshipNotice] = []
-            patched = update.before.attributes != update.after.attributes
-            for name, place in own.items():
-                relationship = self._book.relationship(name)
-                if (update.fixed and relationship.defined.of is None) or (
-                    patched and relationship.defined.reads_attributes
-                ):
-                    touched = relationship.put(place, self._value(relationship, place))
-                    if touched:
-                        self._judge(relationship, touched, notices, step)
+            read: list[str] = []
+            if update.before.attributes != update.after.attributes:
+                defined = {name: self._book.relationship(name).defined for name in own}
+                read = [name for name in own if defined[name].reads_attributes]
+            self._look(dict.fromkeys((*due, *read)), notices, step)
+            if update.fixed:
+                grouped = self._grouped.get(node, _NONE)
+                self._compare({n: grouped[n] for n in grouped.keys() - read}, notices, step)
             if notices:
                 _tell(notices, step)
 
@@ -124,7 +141,10 @@ class RelationshipUpdates(EngineDependent):
         for name, place in self._book.of_member(node).items():
             relationship = self._book.relationship(name)
             relationship.put(place, None)
+            self._allow(relationship)
             self._judge_anew(relationship, notices, step)
+        if (travel := self._travel.get(node)) is not None:
+            travel.stand(None)
         _tell(notices, step)
 
     def places_changed(self, reclassed: Sequence[str], step: EngineStep) -> None:
@@ -144,11 +164,7 @@ class RelationshipUpdates(EngineDependent):
             self._refresh(self._book.names(), step)
             return
         notices: list[RelationshipNotice] = []
-        for name in self._book.names():
-            relationship = self._book.relationship(name)
-            for place in range(len(relationship.values)):
-                touched = relationship.put(place, self._value(relationship, place))
-                self._judge(relationship, touched, notices, step)
+        self._look(self._book.names(), notices, step)
         _tell(notices, step)
 
     def _see_anew(self, node: str, step: EngineStep) -> None:
@@ -160,17 +176,85 @@ class RelationshipUpdates(EngineDependent):
         notices: list[RelationshipNotice] = []
         for name in dict.fromkeys(names):
             relationship = self._book.relationship(name)
-            for place in range(len(relationship.values)):
-                relationship.put(place, self._value(relationship, place))
+            self._take_values(relationship)
             self._judge_anew(relationship, notices, step)
         _tell(notices, step)
 
     # Decisions
 
+    def _look(
+        self, names: Iterable[str], notices: list[RelationshipNotice], step: EngineStep
+    ) -> None:
+        """Compare all members of relationships, and note the states that changed."""
+        for name in names:
+            relationship = self._book.relationship(name)
+            self._judge(relationship, self._take_values(relationship), notices, step)
+
+    def _compare(
+        self, places: Mapping[str, int], notices: list[RelationshipNotice], step: EngineStep
+    ) -> None:
+        """Compare a member, at a place of each relationship, with the others."""
+        for name, place in places.items():
+            relationship = self._book.relationship(name)
+            touched = relationship.put(place, self._value(relationship, place))
+            self._judge(relationship, touched, notices, step)
+
+    def _take_values(self, relationship: Relationship) -> set[int]:
+        """Take the values of all members; return the states that may have changed."""
+        touched: set[int] = set()
+        for place in range(len(relationship.values)):
+            touched.update(relationship.put(place, self._value(relationship, place)))
+        self._allow(relationship)
+        return touched
+
+    def _allow(self, relationship: Relationship) -> None:
+        """Let the members of a pair travel as far as they can without changing its state."""
+        if not relationship.is_pair:
+            return
+        name, members = relationship.defined.name, relationship.defined.members
+        mover, other = (self._travel[member] for member in members)
+        slack = relationship.slack_m()
+        if slack is None:
+            mover.end(name)
+            other.end(name)
+        elif mover.left(name) and not other.left(name):
+            share(name, slack, other, mover)
+        else:
+            share(name, slack, mover, other)
+
+    def _add(self, relationship: Relationship) -> None:
+        """Keep a relationship, with the values of now."""
+        self._book.put(relationship)
+        defined = relationship.defined
+        if relationship.is_pair:
+            for member in defined.members:
+                if member not in self._travel:
+                    self._travel[member] = MemberTravel()
+                    self._travel[member].stand(self._nodes.position(member))
+                self._travel[member].pairs.add(defined.name)
+        elif defined.of is None:
+            for place, member in enumerate(defined.members):
+                self._grouped.setdefault(member, {})[defined.name] = place
+        self._take_values(relationship)
+
+    def _remove(self, name: str) -> Relationship | None:
+        removed = self._book.end(name)
+        for member in () if removed is None else removed.defined.members:
+            if (travel := self._travel.get(member)) is not None:
+                travel.end(name)
+                travel.pairs.discard(name)
+                if not travel.pairs:
+                    del self._travel[member]
+            if (grouped := self._grouped.get(member)) is not None:
+                grouped.pop(name, None)
+                if not grouped:
+                    del self._grouped[member]
+        return removed
+
     def _judge(
         self,
         relationship: Relationship,
-        touched: Sequence[int],
+        touched: Iterable[int],
         notices: list[RelationshipNotice],
         step: EngineStep,
     ) -> None:
@@ -195,7 +279,7 @@ class RelationshipUpdates(EngineDependent):
 
     def _end(self, names: Iterable[str], step: EngineStep) -> None:
         for name in names:
-            ended = self._book.end(name)
+            ended = self._remove(name)
             if ended is not None:
                 step.outcome.notices += _end_notices(ended, step)
 

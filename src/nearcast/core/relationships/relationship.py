@@ -14,6 +14,7 @@ from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import RelationshipDefined
 from nearcast.core.model.relationship_state import RelationshipState
 from nearcast.core.relationships.cliques import MOST_CHOSEN_FROM, has_clique
+from nearcast.core.relationships.member_travel import slack_m
 
 MOST_MEMBERS = 100
 Value = Position | float | None
@@ -41,6 +42,23 @@ class Relationship:
     def is_determined(self) -> bool:
         """True if the state follows from the values; otherwise it is as it was."""
         return self.defined.beyond is None or self.known == len(self.values)
+
+    @property
+    def is_pair(self) -> bool:
+        """True if it has two members, compared by position."""
+        return len(self.values) == 2 and self.defined.of is None
+
+    def slack_m(self) -> float | None:
+        """Return what the members of a pair may travel together without changing its states.
+
+        None if one of them has no position: then no travel changes them.
+        """
+        one, other = self.values
+        if one is None or other is None:
+            return None
+        defined = self.defined
+        limits = (defined.within, defined.beyond, *defined.metres)
+        return slack_m(_distance(one, other), tuple(each for each in limits if each is not None))
 
     def put(self, place: int, value: Value) -> Sequence[int]:
         """Set the value of a member; return the numbers of the states that may have changed."""
