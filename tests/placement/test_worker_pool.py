@@ -41,7 +41,7 @@ class Results(BatchListener):
 
     @property
     def problems(self) -> list[str]:
-        return [each.problem for each in (*self.checks, *self.calls)]
+        return [each.problem for each in self.checks] + [each.problem for each in self.calls]
 
 
 @asynccontextmanager
