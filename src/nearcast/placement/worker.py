@@ -51,7 +51,9 @@ class Worker:
         self._own_bytes = memory_bytes()
 
     def work(self) -> None:
-        """Work until there are no more batches."""
+        """Say that it is ready, and work until there are no more batches."""
+        self._tell(BatchDone())
+        self._flush()
         while (message := self._read()) is not None:
             assert isinstance(message, CallBatch)
             self._sent_at = time.monotonic()

@@ -34,10 +34,11 @@ TURN_S = 0.25
 IDLE_S = 10.0
 """A worker that has nothing to do for so long ends."""
 START_WITHIN_S = 30.0
-"""A worker has so much longer for its first answer, on a busy machine."""
+"""A worker has so long to be ready, on a busy machine."""
 MOST_SCRIPTS = 16
 """A worker that has had so many scripts is replaced."""
 TOO_LONG = f"it took longer than {CALL_S:g} s"
+_BROKEN = (OSError, asyncio.IncompleteReadError, msgspec.MsgspecError)
 _KEPT_VARIABLES = ("PATH", "LANG", "LC_ALL", "SYSTEMROOT", "VIRTUAL_ENV")
 
 
@@ -205,7 +206,6 @@ class _Worker:
         self.was_killed = False
         self._known: set[str] = set()
         """Scripts whose source it has."""
-        self._waits_s = START_WITHIN_S
 
     def stop_timer(self) -> None:
         """It is not idle any more."""
@@ -228,6 +228,10 @@ class _Worker:
                 stderr=asyncio.subprocess.DEVNULL, limit=LARGEST_ANSWER,
                 env=variables | {"RUST_BACKTRACE": "0"},
             )  # fmt: skip
+            self._known.clear()
+            # If it does not come, the first batch finds out.
+            with contextlib.suppress(*_BROKEN):
+                await self._next(START_WITHIN_S)
 
     async def run(self, batch: ScriptBatch) -> None:
         """Run a batch, and pass the results to its listener."""
@@ -239,7 +243,7 @@ class _Worker:
             self.is_spent = result.worn or len(self._known) >= MOST_SCRIPTS
         except TimeoutError:
             broken, why = True, TOO_LONG
-        except (OSError, asyncio.IncompleteReadError, msgspec.MsgspecError):
+        except _BROKEN:
             broken, why = True, BROKE
         if broken:
             self.is_spent = self.was_killed = True
@@ -268,16 +272,15 @@ class _Worker:
         assert self.process.stdin is not None
         self.process.stdin.write(framed(message))
 
-    async def _next(self) -> FromWorker:
+    async def _next(self, within_s: float = KILL_AFTER_S) -> FromWorker:
         assert self.process is not None
         assert self.process.stdout is not None
-        async with asyncio.timeout(self._waits_s):
+        async with asyncio.timeout(within_s):
             head = await self.process.stdout.readexactly(LENGTH_BYTES)
             length = int.from_bytes(head, "big")
             if length > LARGEST_ANSWER:
                 raise asyncio.IncompleteReadError(b"", length)
             data = await self.process.stdout.readexactly(length)
-        self._waits_s = KILL_AFTER_S
         message: FromWorker = msgspec.msgpack.decode(data, type=FromWorker)
         return message
 
