@@ -1,5 +1,6 @@
 """A pair that keeps silent over a bad network, from one seed, with what must hold of it."""
 
+from itertools import pairwise
 from random import Random
 
 from nearcast.core.relationships.silence.pair_member import PairSettings, Transition
@@ -151,7 +152,7 @@ class SilentPair:
         assert a.told_by_me is not b.told_by_me, self._explain("both told the regions")
         for told in self.told.values():
             states = [each.near for each in told]
-            assert all(x is not y for x, y in zip(states, states[1:], strict=False))
+            assert all(x is not y for x, y in pairwise(states))
 
     def _explain(self, what: str) -> str:
         last = "\n".join(self.chart[-30:])

@@ -1,4 +1,4 @@
-"""A parole officer is told by one member, also when both leave their rings at once on a bad link."""
+"""A parole officer is told by one member, also when both leave at once over a bad link."""
 
 import sys
 

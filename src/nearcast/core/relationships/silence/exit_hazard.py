@@ -25,18 +25,19 @@ WIDEST_TURN = 0.4
 SHARES = 10
 STRIP, MY_BALL, THEIR_BALL = 0, 1, 2
 
-SPREAD_STILL = 12.8
+SPREAD_STILL = 8.3
 SPREAD_MOVING = 6.8
 """Metres in the root of a second, and per m/s: how far one strays from its course."""
-DRIFT = 1.9
+DRIFT = 2.1
 """How much of its velocity counts towards the border."""
-RECEDING_S = 51.0
+RECEDING_S = 60.0
 """Who moves away gains so many seconds of its speed."""
-ALL_ROUND = 1.8
+ALL_ROUND, ALL_ROUND_DRIFT = 1.8, 2.2
 """A ball can be left in all directions, a half-space only in one."""
-SMALL_TARGET = 0.3
+SMALL_TARGET = 0.29
 """Of the hazard of a strip, that of the outside of a small ball."""
-KNOWN = 1.4
+KNOWN = 1.3
+"""How sure it is, from the age of what is known, that a peer is on its side."""
 CERTAIN_EXIT = 1e3
 WORTH_ANSWERING = 16.0
 
@@ -45,7 +46,8 @@ class ExitHazard(Struct, frozen=True):
     """Strips and balls chosen by the estimated rate of exits."""
 
     name: str = "exit-hazard"
-    smoothing_s: float = 35.0
+    smoothing_s: float = 47.0
+    stale_intervals: float = math.inf
 
     def propose(
         self, mine: Report, theirs: Report, within: float, theirs_age_s: float | None
@@ -192,7 +194,9 @@ def _border_hazard(margin: float, normal: Point, velocity: Point) -> float:
 @compiled
 def _ball_hazard(margin: float, velocity: Point) -> float:
     """The hazard of a ball round oneself: whatever the heading, it is towards the border."""
-    return ALL_ROUND * _hazard(margin, DRIFT * _length(velocity), _spread(velocity))
+    return ALL_ROUND * _hazard(
+        margin, ALL_ROUND_DRIFT * DRIFT * _length(velocity), _spread(velocity)
+    )
 
 
 @compiled

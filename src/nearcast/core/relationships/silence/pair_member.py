@@ -17,7 +17,7 @@ from msgspec import Struct
 
 from nearcast.core.relationships.silence.pair_message import Ack, Crossing, PairMessage
 from nearcast.core.relationships.silence.region import Point, Regions, distance
-from nearcast.core.relationships.silence.report import Motion, Report
+from nearcast.core.relationships.silence.report import Motion
 from nearcast.core.relationships.silence.strategy import SilenceStrategy
 
 
@@ -61,7 +61,7 @@ class PairMember:
         self.told_by_me = False
         """True if the regions in force are of my crossing."""
         self._settings = settings
-        self._motion = Motion(settings.strategy.smoothing_s)
+        self._motion = Motion(settings.strategy.smoothing_s, settings.strategy.stale_intervals)
         self._told: Crossing | None = None
         self._is_pending = False
         self._retry_at = math.inf
@@ -75,6 +75,14 @@ class PairMember:
         """Take a fix of this member."""
         self._motion.move(point, time)
         return self._check(time)
+
+    def take(self, point: Point, time: float) -> None:
+        """Take a fix, to be looked at by the next `elapse`.
+
+        Of two that sample at one instant, the one that looks later has then heard what the other
+        said of this instant, and often need say nothing.
+        """
+        self._motion.move(point, time)
 
     def elapse(self, now: float) -> PairStep:
         """Let time pass: repeat what was not acknowledged; a moving region may have left me."""
@@ -136,7 +144,7 @@ class PairMember:
 
     def _tell(self, now: float) -> Crossing:
         """Return a crossing from what I know, in force for me from now on."""
-        mine, heard = self._report(now), self._heard
+        mine, heard = self._motion.report(now), self._heard
         regions, slack = None, 0.0
         if heard is not None:
             age_s = None if self._has_just_heard else max(now - heard.report.time, 0.0)
@@ -157,11 +165,6 @@ class PairMember:
 
     _has_just_heard = False
     """True while a crossing is handled, whose report is of this moment."""
-
-    def _report(self, now: float) -> Report:
-        point = self._motion.point
-        assert point is not None
-        return Report(point, self._motion.velocity, now)
 
     # Messages
 
@@ -227,7 +230,7 @@ class PairMember:
         return PairStep((self._ack(heard, adopted=True),), step.transition)
 
     def _is_worth_answering(self, heard: Crossing, regions: Regions, now: float) -> bool:
-        mine, told = self._report(now), self._told
+        mine, told = self._motion.report(now), self._told
         if told is not None and (told.number, told.report.point) == (heard.peer_number, mine.point):
             # The peer knew all that I know.
             return False

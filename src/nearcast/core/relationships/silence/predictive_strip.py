@@ -36,6 +36,7 @@ class PredictiveStrip(Struct, frozen=True):
 
     name: str = "predictive-strip"
     smoothing_s: float = 0.66
+    stale_intervals: float = 0.99
     moves_s: float = 6.8
     near_moves_s: float = 4.3
     peer_moves_s: float = 6.5

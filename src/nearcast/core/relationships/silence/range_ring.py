@@ -1,5 +1,7 @@
 """The range ring of seed A: a ball of half the slack round what each member last reported."""
 
+import math
+
 from msgspec import Struct
 
 from nearcast.core.relationships.silence.region import GAP_M, Ball, Regions, distance
@@ -11,6 +13,7 @@ class RangeRing(Struct, frozen=True):
 
     name: str = "ring"
     smoothing_s: float = 1.0
+    stale_intervals: float = math.inf
 
     def propose(
         self, mine: Report, theirs: Report, within: float, theirs_age_s: float | None

@@ -18,10 +18,12 @@ class Report(Struct, frozen=True, gc=False):
 class Motion:
     """The motion of one node: its velocity, smoothed over some seconds."""
 
-    __slots__ = ("_smoothing_s", "point", "time", "velocity")
+    __slots__ = ("_interval_s", "_smoothing_s", "_stale_intervals", "point", "time", "velocity")
 
-    def __init__(self, smoothing_s: float) -> None:
+    def __init__(self, smoothing_s: float, stale_intervals: float = math.inf) -> None:
         self._smoothing_s = smoothing_s
+        self._stale_intervals = stale_intervals
+        self._interval_s = math.inf
         self.point: Point | None = None
         self.velocity = STILL
         self.time = -math.inf
@@ -30,8 +32,12 @@ class Motion:
         """Take a fix; one of an earlier or the same time changes the point alone."""
         before, elapsed_s = self.point, time - self.time
         if before is not None and elapsed_s > 0.0:
+            self._interval_s = elapsed_s
             share = 1.0 - math.exp(-elapsed_s / self._smoothing_s)
             u, v, w = self.velocity
+            if self.velocity == STILL:
+                # Who begins to move has no past to be smoothed with.
+                share = 1.0
             self.velocity = (
                 u + share * ((point[0] - before[0]) / elapsed_s - u),
                 v + share * ((point[1] - before[1]) / elapsed_s - v),
@@ -40,7 +46,8 @@ class Motion:
         self.point = point
         self.time = max(self.time, time)
 
-    def report(self) -> Report:
-        """Return what to tell of it."""
+    def report(self, now: float) -> Report:
+        """Return what to tell of it; who has had no fix for long is taken to stand still."""
         assert self.point is not None, "a node without a fix has nothing to report"
-        return Report(self.point, self.velocity, self.time)
+        is_stale = now - self.time >= self._stale_intervals * self._interval_s
+        return Report(self.point, STILL if is_stale else self.velocity, now)

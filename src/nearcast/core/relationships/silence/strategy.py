@@ -22,6 +22,10 @@ class SilenceStrategy(Protocol):
     def smoothing_s(self) -> float:
         """The time over which a member's velocity is smoothed."""
 
+    @property
+    def stale_intervals(self) -> float:
+        """The age of a fix, in intervals of fixes, at which its velocity no longer counts."""
+
     def propose(
         self, mine: Report, theirs: Report, within: float, theirs_age_s: float | None
     ) -> Regions:

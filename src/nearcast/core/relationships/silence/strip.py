@@ -5,6 +5,8 @@ left a region gets the larger share of the slack. Near, both stay in one ball wh
 distance. Each of these regions contains the range ring.
 """
 
+import math
+
 from msgspec import Struct
 
 from nearcast.core.relationships.silence.directions import normal_towards, plus, strip
@@ -25,6 +27,7 @@ class Strip(Struct, frozen=True):
     name: str = "strip"
     smoothing_s: float = 1e-3
     """The velocity of the last step alone."""
+    stale_intervals: float = math.inf
     ahead_s: float = 30.0
     share: float = 0.6
     """Of the slack, for the one who tells."""

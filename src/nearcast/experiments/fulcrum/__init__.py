@@ -1,0 +1,1 @@
+"""Seed A's experiments: pairs of moving nodes that say only what matters."""
