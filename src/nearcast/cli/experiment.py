@@ -1,6 +1,7 @@
 """`nearcast experiment`: the tables and figures of the source documents, ours beside them."""
 
 import sys
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Annotated
 
@@ -11,6 +12,9 @@ from rich.progress import Progress
 
 from nearcast.experiments import report
 from nearcast.experiments.agent import experiment as agents
+from nearcast.experiments.experiment_result import ExperimentFigure, ExperimentResult
+from nearcast.experiments.experiment_result import Progress as Follow
+from nearcast.experiments.fulcrum import experiment as pairs
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -39,9 +43,47 @@ def agent(
     """Relevance, context and priorities (seed C): its tables, listings and client figures."""
     base = agents.QUICK if quick else agents.AgentSettings()
     settings = msgspec.structs.replace(base, seed=seed)
+    _run(agents.PARTS, lambda follow: agents.run(settings, follow), out, as_json=as_json)
+
+
+@app.command()
+def fulcrum(
+    data: Annotated[
+        Path | None,
+        typer.Option(
+            help="The directory of real tracks (taxis, pedestrians); without, a city is invented.",
+            exists=True,
+            file_okay=False,
+        ),
+    ] = None,
+    seed: Annotated[
+        int, typer.Option(min=0, help="Draws other pairs and walkers.")
+    ] = pairs.FulcrumSettings().seed,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few pairs and distances: a smoke test.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all rows as JSON.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Draw each figure to a PNG in this directory.")
+    ] = None,
+) -> None:
+    """Pairs that say only what matters (seed A): its scenarios, and real tracks."""
+    base = pairs.QUICK if quick else pairs.FulcrumSettings()
+    settings = msgspec.structs.replace(base, seed=seed, data=None if data is None else str(data))
+    _run(pairs.PARTS, lambda follow: pairs.run(settings, follow), out, as_json=as_json)
+
+
+def _run(
+    parts: Sequence[str],
+    run: Callable[[Follow], tuple[ExperimentResult, list[ExperimentFigure]]],
+    out: Path | None,
+    *,
+    as_json: bool,
+) -> None:
+    """Run an experiment behind a progress bar, and show what it found."""
     errors = Console(stderr=True)
     with Progress(console=errors, disable=not errors.is_terminal, transient=True) as bar:
-        task = bar.add_task("starting", total=len(agents.PARTS))
+        task = bar.add_task("starting", total=len(parts))
         begun = -1
 
         def follow(part: str) -> None:
@@ -49,7 +91,7 @@ def agent(
             begun += 1
             bar.update(task, description=part, completed=begun)
 
-        result, figures = agents.run(settings, follow)
+        result, figures = run(follow)
     files = [] if out is None else report.draw(figures, out)
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")

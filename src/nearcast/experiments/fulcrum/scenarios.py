@@ -7,6 +7,7 @@ say how often its receivers told a position, so the raw numbers are beside each 
 
 from collections.abc import Callable
 
+import msgspec
 import numpy as np
 from msgspec import Struct
 
@@ -22,6 +23,8 @@ MPH = 0.44704
 SLOW, FAST = 1.5 * MPH, 3.5 * MPH
 UP_M = 6.4e6
 """Points of the course lie on a plane far above the origin: level directions are as on the ground."""
+
+_ENCODER = msgspec.msgpack.Encoder()
 
 Walk = Callable[[float], tuple[float, float]]
 """The places of both on the line between them, at a time."""
@@ -45,6 +48,7 @@ class ScenarioCount(Struct, frozen=True):
     messages: int
     notices: int
     acks: int
+    bytes: int
     near: bool
 
 
@@ -91,7 +95,7 @@ SCENARIOS: tuple[Scenario, ...] = (
 def count_scenario(scenario: Scenario, settings: PairSettings) -> ScenarioCount:
     """Return what two walkers say."""
     members = (PairMember("a", settings), PairMember("b", settings))
-    raw = crossings = notices = acks = 0
+    raw = crossings = notices = acks = weight = 0
     for second in range(int(scenario.seconds) + 1):
         waiting: list[tuple[int, PairStep]] = []
         for member, x in zip(members, scenario.walk(float(second)), strict=True):
@@ -103,6 +107,7 @@ def count_scenario(scenario: Scenario, settings: PairSettings) -> ScenarioCount:
             while waiting:
                 sender, step = waiting.pop(0)
                 for message in step.messages:
+                    weight += len(_ENCODER.encode(message))
                     if not isinstance(message, Crossing):
                         acks += 1
                     elif message.regions is not None and message.regions.near and crossings:
@@ -114,7 +119,7 @@ def count_scenario(scenario: Scenario, settings: PairSettings) -> ScenarioCount:
                     waiting.append((1 - sender, answer))
         if members[0].near and members[1].near:
             break
-    return ScenarioCount(raw, crossings, notices, acks, bool(members[0].near))
+    return ScenarioCount(raw, crossings, notices, acks, weight, bool(members[0].near))
 
 
 def scenario_rows(
