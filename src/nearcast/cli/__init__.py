@@ -50,13 +50,14 @@ VERBS = (
     Verb("broker.backup", "backup", "Copy a broker's state and log, while it runs or not."),
     Verb("pipeline", "app", "Run the data pipeline on Spark; replay, audit and compact."),
     Verb("bench", "app", "Measure Nearcast beside what else one could use."),
+    Verb("simulate", "simulate", "Let nodes move and keep silent in pairs, in virtual time."),
     Verb("experiment", "app", "Repeat the experiments of the source documents."),
     Verb("doctor", "doctor", "Check what is installed, and say what to do."),
 )
 
 COMPLETE = "_NEARCAST_COMPLETE"
 """The variable by which a shell requests completion."""
-PLANNED = ("simulate",)
+PLANNED: tuple[str, ...] = ()
 """Verbs that do not exist yet: hidden in help; calling one prints that it is planned."""
 
 app = typer.Typer(

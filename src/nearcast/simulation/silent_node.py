@@ -17,7 +17,7 @@ from nearcast.core.relationships.silence.pair_member import (
 )
 from nearcast.core.relationships.silence.pair_message import Crossing, PairMessage
 from nearcast.core.relationships.silence.region import Point
-from nearcast.simulation.datagrams import DatagramSocket
+from nearcast.simulation.datagrams import DatagramSocket, SocketStatistics
 from nearcast.simulation.virtual_clock import Alarm, VirtualClock
 
 Notify = Callable[[str, str, Transition], object]
@@ -66,6 +66,10 @@ class SilentNode:
         """Take note that all peers can be reached again."""
         for peer, member in self.members.items():
             self._carry_out(peer, member.reconnect(self._now()))
+
+    def statistics(self) -> SocketStatistics:
+        """Return the counts of its socket."""
+        return self._socket.statistics()
 
     def crash(self) -> None:
         """Stop at once."""
