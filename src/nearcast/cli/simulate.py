@@ -1,6 +1,7 @@
 """`nearcast simulate`: nodes that move and keep silent in pairs, in virtual time."""
 
 import sys
+from pathlib import Path
 from typing import Annotated
 
 import msgspec
@@ -13,13 +14,22 @@ from nearcast.cli.failures import fail
 from nearcast.core.relationships.silence.strategies import STRATEGIES
 from nearcast.simulation.fixes import FixQuality
 from nearcast.simulation.pair_world import PairWorld, PairWorldSettings
-from nearcast.simulation.population import MovementKind, population
+from nearcast.simulation.population import MovementKind, MovingNode, population
+from nearcast.simulation.recorded_tracks import recorded_nodes
 from nearcast.simulation.virtual_connection import LinkQuality
 
 
 def simulate(
     nodes: Annotated[int, typer.Option(min=2, max=10_000, help="The number of nodes.")] = 50,
     movement: Annotated[MovementKind, typer.Option(help="How they move.")] = MovementKind.WALKERS,
+    tracks: Annotated[
+        Path | None,
+        typer.Option(
+            help="Replay a Parquet file of entity_id, ts, lat, lon instead.",
+            exists=True,
+            dir_okay=False,
+        ),
+    ] = None,
     strategy: Annotated[
         str, typer.Option(help="ring, strip, exit-hazard or predictive-strip.")
     ] = "exit-hazard",
@@ -58,14 +68,16 @@ def simulate(
             "--clock-error and --gaps.",
             2,
         )
+    jitter = 0.0 if is_predictive else 0.2
     settings = PairWorldSettings(
         seed, seconds, within, STRATEGIES[strategy], peers,
-        FixQuality(fix_every, 0.0 if is_predictive else 0.2, noise, gaps, clock_error_s=clock_error),
+        FixQuality(fix_every, jitter, noise, gaps, clock_error_s=clock_error),
         LinkQuality(0.0, delay, loss=loss, duplication=duplication, reordering=reordering,
                     reordering_s=2.0),
         crashes,
     )  # fmt: skip
-    world = PairWorld(population(movement, nodes, seed), settings)
+    moving = population(movement, nodes, seed) if tracks is None else _recorded(tracks, nodes)
+    world = PairWorld(moving, settings)
     errors = Console(stderr=True)
     with Progress(console=errors, disable=not errors.is_terminal, transient=True) as bar:
         task = bar.add_task("virtual time", total=seconds)
@@ -88,6 +100,13 @@ def simulate(
     ):
         table.add_row(name, value)
     Console().print(table)
+
+
+def _recorded(tracks: Path, nodes: int) -> list[MovingNode]:
+    try:
+        return recorded_nodes(tracks, nodes)
+    except (ValueError, KeyError) as error:
+        fail(f"{tracks} is not a Parquet file of entity_id, ts, lat, lon: {error}", 1)
 
 
 def _saved(messages: int, raw: int) -> float:

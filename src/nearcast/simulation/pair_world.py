@@ -100,8 +100,8 @@ class PairWorld:
             elapsed_s = min(elapsed_s + max(settings.seconds / 100.0, 1.0), settings.seconds)
             self._clock.run_until(self._start_at + elapsed_s)
             progress(elapsed_s)
-        for node in list(self._up.values()):
-            self._count(node)
+        for running in self._up.values():
+            self._count(running)
         delays = self._delays
         return PairWorldResult(
             len(self._moving), len(self._pairs), self._raw, self._messages, self._acks,

@@ -120,9 +120,7 @@ def over_relationships(
     draw = random.Random(f"{seed}/relationships")
     within = position_limit(RELATIONSHIP_WITHIN_M)
     node, *peers = (Report(_spot(draw)) for _ in range(count + 1))
-    regions: list[Region] = []
-    for peer in peers:
-        regions.append(strategy.propose(node, peer, within, 30.0).teller)
+    regions: list[Region] = [strategy.propose(node, peer, within, 30.0).teller for peer in peers]
     table = RegionTable(regions)
     table.left_by(node.point)
     inside: list[int] = []

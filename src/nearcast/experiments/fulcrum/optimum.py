@@ -1,9 +1,9 @@
 """The fewest messages that a pair needs if the future were known (the clairvoyant optimum).
 
-Regions are fixed and convex: far, two half-planes a distance apart; near, one disc whose diameter is
-the distance. Each run of instants for which one such choice holds costs one message but the first;
-taking the longest run each time is optimal. Directions are tried in steps of half a degree, so the
-optimum is very slightly too large for pairs that pass closely.
+Regions are fixed and convex: far, two half-planes a distance apart; near, one disc whose diameter
+is the distance. Each run of instants for which one such choice holds costs one message but the
+first; taking the longest run each time is optimal. Directions are tried in steps of half a degree,
+so the optimum is very slightly too large for pairs that pass closely.
 """
 
 import math

@@ -28,8 +28,8 @@ TAXIS_WITHIN_M, PEDESTRIANS_WITHIN_M = 100.0, 2.0
 PAPER_SAVES = 81.0
 """Percent of the traffic: Fulcrum itself, as the text says."""
 RATIO_NOTE = (
-    "Fixed convex regions chosen with the future known: far two half-planes, near one disc; without "
-    "set-up, acknowledgements and notices."
+    "Fixed convex regions chosen with the future known: far two half-planes, near one disc; "
+    "without set-up, acknowledgements and notices."
 )
 
 

@@ -22,7 +22,7 @@ COURSE_M, WITHIN_M = 20.0 * YARD_M, 10.0 * YARD_M
 MPH = 0.44704
 SLOW, FAST = 1.5 * MPH, 3.5 * MPH
 UP_M = 6.4e6
-"""Points of the course lie on a plane far above the origin: level directions are as on the ground."""
+"""The course lies on a plane far above the origin: level directions are as on the ground."""
 
 _ENCODER = msgspec.msgpack.Encoder()
 
@@ -151,8 +151,8 @@ def scenario_rows(
 
 
 COUNT_NOTE = (
-    "Set-up and crossings; the definition, the notice and acknowledgements are apart. A message that "
-    "says that both are near is the notice."
+    "Set-up and crossings; the definition, the notice and acknowledgements are apart. A message "
+    "that says that both are near is the notice."
 )
 
 

@@ -1,9 +1,9 @@
 """The regions of one node in all its relationships, checked together.
 
 No margin falls faster than the node moves. So the smallest margin at one place is the radius of a
-ball round it that lies in all regions: inside it, a fix costs one comparison, whatever the number of
-relationships. On leaving it all margins are computed anew, as columns. Regions that move with time
-are not kept here.
+ball round it that lies in all regions: inside it, a fix costs one comparison, whatever the number
+of relationships. On leaving it all margins are computed anew, as columns. Regions that move with
+time are not kept here.
 """
 
 import math

@@ -2,10 +2,10 @@
 
 Seed A's range ring extended to groups. Everyone knows where each member last reported and the
 radius round it; for each two members the radii together are at most what lies between their
-distance and the wanted one. Whoever leaves its ring tells all at once, in one report: its new place,
-its new radius, and smaller ones for those who would otherwise be in the way, each of whom checks
-whether it is outside. At a constant density a member's ring depends on those near it, so messages
-grow with the number of members, not of pairs.
+distance and the wanted one. Whoever leaves its ring tells all at once, in one report: its new
+place, its new radius, and smaller ones for those who would otherwise be in the way, each of whom
+checks whether it is outside. At a constant density a member's ring depends on those near it, so
+messages grow with the number of members, not of pairs.
 """
 
 import math
@@ -55,7 +55,7 @@ class SharedRings:
 def near_pairs(points: F64, within: float) -> "npt.NDArray[np.bool_]":
     """Return for each two points whether they are within a distance; nobody is near itself."""
     apart = np.sqrt(((points[:, None] - points[None]) ** 2).sum(axis=2))
-    near = apart <= within
+    near: npt.NDArray[np.bool_] = apart <= within
     np.fill_diagonal(near, False)
     return near
 
