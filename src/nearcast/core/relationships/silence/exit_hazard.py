@@ -21,7 +21,7 @@ from nearcast.core.relationships.silence.strip import shared_ball
 
 DIRECTIONS = 5
 """Of strips, to each side of the line between both."""
-WIDEST_TURN = 0.4
+WIDEST_TURN = 0.5
 SHARES = 10
 STRIP, MY_BALL, THEIR_BALL = 0, 1, 2
 
