@@ -72,15 +72,6 @@ def test_a_wrong_verb_or_option_is_exit_code_2(arguments: list[str]) -> None:
     assert "Traceback" not in ran.stderr
 
 
-@pytest.mark.parametrize("name", cli.PLANNED)
-def test_a_planned_verb_is_not_in_help_and_says_that_it_is_not_there_yet(name: str) -> None:
-    assert name not in run("-m", "nearcast", "--help").stdout.split()
-    for arguments in ([], ["load", "file", "--json"], ["--help"]):
-        ran = run("-m", "nearcast", name, *arguments)
-        assert ran.returncode == 2
-        assert ran.stderr == f"nearcast {name} is planned, and not available yet.\n"
-
-
 def fails(arguments: list[str]) -> None:
     what = arguments[0]
     if what == "filter":

@@ -9,7 +9,7 @@ from typing import Annotated, Any, NamedTuple
 import typer
 
 from nearcast import _kernel_cache
-from nearcast.cli.failures import VerbGroup, fail
+from nearcast.cli.failures import VerbGroup
 
 
 class Verb(NamedTuple):
@@ -57,8 +57,6 @@ VERBS = (
 
 COMPLETE = "_NEARCAST_COMPLETE"
 """The variable by which a shell requests completion."""
-PLANNED: tuple[str, ...] = ()
-"""Verbs that do not exist yet: hidden in help; calling one prints that it is planned."""
 
 app = typer.Typer(
     name="nearcast", cls=VerbGroup, no_args_is_help=True, pretty_exceptions_enable=False
@@ -152,20 +150,6 @@ def _completed_words() -> list[str]:
     return words.split()[1:2]
 
 
-def _mount_planned(name: str) -> None:
-    def call() -> None:
-        fail(f"nearcast {name} is planned, and not available yet.", 2)
-
-    app.command(
-        name,
-        hidden=True,
-        add_help_option=False,
-        context_settings={"allow_extra_args": True, "ignore_unknown_options": True},
-    )(call)
-
-
 for _verb in VERBS:
     if find_spec(f"{__name__}.{_verb.module}") is not None:
         _mount(_verb)
-for _name in PLANNED:
-    _mount_planned(_name)
