@@ -64,7 +64,8 @@ slow: setup
 
 # Faults for as long as it takes, by name: make chaos PART=broker (kill -9 of the broker), pipeline
 # (of the pipeline and both), virtual (seeded runs with faults of networks, clients and files), disk
-# (full and damaged disks), rings (pairs that keep silent over a bad network). Variables of the environment override the counts.
+# (full and damaged disks), rings (pairs that keep silent over a bad network). Variables of the
+# environment override the counts.
 PART := broker pipeline virtual disk rings
 chaos: setup system $(addprefix chaos-,$(PART))
 
