@@ -161,14 +161,19 @@ def _recipients(
 def _judged(played: PlayedDeliveries, judged: JudgedCopies, places: I32) -> pa.Array:
     """For each event the judged subscriptions, those together that were judged alike."""
     rows = played.deliveries.rows
-    keys = (rows.event[judged.row].astype(np.int64), judged.weighting, judged.true, judged.false)
+    # In the order of what they say: the same however the events were decided.
+    weightings = [(weighted_filter_bytes(where), levels) for where, levels in judged.weightings]
+    ordered = sorted(weightings)
+    place = {each: number for number, each in enumerate(ordered)}
+    weighting = np.array([place[each] for each in weightings], np.int64)[judged.weighting]
+    keys = (rows.event[judged.row].astype(np.int64), weighting, judged.true, judged.false)
     order = np.lexsort(keys[::-1])
     columns = [each[order] for each in keys]
     changes = np.logical_or.reduce([np.diff(each, prepend=each[:1] - 1) != 0 for each in columns])
     begins = np.flatnonzero(changes)
     event, weighting, true, false = (each[begins] for each in columns)
-    filters = pa.array([weighted_filter_bytes(where) for where, _ in judged.weightings])
-    levels = pa.array([levels for _, levels in judged.weightings], pa.list_(pa.int32()))
+    filters = pa.array([each for each, _ in ordered])
+    levels = pa.array([levels for _, levels in ordered], pa.list_(pa.int32()))
     groups = pa.StructArray.from_arrays(
         [
             filters.cast(pa.binary()).take(pa.array(weighting)),
