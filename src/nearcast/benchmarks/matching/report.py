@@ -127,7 +127,7 @@ def _costs(sizes: Sequence[SizeFigures]) -> RenderableType:
 def _table(*columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD)
     for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right", overflow="fold")
     return table
 
 

@@ -160,5 +160,5 @@ def _table(first: str, *columns: str) -> Table:
     table = Table(box=box.SIMPLE_HEAD, padding=0, pad_edge=False)
     table.add_column(first, justify="left", no_wrap=True)
     for column in columns:
-        table.add_column(column, justify="right", no_wrap=True)
+        table.add_column(column, justify="right", overflow="fold")
     return table
