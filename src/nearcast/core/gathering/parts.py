@@ -7,6 +7,9 @@ from msgspec import Struct
 from nearcast.core.model.context import Value
 from nearcast.core.model.payload import attributes_of
 
+PartOrder = tuple[float, int, str, str]
+"""The order of arrival, the same wherever a part is looked at."""
+
 
 class Part(Struct, frozen=True, array_like=True, gc=False):
     """A held event, reduced to the needed fields."""
@@ -19,6 +22,15 @@ class Part(Struct, frozen=True, array_like=True, gc=False):
     lon: float | None = None
     payload: bytes = b""
     """Its attributes as JSON, parsed only when the aggregate is made."""
+    number: int = 0
+    """Its place among parts ingested at the same time."""
+    properties: tuple[tuple[str, str], ...] = ()
+    """The user properties of its message."""
+
+    @property
+    def order(self) -> PartOrder:
+        """Its place in the order of arrival."""
+        return self.ingested, self.number, self.publisher, self.id
 
     @property
     def key(self) -> str:

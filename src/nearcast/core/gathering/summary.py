@@ -12,12 +12,13 @@ people have a position.
 import hashlib
 import math
 from collections.abc import Iterable, Mapping, Sequence
-from datetime import UTC, datetime
-from typing import TypeGuard
 
 import msgspec
+from msgspec.structs import replace
 
+from nearcast.core.gathering.aggregate_json import aggregate_json, events_json, time_text
 from nearcast.core.gathering.grouping import SUBJECT
+from nearcast.core.gathering.mergeable_aggregate import aggregate_of, is_number
 from nearcast.core.gathering.parts import Aggregate, Part
 from nearcast.core.gathering.thresholds import Threshold
 from nearcast.core.model.context import Value
@@ -25,8 +26,6 @@ from nearcast.core.model.geometry.position import Position
 
 LARGEST_EVENTS_BYTES = 256 * 1024
 """Events larger than this are left out of an aggregate; `count` still includes them."""
-MOST_VALUES = 16
-"""An attribute with more distinct values than this is left out."""
 _MINUTE_S = 60.0
 
 
@@ -37,31 +36,29 @@ def aggregate(
     people = sorted({part.publisher for part in parts})
     first = min(part.time for part in parts)
     last = max(part.time for part in parts)
-    all_attributes = [part.attributes() for part in parts]
     place = _place(group)
     if threshold.hides_people:
+        all_attributes = [part.attributes() for part in parts]
         first, last = _minute(first), _minute(last)
         payload = {
             "people": len(people),
-            "first": _written(first),
-            "last": _written(last),
+            "first": time_text(first),
+            "last": time_text(last),
             "count": len(parts),
             "attributes": _of_everybody(parts, all_attributes),
         } | place
         at = middle or _position_of_many(parts, int(threshold.value))
     else:
-        attributes, agreed = _together(all_attributes)
-        payload = {
-            "people": people,
-            "first": _written(first),
-            "last": _written(last),
-            "count": len(parts),
-            "attributes": attributes,
-        } | place
-        events = msgspec.json.encode(_events(parts, all_attributes, agreed))
+        # The order in which they came counts: brokers differ in their clocks.
+        ingested = parts[0].ingested
+        whole = aggregate_of(
+            [replace(part, ingested=ingested, number=n) for n, part in enumerate(parts)]
+        )
+        payload = aggregate_json(whole) | place
+        events = msgspec.json.encode(events_json(whole))
         if len(events) <= LARGEST_EVENTS_BYTES:
             payload["events"] = msgspec.Raw(events)
-        at = middle or _mean_position(_located(parts))
+        at = middle or (None if whole.position is None else whole.position.mean())
     return Aggregate(
         aggregate_id(pattern, group, parts),
         last,
@@ -83,27 +80,6 @@ def aggregate_id(pattern: str, group: str, parts: Iterable[Part]) -> str:
 def _place(group: str) -> dict[str, object]:
     kind, _, name = group.partition(":")
     return {} if kind == SUBJECT else {kind: name}
-
-
-def _together(all_attributes: Sequence[Mapping[str, Value]]) -> tuple[dict[str, object], set[str]]:
-    """Return the combined attributes of parts, and the names of those equal in all parts."""
-    attributes: dict[str, object] = {}
-    agreed = set()
-    for name in dict.fromkeys(name for each in all_attributes for name in each):
-        found = [each[name] for each in all_attributes if name in each]
-        numbers = _numbers(found)
-        if len(numbers) == len(found) == len(all_attributes) and min(numbers) != max(numbers):
-            attributes[name] = {"mean": _mean(numbers), "min": min(numbers), "max": max(numbers)}
-            continue
-        different: dict[bytes, Value] = {}
-        for value in found:
-            different.setdefault(_canonical(value), value)
-        if len(found) == len(all_attributes) and len(different) == 1:
-            attributes[name] = found[0]
-            agreed.add(name)
-        elif len(different) <= MOST_VALUES:
-            attributes[name] = [*different.values()]
-    return attributes, agreed
 
 
 def _of_everybody(
@@ -167,46 +143,19 @@ def _mean_position(found: Sequence[Position]) -> Position | None:
     return Position(math.degrees(math.atan2(z, across)), math.degrees(math.atan2(y, x)))
 
 
-def _events(
-    parts: Sequence[Part], all_attributes: Sequence[Mapping[str, Value]], agreed: set[str]
-) -> list[dict[str, object]]:
-    """Return the parts, each without the attributes that are equal in all."""
-    events = []
-    for part, attributes in zip(parts, all_attributes, strict=True):
-        event: dict[str, object] = {
-            "id": part.id, "publisher": part.publisher, "time": _written(part.time),
-        }  # fmt: skip
-        if part.lat is not None and part.lon is not None:
-            event["position"] = [part.lon, part.lat]
-        own = {name: value for name, value in attributes.items() if name not in agreed}
-        if own:
-            event["attributes"] = own
-        events.append(event)
-    return events
-
-
 def _mean(values: Sequence[float]) -> float:
     # Divided first: the sum of large numbers may overflow a double.
     return math.fsum(value / len(values) for value in values)
 
 
 def _numbers(values: Iterable[Value]) -> list[float]:
-    return [value for value in values if _is_number(value)]
-
-
-def _is_number(value: Value) -> TypeGuard[float]:
-    return isinstance(value, int | float) and not isinstance(value, bool) and abs(value) < 1e300
+    return [value for value in values if is_number(value)]
 
 
 def _canonical(value: Value) -> bytes:
     """Return the same bytes for equal values: 1 and 1.0 are equal, 1 and true are not."""
-    return msgspec.json.encode(float(value) if _is_number(value) else value, order="sorted")
+    return msgspec.json.encode(float(value) if is_number(value) else value, order="sorted")
 
 
 def _minute(seconds: float) -> float:
     return seconds // _MINUTE_S * _MINUTE_S
-
-
-def _written(seconds: float) -> str:
-    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")

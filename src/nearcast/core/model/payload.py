@@ -9,6 +9,7 @@ import msgspec
 from nearcast.core.model.context import DEEPEST_ATTRIBUTES, Value
 
 LARGEST_JSON_PAYLOAD = 64 * 1024
+_EMPTY = (b"", b"{}")
 
 
 def attributes_of(payload: bytes) -> dict[str, Value]:
@@ -23,6 +24,11 @@ def attributes_of(payload: bytes) -> dict[str, Value]:
     if payload.count(b"[") + payload.count(b"{") >= DEEPEST_ATTRIBUTES and _is_deep(value):
         return {}
     return value if isinstance(value, dict) else {"value": value}
+
+
+def is_opaque(payload: bytes) -> bool:
+    """Return whether a payload says something that its attributes do not."""
+    return bool(payload) and not attributes_of(payload) and payload.strip() not in _EMPTY
 
 
 def _is_deep(value: Value) -> bool:
