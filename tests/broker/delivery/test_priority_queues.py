@@ -6,10 +6,14 @@ import subprocess
 import sys
 from pathlib import Path
 
+import pytest
+from msgspec.structs import replace
+
 from nearcast.broker.operations.metrics import Metrics
 from nearcast.broker.operations.priority_figures import priority_figures
 from nearcast.broker.sessions.loss_reason import LossReason
 from nearcast.core.propagation.outbox import WITHHELD
+from nearcast.store import SubscriptionPut
 from nearcast.wire.mqtt import Publish, user_properties
 from tests.broker.delivery.priority_house import QUEUED, House, event, fill
 
@@ -150,3 +154,27 @@ def test_metrics_tell_priorities_by_label() -> None:
         "nearcast_priority_withheld_total 0.0",
     ):
         assert f"\n{line}\n" in text
+
+
+def test_a_stored_vector_that_fits_no_more_is_dropped_with_a_warning(
+    tmp_path: Path, caplog: pytest.LogCaptureFixture
+) -> None:
+    """As after an exchange with an older state, of a release that counted atoms otherwise."""
+    house = House(tmp_path)
+    house.connect("reader")
+    house.subscribe("reader", "news", where="a = 1 OR b = 2", relevance="levels:3,1")
+    house.leave("reader")
+    assert house.store is not None
+    (stored,) = (each for each in house.store.load() if isinstance(each, SubscriptionPut))
+    texts = dict(stored.subscription.properties) | {"relevance": "levels:3"}
+    changed = replace(stored.subscription, properties=tuple(texts.items()))
+    house.store.commit([replace(stored, subscription=changed)], now=house.now)
+    house.store.close()
+
+    house = House(tmp_path)
+    (kept,) = house.hub.engine.subscriptions.values()
+    assert kept.relevance is None
+    assert "a subscription is kept without its relevance" in caplog.text
+    assert "has 1 values, and the filter has 2 atoms" in caplog.text
+    assert house.store is not None
+    house.store.close()

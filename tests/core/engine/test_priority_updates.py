@@ -4,11 +4,13 @@ import random
 
 import msgspec
 import pytest
+from msgspec.structs import replace
 
 from nearcast.core.adaptation.form_function import FormFunction
 from nearcast.core.adaptation.priority_rules import NEVER, priority_of
 from nearcast.core.engine.engine import Engine, Outcome
 from nearcast.core.language import parse
+from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event, Relevance, Subscription
 from nearcast.core.model.inputs import (
     Classified,
@@ -117,6 +119,45 @@ def test_vectors_follow_role_and_task() -> None:
     assert [name for name, _ in outcome.warnings] == ["s"]
     assert "'scout', 'medic'" in outcome.warnings[0][1]
     assert got(engine.step([unit("f")], 8.0)) == [("f", "ann", 3)]
+
+
+def test_a_subscription_cannot_have_a_vector_that_does_not_fit() -> None:
+    with pytest.raises(ModelError, match=r"'s' has 1 levels; it needs 4"):
+        wants(relevance=Relevance((1,)))
+    with pytest.raises(ModelError, match="it needs 1"):
+        wants(where=None, relevance=Relevance((1, 2)))
+    with pytest.raises(ModelError, match="a level of -1"):
+        wants(relevance=Relevance((1, 2, -1, 0)))
+    with pytest.raises(ModelError, match="has 2 levels; it needs 4"):
+        replace(wants().subscription, relevance=Relevance((1, 1)))
+
+
+def test_a_vector_for_a_later_form_of_the_template_is_not_followed() -> None:
+    engine = Engine()
+    both = {"roles": {"scout": {"go": "levels:3,1,1,3"}}}
+    template = policy("template", "units", {"where": UNITS.to_text()})
+    engine.step([template, policy("roles", "units", both)], 0.0)
+    engine.step([ContextPatched("ann", {"role": "scout", "task": "go"})], 1.0)
+    relevance = Relevance(engine.role_levels("ann", "units"), "units")
+    engine.step([wants(relevance=relevance), Classified("ann", "network", 1)], 1.0)
+    shorter = [
+        PolicySet("roles", "units", None),
+        policy("template", "units", {"where": "size <= 100"}),
+        policy("roles", "units", {"roles": {"scout": {"go": "levels:1"}}}),
+    ]
+    outcome = engine.step(shorter, 2.0)
+    assert [name for name, _ in outcome.warnings[-1:]] == ["s"]
+    assert "has 1 values, and the filter has 4 atoms" in outcome.warnings[-1][1]
+    assert got(engine.step([unit("a"), unit("b", "infantry")], 3.0)) == [
+        ("a", "ann", 3),
+        ("b", "ann", 1),
+    ]
+    again = Engine()
+    again.restore(engine.seq, engine.in_force())
+    assert got(again.step([unit("c"), unit("d", "infantry")], 4.0)) == [
+        ("c", "ann", 3),
+        ("d", "ann", 1),
+    ]
 
 
 def test_a_publisher_lowers_a_priority_and_raises_it_only_by_right() -> None:

@@ -271,6 +271,15 @@ def test_a_row_from_a_later_release_is_refused_by_name() -> None:
         Row("b", 3, "announcement", 1.0, node="ann", subject="s", data='{"to": {"cirle": 1}}'),
         Row("b", 3, "subscription", 1.0, node="n", subject="s", data='{"id":"x","where":{"a":1}}'),
         Row("b", 3, "event", 1.0, 1, "i", "s", "p", 1.0, data='{"unheard": 1}'),
+        Row(
+            "b",
+            3,
+            "subscription",
+            1.0,
+            node="n",
+            subject="s",
+            data='{"id":"x","relevance":{"levels":[1,2]}}',
+        ),
     ],
 )
 def test_a_row_that_means_nothing_is_named(row: Row) -> None:

@@ -25,8 +25,14 @@ from nearcast.broker.scripts.script_book import SCRIPTS, STATES
 from nearcast.broker.sessions.granted import SessionSubscription
 from nearcast.broker.sessions.outbound_message import OutboundMessage
 from nearcast.broker.sessions.session import Session, client_of
-from nearcast.broker.situation.nc_properties import subscription_options_from_texts
+from nearcast.broker.situation.nc_properties import (
+    SubscriptionOptions,
+    subscription_options_from_texts,
+)
 from nearcast.broker.situation.topic_names import PRIVATE
+from nearcast.core.adaptation.errors import AdaptationError
+from nearcast.core.adaptation.form_function import FormFunction
+from nearcast.core.adaptation.relevance import checked_vector
 from nearcast.core.engine.engine import EngineInputs, LiveEvent
 from nearcast.core.model.context import NodeState, moved
 from nearcast.core.model.event import Subscription
@@ -85,7 +91,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                     wanted.filter, wanted.qos, wanted.no_local, wanted.retain_as_published,
                     wanted.retain_handling,
                 )  # fmt: skip
-                options = subscription_options_from_texts(wanted.properties)
+                options = _fitting(subscription_options_from_texts(wanted.properties), name)
                 envelope = wanted.extra == b"envelope"
                 told = tells(options, wanted.name, envelope)
                 granted = SessionSubscription(
@@ -161,6 +167,18 @@ def restore(hub: Hub, store: Store, now: float) -> None:
         reprioritise(hub.state, sessions[name])
     hub.releasing.staging.resume()
     hub.look_ahead()
+
+
+def _fitting(options: SubscriptionOptions, session: str) -> SubscriptionOptions:
+    """Return the options of a stored subscription, without relevance that fits no more."""
+    if options.relevance is not None:
+        try:
+            checked_vector(options.relevance.levels, FormFunction(options.where))
+        except AdaptationError as error:
+            said = "a subscription is kept without its relevance"
+            log_event(log, logging.WARNING, said, session=session, why=str(error))
+            return replace(options, relevance=None)
+    return options
 
 
 class _LiveEvents:

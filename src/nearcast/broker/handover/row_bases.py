@@ -42,11 +42,11 @@ def check_judged(row: DeliveryRow) -> None:
     """Raise `HandoverError` unless filters and vectors of a row can be used."""
     for each in row.judged:
         try:
-            atoms = len(weighted_form(each.filter, each.levels).form.atoms)
+            atoms = len(weighted_form(each.filter, each.levels).levels)
         except (ModelError, StoreError, LookupError, TypeError, ValueError) as error:
-            raise HandoverError(f"this is no filter: {error}") from None
-        if len(each.levels) != atoms or (each.true_bits | each.false_bits) >> atoms:
+            raise HandoverError(f"this is no filter with its relevance: {error}") from None
+        if (each.true_bits | each.false_bits) >> atoms:
             raise HandoverError(
-                f"a filter with {atoms} atoms has {len(each.levels)} values of relevance, and "
-                f"truths {each.true_bits:#x} and {each.false_bits:#x}"
+                f"a filter with {atoms} atoms has truths {each.true_bits:#x} and "
+                f"{each.false_bits:#x}"
             )

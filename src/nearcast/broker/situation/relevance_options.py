@@ -94,5 +94,5 @@ def _relevance(
             raise AdaptationError(
                 "Vectors of roles are for a template: subscribe with where template:NAME."
             )
-        return Relevance(engine.role_levels(node, template), template)
+        return Relevance(checked_vector(engine.role_levels(node, template), form), template)
     return Relevance(checked_vector(source, form))

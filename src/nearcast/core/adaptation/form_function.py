@@ -10,9 +10,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from msgspec import Struct
 
 from nearcast.core.language import Filter, Node, Operation
-from nearcast.core.language.ast import LOGICAL
+from nearcast.core.language.filter_atoms import is_atom
 from nearcast.core.language.forms.text_form import write_text
-from nearcast.core.language.forms.xml_form import numeral_atom
 
 MOST_ATOMS = 60
 """The truth of all atoms of a subscription with relevance fits into two words of 64 bits."""
@@ -117,9 +116,7 @@ def operations(form: Form) -> Iterator[tuple[int, int]]:
 
 
 def _postfix(node: Node, atoms: list[Node], two_valued: bool) -> Iterator[int]:
-    # In XML a value that looks like a number makes two comparisons, which are one atom.
-    is_one = two_valued and numeral_atom(node) is not None
-    if isinstance(node, Operation) and node.op in LOGICAL and not is_one:
+    if isinstance(node, Operation) and not is_atom(node, two_valued):
         for part in node.args:
             yield from _postfix(part, atoms, two_valued)
         if node.op == "not":

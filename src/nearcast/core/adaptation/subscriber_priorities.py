@@ -22,7 +22,7 @@ from nearcast.core.adaptation.priority_rules import (
     atom_priorities,
     evaluate_rule,
 )
-from nearcast.core.adaptation.relevance import Levels
+from nearcast.core.adaptation.relevance import Levels, checked_vector
 from nearcast.core.compiled import compiled
 from nearcast.core.language import Filter
 
@@ -34,13 +34,16 @@ _UNSET = -1
 
 
 class WeightedForm:
-    """A filter's form with a relevance vector; equal ones of subscriptions in force are one."""
+    """A filter's form with a relevance vector; equal ones of subscriptions in force are one.
+
+    A vector that does not fit raises AdaptationError.
+    """
 
     __slots__ = ("form", "levels", "number", "users")
 
     def __init__(self, form: FormFunction, levels: Levels) -> None:
         self.form = form
-        self.levels = levels
+        self.levels = checked_vector(levels, form)
         self.number = NO_VECTOR
         """Its row in the table of rules while a subscription uses it."""
         self.users = 0

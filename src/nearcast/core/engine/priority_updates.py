@@ -16,7 +16,7 @@ from nearcast.core.adaptation.policy_documents import AWARENESS, MATRIX, ROLES
 from nearcast.core.adaptation.priority_basis import PriorityBasis
 from nearcast.core.adaptation.priority_matrix import WITHHELD
 from nearcast.core.adaptation.priority_rules import NEVER, priority_of
-from nearcast.core.adaptation.relevance import Levels
+from nearcast.core.adaptation.relevance import Levels, checked_vector
 from nearcast.core.adaptation.subscriber_priorities import JudgedSubscription, WeightedForm
 from nearcast.core.engine.delivery.deliveries import Deliveries, Recipient
 from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
@@ -101,7 +101,9 @@ class PriorityUpdates(EngineDependent):
         relevance = subscription.relevance
         if relevance is None or not relevance.template:
             return False
-        levels = self.role_levels(subscription.node, relevance.template)
+        # The subscription keeps the filter that the template had, and may have another by now.
+        form = FormFunction(subscription.where)
+        levels = checked_vector(self.role_levels(subscription.node, relevance.template), form)
         if levels == relevance.levels:
             return False
         changed = Relevance(levels, relevance.template)

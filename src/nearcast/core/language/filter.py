@@ -8,6 +8,7 @@ from nearcast.core.language.ast import Node, Operation, alike, walk
 from nearcast.core.language.errors import LanguageError
 from nearcast.core.language.evaluation.evaluator import truth
 from nearcast.core.language.evaluation.scope import PropertiesScope, Scope, Value
+from nearcast.core.language.filter_atoms import atoms_of
 from nearcast.core.language.forms.geojson import Json
 from nearcast.core.language.forms.json_form import parse_json, parse_json_text, write_json
 from nearcast.core.language.forms.parser import parse_text
@@ -36,6 +37,11 @@ class Filter(Struct, frozen=True, eq=False, gc=False):
     def evaluate_in(self, scope: Scope) -> bool | None:
         """Return whether the filter holds in a scope; None is unknown."""
         return truth(self.root, scope, self.two_valued)
+
+    @property
+    def atoms(self) -> tuple[Node, ...]:
+        """Its parts without AND, OR and NOT, in the order in which they are written."""
+        return tuple(atoms_of(self.root, self.two_valued))
 
     @property
     def counted_subjects(self) -> tuple[str, ...]:

@@ -11,6 +11,7 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from nearcast.core.model.context import Attributes
+from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.area import Area
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.subject_permissions import SubjectPermissions
@@ -80,7 +81,10 @@ class Relevance(Struct, frozen=True, gc=False):
 
 
 class Subscription(Struct, frozen=True, gc=False):
-    """A node's request for events."""
+    """A node's request for events.
+
+    Relevance that does not fit the filter raises `ModelError`.
+    """
 
     id: str
     node: str
@@ -100,6 +104,23 @@ class Subscription(Struct, frozen=True, gc=False):
     meta: bool = False
     # The subjects that its filter may count; None: all of them.
     countable: SubjectPermissions | None = None
+
+    def __post_init__(self) -> None:
+        if self.relevance is not None:
+            self._check_relevance(self.relevance.levels)
+
+    def _check_relevance(self, levels: tuple[int, ...]) -> None:
+        atoms = 1 if self.where is None else len(self.where.atoms)
+        if len(levels) != atoms:
+            raise ModelError(
+                f"The relevance of subscription {self.id!r} has {len(levels)} levels; it needs "
+                f"{atoms}, one for each atom of its filter."
+            )
+        if min(levels) < 0:
+            raise ModelError(
+                f"The relevance of subscription {self.id!r} has a level of {min(levels)}; the "
+                "lowest is 0, which leaves an atom out."
+            )
 
     @property
     def owner(self) -> str:

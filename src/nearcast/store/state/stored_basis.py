@@ -8,6 +8,7 @@ from functools import lru_cache
 import msgspec
 from msgspec import Struct
 
+from nearcast.core.adaptation.errors import AdaptationError
 from nearcast.core.adaptation.form_function import FormFunction, Truths
 from nearcast.core.adaptation.priority_basis import PriorityBasis
 from nearcast.core.adaptation.subscriber_priorities import JudgedSubscription, WeightedForm
@@ -48,20 +49,23 @@ def encoded_basis(basis: PriorityBasis | None) -> bytes:
 
 
 def decoded_basis(stored: bytes) -> PriorityBasis | None:
-    """Return the basis that `encoded_basis` wrote; None for empty bytes."""
+    """Return the basis that `encoded_basis` wrote; None for empty bytes.
+
+    Also None if a vector does not fit its filter: the message keeps the priority that it had.
+    """
     if not stored:
         return None
     found = _DECODER.decode(stored)
-    return PriorityBasis(
-        tuple(
+    try:
+        judged = tuple(
             JudgedSubscription(
                 each.id, weighted_form(each.where, each.levels), Truths(each.true, each.false)
             )
             for each in found.judged
-        ),
-        found.said,
-        found.raises,
-    )
+        )
+    except AdaptationError:
+        return None
+    return PriorityBasis(judged, found.said, found.raises)
 
 
 @lru_cache(256)
@@ -72,6 +76,9 @@ def weighted_filter_bytes(where: Filter | None) -> bytes:
 
 @lru_cache(256)
 def weighted_form(where: bytes, levels: tuple[int, ...]) -> WeightedForm:
-    """Return the form of a filter as `weighted_filter_bytes` wrote it, with a vector."""
+    """Return the form of a filter as `weighted_filter_bytes` wrote it, with a vector.
+
+    Raises `AdaptationError` if the vector does not fit.
+    """
     filter_ = filter_from_json(msgspec.json.decode(where)) if where else None
     return WeightedForm(FormFunction(filter_), levels)

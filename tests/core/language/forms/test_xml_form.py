@@ -16,7 +16,7 @@ from nearcast.core.language import (
     parse_xml,
     to_xml,
 )
-from nearcast.core.language.forms.xml_form import compared
+from nearcast.core.language.filter_atoms import compared
 from tests.core.language.situation import DUBLIN, NORTH, Situation
 
 UNITS = """\

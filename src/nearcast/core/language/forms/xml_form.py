@@ -2,12 +2,11 @@
 
 The resulting filter is two-valued, as the seed's matching is: an atom on a missing attribute is
 false, and its negation true. A value that looks like a number is compared as a number with
-numbers and as a text with texts, so such an atom becomes the OR of the two; `atoms` and `to_xml`
-treat it as one atom. ``user`` becomes ``node('NAME')``, ``this`` becomes ``event`` and ``uform``
-becomes ``earlier('FILTER')``, of which ``distance`` takes the nearest event.
+numbers and as a text with texts, so such an atom becomes the OR of the two, which stays one atom.
+``user`` becomes ``node('NAME')``, ``this`` becomes ``event`` and ``uform`` becomes
+``earlier('FILTER')``, of which ``distance`` takes the nearest event.
 """
 
-import re
 from xml.sax.saxutils import quoteattr
 
 from msgspec import Struct
@@ -15,15 +14,14 @@ from msgspec import Struct
 from nearcast.core.language.ast import COMPARISONS, LOGICAL, Node, Operation, Property
 from nearcast.core.language.errors import LanguageError
 from nearcast.core.language.filter import Filter
+from nearcast.core.language.filter_atoms import compared, numeral, numeral_atom
 from nearcast.core.language.forms.parser import parse_counted
 from nearcast.core.language.forms.text_form import write_text
-from nearcast.core.language.forms.tokens import number
 from nearcast.core.language.forms.xml_elements import Element, read_elements
 from nearcast.core.language.limits import check_size
 from nearcast.core.language.signatures import WHO, problem_with_name
 
 OPERATORS = {op: op for op in COMPARISONS} | {"!=": "<>", "==": "="}
-NUMERAL = re.compile(r"[+-]?(?:\d+(?:\.\d*)?|\.\d+)(?:[eE][+-]?\d+)?", re.ASCII)
 ATTRIBUTES = {
     "SUBSCRIPTION": ("filename",),
     "LOGICAL_OPERATOR": ("value",),
@@ -48,15 +46,7 @@ def parse_xml(text: str) -> XmlSubscription:
 
 def atoms(filter_: Filter) -> tuple[Node, ...]:
     """Return the atoms of a filter in the order in which they are written."""
-    found: list[Node] = []
-    pending = [filter_.root]
-    while pending:
-        node = pending.pop()
-        if isinstance(node, Operation) and node.op in LOGICAL and numeral_atom(node) is None:
-            pending.extend(reversed(node.args))
-        else:
-            found.append(node)
-    return tuple(found)
+    return filter_.atoms
 
 
 class XmlReader:
@@ -203,37 +193,6 @@ class XmlReader:
     def error(self, message: str, element: Element) -> LanguageError:
         """Return an error that points at an element."""
         return LanguageError(message, self.text, element.position)
-
-
-def compared(op: str, name: Property, value: str) -> Operation:
-    """Return the atom that compares an attribute with a value."""
-    as_text = Operation(op, (name, value))
-    found = numeral(value)
-    return as_text if found is None else Operation("or", (Operation(op, (name, found)), as_text))
-
-
-def numeral(value: str) -> int | float | None:
-    """Return a value as a number if it looks like one, or None."""
-    if not NUMERAL.fullmatch(value):
-        return None
-    try:
-        size = number(value.lstrip("+-"))
-    except ValueError:
-        return None
-    return -size if value.startswith("-") else size
-
-
-def numeral_atom(node: Node) -> Operation | None:
-    """Return the text comparison of an atom whose value looks like a number, or None."""
-    if not isinstance(node, Operation) or node.op != "or" or len(node.args) != 2:
-        return None
-    last = node.args[1]
-    if not isinstance(last, Operation) or last.op not in COMPARISONS:
-        return None
-    name, value = last.args
-    if isinstance(name, Property) and isinstance(value, str):
-        return last if node == compared(last.op, name, value) else None
-    return None
 
 
 def joined(parts: list[Operation]) -> str:
