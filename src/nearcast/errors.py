@@ -16,6 +16,7 @@ class NearcastError(Exception):
         ConfigurationError (V)
         ControlError
         DatagramTooLargeError
+        DecodingError (V)
         EncodeError (V)
         ExplanationBusyError
         ExplanationFailedError

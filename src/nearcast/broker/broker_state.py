@@ -4,6 +4,7 @@ from collections import Counter, deque
 from collections.abc import Callable
 
 from nearcast.broker.config.settings import AdaptationSection, Limits
+from nearcast.broker.delivery.dictionary_book import DictionaryBook
 from nearcast.broker.durability.disk_space import DiskCondition
 from nearcast.broker.durability.journal import Journal
 from nearcast.broker.ingest.pending_inputs import PendingInputs
@@ -45,6 +46,7 @@ class BrokerState:
         self.name = name
         self.counters: Counter[str] = Counter()
         self.traffic = Traffic()
+        self.dictionaries = DictionaryBook()
         self.disk = DiskCondition()
         """The condition of the disk, which decides what is recorded and what is refused."""
         self.sessions: dict[str, Session] = {}

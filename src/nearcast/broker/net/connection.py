@@ -20,6 +20,7 @@ from nearcast.wire.mqtt import (
 )
 
 if TYPE_CHECKING:
+    from nearcast.broker.delivery.payload_encoder import PayloadEncoder
     from nearcast.broker.ingest.filters_request import FiltersRequest
     from nearcast.broker.scheduling.cost_account import Flow
     from nearcast.broker.sessions.session import Session
@@ -32,7 +33,8 @@ class Connection:
 
     __slots__ = (
         "acknowledgements", "admitted", "alias_most", "aliases_in", "aliases_out", "backlog",
-        "blocked", "closing", "decoder", "explains", "failure", "farewell", "flow", "has_left",
+        "blocked", "closing", "decoder", "dictionaries", "encoder", "explains", "failure",
+        "farewell", "flow", "has_left",
         "heard_at", "host", "inbound", "is_undecided", "keep_alive_s", "largest_packet", "out",
         "peer", "permissions", "request", "session", "since", "touched", "trusted", "version",
         "waits", "will",
@@ -75,6 +77,10 @@ class Connection:
         self.alias_most = 0
         self.aliases_in: dict[int, str] | None = None
         self.aliases_out: dict[str, int] | None = None
+        self.encoder: PayloadEncoder | None = None
+        """Encodes payloads in what the client accepts; None: nothing but plain payloads."""
+        self.dictionaries: frozenset[int] = frozenset()
+        """The ids of the dictionaries that the client was told."""
         self.explains = True
         """The client wants reason strings."""
         self.flow: Flow | None = None

@@ -27,7 +27,7 @@ from nearcast.broker.sessions.session_lifecycle import (
     expiry_seconds,
 )
 from nearcast.broker.sessions.wills import problem_with
-from nearcast.broker.situation.nc_properties import check_connect
+from nearcast.broker.situation.nc_properties import check_connect, codings_at_connect
 from nearcast.core.model.geometry.position import shown
 from nearcast.store import SessionOwner
 from nearcast.wire.mqtt import (
@@ -199,6 +199,8 @@ class ConnectHandler:
         properties = packet.properties
         connection.explains = properties.request_problem_information is not False
         connection.alias_most = min(properties.topic_alias_maximum or 0, limits.topic_aliases)
+        accepted_codings = codings_at_connect(properties.user_properties)
+        connection.encoder = state.dictionaries.encoder(accepted_codings)
         connection.keep_alive_s = float(packet.keep_alive)
         connection.heard_at = now
         told = connack_properties(packet, connection, limits, expiry, accepted.assigned)

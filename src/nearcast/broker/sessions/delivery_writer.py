@@ -15,7 +15,9 @@ def write_delivery(delivery: QueuedDelivery, connection: Connection, now: float,
     """Write a message to the connection; False if it exceeds the client's packet size."""
     if delivery.priority != delivery.told_priority:
         delivery.tell_priority()
-    frame, version = delivery.message.frame, connection.version
+    frame, version, encoder = delivery.message.frame, connection.version, connection.encoder
+    if encoder is not None:
+        frame = encoder.frame(delivery.message, connection)
     additions = b""
     if delivery.identifiers:
         additions = subscription_identifiers(delivery.identifiers)

@@ -5,6 +5,7 @@ from collections.abc import Hashable
 
 from nearcast.core.adaptation.priority_basis import PriorityBasis
 from nearcast.core.propagation.outbox import WITHHELD
+from nearcast.wire.encoding.content_codings import Coding, Dictionary
 from nearcast.wire.mqtt import PublishFrame
 
 OVERHEAD_BYTES = 200
@@ -18,7 +19,8 @@ class OutboundMessage:
     """A message for any number of sessions."""
 
     __slots__ = (
-        "deadline", "enveloped", "expires_at", "frame", "live_key", "message_id", "publisher",
+        "deadline", "encoded_frames", "enveloped", "expires_at", "frame", "live_key", "message_id",
+        "publisher",
     )  # fmt: skip
 
     def __init__(
@@ -42,6 +44,8 @@ class OutboundMessage:
         """The payload is a JSON envelope with metadata around the published payload."""
         self.deadline = deadline
         """The time by which it should be sent."""
+        self.encoded_frames: dict[Coding, tuple[PublishFrame, Dictionary | None]] | None = None
+        """Its encoded frames, by what their recipients accept."""
 
     @property
     def size(self) -> int:

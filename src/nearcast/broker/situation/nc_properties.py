@@ -27,11 +27,12 @@ from nearcast.core.model.geometry.position import (
     position_from_json,
     shown,
 )
+from nearcast.wire.encoding.content_codings import ACCEPT, Coding, accepted_codings
 from nearcast.wire.mqtt import ReasonCode
 from nearcast.wire.mqtt.properties import PropertyPairs
 
 PREFIX = "nc-"
-AT_CONNECT = ("nc-accept-encoding",)
+AT_CONNECT = (ACCEPT,)
 """Properties that a CONNECT may have."""
 PLANNED_AT_CONNECT = ("nc-p2p",)
 """Planned CONNECT properties, which are refused until available."""
@@ -115,6 +116,11 @@ def check_connect(pairs: PropertyPairs) -> None:
             raise RefusedError(BAD, f"{name} is not available yet")
         if name not in AT_CONNECT:
             raise RefusedError(BAD, f"{name} is not known in CONNECT; {AT_CONNECT[0]} is")
+
+
+def codings_at_connect(pairs: PropertyPairs) -> Coding:
+    """Return the codings of payloads that a CONNECT accepts."""
+    return accepted_codings(dict(pairs).get(ACCEPT, ""))
 
 
 def event_options(pairs: PropertyPairs) -> EventOptions:

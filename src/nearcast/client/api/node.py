@@ -141,6 +141,7 @@ def connect(
         username=user,
         password=None if password is None else password.encode(),
         will=will,
+        accepts_encoded=version == MQTT_5,
         # An older session of this id may have left unfinished messages under low packet ids.
         first_packet_id=secrets.randbelow(0xFFFF) + 1,
     )

@@ -35,6 +35,8 @@ class ClientOptions(Struct, frozen=True, kw_only=True):
     maximum_packet_size: int | None = None
     topic_alias_maximum: int = 64
     user_properties: tuple[tuple[str, str], ...] = ()
+    accepts_encoded: bool = False
+    """Whether the server may encode payloads (MQTT 5), which are decoded on arrival."""
     resubscribe: bool = True
     """Subscribe again if a server has lost the session."""
     answer_within_s: float = 10.0

@@ -2,6 +2,7 @@
 
 from nearcast.client.api.options import ClientOptions
 from nearcast.client.protocol.outbox import ServerLimits
+from nearcast.wire.encoding.content_codings import ACCEPT, ALL, coding_names
 from nearcast.wire.mqtt import MQTT_5, NO_PROPERTIES, Connect, Properties
 from nearcast.wire.mqtt.packet_types import LARGEST_PACKET
 
@@ -10,12 +11,13 @@ def connect_packet(options: ClientOptions, client_id: str, clean_start: bool) ->
     """Return the CONNECT of a client."""
     properties = NO_PROPERTIES
     if options.version == MQTT_5:
+        accepted = ((ACCEPT, coding_names(ALL)),) if options.accepts_encoded else ()
         properties = Properties(
             session_expiry_interval=options.session_expiry_s or None,
             receive_maximum=options.receive_maximum,
             maximum_packet_size=options.maximum_packet_size,
             topic_alias_maximum=options.topic_alias_maximum or None,
-            user_properties=options.user_properties,
+            user_properties=(*accepted, *options.user_properties),
         )
     return Connect(
         client_id,

@@ -13,6 +13,7 @@ from nearcast.client.protocol import protocol_events as happened
 from nearcast.client.protocol.inbox import Inbox
 from nearcast.client.protocol.outbox import ClientOutbox, ServerLimits
 from nearcast.client.protocol.outgoing import Item, OutgoingMessage, OutgoingRequest
+from nearcast.client.protocol.payload_decoder import PayloadDecoder
 from nearcast.client.protocol.protocol_events import Happened
 from nearcast.client.protocol.subscriptions import ClientSubscriptions
 from nearcast.wire.mqtt import (
@@ -58,6 +59,7 @@ class ClientSession:
             options.receive_maximum if five else 0xFFFF,
             options.topic_alias_maximum,
         )
+        self._decoder = PayloadDecoder() if five and options.accepts_encoded else None
         self.subscriptions = ClientSubscriptions(options.version)
         self.standing = StandingMessages()
 
@@ -65,6 +67,8 @@ class ClientSession:
         """Handle a lost transport."""
         self.outbox.lost()
         self.inbox.lost()
+        if self._decoder is not None:
+            self._decoder.lost()
 
     def take_up(self, present: bool, clean_start: bool) -> bytes:
         """Resume the session or start a new one; return the first packets."""
@@ -113,6 +117,8 @@ class ClientSession:
 
     def _message(self, packet: Publish, found: list[Happened]) -> bytes:
         message = self.inbox.accept(packet)
+        if message is not None and self._decoder is not None:
+            message = self._decoder.decoded(message)
         if message is not None:
             found.append(happened.MessageReceived(message))
         if not packet.qos:

@@ -1,0 +1,60 @@
+"""Encoded payloads: each message once for all clients that accept the same codings."""
+
+from typing import TYPE_CHECKING
+
+from nearcast.broker.net.connection import Connection
+from nearcast.wire.encoding.content_codings import (
+    ENCODING,
+    NAMES,
+    Coding,
+    Dictionary,
+    encode_payload,
+)
+from nearcast.wire.mqtt import PublishFrame, stripped, user_properties
+
+if TYPE_CHECKING:
+    from nearcast.broker.delivery.dictionary_book import DictionaryBook
+    from nearcast.broker.sessions.outbound_message import OutboundMessage
+
+_PAYLOAD_FORMAT = frozenset((0x01,))
+
+
+class PayloadEncoder:
+    """Encodes messages for connections that accept the same codings."""
+
+    def __init__(self, accepted: Coding, dictionaries: "DictionaryBook") -> None:
+        self.accepted = accepted
+        self._dictionaries = dictionaries
+        self.encoded = 0
+        """How many messages it encoded."""
+        self.saved_bytes = 0
+        """How much smaller they became, in bytes, each counted once."""
+
+    def frame(self, message: "OutboundMessage", connection: Connection) -> PublishFrame:
+        """Return the frame of a message; a dictionary it needs is written before."""
+        known = message.encoded_frames
+        if known is None:
+            known = message.encoded_frames = {}
+        found = known.get(self.accepted)
+        if found is None:
+            found = known[self.accepted] = self._encode(message.frame)
+        frame, dictionary = found
+        if dictionary is not None and dictionary.id not in connection.dictionaries:
+            connection.dictionaries |= {dictionary.id}
+            told = PublishFrame(dictionary.topic, dictionary.trained)
+            connection.out.append(told.at_most_once(connection.version))
+        return frame
+
+    def _encode(self, frame: PublishFrame) -> tuple[PublishFrame, Dictionary | None]:
+        dictionary = None
+        if Coding.DICTIONARY in self.accepted:
+            dictionary = self._dictionaries.for_topic(frame.topic)
+        encoded = encode_payload(frame.payload, self.accepted, dictionary)
+        if encoded is None:
+            return frame, None
+        self.encoded += 1
+        self.saved_bytes += len(frame.payload) - len(encoded.payload)
+        properties = stripped(frame.raw_properties, _PAYLOAD_FORMAT)
+        marked = user_properties(((ENCODING, encoded.name),)) + properties
+        used = dictionary if encoded.name == NAMES[Coding.DICTIONARY] else None
+        return PublishFrame(frame.topic, encoded.payload, marked), used

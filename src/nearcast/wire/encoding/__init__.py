@@ -1,0 +1,1 @@
+"""Compressed payloads: content codings, their negotiation, and bounded decoders."""
