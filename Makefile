@@ -13,7 +13,8 @@ CHECKED := NUMBA_BOUNDSCHECK=1 NUMBA_CACHE_DIR='$(abspath $(VENV))/checked-kerne
 unexport PYTHONDONTWRITEBYTECODE
 
 .PHONY: installed setup system java run test suite checked slow chaos chaos-broker \
-	chaos-pipeline chaos-virtual chaos-disk chaos-rings soak fuzz lint format bench experiments docs wheel \
+	chaos-pipeline chaos-virtual chaos-disk chaos-rings chaos-adhoc soak fuzz lint format bench \
+	experiments docs wheel \
 	clean
 
 installed: $(INSTALLED)
@@ -64,9 +65,9 @@ slow: setup
 
 # Faults for as long as it takes, by name: make chaos PART=broker (kill -9 of the broker), pipeline
 # (of the pipeline and both), virtual (seeded runs with faults of networks, clients and files), disk
-# (full and damaged disks), rings (pairs that keep silent over a bad network). Variables of the
-# environment override the counts.
-PART := broker pipeline virtual disk rings
+# (full and damaged disks), rings (pairs that keep silent over a bad network), adhoc (crowds without
+# a broker). Variables of the environment override the counts.
+PART := broker pipeline virtual disk rings adhoc
 chaos: setup system $(addprefix chaos-,$(PART))
 
 chaos-broker:
@@ -82,6 +83,9 @@ chaos-virtual:
 
 chaos-rings:
 	NEARCAST_RING_RUNS=$${NEARCAST_RING_RUNS:-10000} $(PY) -m pytest tests/scenario/test_rings.py
+
+chaos-adhoc:
+	NEARCAST_ADHOC_RUNS=$${NEARCAST_ADHOC_RUNS:-10000} $(PY) -m pytest tests/scenario/test_adhoc_runs.py
 
 chaos-disk:
 	$(PY) -m pytest tests/store/test_crashes.py tests/store/test_failures.py \

@@ -4,7 +4,9 @@
 class NearcastError(Exception):
     """Something that Nearcast refuses or could not do; the message says what to change.
 
+        AdmissionError
         AuthError (V)
+        BeaconError (V)
         BenchmarkError
         ClientError
             AddressError (V)
@@ -20,11 +22,13 @@ class NearcastError(Exception):
         EncodeError (V)
         ExplanationBusyError
         ExplanationFailedError
+        GroupKeyError (V)
         HandoverError (V)
         LanguageError (V)
         ModelError (V)
             AdaptationError
                 PolicySyntaxError
+            EventTypeError
             MisreadError
             PlaceError
         PipelineError

@@ -3,6 +3,7 @@
 from typing import Any
 
 from tests.fuzz.area_target import AreaTarget
+from tests.fuzz.beacon_target import BeaconTarget
 from tests.fuzz.context_target import ContextTarget
 from tests.fuzz.control_target import ControlTarget
 from tests.fuzz.filter_target import FilterJsonTarget, FilterTextTarget
@@ -27,5 +28,6 @@ _ALL: tuple[FuzzTarget[Any], ...] = (
     HandoverTarget(),
     ControlTarget(),
     WebSocketTarget(),
+    BeaconTarget(),
 )
 TARGETS = {target.name: target for target in _ALL}

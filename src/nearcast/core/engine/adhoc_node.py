@@ -1,0 +1,150 @@
+"""A node without a broker: its proximities, and an engine with its own subscriptions (seed D).
+
+What the proximities learn is applied to the engine as inputs: beacons are moves and announcements,
+received events are published. The engine alone decides what is delivered, as in a broker.
+"""
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING
+
+from msgspec import Struct
+
+from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.settings import EngineSettings
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.event import Delivery, Subscription
+from nearcast.core.model.geometry.area import Area
+from nearcast.core.model.geometry.position import Position
+from nearcast.core.model.inputs import ContextPatched, Input, Subscribed, Unsubscribed
+from nearcast.core.proximity.event_type import EventType
+from nearcast.core.proximity.messages import Message
+from nearcast.core.proximity.proximity_node import ProximityNode
+from nearcast.core.proximity.send_queue import Send
+from nearcast.core.proximity.settings import ProximitySettings
+from nearcast.core.proximity.step import ProximityStep
+
+if TYPE_CHECKING:
+    from nearcast.core.model.context import Value
+
+
+class AdhocStep(Struct):
+    """What the host carries out: messages, memberships, deliveries to the application."""
+
+    sends: list[Send]
+    joins: list[int]
+    leaves: list[int]
+    deliveries: list[Delivery]
+
+
+class AdhocNode:
+    """One run of a node."""
+
+    def __init__(
+        self,
+        name: str,
+        settings: ProximitySettings | None = None,
+        incarnation: int = 1,
+        engine_settings: EngineSettings | None = None,
+    ) -> None:
+        self.proximities = ProximityNode(name, settings, incarnation)
+        self.engine = Engine(engine_settings)
+        self.refusals = 0
+        """Inputs that the engine refused: events or announcements of others that are not valid."""
+
+    @property
+    def name(self) -> str:
+        """The node's name."""
+        return self.proximities.name
+
+    @property
+    def wake_at(self) -> float:
+        """When `elapse` is due; infinite if nothing waits."""
+        timer = self.engine.next_timer()
+        at = self.proximities.wake_at
+        return at if timer is None else min(at, timer)
+
+    def announce(
+        self, event_type: EventType, area: Area, now: float, grow_s: float = 0.0
+    ) -> AdhocStep:
+        """Announce a type of events in an area; see `ProximityNode.announce`."""
+        return self._apply(self.proximities.announce(event_type, area, now, grow_s), now)
+
+    def unannounce(self, subject: str, now: float) -> AdhocStep:
+        """End an announcement."""
+        return self._apply(self.proximities.unannounce(subject, now), now)
+
+    def raise_event(
+        self, subject: str, attributes: Mapping[str, object], now: float,
+        at: Position | None = None,
+    ) -> tuple[str, AdhocStep]:  # fmt: skip
+        """Raise an event; see `ProximityNode.raise_event`."""
+        name, step = self.proximities.raise_event(subject, attributes, now, at=at)
+        return name, self._apply(step, now)
+
+    def subscribe(
+        self, subscription: Subscription, now: float, within: Area | None = None
+    ) -> AdhocStep:
+        """Subscribe; `within` is the area in which this consumer seeks events itself."""
+        refused = self.engine.step((Subscribed(subscription),), now)
+        if refused.refusals:
+            raise ModelError(refused.refusals[0].reason)
+        steps = [self.proximities.subscribe(subscription.id, subscription.subject, now)]
+        if within is not None:
+            steps.append(self.proximities.seek(subscription.subject, within, now))
+        return self._apply(joined(steps), now, refused.deliveries)
+
+    def unsubscribe(self, subscription: Subscription, now: float, seeks: bool = False) -> AdhocStep:
+        """End a subscription."""
+        steps = [self.proximities.unsubscribe(subscription.id, now)]
+        if seeks:
+            steps.append(self.proximities.end_seek(subscription.subject, now))
+        step = joined(steps)
+        step.inputs.append(Unsubscribed(subscription.id))
+        return self._apply(step, now)
+
+    def patch_context(self, patch: "dict[str, Value]", now: float) -> AdhocStep:
+        """Change this node's own context, which its filters read as `me.…`."""
+        step = ProximityStep()
+        step.inputs.append(ContextPatched(self.name, patch))
+        return self._apply(step, now)
+
+    def move(self, position: Position, now: float) -> AdhocStep:
+        """Take a fix."""
+        return self._apply(self.proximities.move(position, now), now)
+
+    def receive(self, message: Message, now: float) -> AdhocStep:
+        """Take a message of another node."""
+        return self._apply(self.proximities.receive(message, now), now)
+
+    def elapse(self, now: float) -> AdhocStep:
+        """Let time pass."""
+        timer = self.engine.next_timer()
+        step = self.proximities.elapse(now)
+        return self._apply(step, now, due=timer is not None and timer <= now)
+
+    def _apply(
+        self,
+        step: ProximityStep,
+        now: float,
+        deliveries: list[Delivery] | None = None,
+        *,
+        due: bool = False,
+    ) -> AdhocStep:
+        found = [] if deliveries is None else deliveries
+        if step.inputs or due:
+            inputs: list[Input] = step.inputs
+            outcome = self.engine.step(inputs, now)
+            self.refusals += len(outcome.refusals)
+            found = [*found, *outcome.deliveries]
+        return AdhocStep(step.sends, step.joins, step.leaves, found)
+
+
+def joined(steps: list[ProximityStep]) -> ProximityStep:
+    """Return several steps as one."""
+    found = ProximityStep()
+    for step in steps:
+        found.sends += step.sends
+        found.joins += step.joins
+        found.leaves += step.leaves
+        found.inputs += step.inputs
+    return found

@@ -1,0 +1,88 @@
+"""Order: the events of a producer and subject, one after the other, or not at all.
+
+An event that comes before an earlier one waits for it, but no longer than a bound; what comes after
+a later one was delivered is late, and discarded.
+"""
+
+import math
+from collections.abc import Hashable
+
+from msgspec import Struct
+
+from nearcast.core.proximity.messages import EventMessage
+
+MOST_WAITING = 64
+"""Of one stream; beyond it the gap is given up."""
+
+
+class _Stream(Struct):
+    expected: int
+    waiting: dict[int, EventMessage] = {}
+    gives_up_at: float = math.inf
+
+
+class EventOrder:
+    """The streams of all producers that promise an order."""
+
+    def __init__(self, wait_s: float, first_waits: bool) -> None:
+        self._wait_s = wait_s
+        self._first_waits = first_waits
+        """True if the first event of a stream waits for earlier ones, which may be recovered."""
+        self._streams: dict[Hashable, _Stream] = {}
+        self.late = 0
+
+    def offer(self, message: EventMessage, now: float) -> list[EventMessage]:
+        """Take an event; return those that can be delivered now, in order."""
+        key = message.producer, message.incarnation, message.subject
+        stream = self._streams.get(key)
+        if stream is None:
+            expected = 1 if self._first_waits else message.sequence
+            stream = self._streams[key] = _Stream(expected)
+        if message.sequence < stream.expected:
+            self.late += 1
+            return []
+        stream.waiting[message.sequence] = message
+        found = _in_sequence(stream)
+        if not stream.waiting:
+            stream.gives_up_at = math.inf
+        elif found or stream.gives_up_at == math.inf:
+            stream.gives_up_at = now + self._wait_s
+        if len(stream.waiting) > MOST_WAITING:
+            found += _skip_gap(stream)
+        return found
+
+    def elapse(self, now: float) -> list[EventMessage]:
+        """Return the events whose wait is over, in order."""
+        found: list[EventMessage] = []
+        for stream in self._streams.values():
+            while stream.gives_up_at <= now:
+                found += _skip_gap(stream)
+        return found
+
+    def forget(self, producer: str, subject: str) -> None:
+        """Forget the streams of a producer and subject that nothing waits in."""
+        for key in [key for key, each in self._streams.items() if not each.waiting]:
+            if isinstance(key, tuple) and key[0] == producer and key[2] == subject:
+                del self._streams[key]
+
+    @property
+    def wake_at(self) -> float:
+        """When `elapse` is due."""
+        return min((each.gives_up_at for each in self._streams.values()), default=math.inf)
+
+
+def _in_sequence(stream: _Stream) -> list[EventMessage]:
+    found = []
+    while stream.expected in stream.waiting:
+        found.append(stream.waiting.pop(stream.expected))
+        stream.expected += 1
+    return found
+
+
+def _skip_gap(stream: _Stream) -> list[EventMessage]:
+    """Give up the earliest gap: deliver what follows it, and wait no more unless another one is."""
+    stream.expected = min(stream.waiting)
+    found = _in_sequence(stream)
+    if not stream.waiting:
+        stream.gives_up_at = math.inf
+    return found

@@ -1,0 +1,86 @@
+"""What nodes without a broker tell each other: values, encoded by `nearcast.wire.beacons`.
+
+Positions are (lat, lon) in degrees, times seconds since 1970. Numbers of beacons and events count
+up from 1 in each run of a producer, which its incarnation names.
+"""
+
+from msgspec import Struct
+
+from nearcast.core.proximity.event_type import EventType
+
+LatLon = tuple[float, float]
+
+
+class Beacon(Struct, frozen=True, array_like=True, tag_field="kind", tag=1):
+    """A producer's announcement: this type of events is raised in this proximity.
+
+    With `sought` it is a consumer's: it wants events of this subject raised in this proximity.
+    """
+
+    producer: str
+    incarnation: int
+    number: int
+    time: float
+    type: EventType
+    area: str
+    initial: LatLon
+    """The naval when it was announced."""
+    naval: LatLon
+    """The naval now."""
+    scale: float
+    grow_s: float
+    period_s: float
+    """The next beacon follows within this time."""
+    hops: bool
+    """Nodes in the proximity pass it on, once each."""
+    sought: bool = False
+    ended: bool = False
+    """It is no longer announced."""
+
+
+class EventMessage(Struct, frozen=True, array_like=True, tag_field="kind", tag=2):
+    """An event, on its way in a proximity group."""
+
+    group: int
+    producer: str
+    incarnation: int
+    number: int
+    """Of all events of the producer."""
+    sequence: int
+    """Of the producer's events of this subject."""
+    subject: str
+    time: float
+    naval: LatLon
+    scale: float
+    hops: bool
+    """Members pass it on, once each."""
+    payload: bytes
+    """The attributes, as JSON."""
+    at: LatLon | None = None
+    """Where it happened, if that is not where the producer was."""
+    publisher: str = ""
+    """The node that published it, if the producer passed it on from a broker."""
+    event_id: str = ""
+    """The id under which that node published it."""
+    type: EventType | None = None
+    """Its type, in groups of consumers that may not hear the producer's beacons."""
+
+
+class Holdings(Struct, frozen=True, array_like=True, tag_field="kind", tag=3):
+    """What a member holds and can send again: events that are still true."""
+
+    sender: str
+    at: LatLon
+    events: tuple[tuple[str, str, int, tuple[int, ...]], ...]
+    """Subject, producer, its incarnation, and the numbers of its events."""
+
+
+class Request(Struct, frozen=True, array_like=True, tag_field="kind", tag=4):
+    """A wish for events that a member holds, and for the beacons of their producers."""
+
+    sender: str
+    holder: str
+    events: tuple[tuple[str, str, int, tuple[int, ...]], ...]
+
+
+Message = Beacon | EventMessage | Holdings | Request

@@ -1,0 +1,538 @@
+"""A node without a broker, as a state machine of calls, messages, fixes and time (seed D).
+
+It announces the proximities of its own events, discovers those of others, joins the groups of those
+that it subscribed to, and passes on what it receives there: each message once, never its own, and
+only while it is inside. What it learns becomes inputs of an engine: a beacon is a move and an
+announcement, a received event a published one with the proximity as its target. Nothing here
+matches filters.
+
+Promises, whatever is lost, late, repeated or forged by who has no key: an event is given to the
+engine at most once, only if it has the announced type and is neither outdated nor overdue, and in
+its producer's order if its type promises one. What is kept is bounded by the settings.
+"""
+
+import math
+from collections.abc import Iterable, Mapping
+
+import msgspec
+from msgspec.structs import replace
+
+from nearcast.core.model.context import Attributes
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.event import Announcement, Event
+from nearcast.core.model.geometry.area import Area
+from nearcast.core.model.geometry.position import Position
+from nearcast.core.model.inputs import Announced, Moved, Published, Unannounced
+from nearcast.core.model.payload import attributes_of
+from nearcast.core.model.subject import subject_matches
+from nearcast.core.proximity.admission import OVERHEAD_BYTES, TokenBucket, bucket
+from nearcast.core.proximity.discovery import Discovered, ProximityList, described_by, key_of
+from nearcast.core.proximity.errors import AdmissionError, EventTypeError
+from nearcast.core.proximity.event_order import EventOrder
+from nearcast.core.proximity.event_type import EventType
+from nearcast.core.proximity.group_id import group_id
+from nearcast.core.proximity.memberships import Memberships
+from nearcast.core.proximity.messages import Beacon, EventMessage, LatLon, Message
+from nearcast.core.proximity.own_proximity import OwnProximity
+from nearcast.core.proximity.proximity import Proximity, proximity
+from nearcast.core.proximity.seen_events import EventKey, SeenEvents, share_of
+from nearcast.core.proximity.send_queue import Send, SendQueue
+from nearcast.core.proximity.settings import ProximitySettings
+from nearcast.core.proximity.step import ProximityCounts, ProximityStep
+
+LARGEST_PAYLOAD_BYTES = 48 * 1024
+_DELIVERED = -1
+_BEACON_PRIORITY = 0
+
+
+class ProximityNode:
+    """One run of a node."""
+
+    def __init__(
+        self, name: str, settings: ProximitySettings | None = None, incarnation: int = 1
+    ) -> None:
+        self.name = name
+        self.incarnation = incarnation
+        self.settings = settings = ProximitySettings() if settings is None else settings
+        self.counts = ProximityCounts()
+        self.position: Position | None = None
+        self.speed_mps = 0.0
+        self._fixed_at = -math.inf
+        self._own: dict[tuple[str, bool], OwnProximity] = {}
+        self._memberships = Memberships()
+        self._list = ProximityList(settings.proximities_most, settings.announcements_most)
+        self._seen = SeenEvents(settings.seen_most)
+        self._order = EventOrder(settings.order_wait_s, settings.recovers)
+        self._waiting: dict[EventKey, tuple[EventType, Area, Attributes]] = {}
+        node_rate = settings.channel_bytes_s * settings.node_share
+        self._queue = SendQueue(bucket(node_rate, settings.burst_s, 0.0), settings.queue_most)
+        self._shares: dict[tuple[str, str], TokenBucket] = {}
+        self._numbers = 0
+
+    # The producer
+
+    def announce(
+        self, event_type: EventType, area: Area, now: float, grow_s: float = 0.0
+    ) -> ProximityStep:
+        """Announce that events of a type are raised in an area, in place of an earlier one.
+
+        Raises `ModelError` if it cannot be announced: an area around "me" needs a position, and a
+        subject that others here announce with another structure is refused.
+        """
+        known = self._list.structure_of(event_type.subject)
+        if known is not None and known != event_type:
+            raise EventTypeError(
+                f"{event_type.subject!r} is announced here as {known.text}; events of one subject "
+                "have one structure, so use the same type or another subject"
+            )
+        return self._set_own(event_type, area, grow_s, False, now)
+
+    def unannounce(self, subject: str, now: float) -> ProximityStep:
+        """End an announcement, if there is one."""
+        return self._end_own(subject, False, now)
+
+    def raise_event(
+        self,
+        subject: str,
+        attributes: Mapping[str, object],
+        now: float,
+        *,
+        at: Position | None = None,
+        publisher: str = "",
+        event_id: str = "",
+    ) -> tuple[str, ProximityStep]:
+        """Raise an event of an announced type; return its id.
+
+        Raises `EventTypeError` if it does not have the type, and `AdmissionError` if it is beyond
+        the type's share of the channel.
+        """
+        own = self._own.get((subject, False))
+        if own is None:
+            raise ModelError(
+                f"{subject!r} is not announced; announce the type of its events and the area "
+                "in which they are raised first"
+            )
+        payload = msgspec.json.encode(attributes)
+        if len(payload) > LARGEST_PAYLOAD_BYTES:
+            raise EventTypeError(
+                f"an event of {len(payload)} bytes is larger than {LARGEST_PAYLOAD_BYTES}"
+            )
+        own.type.check(dict(attributes))  # type: ignore[arg-type]  # checked there
+        here = self._here()
+        size = OVERHEAD_BYTES + len(payload)
+        share = self._share(self.name, subject, now)
+        if not share.take(size, now):
+            raise AdmissionError(subject, share.rate, share.wait_s(size, now))
+        self.counts.events_raised += 1
+        self._numbers += 1
+        own.sequence += 1
+        scale = own.proximity.scale(self.speed_mps)
+        message = EventMessage(
+            own.group, self.name, self.incarnation, self._numbers, own.sequence, subject, now,
+            (here.lat, here.lon), scale, own.proximity.reach_m(here, scale) > self._range_m,
+            payload, None if at is None else (at.lat, at.lon), publisher, event_id,
+        )  # fmt: skip
+        step = ProximityStep()
+        self._put(message, own.type, now)
+        self._send_to_seekers(message, own.type, here, now)
+        step.inputs.append(Published(self._event(message, own.type, dict(attributes), None, now)))  # type: ignore[arg-type]
+        self._flush(step, now)
+        return event_id or _id_of(message), step
+
+    # The consumer
+
+    def subscribe(self, name: str, pattern: str, now: float) -> ProximityStep:
+        """Listen to the groups of all proximities here whose subjects match a pattern."""
+        self._memberships.subscribe(name, pattern)
+        step = ProximityStep()
+        self._update_members(self._list, step)
+        return step
+
+    def unsubscribe(self, name: str, now: float) -> ProximityStep:
+        """End a subscription, if there is one."""
+        self._memberships.unsubscribe(name)
+        step = ProximityStep()
+        self._update_members(self._list, step)
+        return step
+
+    def seek(self, subject: str, area: Area, now: float) -> ProximityStep:
+        """Ask for the events of a subject that producers in an area of this consumer raise."""
+        return self._set_own(EventType(subject), area, 0.0, True, now)
+
+    def end_seek(self, subject: str, now: float) -> ProximityStep:
+        """Seek a subject no more."""
+        return self._end_own(subject, True, now)
+
+    # The world
+
+    def move(self, position: Position, now: float, speed_mps: float | None = None) -> ProximityStep:
+        """Take a fix; without a speed it follows from the fix before."""
+        step = ProximityStep()
+        if speed_mps is not None:
+            self.speed_mps = speed_mps
+        elif self.position is not None and now > self._fixed_at:
+            self.speed_mps = self.position.distance_m(position) / (now - self._fixed_at)
+        was_nowhere = self.position is None
+        self.position, self._fixed_at = position, now
+        step.inputs.append(Moved(self.name, position))
+        left = [
+            each for each in self._list if not each.proximity.moves and not each.holds(position)
+        ]
+        for each in left:
+            self._drop(each, step)
+        for own in self._own.values():
+            if own.proximity.moves:
+                self._rescale(own, step)
+            if was_nowhere:
+                own.next_beacon = now
+        self._flush(step, now)
+        return step
+
+    def receive(self, message: Message, now: float) -> ProximityStep:
+        """Take a message of another node."""
+        step = ProximityStep()
+        if isinstance(message, Beacon):
+            self._receive_beacon(message, step, now)
+        elif isinstance(message, EventMessage):
+            self._receive_event(message, step, now)
+        self._flush(step, now)
+        return step
+
+    def elapse(self, now: float) -> ProximityStep:
+        """Let time pass: send beacons, drop what fell silent, give up waiting."""
+        step = ProximityStep()
+        for gone in self._list.expired(now):
+            self.counts.expired += 1
+            self._part(gone, step)
+        for own in self._own.values():
+            if own.next_beacon <= now and self.position is not None:
+                self._put_beacon(own, now)
+        for message in self._order.elapse(now):
+            self._deliver(message, step, now)
+        self._flush(step, now)
+        return step
+
+    @property
+    def wake_at(self) -> float:
+        """When `elapse` is due; infinite if nothing waits."""
+        at = min(self._queue.wake_at, self._list.wake_at, self._order.wake_at)
+        if self.position is not None:
+            for own in self._own.values():
+                at = min(at, own.next_beacon)
+        return at
+
+    @property
+    def groups(self) -> list[int]:
+        """The groups that it listens to."""
+        return self._memberships.groups
+
+    @property
+    def discovered(self) -> list[Discovered]:
+        """The proximities of others that concern it here."""
+        return list(self._list)
+
+    @property
+    def announced(self) -> list[EventType]:
+        """The types that it announces."""
+        return [own.type for (_, sought), own in self._own.items() if not sought]
+
+    # Own proximities
+
+    @property
+    def _range_m(self) -> float:
+        return self.settings.radio_range_m
+
+    def _here(self) -> Position:
+        if self.position is None:
+            raise ModelError("this node has no position yet; move it before it raises events")
+        return self.position
+
+    def _set_own(
+        self, event_type: EventType, area: Area, grow_s: float, sought: bool, now: float
+    ) -> ProximityStep:
+        if self.position is None:
+            raise ModelError("this node has no position yet; move it before it announces")
+        described = proximity(area, self.position, grow_s)
+        step = ProximityStep()
+        key = event_type.subject, sought
+        before = self._own.get(key)
+        own = OwnProximity(event_type, described, group_id(event_type, described), sought)
+        if before is not None:
+            own.beacons, own.sequence = before.beacons, before.sequence
+            if sought:
+                self._memberships.leave(before.group, step)
+        self._own[key] = own
+        own.scale = described.scale(self.speed_mps)
+        if sought:
+            self._memberships.join(own.group, step)
+        else:
+            step.inputs.append(Announced(own.announcement(self.name)))
+            self._update_members(self._list, step)
+        self._put_beacon(own, now)
+        self._flush(step, now)
+        return step
+
+    def _end_own(self, subject: str, sought: bool, now: float) -> ProximityStep:
+        step = ProximityStep()
+        own = self._own.pop((subject, sought), None)
+        if own is None:
+            return step
+        if sought:
+            self._memberships.leave(own.group, step)
+        else:
+            step.inputs.append(Unannounced(self.name, subject))
+            self._update_members(self._list, step)
+        if self.position is not None:
+            self._put_beacon(own, now, ended=True)
+        self._flush(step, now)
+        return step
+
+    def _rescale(self, own: OwnProximity, step: ProximityStep) -> None:
+        scale = own.proximity.scale(self.speed_mps)
+        if scale != own.scale and not own.sought:
+            own.scale = scale
+            step.inputs.append(Announced(own.announcement(self.name)))
+
+    def _put_beacon(self, own: OwnProximity, now: float, *, ended: bool = False) -> None:
+        beacon = own.beacon(
+            self.name, self.incarnation, self._here(), self.speed_mps, now, self.settings,
+            ended=ended,
+        )  # fmt: skip
+        self.counts.beacons_sent += 1
+        self._queue.put(Send(beacon), now, _BEACON_PRIORITY, now + beacon.period_s)
+
+    def _send_to_seekers(
+        self, message: EventMessage, event_type: EventType, here: Position, now: float
+    ) -> None:
+        for each in self._list:
+            if not each.beacon.sought or not subject_matches(each.type.subject, message.subject):
+                continue
+            hops = here.distance_m(each.naval) + each.proximity.reach_m(each.naval) > self._range_m
+            self._put(
+                replace(message, group=each.group, hops=hops, type=event_type), event_type, now
+            )
+
+    def _put(self, message: EventMessage, event_type: EventType, now: float) -> None:
+        overdue_at = message.time + event_type.lifetime_s(self.settings.transient_s)
+        self.counts.events_sent += 1
+        send = Send(message, message.group)
+        self._queue.put(send, now, event_type.priority, overdue_at)
+
+    # Beacons of others
+
+    def _receive_beacon(self, beacon: Beacon, step: ProximityStep, now: float) -> None:
+        settings = self.settings
+        if beacon.producer == self.name:
+            return
+        lasts_s = settings.missed_beacons * beacon.period_s
+        if not -settings.clock_error_s <= now - beacon.time <= lasts_s + settings.clock_error_s:
+            self.counts.outdated += 1
+            return
+        if not self._list.is_new(beacon, now + lasts_s + 2.0 * settings.clock_error_s):
+            self.counts.duplicates += 1
+            return
+        known = self._list.get(key_of(beacon))
+        try:
+            described = described_by(beacon)
+        except ModelError:
+            self.counts.malformed += 1
+            return
+        naval = Position(*beacon.naval)
+        inside = self.position is not None and described.holds(self.position, naval, beacon.scale)
+        if known is not None and (beacon.ended or not inside):
+            self._drop(known, step)
+        if not inside:
+            return
+        if beacon.hops:
+            self._forward(beacon, (beacon.producer, beacon.incarnation, -beacon.number), now)
+        if beacon.ended or self._conflicts(beacon):
+            return
+        found, gone = self._list.add(beacon, now + lasts_s)
+        for each in gone:
+            self._part(each, step)
+        self._tell_engine(found, step)
+        self._update_members((found,), step)
+
+    def _conflicts(self, beacon: Beacon) -> bool:
+        """Return whether a beacon gives a subject that is known here another structure."""
+        if beacon.sought:
+            return False
+        own = self._own.get((beacon.type.subject, False))
+        known = self._list.get(key_of(beacon))
+        if own is not None:
+            conflicts = own.type != beacon.type
+        elif known is not None and known.beacon.incarnation >= beacon.incarnation:
+            conflicts = known.type != beacon.type
+        else:
+            structure = self._list.structure_of(beacon.type.subject)
+            conflicts = structure is not None and structure != beacon.type
+        self.counts.conflicts += conflicts
+        return conflicts
+
+    def _tell_engine(self, found: Discovered, step: ProximityStep) -> None:
+        beacon = found.beacon
+        step.inputs.append(Moved(beacon.producer, found.naval))
+        if not beacon.sought:
+            target = found.proximity.target(beacon.producer, found.scale)
+            announcement = Announcement(beacon.producer, beacon.type.subject, target)
+            step.inputs.append(Announced(announcement))
+
+    def _drop(self, found: Discovered, step: ProximityStep) -> None:
+        self._list.remove(found)
+        self._part(found, step)
+
+    def _part(self, found: Discovered, step: ProximityStep) -> None:
+        """Take leave of a proximity that is not in the list any more."""
+        self._memberships.part(found, step)
+        if not found.beacon.sought:
+            step.inputs.append(Unannounced(found.beacon.producer, found.type.subject))
+            self._order.forget(found.beacon.producer, found.type.subject)
+            self._shares.pop((found.beacon.producer, found.type.subject), None)
+
+    def _update_members(self, proximities: Iterable[Discovered], step: ProximityStep) -> None:
+        announced = [subject for subject, sought in self._own if not sought]
+        self._memberships.update(proximities, announced, step)
+
+    # Events of others
+
+    def _receive_event(self, message: EventMessage, step: ProximityStep, now: float) -> None:
+        counts, key = self.counts, (message.producer, message.incarnation, message.number)
+        if message.producer == self.name:
+            return
+        if (key, message.group) in self._seen:
+            counts.duplicates += 1
+            return
+        found = self._proximity_of(message)
+        if found is None:
+            counts.collisions += message.group in self._memberships
+            return
+        event_type, described, naval, scale, target = found
+        lives_s = event_type.lifetime_s(self.settings.transient_s)
+        age_s = now - message.time
+        if not -self.settings.clock_error_s <= age_s <= lives_s:
+            counts.outdated += 1
+            return
+        if self.position is None or not described.holds(self.position, naval, scale):
+            counts.outside += 1
+            return
+        attributes = attributes_of(message.payload)
+        try:
+            event_type.check(attributes)
+        except EventTypeError:
+            counts.mistyped += 1
+            return
+        size = OVERHEAD_BYTES + len(message.payload)
+        if not self._share(message.producer, message.subject, now).take(size, now):
+            counts.over_share += 1
+            return
+        until = message.time + lives_s + self.settings.clock_error_s
+        self._seen.add(key, message.group, until, now)
+        if message.hops:
+            self._forward_event(message, event_type, key, now)
+        if target is None or (key, _DELIVERED) in self._seen:
+            return
+        self._seen.add(key, _DELIVERED, until, now)
+        self._waiting[key] = event_type, target, attributes
+        ready = [message]
+        if event_type.order == "producer":
+            ready = self._order.offer(message, now)
+        for each in ready:
+            self._deliver(each, step, now)
+
+    def _proximity_of(
+        self, message: EventMessage
+    ) -> tuple[EventType, Proximity, Position, float, Area | None] | None:
+        """Return the type and the proximity of an event now, and its target for this node.
+
+        None if nobody announced it. Of an event that another consumer sought, there is no target.
+        """
+        for own in self._own.values():
+            is_sought = own.sought and own.group == message.group
+            if not is_sought or self.position is None:
+                continue
+            if subject_matches(own.type.subject, message.subject):
+                target = own.proximity.target(self.name)
+                known = self._list.structure_of(message.subject)
+                event_type = known or message.type or EventType(message.subject)
+                return event_type, own.proximity, self.position, 1.0, target
+        for each in self._list.of_group(message.group):
+            if each.beacon.sought:
+                if subject_matches(each.type.subject, message.subject):
+                    event_type = message.type or EventType(message.subject)
+                    return event_type, each.proximity, each.naval, each.scale, None
+            elif each.beacon.producer == message.producer and each.type.subject == message.subject:
+                each.move(message.naval, message.scale, message.time)
+                target = each.proximity.target(message.producer, each.scale)
+                return each.type, each.proximity, each.naval, each.scale, target
+        return None
+
+    def _forward_event(
+        self, message: EventMessage, event_type: EventType, key: EventKey, now: float
+    ) -> None:
+        settings, here = self.settings, self._here()
+        is_far = here.distance_m(Position(*message.naval)) > settings.gossip_m
+        if is_far and share_of(key, self.name) >= settings.gossip_share:
+            return
+        self.counts.events_forwarded += 1
+        overdue_at = message.time + event_type.lifetime_s(settings.transient_s)
+        send = Send(message, message.group)
+        self._queue.put(send, self._forward_at(key, now), event_type.priority, overdue_at)
+
+    def _forward(self, beacon: Beacon, key: EventKey, now: float) -> None:
+        self.counts.beacons_forwarded += 1
+        overdue_at = now + beacon.period_s
+        self._queue.put(Send(beacon), self._forward_at(key, now), _BEACON_PRIORITY, overdue_at)
+
+    def _forward_at(self, key: EventKey, now: float) -> float:
+        delay_s = self.settings.forward_delay_s
+        return now + delay_s * share_of(key, f"{self.name}~") if delay_s else now
+
+    def _deliver(self, message: EventMessage, step: ProximityStep, now: float) -> None:
+        key = message.producer, message.incarnation, message.number
+        event_type, target, attributes = self._waiting.pop(key)
+        if now - message.time > event_type.lifetime_s(self.settings.transient_s):
+            self.counts.outdated += 1
+            return
+        self.counts.delivered += 1
+        known = self._list.get((message.producer, message.subject, False))
+        if known is None or known.naval_time <= message.time:
+            step.inputs.append(Moved(message.producer, Position(*message.naval)))
+        step.inputs.append(Published(self._event(message, event_type, attributes, target, now)))
+
+    def _event(
+        self,
+        message: EventMessage,
+        event_type: EventType,
+        attributes: Attributes,
+        target: Area | None,
+        now: float,
+    ) -> Event:
+        at: LatLon = message.naval if message.at is None else message.at
+        valid_s = None
+        if event_type.validity_s is not None and event_type.order == "none":
+            valid_s = max(message.time + event_type.validity_s - now, 0.001)
+        return Event(
+            message.event_id or _id_of(message), message.subject,
+            message.publisher or message.producer, message.time, attributes, Position(*at), True,
+            target, valid_s, priority=event_type.priority, payload=message.payload,
+        )  # fmt: skip
+
+    # The channel
+
+    def _share(self, producer: str, subject: str, now: float) -> TokenBucket:
+        found = self._shares.get((producer, subject))
+        if found is None:
+            settings = self.settings
+            # Others are allowed some more, as what they sent steadily may arrive in bursts.
+            more = 1.0 if producer == self.name else 2.0
+            rate = settings.channel_bytes_s * settings.type_share
+            found = bucket(rate, more * settings.burst_s, now)
+            self._shares[producer, subject] = found
+        return found
+
+    def _flush(self, step: ProximityStep, now: float) -> None:
+        step.sends += self._queue.take(now)
+
+
+def _id_of(message: EventMessage) -> str:
+    return f"{message.producer}-{message.incarnation:x}-{message.number}"

@@ -1,0 +1,43 @@
+"""What follows from one call of a node, and the counts of what it did and refused."""
+
+from msgspec import Struct
+
+from nearcast.core.model.inputs import Input
+from nearcast.core.proximity.send_queue import Send
+
+
+class ProximityStep(Struct):
+    """What follows from one call."""
+
+    sends: list[Send] = []
+    joins: list[int] = []
+    """Groups to listen to from now on."""
+    leaves: list[int] = []
+    inputs: list[Input] = []
+    """What the engine of this node is told, in order."""
+
+
+class ProximityCounts(Struct):
+    """What a node did and refused."""
+
+    beacons_sent: int = 0
+    beacons_forwarded: int = 0
+    events_raised: int = 0
+    events_sent: int = 0
+    events_forwarded: int = 0
+    delivered: int = 0
+    """Events given to the engine."""
+    duplicates: int = 0
+    collisions: int = 0
+    """Events of another type or proximity in a group of this node."""
+    mistyped: int = 0
+    outdated: int = 0
+    outside: int = 0
+    """Events that arrived while this node was outside their proximity."""
+    conflicts: int = 0
+    """Beacons that gave a known subject another structure."""
+    malformed: int = 0
+    over_share: int = 0
+    """Events of others beyond their share of the channel."""
+    expired: int = 0
+    """Proximities that fell silent."""
