@@ -1,5 +1,12 @@
 """The public names: `__init__.py` loads them when they are first used."""
 
+from nearcast.adhoc.adhoc_node import AdhocNode as AdhocNode
+from nearcast.adhoc.adhoc_node import AdhocStatistics as AdhocStatistics
+from nearcast.adhoc.adhoc_node import adhoc as adhoc
+from nearcast.adhoc.errors import AdhocError as AdhocError
+from nearcast.adhoc.errors import AdhocOptionsError as AdhocOptionsError
+from nearcast.adhoc.errors import MulticastError as MulticastError
+from nearcast.adhoc.event_stream import EventStream as EventStream
 from nearcast.client.api.areas import circle as circle
 from nearcast.client.api.areas import here as here
 from nearcast.client.api.commands import Problem as Problem
@@ -33,4 +40,9 @@ from nearcast.core.model.geometry.area import polygon as polygon
 from nearcast.core.model.geometry.forms.area_text import parse_area as parse_area
 from nearcast.core.model.geometry.places import Places as Places
 from nearcast.core.model.geometry.position import Position as Position
+from nearcast.core.proximity.errors import AdmissionError as AdmissionError
+from nearcast.core.proximity.errors import EventTypeError as EventTypeError
+from nearcast.core.proximity.event_type import EventType as EventType
+from nearcast.core.proximity.event_type import event_type as event_type
+from nearcast.core.proximity.settings import ProximitySettings as ProximitySettings
 from nearcast.errors import NearcastError as NearcastError

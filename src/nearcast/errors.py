@@ -4,6 +4,9 @@
 class NearcastError(Exception):
     """Something that Nearcast refuses or could not do; the message says what to change.
 
+        AdhocError
+            AdhocOptionsError (V)
+            MulticastError
         AdmissionError
         AuthError (V)
         BeaconError (V)

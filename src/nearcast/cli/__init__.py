@@ -45,6 +45,7 @@ VERBS = (
     ),
     Verb("broker.top", "top", "Show who uses what of a running broker, as it changes."),
     Verb("broker.disconnect", "disconnect", "Disconnect a client, or all of a user."),
+    Verb("adhoc", "app", "Meet other nodes without a broker, over multicast."),
     Verb("match", "match", "Try a filter on an event, without a broker."),
     Verb("broker.forget", "forget", "Remove all that a broker knows of a person."),
     Verb("broker.backup", "backup", "Copy a broker's state and log, while it runs or not."),

@@ -3,7 +3,7 @@
 import math
 from collections.abc import Callable, Mapping, Sequence
 
-from nearcast.core.engine.adhoc_node import AdhocNode, AdhocStep
+from nearcast.core.engine.proximity_engine import ProximityEngine, ProximityOutcome
 from nearcast.core.language.filter import parse
 from nearcast.core.model.event import Delivery, Subscription
 from nearcast.core.model.geometry.area import Area
@@ -36,7 +36,7 @@ class RadioNode:
         clock_error_s: float = 0.0,
         deliver: Deliver = lambda node, delivery: None,
     ) -> None:
-        self.node = AdhocNode(socket.address, settings, incarnation)
+        self.node = ProximityEngine(socket.address, settings, incarnation)
         run = f"{socket.address}/{incarnation}".encode()[-6:]
         self.codec = DatagramCodec(KeyRing(keys, run), socket.largest_bytes)
         self.delivered: list[Delivery] = []
@@ -112,7 +112,7 @@ class RadioNode:
         if message is not None:
             self._carry_out(self.node.receive(message, self._now()))
 
-    def _carry_out(self, step: AdhocStep) -> None:
+    def _carry_out(self, step: ProximityOutcome) -> None:
         if not self._is_up:
             return
         for group in step.joins:

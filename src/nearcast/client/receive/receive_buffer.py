@@ -62,6 +62,11 @@ class ReceiveBuffer(Generic[T]):
         """Return all items, without waiting."""
         return [self._take() for _ in range(len(self._items))]
 
+    def drop_oldest(self) -> None:
+        """Drop the oldest item, for those who cannot let a sender wait."""
+        if self._items:
+            self._take()
+
     def end(self, why: Exception | None) -> None:
         """Close the buffer; its items can still be read."""
         if self._open:

@@ -64,6 +64,7 @@ class ProximityList:
         self._most_of_one = most_of_one
         self._by_key: dict[Key, Discovered] = {}
         self._by_group: dict[int, dict[Key, Discovered]] = {}
+        self._sought: dict[Key, Discovered] = {}
         self._heard: dict[Key, tuple[int, int, float]] = {}
         """Incarnation and number of the latest beacon, and until when an older one may come."""
         self._next_expiry = math.inf
@@ -82,6 +83,11 @@ class ProximityList:
     def of_group(self, group: int) -> Iterable[Discovered]:
         """Return the proximities whose events are sent in a group."""
         return self._by_group.get(group, {}).values()
+
+    @property
+    def sought(self) -> Iterable[Discovered]:
+        """Those that consumers seek."""
+        return self._sought.values()
 
     def is_new(self, beacon: Beacon, until: float) -> bool:
         """Return whether a beacon is later than all heard of its kind, and remember it."""
@@ -122,6 +128,8 @@ class ProximityList:
             known = Discovered(beacon, described, group, at, beacon.time, beacon.scale, expires_at)
             self._by_key[key] = known
             self._by_group.setdefault(group, {})[key] = known
+            if beacon.sought:
+                self._sought[key] = known
         else:
             known.beacon = beacon
             known.move(beacon.naval, beacon.scale, beacon.time)
@@ -133,6 +141,7 @@ class ProximityList:
         """Forget a proximity."""
         if self._by_key.get(found.key) is found:
             del self._by_key[found.key]
+            self._sought.pop(found.key, None)
             group = self._by_group[found.group]
             del group[found.key]
             if not group:

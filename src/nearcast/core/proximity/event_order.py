@@ -29,6 +29,8 @@ class EventOrder:
         self._first_waits = first_waits
         """True if the first event of a stream waits for earlier ones, which may be recovered."""
         self._streams: dict[Hashable, _Stream] = {}
+        self._wake_at = math.inf
+        """No stream gives up earlier."""
         self.late = 0
 
     def offer(self, message: EventMessage, now: float) -> list[EventMessage]:
@@ -47,16 +49,20 @@ class EventOrder:
             stream.gives_up_at = math.inf
         elif found or stream.gives_up_at == math.inf:
             stream.gives_up_at = now + self._wait_s
+            self._wake_at = min(self._wake_at, stream.gives_up_at)
         if len(stream.waiting) > MOST_WAITING:
             found += _skip_gap(stream)
         return found
 
     def elapse(self, now: float) -> list[EventMessage]:
         """Return the events whose wait is over, in order."""
+        if now < self._wake_at:
+            return []
         found: list[EventMessage] = []
         for stream in self._streams.values():
             while stream.gives_up_at <= now:
                 found += _skip_gap(stream)
+        self._wake_at = min((each.gives_up_at for each in self._streams.values()), default=math.inf)
         return found
 
     def forget(self, producer: str, subject: str) -> None:
@@ -68,7 +74,7 @@ class EventOrder:
     @property
     def wake_at(self) -> float:
         """When `elapse` is due."""
-        return min((each.gives_up_at for each in self._streams.values()), default=math.inf)
+        return self._wake_at
 
 
 def _in_sequence(stream: _Stream) -> list[EventMessage]:

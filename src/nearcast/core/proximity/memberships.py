@@ -6,6 +6,8 @@ from nearcast.core.model.subject import subject_matches
 from nearcast.core.proximity.discovery import Discovered, Key
 from nearcast.core.proximity.step import ProximityStep
 
+_MOST_SUBJECTS = 10_000
+
 
 class Memberships:
     """The groups of a node, each with the number of reasons to listen to it."""
@@ -14,6 +16,8 @@ class Memberships:
         self._patterns: dict[str, str] = {}
         self._joined: dict[Key, int] = {}
         self._reasons: dict[int, int] = {}
+        self._wanted: dict[str, bool] = {}
+        """Whether a pattern matches a subject, by subject, until the patterns change."""
 
     def __contains__(self, group: int) -> bool:
         return group in self._reasons
@@ -25,15 +29,23 @@ class Memberships:
 
     def subscribe(self, name: str, pattern: str) -> None:
         """Want the subjects of a pattern."""
+        self._wanted.clear()
         self._patterns[name] = pattern
 
     def unsubscribe(self, name: str) -> None:
         """Want them no more."""
+        self._wanted.clear()
         self._patterns.pop(name, None)
 
     def wants(self, subject: str) -> bool:
         """Return whether a subscription is for a subject."""
-        return any(subject_matches(each, subject) for each in self._patterns.values())
+        found = self._wanted.get(subject)
+        if found is None:
+            if len(self._wanted) >= _MOST_SUBJECTS:
+                self._wanted.clear()
+            found = any(subject_matches(each, subject) for each in self._patterns.values())
+            self._wanted[subject] = found
+        return found
 
     def update(
         self, proximities: Iterable[Discovered], announced: Iterable[str], step: ProximityStep

@@ -68,6 +68,9 @@ class ProximityNode:
         self._queue = SendQueue(bucket(node_rate, settings.burst_s, 0.0), settings.queue_most)
         self._shares: dict[tuple[str, str], TokenBucket] = {}
         self._numbers = 0
+        self._seeks = 0
+        self._beacons_at = math.inf
+        """No beacon is due earlier."""
 
     # The producer
 
@@ -184,7 +187,7 @@ class ProximityNode:
             if own.proximity.moves:
                 self._rescale(own, step)
             if was_nowhere:
-                own.next_beacon = now
+                own.next_beacon = self._beacons_at = now
         self._flush(step, now)
         return step
 
@@ -204,9 +207,13 @@ class ProximityNode:
         for gone in self._list.expired(now):
             self.counts.expired += 1
             self._part(gone, step)
-        for own in self._own.values():
-            if own.next_beacon <= now and self.position is not None:
-                self._put_beacon(own, now)
+        if self._beacons_at <= now and self.position is not None:
+            for own in self._own.values():
+                if own.next_beacon <= now:
+                    self._put_beacon(own, now)
+            self._beacons_at = min(
+                (own.next_beacon for own in self._own.values()), default=math.inf
+            )
         for message in self._order.elapse(now):
             self._deliver(message, step, now)
         self._flush(step, now)
@@ -216,10 +223,7 @@ class ProximityNode:
     def wake_at(self) -> float:
         """When `elapse` is due; infinite if nothing waits."""
         at = min(self._queue.wake_at, self._list.wake_at, self._order.wake_at)
-        if self.position is not None:
-            for own in self._own.values():
-                at = min(at, own.next_beacon)
-        return at
+        return at if self.position is None else min(at, self._beacons_at)
 
     @property
     def groups(self) -> list[int]:
@@ -262,6 +266,7 @@ class ProximityNode:
             if sought:
                 self._memberships.leave(before.group, step)
         self._own[key] = own
+        self._seeks = sum(each.sought for each in self._own.values())
         own.scale = described.scale(self.speed_mps)
         if sought:
             self._memberships.join(own.group, step)
@@ -277,6 +282,7 @@ class ProximityNode:
         own = self._own.pop((subject, sought), None)
         if own is None:
             return step
+        self._seeks -= sought
         if sought:
             self._memberships.leave(own.group, step)
         else:
@@ -299,13 +305,14 @@ class ProximityNode:
             ended=ended,
         )  # fmt: skip
         self.counts.beacons_sent += 1
+        self._beacons_at = min(self._beacons_at, own.next_beacon)
         self._queue.put(Send(beacon), now, _BEACON_PRIORITY, now + beacon.period_s)
 
     def _send_to_seekers(
         self, message: EventMessage, event_type: EventType, here: Position, now: float
     ) -> None:
-        for each in self._list:
-            if not each.beacon.sought or not subject_matches(each.type.subject, message.subject):
+        for each in self._list.sought:
+            if not subject_matches(each.type.subject, message.subject):
                 continue
             hops = here.distance_m(each.naval) + each.proximity.reach_m(each.naval) > self._range_m
             self._put(
@@ -446,7 +453,7 @@ class ProximityNode:
 
         None if nobody announced it. Of an event that another consumer sought, there is no target.
         """
-        for own in self._own.values():
+        for own in self._own.values() if self._seeks else ():
             is_sought = own.sought and own.group == message.group
             if not is_sought or self.position is None:
                 continue

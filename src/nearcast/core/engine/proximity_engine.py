@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from nearcast.core.model.context import Value
 
 
-class AdhocStep(Struct):
+class ProximityOutcome(Struct):
     """What the host carries out: messages, memberships, deliveries to the application."""
 
     sends: list[Send]
@@ -36,7 +36,7 @@ class AdhocStep(Struct):
     deliveries: list[Delivery]
 
 
-class AdhocNode:
+class ProximityEngine:
     """One run of a node."""
 
     def __init__(
@@ -50,6 +50,8 @@ class AdhocNode:
         self.engine = Engine(engine_settings)
         self.refusals = 0
         """Inputs that the engine refused: events or announcements of others that are not valid."""
+        self._introspective: set[str] = set()
+        """Subscriptions that this node's own events may concern."""
 
     @property
     def name(self) -> str:
@@ -65,58 +67,66 @@ class AdhocNode:
 
     def announce(
         self, event_type: EventType, area: Area, now: float, grow_s: float = 0.0
-    ) -> AdhocStep:
+    ) -> ProximityOutcome:
         """Announce a type of events in an area; see `ProximityNode.announce`."""
         return self._apply(self.proximities.announce(event_type, area, now, grow_s), now)
 
-    def unannounce(self, subject: str, now: float) -> AdhocStep:
+    def unannounce(self, subject: str, now: float) -> ProximityOutcome:
         """End an announcement."""
         return self._apply(self.proximities.unannounce(subject, now), now)
 
     def raise_event(
         self, subject: str, attributes: Mapping[str, object], now: float,
         at: Position | None = None,
-    ) -> tuple[str, AdhocStep]:  # fmt: skip
+    ) -> tuple[str, ProximityOutcome]:  # fmt: skip
         """Raise an event; see `ProximityNode.raise_event`."""
         name, step = self.proximities.raise_event(subject, attributes, now, at=at)
+        if not self._introspective:
+            step.inputs.clear()
         return name, self._apply(step, now)
 
     def subscribe(
         self, subscription: Subscription, now: float, within: Area | None = None
-    ) -> AdhocStep:
+    ) -> ProximityOutcome:
         """Subscribe; `within` is the area in which this consumer seeks events itself."""
         refused = self.engine.step((Subscribed(subscription),), now)
         if refused.refusals:
             raise ModelError(refused.refusals[0].reason)
+        where = subscription.where
+        if not subscription.no_local or (where is not None and where.counted_subjects):
+            self._introspective.add(subscription.id)
         steps = [self.proximities.subscribe(subscription.id, subscription.subject, now)]
         if within is not None:
             steps.append(self.proximities.seek(subscription.subject, within, now))
         return self._apply(joined(steps), now, refused.deliveries)
 
-    def unsubscribe(self, subscription: Subscription, now: float, seeks: bool = False) -> AdhocStep:
+    def unsubscribe(
+        self, subscription: Subscription, now: float, seeks: bool = False
+    ) -> ProximityOutcome:
         """End a subscription."""
         steps = [self.proximities.unsubscribe(subscription.id, now)]
         if seeks:
             steps.append(self.proximities.end_seek(subscription.subject, now))
         step = joined(steps)
+        self._introspective.discard(subscription.id)
         step.inputs.append(Unsubscribed(subscription.id))
         return self._apply(step, now)
 
-    def patch_context(self, patch: "dict[str, Value]", now: float) -> AdhocStep:
+    def patch_context(self, patch: "dict[str, Value]", now: float) -> ProximityOutcome:
         """Change this node's own context, which its filters read as `me.…`."""
         step = ProximityStep()
         step.inputs.append(ContextPatched(self.name, patch))
         return self._apply(step, now)
 
-    def move(self, position: Position, now: float) -> AdhocStep:
+    def move(self, position: Position, now: float) -> ProximityOutcome:
         """Take a fix."""
         return self._apply(self.proximities.move(position, now), now)
 
-    def receive(self, message: Message, now: float) -> AdhocStep:
+    def receive(self, message: Message, now: float) -> ProximityOutcome:
         """Take a message of another node."""
         return self._apply(self.proximities.receive(message, now), now)
 
-    def elapse(self, now: float) -> AdhocStep:
+    def elapse(self, now: float) -> ProximityOutcome:
         """Let time pass."""
         timer = self.engine.next_timer()
         step = self.proximities.elapse(now)
@@ -129,14 +139,14 @@ class AdhocNode:
         deliveries: list[Delivery] | None = None,
         *,
         due: bool = False,
-    ) -> AdhocStep:
+    ) -> ProximityOutcome:
         found = [] if deliveries is None else deliveries
         if step.inputs or due:
             inputs: list[Input] = step.inputs
             outcome = self.engine.step(inputs, now)
             self.refusals += len(outcome.refusals)
             found = [*found, *outcome.deliveries]
-        return AdhocStep(step.sends, step.joins, step.leaves, found)
+        return ProximityOutcome(step.sends, step.joins, step.leaves, found)
 
 
 def joined(steps: list[ProximityStep]) -> ProximityStep:

@@ -1,0 +1,378 @@
+"""A node without a broker in a program: the same events, areas and filters, over multicast."""
+
+import asyncio
+import logging
+import math
+import os
+import time
+from collections.abc import Callable, Mapping, Sequence
+from itertools import count
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Self
+
+from msgspec import Struct
+from msgspec.structs import replace
+
+from nearcast.adhoc.errors import AdhocError, AdhocOptionsError, MulticastError
+from nearcast.adhoc.event_stream import EventStream, Handler
+from nearcast.adhoc.group_addresses import BEACONS, PORT, Family, group_name
+from nearcast.adhoc.multicast_socket import Hears, MulticastSocket
+from nearcast.client.api.areas import AreaLike, PositionLike
+from nearcast.core.engine.proximity_engine import ProximityEngine, ProximityOutcome
+from nearcast.core.language.filter import parse
+from nearcast.core.model import Area, Around, Position, parse_area
+from nearcast.core.model.event import Subscription
+from nearcast.core.model.geometry.area import ME
+from nearcast.core.model.geometry.position import position
+from nearcast.core.model.subject import check_pattern
+from nearcast.core.proximity.event_type import EventType
+from nearcast.core.proximity.settings import ProximitySettings
+from nearcast.core.proximity.step import ProximityCounts
+from nearcast.logs import log_event
+from nearcast.simulation.datagrams import DatagramSocket, SocketStatistics
+from nearcast.wire.beacons.datagram_codec import DatagramCodec, DatagramCounts
+from nearcast.wire.beacons.group_key import GroupKey, KeyRing, read_key
+
+log = logging.getLogger("nearcast.adhoc")
+BUFFER = 1_000
+RESERVED = ("me", "here")
+KeyLike = GroupKey | bytes | str | os.PathLike[str]
+
+
+class AdhocStatistics(Struct, frozen=True):
+    """What a node without a broker did, refused and keeps."""
+
+    proximities: int
+    """Areas of others that concern it here."""
+    groups: int
+    sockets: SocketStatistics
+    send_failures: int
+    counts: ProximityCounts
+    datagrams: DatagramCounts
+
+
+class AdhocNode:
+    """A node on a multicast network; `async with` opens it and closes it.
+
+    Announcements and subscriptions hold wherever the node goes; which events reach it depends on
+    where it is. One object is for one event loop.
+    """
+
+    def __init__(
+        self,
+        node: str,
+        socket: Callable[[], DatagramSocket],
+        keys: Sequence[GroupKey],
+        settings: ProximitySettings,
+        clock: Callable[[], float] = time.time,
+    ) -> None:
+        self.node = node
+        """The node's id."""
+        # A later run of the node has a larger number, so that its first beacon counts.
+        self._engine = ProximityEngine(node, settings, max(int(clock() * 1_000), 1))
+        self._make_socket = socket
+        self._keys = tuple(keys)
+        self._clock = clock
+        self._streams: dict[str, EventStream] = {}
+        self._names = count(1)
+        self._socket: DatagramSocket | None = None
+        self._codec: DatagramCodec | None = None
+        self._timer: asyncio.TimerHandle | None = None
+        self._wakes_at = math.inf
+
+    def __repr__(self) -> str:
+        return f"<AdhocNode {self.node!r}>"
+
+    # Opening
+
+    async def __aenter__(self) -> Self:
+        await self.open()
+        return self
+
+    async def __aexit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        await self.close()
+
+    async def open(self) -> None:
+        """Open the sockets; raises `MulticastError` if there is no multicast here."""
+        assert self._socket is None, "it is open already"
+        socket = self._make_socket()
+        try:
+            socket.join(BEACONS)
+        except BaseException:
+            socket.close()
+            raise
+        self._codec = DatagramCodec(KeyRing(self._keys, os.urandom(6)), socket.largest_bytes)
+        self._socket = socket
+        socket.receive = self._receive
+        if isinstance(socket, MulticastSocket):
+            socket.start(asyncio.get_running_loop())
+
+    async def close(self) -> None:
+        """End the announcements, as far as others hear it, and close the sockets."""
+        socket = self._socket
+        if socket is None:
+            return
+        for event_type in self._engine.proximities.announced:
+            self._carry_out(self._engine.unannounce(event_type.subject, self._clock()))
+        self._socket = None
+        if self._timer is not None:
+            self._timer.cancel()
+        socket.close()
+        for stream in list(self._streams.values()):
+            stream.finish()
+
+    # What programs say
+
+    async def move(self, lat: float, lon: float) -> None:
+        """Take a fix: announcements that move go with it, and filters see it."""
+        self._carry_out(self._engine.move(position(lat, lon), self._clock()))
+
+    async def context(self, **attributes: object) -> None:
+        """Change this node's context, which its own filters read as `me.…`; None removes one."""
+        patch: dict[str, Any] = attributes
+        self._carry_out(self._engine.patch_context(patch, self._clock()))
+
+    async def announce(
+        self, event_type: EventType | str, *, to: AreaLike, grow_s: float = 0.0
+    ) -> None:
+        """Announce a type of events, or a subject without a type, and where they are relevant.
+
+        `to` is a fixed area, or one around this node that moves with it; with `grow_s` a moving one
+        reaches farther by what the node travels in so many seconds. The announcement stands until
+        `unannounce`, wherever the node goes. Raises `ModelError` if the node has no position yet,
+        or the subject is announced here with another structure.
+        """
+        kind = EventType(event_type) if isinstance(event_type, str) else event_type
+        area = self._area(to)
+        self._carry_out(self._engine.announce(kind, area, self._clock(), grow_s))
+
+    async def unannounce(self, event_type: EventType | str) -> None:
+        """End an announcement."""
+        subject = event_type if isinstance(event_type, str) else event_type.subject
+        self._carry_out(self._engine.unannounce(subject, self._clock()))
+
+    async def raise_(
+        self,
+        subject: EventType | str,
+        attributes: Mapping[str, object] | None = None,
+        *,
+        at: PositionLike | None = None,
+    ) -> str:
+        """Raise an event of an announced type, and return its id; it was sent, or waits to be.
+
+        Raises `EventTypeError` if it does not have its type, and `AdmissionError` if it is beyond
+        its share of the channel.
+        """
+        name = subject if isinstance(subject, str) else subject.subject
+        where = None if at is None else _position(at)
+        given = {} if attributes is None else attributes
+        found, outcome = self._engine.raise_event(name, given, self._clock(), where)
+        self._carry_out(outcome)
+        return found
+
+    publish = raise_
+
+    def subscribe(
+        self,
+        pattern: str,
+        handler: Handler | None = None,
+        *,
+        where: str | Mapping[str, object] | None = None,
+        from_: AreaLike | None = None,
+        within: AreaLike | None = None,
+        no_local: bool = True,
+        buffer: int = BUFFER,
+    ) -> EventStream:
+        """Return matching events as a stream: `async with` subscribes, `async for` reads.
+
+        `pattern` is a subject with the wildcards `+` and `#`; `where` a filter in CQL2, `from_` the
+        area where events happen. With `within` this consumer also gets what producers in an area of
+        its own choice raise, although it is outside theirs. A `handler` is called with each event,
+        in place of the iterator. Raises `ModelError` and `LanguageError` for what is not valid.
+        """
+        check_pattern(pattern)
+        subscription = Subscription(
+            f"{self.node}/{next(self._names)}",
+            self.node,
+            pattern,
+            None if where is None else parse(where),
+            None if from_ is None else self._area(from_),
+            no_local=no_local,
+        )
+        area = None if within is None else self._area(within)
+        return EventStream(self, subscription, area, handler, buffer)
+
+    async def unsubscribe(self, stream: EventStream) -> None:
+        """End a subscription."""
+        await stream.close()
+
+    def statistics(self) -> AdhocStatistics:
+        """Return what it did, refused and keeps."""
+        proximities, socket = self._engine.proximities, self._socket
+        return AdhocStatistics(
+            len(proximities.discovered),
+            len(proximities.groups),
+            SocketStatistics() if socket is None else socket.statistics(),
+            socket.send_failures if isinstance(socket, MulticastSocket) else 0,
+            replace(proximities.counts),
+            DatagramCounts() if self._codec is None else replace(self._codec.counts),
+        )
+
+    @property
+    def discovered(self) -> list[tuple[str, EventType]]:
+        """Producers and the types that they announce in proximities here."""
+        found = self._engine.proximities.discovered
+        return [(each.beacon.producer, each.type) for each in found if not each.beacon.sought]
+
+    # Called by streams
+
+    def begin(self, stream: EventStream) -> None:
+        """Begin a subscription."""
+        self._streams[stream.subscription.id] = stream
+        try:
+            outcome = self._engine.subscribe(stream.subscription, self._clock(), stream.within)
+        except BaseException:
+            del self._streams[stream.subscription.id]
+            raise
+        self._carry_out(outcome)
+
+    def end(self, stream: EventStream) -> None:
+        """End a subscription."""
+        del self._streams[stream.subscription.id]
+        seeks = stream.within is not None
+        self._carry_out(self._engine.unsubscribe(stream.subscription, self._clock(), seeks))
+
+    # The network
+
+    def _receive(self, data: bytes, sender: str) -> None:
+        assert self._codec is not None
+        now = self._clock()
+        message = self._codec.decode(data, now)
+        if message is not None:
+            self._carry_out(self._engine.receive(message, now))
+
+    def _carry_out(self, outcome: ProximityOutcome) -> None:
+        socket, codec = self._socket, self._codec
+        if socket is None or codec is None:
+            raise AdhocError("this node is not open: use it inside `async with`")
+        for group in outcome.joins:
+            try:
+                socket.join(group_name(group))
+            except MulticastError as error:
+                log_event(log, logging.WARNING, "cannot_join_group", reason=str(error))
+        for group in outcome.leaves:
+            socket.leave(group_name(group))
+        for send in outcome.sends:
+            to = BEACONS if send.group is None else group_name(send.group)
+            for datagram in codec.encode(send.message):
+                socket.send(datagram, to)
+        for delivery in outcome.deliveries:
+            for name in delivery.subscriptions:
+                stream = self._streams.get(name)
+                if stream is not None:
+                    stream.put(delivery)
+        self._schedule()
+
+    def _schedule(self) -> None:
+        at = self._engine.wake_at
+        if at == self._wakes_at:
+            return
+        if self._timer is not None:
+            self._timer.cancel()
+            self._timer = None
+        self._wakes_at = at
+        if math.isfinite(at):
+            loop = asyncio.get_running_loop()
+            self._timer = loop.call_later(max(at - self._clock(), 0.0), self._wake)
+
+    def _wake(self) -> None:
+        self._timer, self._wakes_at = None, math.inf
+        if self._socket is not None:
+            # A timer may ring a little early.
+            now = max(self._clock(), self._engine.wake_at)
+            self._carry_out(self._engine.elapse(now))
+
+    def _area(self, area: AreaLike) -> Area:
+        """Return an area, in which this node is "me"."""
+        found = parse_area(area) if isinstance(area, str | Mapping) else area
+        if isinstance(found, Around) and found.anchor == self.node:
+            return Around(ME, found.shape)
+        return found
+
+
+def adhoc(
+    node: str,
+    *,
+    key: KeyLike | Sequence[KeyLike] | None = None,
+    interface: str | None = None,
+    family: Family = 4,
+    port: int = PORT,
+    radio_range: float | None = None,
+    settings: ProximitySettings | None = None,
+    hears: Hears | None = None,
+    clock: Callable[[], float] = time.time,
+) -> AdhocNode:
+    """Return a node that `async with` opens on a multicast network, without a broker.
+
+    `key` is the group key, as 32 bytes or a file that `nearcast adhoc key` made; of several the
+    first seals, and all open. Without one everything is sent in the clear. `interface` is the name
+    of a network interface; by default it is the one that multicast goes to. `family` is that of IP,
+    4 or 6. Areas that reach beyond `radio_range` metres (200) are covered over several hops;
+    `settings` has everything else. `hears` says of the address of a sender whether it is in range,
+    to emulate a radio; `clock` is the time in seconds since 1970, on which nodes must agree.
+
+    Raises `AdhocOptionsError` and `GroupKeyError` (both `ValueError`) for invalid arguments.
+    """
+    if not node or "~" in node or node in RESERVED or len(node) > 256:
+        raise AdhocOptionsError(
+            f"{node!r} is no node; a name of at most 256 characters without ~ is, but not me or "
+            "here"
+        )
+    if family not in (4, 6):
+        raise AdhocOptionsError(f"family is {family}; that of IP is 4 or 6")
+    given = _listed(key)
+    chosen = ProximitySettings() if settings is None else settings
+    if radio_range is not None:
+        if not (math.isfinite(radio_range) and radio_range > 0.0):
+            raise AdhocOptionsError(f"radio_range is {radio_range} m; it is more than 0")
+        chosen = replace(chosen, radio_range_m=radio_range)
+    return AdhocNode(
+        node,
+        lambda: MulticastSocket(interface, family, port, hears=hears),
+        [_key(each) for each in given],
+        chosen,
+        clock,
+    )
+
+
+def _listed(key: KeyLike | Sequence[KeyLike] | None) -> list[KeyLike]:
+    if key is None:
+        return []
+    return [key] if isinstance(key, GroupKey | bytes | str | os.PathLike) else list(key)
+
+
+def _key(given: KeyLike) -> GroupKey:
+    if isinstance(given, GroupKey):
+        return given
+    if isinstance(given, bytes):
+        return GroupKey(given)
+    try:
+        return read_key(Path(given).read_text(encoding="ascii", errors="replace"))
+    except OSError as error:
+        raise AdhocOptionsError(
+            f"the group key {os.fspath(given)} cannot be read ({error.strerror}); make one with: "
+            "nearcast adhoc key FILE"
+        ) from None
+
+
+def _position(at: PositionLike) -> Position:
+    if isinstance(at, Position):
+        return at
+    lat, lon = at
+    return position(lat, lon)

@@ -1,0 +1,156 @@
+"""The node that programs use, over real sockets on loopback."""
+
+import asyncio
+from collections.abc import AsyncIterator, Callable
+from contextlib import AsyncExitStack, asynccontextmanager
+from pathlib import Path
+
+import pytest
+
+import nearcast as nc
+from nearcast.adhoc.group_addresses import BEACONS
+from nearcast.adhoc.multicast_socket import MulticastSocket
+from tests.support.multicast import LOOPBACK, free_port, require_multicast
+
+KEY, OTHER = b"k" * 32, b"o" * 32
+SIREN = nc.event_type("siren", {"lane": int}, validity=30)
+
+
+@asynccontextmanager
+async def nodes(*names: str, port: int | None = None) -> AsyncIterator[list[nc.AdhocNode]]:
+    """Open nodes on a port of their own, all at one place."""
+    require_multicast()
+    port = port or free_port()
+    async with AsyncExitStack() as stack:
+        found = []
+        for name in names:
+            node = nc.adhoc(name, key=KEY, interface=LOOPBACK, port=port)
+            found.append(await stack.enter_async_context(node))
+            await node.move(53.35, -6.26)
+        yield found
+
+
+async def until(holds: Callable[[], bool]) -> None:
+    async with asyncio.timeout(20):
+        while not holds():
+            await asyncio.sleep(0.01)
+
+
+async def meets() -> None:
+    async with nodes("amb", "car") as (amb, car):
+        stream = car.subscribe("siren", where="lane >= 2")
+        async with stream as events:
+            await amb.announce(SIREN, to=nc.circle(amb, 500))
+            await until(lambda: car.discovered == [("amb", SIREN)])
+            await amb.raise_("siren", {"lane": 1})
+            name = await amb.raise_(SIREN, {"lane": 2}, at=(53.351, -6.26))
+            event = await asyncio.wait_for(anext(events), 20)
+            assert (event.id, event.publisher, event.attributes) == (name, "amb", {"lane": 2})
+            assert event.position == nc.Position(53.351, -6.26)
+            assert event.subscriptions == (stream.subscription.id,)
+        with pytest.raises(nc.EventTypeError, match="needs 'lane'"):
+            await amb.raise_(SIREN, {})
+        await amb.unannounce(SIREN)
+        await until(lambda: car.discovered == [])
+
+
+def test_nodes_meet_and_get_what_their_filters_select() -> None:
+    asyncio.run(meets())
+
+
+async def handled() -> None:
+    async with nodes("amb", "car") as (amb, car):
+        got: list[nc.Received] = []
+        stream = car.subscribe("siren", got.append)
+        await stream.open()
+        await amb.announce("siren", to="circle:me,100")
+        await until(lambda: car.discovered != [])
+        await amb.publish("siren", {"lane": 1})
+        await until(lambda: len(got) == 1)
+        await car.unsubscribe(stream)
+        assert car.statistics().groups == 0
+        await amb.publish("siren", {"lane": 2})
+        await asyncio.sleep(0.1)
+        assert len(got) == 1
+
+
+def test_a_handler_is_called_until_unsubscribed() -> None:
+    asyncio.run(handled())
+
+
+async def attacked() -> None:
+    port, recorded = free_port(), list[bytes]()
+    async with nodes("amb", "car", port=port) as (amb, car):
+        thief = MulticastSocket(LOOPBACK, port=port)
+        thief.receive = lambda data, sender: recorded.append(data)
+        thief.join(BEACONS)
+        thief.start(asyncio.get_running_loop())
+        async with (
+            car.subscribe("siren") as events,
+            nc.adhoc("amb", key=OTHER, interface=LOOPBACK, port=port) as forger,
+        ):
+            await amb.announce(SIREN, to=nc.circle(amb, 500))
+            await until(lambda: car.discovered != [])
+            (group,) = car._engine.proximities.groups
+            thief.join(f"{group:06x}")
+            await forger.move(53.35, -6.26)
+            await forger.announce(SIREN, to=nc.circle(forger, 500))
+            await forger.raise_(SIREN, {"lane": 666})
+            for lane in range(5):
+                await amb.raise_(SIREN, {"lane": lane})
+            await until(lambda: len(recorded) >= 6)
+            for _ in range(20):
+                for data in recorded:
+                    thief.send(data, BEACONS)
+                    thief.send(data, f"{group:06x}")
+                thief.send(b"nc\x01\x01" + b"x" * 100, f"{group:06x}")
+                thief.send(b"", BEACONS)
+            name = await amb.raise_(SIREN, {"lane": 9})
+            got = [await asyncio.wait_for(anext(events), 20) for _ in range(6)]
+            assert [event.attributes["lane"] for event in got] == [0, 1, 2, 3, 4, 9]
+            assert got[-1].id == name
+            await until(lambda: car.statistics().datagrams.unsealed >= 20)
+            assert events.take_all() == []
+        thief.close()
+
+
+def test_replayed_forged_and_broken_datagrams_change_nothing() -> None:
+    asyncio.run(attacked())
+
+
+async def overflown() -> None:
+    async with nodes("amb", "car") as (amb, car), car.subscribe("siren", buffer=3) as events:
+        await amb.announce(SIREN, to=nc.circle(amb, 500))
+        await until(lambda: car.discovered != [])
+        for lane in range(8):
+            await amb.raise_(SIREN, {"lane": lane})
+        await until(lambda: events.dropped == 5)
+        assert [event.attributes["lane"] for event in events.take_all()] == [5, 6, 7]
+
+
+def test_of_too_many_unread_events_the_oldest_are_dropped_and_counted() -> None:
+    asyncio.run(overflown())
+
+
+@pytest.mark.parametrize("node", ["", "me", "a~b"])
+def test_what_is_no_node_is_refused(node: str) -> None:
+    with pytest.raises(nc.AdhocOptionsError):
+        nc.adhoc(node)
+
+
+def test_a_key_that_cannot_be_read_says_how_to_make_one(tmp_path: Path) -> None:
+    with pytest.raises(nc.AdhocOptionsError, match="nearcast adhoc key"):
+        nc.adhoc("a", key=tmp_path / "none")
+    (tmp_path / "short").write_text("abcd")
+    with pytest.raises(ValueError, match="32 bytes, not 2"):
+        nc.adhoc("a", key=tmp_path / "short")
+
+
+async def unopened() -> None:
+    node = nc.adhoc("a", interface=LOOPBACK)
+    with pytest.raises(nc.AdhocError, match="is not open"):
+        await node.move(53.35, -6.26)
+
+
+def test_a_node_that_is_not_open_says_so() -> None:
+    asyncio.run(unopened())
