@@ -12,6 +12,8 @@ from tests.support.paper_files import LISTING_6_1, LISTING_7_1, LISTING_7_6
 EXAMPLES = Path(__file__).parents[2] / "examples" / "policies"
 MATRIX = {"rows": [[3, 2, 1], [2, 1, 1], [1, 1, 1]]}
 
+MODULE = '[awareness.default.modules.battery]\nattribute = "battery"\n'
+
 
 def call(port: int, *arguments: str) -> Result:
     done = CliRunner().invoke(app, ["policy", *arguments, "--port", str(port)])
@@ -92,6 +94,13 @@ def test_a_file_may_have_roles_before_their_template(port: int, tmp_path: Path) 
         ("p.json", '{"matrix":\n {"default" 3}}', "Line 2"),
         ("p.toml", "[matrix.default]\nrows = ]", "line 2"),
         ("p.toml", "[matrix.default]\nrows = [[inf]]", "a priority is"),
+        (
+            "p.toml",
+            "[matrix.default]\nrows = [[3, 2, 1], [2, 1], [1, 1, 1]]",
+            "Row 2 of the matrix",
+        ),
+        ("p.toml", f"{MODULE}intervals = [[-inf, 20], [10, 50], [50, inf]]", "overlap"),
+        ("p.toml", f"{MODULE}intervals = [[-inf, 20], [30, 50], [50, inf]]", "gap"),
         ("p.toml", '[roles.t.roles.a]\nb = [nan]\n[template.t]\nwhere = "a = 1"', "roles/t"),
         ("p.toml", '[roles.t.roles.a]\nb = [1, 1]\n[template.t]\nwhere = "a = 1"', "2 values"),
         ("p.xml", LISTING_6_1, "Line 17: The LOGICAL_OPERATOR opened on line 2 is still open"),

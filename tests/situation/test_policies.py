@@ -21,6 +21,7 @@ TEMPLATE = b'{ "where": "size <= 100 OR kind = \'tank\'" }'
 LONGER = b"{\"where\": \"size <= 100 OR kind = 'tank' OR kind = 'car'\"}"
 ROLES = b'{"roles": {"medic": {"rest": [1, 0.5]}}}'
 MATRIX = b'{"rows": [[3, 2, 1],\n [2, 1, 1],\n [1, 1, 1]]}'
+AWARENESS = b'{"modules": {"x": {"attribute": "x", "intervals": [[null, 1], [1, 2], [2, null]]}}}'
 
 
 def read(broker: RunningBroker, topic: str) -> list[bytes]:
@@ -75,7 +76,21 @@ def test_a_name_has_one_policy_however_it_is_spelt(broker: RunningBroker) -> Non
         ("template", LISTING_7_6.encode(), BAD_JSON, "Line 22"),
         ("servers", LISTING_7_1.encode(), BAD, "server '1' (line 2)"),
         ("matrix", b'{"rows": [[1, 2], [1, 1]]}', BAD, "3 rows"),
+        ("matrix", b'{"rows": [[3, 2, 1], [2, 1], [1, 1, 1]]}', BAD, "Row 2 of the matrix is inc"),
+        ("matrix", b'{"rows": [[3, 2, 1], [2, null, 1], [1, 1, 1]]}', BAD, "Row 2, level 2"),
         ("matrix", b'{"rows":', BAD_JSON, "JSON"),
+        (
+            "awareness",
+            b'{"modules": {"x": {"attribute": "x", "intervals": [[0, 2], [1, 3], [3, 4]]}}}',
+            BAD,
+            "overlap",
+        ),
+        (
+            "awareness",
+            b'{"modules": {"x": {"attribute": "x", "intervals": [[0, 1], [2, 3], [3, 4]]}}}',
+            BAD,
+            "gap",
+        ),
         ("awareness", b'{"modules": {"x": {"attribute": "x", "intervals": []}}}', BAD, "3 inter"),
     ],
 )
@@ -83,7 +98,7 @@ def test_a_wrong_policy_is_refused_and_the_old_one_stays(
     broker: RunningBroker, kind: str, document: bytes, code: ReasonCode, said: str
 ) -> None:
     writer, name = Talker(broker), fresh("plan")
-    before = {"template": TEMPLATE, "roles": ROLES, "matrix": MATRIX}
+    before = {"template": TEMPLATE, "roles": ROLES, "matrix": MATRIX, "awareness": AWARENESS}
     for each, text in before.items():
         assert writer.sends(f"$policy/{each}/{name}", text) == OK
     for qos in (1, 2):

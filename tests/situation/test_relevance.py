@@ -189,6 +189,9 @@ def test_explain_tells_atoms_class_and_matrix(tmp_path: Path) -> None:
         ({"where": UNITS, "relevance": "role"}, "template:NAME"),
         ({"where": UNITS, "relevance": "learned:x"}, "none was learned"),
         ({"where": "template:nothing"}, "no template/nothing"),
+        ({"where": "template:unit", "relevance": "role"}, "did you mean units?"),
+        ({"where": "template:plain", "relevance": "role"}, "no roles/plain"),
+        ({"where": "template:units", "relevance": "role"}, "the roles are 'scout'"),
         ({"relevance": "1,1"}, "one number"),
         ({"where": " OR ".join(f"a = {n}" for n in range(61)),
           "relevance": ",".join(["1"] * 61)}, "at most 60 atoms"),
@@ -198,6 +201,9 @@ def test_wrong_relevance_is_refused_with_what_is_right(
     house: RunningBroker, said: dict[str, str], problem: str
 ) -> None:
     reader, writer = Talker(house), Talker(house)
+    sets(writer, "template", "units", {"where": UNITS})
+    sets(writer, "template", "plain", {"where": "size > 1"})
+    sets(writer, "roles", "units", {"roles": {"scout": {"go": VECTOR}}})
     reader.wants("unit", where="size > 1")
     assert reader.wants("unit", qos=1, **said) == BAD
     assert reader.reason is not None
