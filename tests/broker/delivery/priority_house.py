@@ -33,11 +33,11 @@ QUEUED = 6
 class House:
     """A broker's hub, and clients by name."""
 
-    def __init__(self, data: Path | None = None) -> None:
+    def __init__(self, data: Path | None = None, queued: int = QUEUED) -> None:
         self.now = 1_000.0
         self.store = None if data is None else Store(data, "b")
         journal = None if self.store is None else journal_for(self.store)
-        self.hub = Hub(Settings(limits=Limits(queued=QUEUED)), journal)
+        self.hub = Hub(Settings(limits=Limits(queued=queued)), journal)
         if self.store is not None:
             restore(self.hub, self.store, self.now)
         self.connections: dict[str, Connection] = {}
@@ -93,6 +93,11 @@ class House:
     def reads(self, name: str) -> list[str]:
         """The payloads that a client got since it was asked last."""
         return [each.payload.decode() for each in self.written.pop(name, [])]
+
+    def settle(self) -> None:
+        """Tick until nothing more is brought to anybody."""
+        while self.hub.scheduler.replays or self.hub.state.touched:
+            self.tick()
 
     def waiting(self, name: str) -> list[tuple[str, int, float | None]]:
         """Payload, priority and deadline of all that waits, in the order of arrival."""

@@ -16,7 +16,7 @@ from nearcast.core.language import Filter, parse
 from nearcast.core.model import circle
 from nearcast.core.model.geometry.area import Area
 from nearcast.core.model.input_form import _FORMS, InputForm
-from nearcast.core.model.inputs import Input
+from nearcast.core.model.inputs import Input, Restarted
 from nearcast.core.model.record import Record
 from nearcast.store import (
     ERASED,
@@ -99,7 +99,7 @@ def test_it_is_recovered_until_it_is_ended(tmp_path: Path, monkeypatch: pytest.M
     class Part(SessionPresence):
         """The part of an engine that such an input concerns."""
 
-        def resume(self, standing: Iterable[Input], uncertain: Iterable[str]) -> None:
+        def resume(self, standing: Iterable[Input], restarted: Restarted) -> None:
             found.extend(value for value in standing if isinstance(value, CurfewSet))
 
     monkeypatch.setattr(engine, "SessionPresence", Part)

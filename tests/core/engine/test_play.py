@@ -86,7 +86,11 @@ def an_input(draw: random.Random, number: int) -> Input:
         Left(node),
         Announced(Announcement(node, "s", parse_area(draw.choice(AREAS[1:])))),
         Restarted(
-            ("a", "b"), position_ttl_s=30.0, recent_s=40.0, live_at_once=draw.choice((0, 1, 3))
+            ("a", "b"),
+            position_ttl_s=30.0,
+            recent_s=40.0,
+            live_at_once=draw.choice((0, 1, 3)),
+            replays_go_on=draw.random() < 0.5,
         ),
     )
     return draw.choice(others)

@@ -185,6 +185,7 @@ class Life:
                 Restarted(
                     tuple(name for name in sessions if draw.random() < 0.9), 40.0, 30.0,
                     (("s/#", True),) if draw.random() < 0.5 else (), draw.random() < 0.5,
+                    replays_go_on=draw.random() < 0.5,
                 ),
                 1,
             ),

@@ -290,7 +290,7 @@ WRITTEN: list[tuple[Input, Written]] = [
             None,
             None,
             None,
-            '{"kind":"restart","sessions":[],"position_ttl_s":600.0,"recent_s":300.0,"elsewhere":[],"deliveries":false,"keeps_recent":false,"shared_objects":[],"live_at_once":0,"levels":3}',
+            '{"kind":"restart","sessions":[],"position_ttl_s":600.0,"recent_s":300.0,"elsewhere":[],"deliveries":false,"keeps_recent":false,"shared_objects":[],"live_at_once":0,"levels":3,"replays_go_on":false}',
         ),
     ),
     (
@@ -300,7 +300,7 @@ WRITTEN: list[tuple[Input, Written]] = [
             None,
             None,
             None,
-            '{"kind":"restart","sessions":["ann"],"position_ttl_s":60.0,"recent_s":30.0,"elsewhere":[["s/#",true]],"deliveries":true,"keeps_recent":true,"shared_objects":["o/#"],"live_at_once":0,"levels":3}',
+            '{"kind":"restart","sessions":["ann"],"position_ttl_s":60.0,"recent_s":30.0,"elsewhere":[["s/#",true]],"deliveries":true,"keeps_recent":true,"shared_objects":["o/#"],"live_at_once":0,"levels":3,"replays_go_on":false}',
         ),
     ),
 ]

@@ -353,7 +353,7 @@ class Engine:
         self._event_ingest.resume(inputs.known)
         self._standing.resume(standing)
         self._relationship_updates.resume(standing)
-        self._presence.resume(standing, inputs.restarted.sessions)
+        self._presence.resume(standing, inputs.restarted)
         self._priority_updates.resume(standing)
         remembered = list(inputs.recent)
         self._state.recent.note([event for _, event in remembered], [at for at, _ in remembered])

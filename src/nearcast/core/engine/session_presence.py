@@ -2,7 +2,7 @@
 
 A session that reconnects gets the live events it missed, and so does a session whose queue had been
 full once there is room. For a session from before a restart it is unknown what it missed: it gets
-all matching live events that it has not seen.
+all matching live events that it has not seen, and so what is left of a replay of retained messages.
 """
 
 from collections.abc import Iterable, Iterator
@@ -14,7 +14,14 @@ from nearcast.core.engine.outcome import EngineStep, Handlers
 from nearcast.core.matching.matcher import LiveMatches
 from nearcast.core.matching.tables import I32
 from nearcast.core.model.event import Subscription
-from nearcast.core.model.inputs import Input, Left, Presence, QueueDrained, Undelivered
+from nearcast.core.model.inputs import (
+    Input,
+    Left,
+    Presence,
+    QueueDrained,
+    Restarted,
+    Undelivered,
+)
 
 
 class SessionPresence:
@@ -31,6 +38,8 @@ class SessionPresence:
         self._contexts = state.contexts
         self._uncertain: set[str] = set()
         """Restored sessions: unknown what they missed."""
+        self._replays_go_on = False
+        """True if those get what is left of a replay; in earlier releases its end was lost."""
         self.handlers: Handlers = {
             Presence: self.be_present,
             Undelivered: self.miss,
@@ -75,7 +84,7 @@ class SessionPresence:
         """The sessions that have not come back since a restart."""
         return sorted(self._uncertain)
 
-    def resume(self, standing: Iterable[Input], uncertain: Iterable[str]) -> None:
+    def resume(self, standing: Iterable[Input], restarted: Restarted) -> None:
         """Restore presence and what sessions missed, without deliveries."""
         untold = EngineStep(0.0)
         for value in standing:
@@ -87,8 +96,9 @@ class SessionPresence:
                     self._lose(session)
             elif isinstance(value, Undelivered):
                 self.miss(value, untold)
-        self._uncertain.update(filter(self._shard.has, uncertain))
+        self._uncertain.update(filter(self._shard.has, restarted.sessions))
         self._subscriptions.away.update(self._uncertain)
+        self._replays_go_on = restarted.replays_go_on
 
     def leave(self, each: Left, step: EngineStep) -> None:
         """End a session: drop its subscriptions, announcements and delivery state."""
@@ -117,10 +127,10 @@ class SessionPresence:
         for each in wanted:
             if each.group is None:
                 number = self._subscriptions.number(each.id)
-                if each.plain:
+                if each.plain and not self._replays_go_on:
                     found.append(self._live.met_plainly(number, each.subject))
                 else:
-                    found.append(self._matcher.live_matches([number]).row)
+                    found.append(self._matcher.live_matches([number], (), [each.owner]).row)
         return self._matcher.live.in_order(np.unique(np.concatenate(found)))
 
 

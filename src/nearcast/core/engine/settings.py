@@ -37,6 +37,8 @@ class EngineSettings(Struct, frozen=True):
     """So many live events are brought to a session by one input; the rest follow. 0: any."""
     levels: int = 3
     """Levels of relevance, which are as many as classes of context and priorities."""
+    replays_go_on: bool = True
+    """Sessions get what is left of a replay that a restart interrupted; not in older logs."""
     routes: bool = True
     """If False, no event is sent along a route: each is matched."""
 
@@ -52,6 +54,7 @@ class EngineSettings(Struct, frozen=True):
             shared_objects=self.shared_objects,
             live_at_once=self.live_at_once,
             levels=self.levels,
+            replays_go_on=self.replays_go_on,
         )
 
     def after(self, restarted: Restarted) -> "EngineSettings":
@@ -63,4 +66,5 @@ class EngineSettings(Struct, frozen=True):
             shared_objects=restarted.shared_objects,
             live_at_once=restarted.live_at_once,
             levels=restarted.levels,
+            replays_go_on=restarted.replays_go_on,
         )

@@ -312,6 +312,8 @@ class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
     """So many live events are brought to a session by one input; 0: any."""
     levels: int = 3
     """Levels of relevance, classes of context and priorities."""
+    replays_go_on: bool = False
+    """True if sessions get what is left of a replay that the restart interrupted."""
 
 
 Input = (
