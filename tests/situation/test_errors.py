@@ -48,14 +48,14 @@ BAD_SUBSCRIPTIONS = [
     ((("nc-to", "circle:me,500"),), "nc-to"),
     ((("nc-where", "speed > 5"), ("nc-where", "speed > 5")), "twice"),
     ((("nc-relevance", "1,1"),), "one number"),
-    ((("nc-aggregate", "1"),), "not available yet"),
+    ((("nc-aggregate", "1"),), "a need begins with volume or time or people"),
     ((("nc-detail", "1"),), "not available yet"),
     ((("nc-where", "template:units"),), "There is no template/units"),
 ]
 # All that may be said in JSON of a subscription.
 NAMED_WORDS = (
-    "there are subject, where, from, relevance, qos, no_local, envelope, meta; aggregate, detail "
-    "are not available yet"
+    "there are subject, where, from, relevance, aggregate, qos, no_local, envelope, meta; detail "
+    "is not available yet"
 )
 # Topic, payload, code, and what the reason names.
 BAD_COMMANDS = [
@@ -90,7 +90,7 @@ BAD_COMMANDS = [
     ("$me/subscriptions/n", b'{"subject": "news", "form": "circle:me,5"}', BAD, NAMED_WORDS),
     ("$me/subscriptions/n", b'{"subject": "news", "envelope": 1}', BAD, "envelope"),
     ("$me/subscriptions/n", b'{"subject": "news", "relevance": null}', BAD, "not null"),
-    ("$me/subscriptions/n", b'{"subject": "news", "aggregate": 1}', BAD, "not available yet"),
+    ("$me/subscriptions/n", b'{"subject": "news", "aggregate": 1}', BAD, "aggregate: what waits"),
     ("$me/subscriptions/n", b'{"subject": "news", "detail": 1}', BAD, "not available yet"),
     ("$me/subscriptions/n", b'{"subject": "$me/errors"}', BAD, "$me"),
     ("$me/publish/", b"{}", None, "subject"),

@@ -123,11 +123,10 @@ class Hub:
         errors = ErrorReports(dispatcher)
         acknowledger = Acknowledger(state, errors)
         self._acknowledger = acknowledger
-        self._recorder = OutcomeRecorder(state, self.settings.record.deliveries)
+        self.recorder = OutcomeRecorder(state, self.settings.record.deliveries)
+        """Notes what the store and the log are to have of each step."""
         self.disk_policy = DiskPolicy(state)
-        self._driver = driver = EngineDriver(
-            state, dispatcher, self._recorder, acknowledger, errors
-        )
+        self._driver = driver = EngineDriver(state, dispatcher, self.recorder, acknowledger, errors)
         readers = TopicReaders(state, dispatcher)
         self._system_topics = SystemTopics(state, readers)
         self.warnings = warnings = MatchWarnings(state, driver, errors)
@@ -247,11 +246,11 @@ class Hub:
 
     def resume_moves(self, moved: Iterable[NodeState], marked: bool) -> None:
         """Continue with nodes whose moves the store lacks; `marked`: it has a row mark for them."""
-        self._recorder.begin(moved, marked)
+        self.recorder.begin(moved, marked)
 
     def keep_moves(self) -> None:
         """Store all moves soon, since the log may be rewritten."""
-        self._recorder.hurry()
+        self.recorder.hurry()
 
     def begin(self, now: float) -> None:
         """Start operation with the restored state."""
@@ -308,11 +307,11 @@ class Hub:
         limits, journal = state.limits, state.journal
         if journal.rows:
             state.phases.switch(Phase.RECORDING)
-            self._recorder.catch_up(now)
+            self.recorder.catch_up(now)
         state.phases.switch(Phase.OUTPUT)
         self._dispatcher.flush()
         # What it dropped from full queues.
-        self._recorder.record_undelivered(now)
+        self.recorder.record_undelivered(now)
         writes: list[Write] = []
         parts: list[bytes] = []
         data = b""

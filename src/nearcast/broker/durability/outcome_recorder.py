@@ -11,6 +11,7 @@ from math import inf
 import msgspec
 
 from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.durability.waiting_recorder import WaitingRecorder
 from nearcast.core.engine.engine import Outcome
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import Undelivered
@@ -41,6 +42,7 @@ class OutcomeRecorder:
     def __init__(self, state: BrokerState, deliveries: bool) -> None:
         self._state = state
         self._deliveries = deliveries
+        self.waiting = WaitingRecorder()
         self._behind: dict[str, NodeState] = {}
         """Nodes with moves that the store does not have yet."""
         self._round: list[str] = []
@@ -88,6 +90,8 @@ class OutcomeRecorder:
         if not journal.keeps:
             return
         self._note_changes(outcome)
+        if outcome.waiting_changes:
+            self.waiting.record(outcome.waiting_changes, journal)
         for record in outcome.records:
             journal.rows.append_record(record)
         if self._deliveries:

@@ -16,6 +16,7 @@ from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.reprioritisation import reprioritise
 from nearcast.broker.durability.outcome_recorder import NODES, NODES_UNTIL
 from nearcast.broker.durability.remembered_events import remembered_events
+from nearcast.broker.durability.waiting_recorder import POOLS, WAITING
 from nearcast.broker.handover.staged_rows import RELEASES, STAGED
 from nearcast.broker.hub import Hub
 from nearcast.broker.ingest.subscribe import subscription, tells
@@ -34,6 +35,7 @@ from nearcast.core.adaptation.errors import AdaptationError
 from nearcast.core.adaptation.form_function import FormFunction
 from nearcast.core.adaptation.relevance import checked_vector
 from nearcast.core.engine.engine import EngineInputs, LiveEvent
+from nearcast.core.gathering.waiting import durable_pools
 from nearcast.core.model.context import NodeState, moved
 from nearcast.core.model.event import Subscription
 from nearcast.core.model.geometry.position import Position
@@ -135,6 +137,8 @@ def restore(hub: Hub, store: Store, now: float) -> None:
                 hub.usage.restore(client_id, value.decode())
             case Kept(space, key, value) if space in (STAGED, RELEASES):
                 hub.releasing.staging.restore(space, key, value)
+            case Kept(space, key, value) if space in (POOLS, WAITING):
+                hub.recorder.waiting.restore(space, value, key)
             case Kept(space, key, value) if space in (SCRIPTS, STATES):
                 hub.scripts.book.restore(space, key, value)
     kept_nodes = dict(nodes)
@@ -142,6 +146,9 @@ def restore(hub: Hub, store: Store, now: float) -> None:
     states = [state for state, _ in nodes.values()]
     chosen = hub.engine.settings
     recent = remembered_events(store.log, now - chosen.recent_s, chosen.recent_most)
+    qos = {each.id: each.qos for each in subscriptions}
+    waiting = durable_pools(hub.recorder.waiting.take_restored(), qos)
+    hub.recorder.waiting.end_others(waiting, hub.state.journal)
     inputs = EngineInputs(
         chosen.restart(sessions),
         standing,
@@ -150,6 +157,7 @@ def restore(hub: Hub, store: Store, now: float) -> None:
         live=live.found(),
         recent=recent,
         known=known,
+        waiting=waiting,
     )
     hub.engine.resume(store.seq, inputs)
     for (kind, name), why in hub.engine.policies.unfit.items():

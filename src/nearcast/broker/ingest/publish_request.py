@@ -22,6 +22,7 @@ from nearcast.broker.situation.nc_properties import (
     event_options_from_json,
     event_options_from_members,
 )
+from nearcast.core.gathering.aggregate_json import parts_from_json
 from nearcast.core.model.context import Attributes
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
@@ -81,7 +82,7 @@ class PublishRequest(Struct, frozen=True, gc=False):
             options.at is not None, options.to, valid_s, options.object, self.retain,
             options.priority, options.deadline_s, payload, self.qos,
             client_id if client_id != node else "", False, (), None, self.headers, expires_at, "",
-            options.raises,
+            options.raises, 0, options.aggregate,
         )  # fmt: skip
 
 
@@ -152,6 +153,8 @@ class PublishChecks:
         if options.priority is not None and self._may_raise(session):
             options = replace(options, raises=True)
         request = PublishRequest(topic, payload, packet.qos, packet.retain, raw, options, expiry_s)
+        if options.aggregate:
+            check_aggregate(request)
         if len(topic) > self._short_topic or topic[0] == "$":
             self._check_topic(topic)
         if not connection.permissions.unrestricted:
@@ -198,6 +201,8 @@ class PublishChecks:
             output.subject, output.payload, output.qos, output.retain, b"", options
         )
         self._check_topic(request.topic)
+        if options.aggregate:
+            check_aggregate(request)
         if not session.permissions.unrestricted:
             self._check_rights(session.permissions, request)
         return request
@@ -254,6 +259,14 @@ class PublishChecks:
             )
 
 
+def check_aggregate(request: PublishRequest) -> None:
+    """Refuse a payload that is not an aggregate of as many events as it says."""
+    try:
+        parts_from_json(request.payload, request.options.aggregate)
+    except ModelError as error:
+        raise RefusedError(BAD, str(error)) from None
+
+
 def claim_live(state: BrokerState, usage: SessionUsage, event: Event, size: int) -> None:
     """Refuse a live event of a size beyond a quota, or reserve room for it."""
     key = state.engine.live_key(event)
@@ -275,7 +288,10 @@ def request_of_will(will: Will) -> PublishRequest:
     packet = Publish(topic).with_(replace(properties, will_delay_interval=None))
     raw = stripped(packet.raw_properties, _DROPPED, PREFIX)
     expiry_s = properties.message_expiry_interval
-    return PublishRequest(topic, payload, will.qos, will.retain, raw, options, expiry_s)
+    request = PublishRequest(topic, payload, will.qos, will.retain, raw, options, expiry_s)
+    if options.aggregate:
+        check_aggregate(request)
+    return request
 
 
 def _published_as(

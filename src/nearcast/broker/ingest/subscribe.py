@@ -334,6 +334,13 @@ class SubscribeHandler:
             raise RefusedError(
                 BAD, "a shared subscription has no relevance: its members take turns"
             )
+        if options.aggregate is not None:
+            if parsed.group is not None:
+                raise RefusedError(
+                    BAD, "a shared subscription does not gather: its members take turns"
+                )
+            if parsed.pattern[:1] == "$":
+                raise RefusedError(BAD, f"what the broker tells on {text!r} is not gathered")
         if parsed.pattern[:1] == "$" and (text not in PRIVATE or name is not None):
             check_broker_topic(parsed.pattern)
         id_ = SubscriptionId(session.client_id, text, name)
@@ -427,6 +434,7 @@ def subscription(
         meta=granted.meta,
         countable=countable,
         relevance=options.relevance,
+        aggregate=options.aggregate,
     )
 
 

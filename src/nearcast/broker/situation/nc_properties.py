@@ -16,6 +16,7 @@ from msgspec.structs import replace
 
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.core.excerpts import reason
+from nearcast.core.gathering.aggregability import parse_aggregability
 from nearcast.core.language import Filter, LanguageError, parse
 from nearcast.core.language.evaluation.instants import read_timestamp
 from nearcast.core.model import Area, Box, ModelError, area_text, parse_area
@@ -53,6 +54,8 @@ class EventOptions(Struct, frozen=True):
     deadline_s: float | None = None
     time: float | None = None
     id: str | None = None
+    aggregate: int = 0
+    """How many events are gathered in its payload."""
     raises: bool = False
     """Its priority may raise the computed one: its publisher has the right to."""
 
@@ -77,6 +80,8 @@ class SubscriptionOptions(Struct, frozen=True):
     relevance_given: object = None
     """Relevance as given, until it is resolved against the filter and the policies."""
     relevance: Relevance | None = None
+    aggregate: object = None
+    """When what waits for it leaves, as it was given; it was checked."""
 
     @property
     def is_situated(self) -> bool:
@@ -239,7 +244,7 @@ def _event_options(members: Mapping[str, object], prefix: str) -> EventOptions:
 
 
 def _subscription_options(members: Mapping[str, object], prefix: str) -> SubscriptionOptions:
-    where = from_ = relevance = None
+    where = from_ = relevance = aggregate = None
     quiet, template = False, ""
     for name, value in members.items():
         label = prefix + name
@@ -257,12 +262,14 @@ def _subscription_options(members: Mapping[str, object], prefix: str) -> Subscri
             if type(value) not in (str, int, bool) or value not in ("0", "1", True, False):
                 raise RefusedError(BAD, f"{label} is 0 or 1, not {shown(value)}")
             quiet = value in ("0", False)
+        elif name == "aggregate":
+            aggregate = _aggregate(value, label)
         elif name in LATER:
             raise RefusedError(BAD, f"{label} is not available yet")
         else:
-            known = ("where", "from", "relevance", "meta") if prefix else _NAMED_WORDS
+            known = ("where", "from", "relevance", "aggregate", "meta") if prefix else _NAMED_WORDS
             later = ", ".join(prefix + each for each in LATER)
-            why = f"{_unknown(label, known, prefix)}; {later} are not available yet"
+            why = f"{_unknown(label, known, prefix)}; {later} is not available yet"
             raise RefusedError(BAD, why)
     kept = dict(members)
     if isinstance(from_, Box):
@@ -270,14 +277,23 @@ def _subscription_options(members: Mapping[str, object], prefix: str) -> Subscri
         kept["from"] = area_text(from_)
     texts = tuple((name, _text(value)) for name, value in kept.items())
     meta = bool(members) and not quiet
-    return SubscriptionOptions(where, from_, meta, quiet, texts, template, relevance)
+    return SubscriptionOptions(
+        where, from_, meta, quiet, texts, template, relevance, aggregate=aggregate
+    )
 
 
-LATER = ("aggregate", "detail")
+LATER = ("detail",)
 PLANNED_FOR_EVENTS = ("people",)
 TEMPLATE = "template:"
-_NAMED_WORDS = ("subject", "where", "from", "relevance", "qos", "no_local", "envelope", "meta")
+_NAMED_WORDS = (
+    "subject", "where", "from", "relevance", "aggregate", "qos", "no_local", "envelope", "meta",
+)  # fmt: skip
 _BODIES = ("payload", "text", "base64")
+
+
+def _aggregate(value: object, what: str) -> object:
+    _meant(lambda: parse_aggregability(value), what)
+    return value
 
 
 def _text(value: object) -> str:
@@ -324,6 +340,13 @@ def _priority(value: object, what: str) -> int:
     return int(number)
 
 
+def _count(value: object, what: str) -> int:
+    number = _number(value, what)
+    if number != int(number) or number < 1:
+        raise RefusedError(BAD, f"{what} is a number of events from 1, not {shown(value)}")
+    return int(number)
+
+
 def _name(value: object, what: str) -> str:
     if not isinstance(value, str) or not 0 < len(value) <= LONGEST_NAME or "\0" in value:
         raise RefusedError(BAD, f"{what} is text of 1 to {LONGEST_NAME} characters")
@@ -348,6 +371,7 @@ _EVENT_WORDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "priority": ("priority", _priority),
     "deadline": ("deadline_s", _deadline),
     "time": ("time", _time),
+    "aggregate": ("aggregate", _count),
     "id": ("id", _name),
 }
 

@@ -68,6 +68,13 @@ def sub(
             help="How much each atom of --where matters: '1,0.5,0', levels:3,2,0, or role.",
         ),
     ] = None,
+    aggregate: Annotated[
+        str | None,
+        typer.Option(
+            metavar="NEED",
+            help="Let events wait and come together: 'volume 20', 'time 300 or people 10 wait 60'.",
+        ),
+    ] = None,
     at: Annotated[
         str | None, typer.Option(metavar="LAT,LON", help="Say first where you are.")
     ] = None,
@@ -95,7 +102,7 @@ def sub(
     if session_expiry and client_id is None:
         raise typer.BadParameter("a session that is kept needs an --id", param_hint="--id")
     here = None if at is None else position_of(at, "--at")
-    situation = _Situation(where, from_, relevance, here, name, envelope, meta)
+    situation = _Situation(where, from_, relevance, aggregate, here, name, envelope, meta)
     situation.check(topics, mqtt)
     options = server.client_options(
         client_id,
@@ -142,6 +149,7 @@ class _Situation(msgspec.Struct, frozen=True):
     where: str | None
     from_: str | None
     relevance: str | None
+    aggregate: str | None
     at: Position | None
     name: str | None
     envelope: bool
@@ -156,13 +164,16 @@ class _Situation(msgspec.Struct, frozen=True):
         has_options = bool(self._options()) or self.meta
         if has_options and self.name is None and version != MQTT_5:
             raise typer.BadParameter(
-                "--where, --from, --relevance and --meta need --mqtt 5 or a --name",
+                "--where, --from, --relevance, --aggregate and --meta need --mqtt 5 or a --name",
                 param_hint="--mqtt",
             )
         check_subscription([(f"nc-{name}", value) for name, value in self._options().items()])
 
     def _options(self) -> dict[str, str]:
-        pairs = (("where", self.where), ("from", self.from_), ("relevance", self.relevance))
+        pairs = (
+            ("where", self.where), ("from", self.from_), ("relevance", self.relevance),
+            ("aggregate", self.aggregate),
+        )  # fmt: skip
         return {name: value for name, value in pairs if value is not None}
 
     def subscribing(self, connection: ClientConnection, filters: list[TopicFilter]) -> _Subscribe:

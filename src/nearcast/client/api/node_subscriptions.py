@@ -58,6 +58,7 @@ class NodeSubscriptions:
         where: str | Mapping[str, object] | None = None,
         from_: AreaLike | None = None,
         relevance: str | Sequence[float] | float | None = None,
+        aggregate: str | Mapping[str, object] | None = None,
         name: str | None = None,
         qos: int = 1,
         no_local: bool = True,
@@ -69,10 +70,11 @@ class NodeSubscriptions:
         `pattern` is a subject with the wildcards `+` and `#`; `where` a filter in CQL2, `from_` the
         area where events happen. `relevance` says how much each atom of the filter matters, from 0
         to 1 in the order in which they are written (or `levels:3,2,1`, or `role`): on a thin link
-        the most relevant events come first, and `event.priority` tells. A `name` identifies the
-        subscription in the session in place of its pattern. `keep` leaves it in the session when
-        the stream is closed, for use with `connect(resume=True)`. The node's own events are left
-        out unless `no_local` is False.
+        the most relevant events come first, and `event.priority` tells. With `aggregate`, such as
+        `volume 20 wait 60`, events wait and come together: `event.count` tells how many. A `name`
+        identifies the subscription in the session in place of its pattern. `keep` leaves it in the
+        session when the stream is closed, for use with `connect(resume=True)`. The node's own
+        events are left out unless `no_local` is False.
         Raises `ModelError` for an invalid pattern, and `OptionsError` for a name that is in use;
         see `Stream` for the rest.
         """
@@ -82,6 +84,7 @@ class NodeSubscriptions:
             where=encode_filter(where),
             from_=encode_from(from_),
             relevance=encode_relevance(relevance),
+            aggregate=encode_filter(aggregate),
             qos=qos,
             no_local=no_local,
             name=self._name_for(pattern, name, keep),

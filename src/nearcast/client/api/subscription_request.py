@@ -20,6 +20,7 @@ class SubscriptionRequest(Struct, frozen=True, kw_only=True):
     where: str | None = None
     from_: str | None = None
     relevance: str | None = None
+    aggregate: str | None = None
     qos: int = 1
     no_local: bool = True
     name: str | None = None
@@ -53,7 +54,7 @@ class SubscriptionRequest(Struct, frozen=True, kw_only=True):
             return NO_PROPERTIES
         options = (
             ("nc-where", self.where), ("nc-from", self.from_), ("nc-relevance", self.relevance),
-            ("nc-meta", "1"),
+            ("nc-aggregate", self.aggregate), ("nc-meta", "1"),
         )  # fmt: skip
         pairs = tuple((name, value) for name, value in options if value is not None)
         return Properties(user_properties=pairs)
@@ -69,6 +70,8 @@ class SubscriptionRequest(Struct, frozen=True, kw_only=True):
             members["from"] = self.from_
         if self.relevance is not None:
             members["relevance"] = self.relevance
+        if self.aggregate is not None:
+            members["aggregate"] = self.aggregate
         if version != MQTT_5:
             members["envelope"] = True
         return msgspec.json.encode(members)

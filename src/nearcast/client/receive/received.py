@@ -42,6 +42,8 @@ class Received(Struct, frozen=True, kw_only=True):
     """It withdraws a live event, which should no longer be shown."""
     properties: tuple[tuple[str, str], ...] = ()
     """The publisher's own user properties (MQTT 5)."""
+    count: int = 1
+    """How many events it holds; the payload of an aggregate tells of all of them."""
     _attributes: dict[str, Value] | None = None
 
     @property
@@ -134,6 +136,7 @@ def _event(
         retain=message.retain,
         withdrawn=_number(metadata.get("valid")) == 0,
         properties=others,
+        count=_number(metadata.get("aggregate")) or 1,
     )
 
 

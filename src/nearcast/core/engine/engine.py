@@ -2,8 +2,8 @@
 
 Pure: takes inputs and the time; returns deliveries, changes, log records and the time of the next
 timer. Inputs are applied strictly in order; consecutive events are matched as one batch. A refused
-input changes nothing and is reported with a reason. Adaptation and gathering pass everything
-through until they are built.
+input changes nothing and is reported with a reason. A match of a subscription that gathers
+waits, and leaves together with others.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
@@ -26,6 +26,7 @@ from nearcast.core.engine.engine_inputs import EngineInputs as EngineInputs
 from nearcast.core.engine.engine_inputs import LiveEvent as LiveEvent
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.event_ingest import EventIngest
+from nearcast.core.engine.gathering_updates import GatheringUpdates
 from nearcast.core.engine.outcome import EngineStep, Handlers
 from nearcast.core.engine.outcome import LiveChanged as LiveChanged
 from nearcast.core.engine.outcome import NodeChanged as NodeChanged
@@ -103,11 +104,12 @@ class Engine:
         """Templates, roles, matrices, awareness: how events are adapted to subscribers."""
         self._event_ingest = EventIngest(state)
         self._context = ContextUpdates(state)
-        self._standing = StandingInputs(state)
+        self._gathering = GatheringUpdates(state)
+        self._standing = StandingInputs(state, self._gathering)
         self._presence = SessionPresence(state)
         self._priority_updates = PriorityUpdates(state)
         self._relationship_updates = RelationshipUpdates(state)
-        state.dependents.append(self._relationship_updates)
+        state.dependents += [self._relationship_updates, self._gathering]
         # Live events are delivered at the priorities of now.
         state.dependents.insert(0, self._priority_updates)
         self._find_methods()
@@ -204,6 +206,8 @@ class Engine:
                 else:
                     self._match(step)
                     self._handlers[type(each)](each, step)
+                    if self._gathering.is_active:
+                        self._gathering.settle(step)
             except ModelError as error:
                 outcome.refusals.append(Refusal(index, str(error)))
                 continue
@@ -223,7 +227,7 @@ class Engine:
         deliveries, all equal to what `play` yields. Returns None and does nothing if later matches
         depend on each event (filters that count, live events that are still to be brought).
         """
-        if self.matcher.counting or self._state.live.has_missed:
+        if self.matcher.counting or self._state.live.has_missed or self._gathering.is_active:
             return None
         times = events.times
         ended = self.play((), (), float(times[0]))
@@ -249,7 +253,7 @@ class Engine:
     def _pass_to_now(self, step: EngineStep) -> None:
         """Handle a change of time between two inputs; pending moves and events come first."""
         timer = self.next_timer()
-        if timer is not None and timer <= step.now:
+        if self._gathering.is_active or (timer is not None and timer <= step.now):
             self._context.settle_moves()
             self._match(step)
             self._expire(step)
@@ -264,7 +268,9 @@ class Engine:
     def _leaves_no_trace(self, event: Event) -> bool:
         """True if matching the event changes no state that later inputs depend on."""
         state = self._state
-        return not (event.stays or state.subscriptions.takes_turns or state.live.has_missed)
+        if event.stays or state.subscriptions.takes_turns or state.live.has_missed:
+            return False
+        return not self._gathering.is_active
 
     def _match(self, step: EngineStep) -> None:
         """Match and deliver the pending events of a step."""
@@ -294,8 +300,13 @@ class Engine:
             numbers, priorities = (column.tolist() for column in columns)
             met = zip(numbers, priorities, strict=True)
             self._state.live_delivery.withdraw(withdrawal, met, step.outcome)
+            if self._gathering.is_active:
+                self._gathering.withdraw(withdrawal)
             if self._state.live.withdraw(withdrawal):
                 step.live_changed(self._state.live.key(withdrawal), None)
+
+        if self._gathering.is_active:
+            self._gathering.settle(step)
 
     def _forget(self, each: Forgot, step: EngineStep) -> None:
         """Erase a node: its state, announcements, live and recent events."""
@@ -333,6 +344,7 @@ class Engine:
             state.recent.in_force(),
             self._event_ingest.known(),
             dict(state.subscriptions.turns),
+            self._gathering.in_force(),
         )
 
     def resume(self, seq: int, inputs: EngineInputs) -> None:
@@ -355,6 +367,7 @@ class Engine:
         self._relationship_updates.resume(standing)
         self._presence.resume(standing, inputs.restarted)
         self._priority_updates.resume(standing)
+        self._gathering.resume(inputs.waiting)
         remembered = list(inputs.recent)
         self._state.recent.note([event for _, event in remembered], [at for at, _ in remembered])
         self._state.recent.refresh()
@@ -375,7 +388,8 @@ class Engine:
 
     def _restart(self, each: Restarted, step: EngineStep) -> None:
         """Reset as a broker restart does, keeping the state of the given sessions."""
-        inputs = self._state.after_restart(each, self._event_ingest.known())
+        waiting = self._gathering.in_force()
+        inputs = self._state.after_restart(each, self._event_ingest.known(), waiting)
         seq, recent = self.seq, self._state.recent
         self.settings = self.settings.after(each)
         self._begin(self.matcher.places)

@@ -9,6 +9,7 @@ from collections.abc import Collection, Iterable, Mapping, Sequence
 
 from msgspec import Struct
 
+from nearcast.core.gathering.waiting import WaitingPool
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.inputs import (
@@ -51,6 +52,8 @@ class EngineInputs(Struct, frozen=True):
     """Publisher and id of earlier events, by which repeats are recognised, oldest first."""
     turns: Mapping[tuple[str, str], int] = {}
     """The number of events that each shared group has had, by group and subject."""
+    waiting: Iterable[WaitingPool] = ()
+    """What waits for subscriptions that gather, oldest first."""
 
     def of_sessions(self) -> "EngineInputs":
         """Return what of it is kept in one shard only: subscriptions and the state of sessions."""
@@ -60,6 +63,7 @@ class EngineInputs(Struct, frozen=True):
             subscriptions=self.subscriptions,
             live=[each for each in self.live if each.seen],
             turns=self.turns,
+            waiting=self.waiting,
         )
 
 

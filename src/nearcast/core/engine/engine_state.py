@@ -5,6 +5,7 @@ from collections.abc import Iterable
 from nearcast.core.engine.area_watch import AreaWatch
 from nearcast.core.engine.books.announcement_book import AnnouncementBook
 from nearcast.core.engine.books.context_book import ContextBook
+from nearcast.core.engine.books.gathering_book import GatheringBook
 from nearcast.core.engine.books.live_book import LiveBook
 from nearcast.core.engine.books.node_book import NodeBook
 from nearcast.core.engine.books.policy_book import PolicyBook
@@ -18,6 +19,7 @@ from nearcast.core.engine.settings import EngineSettings
 from nearcast.core.engine.shard import Shard
 from nearcast.core.engine.state_observer import StateObserver
 from nearcast.core.engine.subject_policy import SubjectPolicy
+from nearcast.core.gathering.waiting import WaitingPool, durable_pools
 from nearcast.core.matching.matcher import Matcher
 from nearcast.core.model.geometry.places import Places
 from nearcast.core.model.inputs import Announced, Restarted
@@ -39,8 +41,9 @@ class EngineState:
         self.areas = AreaWatch(self.matcher, self.rights.context, self.nodes.by_name)
         self.relationships = RelationshipBook()
         self.live = LiveBook(self.matcher, settings.shared_objects)
+        self.gathering = GatheringBook()
         self.contexts = ContextBook(self.policies, self.rights.context)
-        self.subscriptions = SubscriptionBook(self.matcher, self.contexts)
+        self.subscriptions = SubscriptionBook(self.matcher, self.contexts, self.gathering)
         self.recent = RecentBook(self.matcher, settings)
         self.live_delivery = LiveDelivery(
             self.matcher, self.live, self.subscriptions, settings.live_at_once
@@ -55,9 +58,15 @@ class EngineState:
         self.announcements.observer = observer.announcement_changed
         self.relationships.observer = observer.relationship_changed
 
-    def after_restart(self, restarted: Restarted, known: Iterable[tuple[str, str]]) -> EngineInputs:
+    def after_restart(
+        self,
+        restarted: Restarted,
+        known: Iterable[tuple[str, str]],
+        waiting: Iterable[WaitingPool],
+    ) -> EngineInputs:
         """The inputs that stay in force when a broker restarts with the given sessions."""
         kept = set(restarted.sessions)
+        everyone = [one for one in self.subscriptions.everyone() if one.owner in kept]
         announced = (one for one in self.announcements.by_subject.values() if one.owner in kept)
         return EngineInputs(
             restarted,
@@ -68,10 +77,11 @@ class EngineState:
                 *self.areas,
                 *self.relationships,
             ],
-            subscriptions=[one for one in self.subscriptions.everyone() if one.owner in kept],
+            subscriptions=everyone,
             nodes=list(self.nodes.by_name.values()),
             live=[
                 LiveEvent(event, expires, seen & kept) for event, expires, seen in self.live.kept()
             ],
             known=known,
+            waiting=durable_pools(waiting, {one.id: one.qos for one in everyone}),
         )

@@ -4,6 +4,7 @@ from collections.abc import Callable
 
 from msgspec import Struct
 
+from nearcast.core.engine.books.gathering_book import PoolChange
 from nearcast.core.engine.delivery.deliveries import Deliveries
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Delivery, Event
@@ -97,6 +98,8 @@ class Outcome(Struct):
     notices: list[Notice] = []
     """Entries to and exits from watched areas, and states of relationships, published on subjects
     of the broker's own."""
+    waiting_changes: list[PoolChange] = []
+    """What changed in what waits for subscriptions that gather."""
     now: float = 0.0
     """The time of the input that is being applied."""
     index: int = 0

@@ -6,6 +6,7 @@ A new subscription gets the live events that match it now.
 from collections.abc import Iterable, Sequence
 
 from nearcast.core.engine.engine_state import EngineState
+from nearcast.core.engine.gathering_updates import GatheringUpdates
 from nearcast.core.engine.outcome import EngineStep, Handlers, Outcome
 from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.geometry.area_resolution import check
@@ -26,7 +27,8 @@ from nearcast.core.model.subject import check_pattern, check_subject
 class StandingInputs:
     """Adds and removes standing inputs."""
 
-    def __init__(self, state: EngineState) -> None:
+    def __init__(self, state: EngineState, gathering: GatheringUpdates) -> None:
+        self._gathering = gathering
         self._announcements = state.announcements
         self._areas = state.areas
         self._matcher = state.matcher
@@ -69,15 +71,17 @@ class StandingInputs:
         finally:
             if not each.more and self._together:
                 together, self._together = self._together, {}
-                self._add(list(together.values()), step.outcome)
+                self._add(list(together.values()), step)
 
-    def _add(self, wanted: Sequence[Subscribed], outcome: Outcome) -> None:
+    def _add(self, wanted: Sequence[Subscribed], step: EngineStep) -> None:
+        detached = self._gathering.detach(each.subscription.id for each in wanted)
         own = [each for each in wanted if self._shard.has_subscription(each.subscription)]
         # All replace those of the same ids, which may have been in this shard.
         self._subscriptions.drop([each.subscription.id for each in wanted])
         self._subscriptions.add([each.subscription for each in own])
         self._recent.refresh()
-        self._bring(own, outcome)
+        self._gathering.attach(detached, step)
+        self._bring(own, step.outcome)
 
     def _bring(self, wanted: Sequence[Subscribed], outcome: Outcome) -> None:
         """Deliver live events to new subscriptions that match them."""
@@ -101,6 +105,7 @@ class StandingInputs:
 
     def suspend(self, each: Suspended, step: EngineStep) -> None:
         """Let a subscription match nothing."""
+        self._gathering.release_for(each.id, step)
         self._subscriptions.suspend(each.id)
         self._recent.refresh()
 

@@ -8,7 +8,7 @@ text or base64 if that is not JSON.
 
 import base64
 from collections.abc import Mapping
-from datetime import UTC, datetime
+from datetime import datetime
 from typing import Any, cast
 
 import msgspec
@@ -16,10 +16,12 @@ from msgspec import Struct
 
 from nearcast.core.gathering.mergeable_aggregate import MergeableAggregate
 from nearcast.core.gathering.parts import Part
+from nearcast.core.gathering.rules import MOST_PARTS
 from nearcast.core.model.context import Value
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.position import position_from_json
 from nearcast.core.model.payload import is_opaque
+from nearcast.core.model.time_text import time_text
 
 
 def aggregate_json(aggregate: MergeableAggregate) -> dict[str, object]:
@@ -84,8 +86,13 @@ class _GivenAggregate(Struct):
 _DECODER = msgspec.json.Decoder(_GivenAggregate)
 
 
-def parts_from_json(payload: bytes, count: int, ingested: float) -> list[Part]:
-    """Return the parts of an aggregate of `count` events; raise `ModelError` if it is not one."""
+def parts_from_json(
+    payload: bytes, count: int, ingested: float = 0.0, number: int = 0
+) -> list[Part]:
+    """Return the parts of an aggregate of `count` events; raise `ModelError` if it is not one.
+
+    `number` is the place of the aggregate among all that came.
+    """
     try:
         given = _DECODER.decode(payload)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
@@ -95,9 +102,12 @@ def parts_from_json(payload: bytes, count: int, ingested: float) -> list[Part]:
             f"nc-aggregate is {count}, count is {given.count} and there are {len(given.events)} "
             "events: they must be equal"
         )
+    if count > MOST_PARTS:
+        raise ModelError(f"an aggregate has at most {MOST_PARTS} parts, not {count}")
     differing = {name for event in given.events for name in event.attributes}
     alike = {name: each for name, each in given.attributes.items() if name not in differing}
-    return [_part(event, alike, ingested, number) for number, event in enumerate(given.events)]
+    first = number * MOST_PARTS
+    return [_part(event, alike, ingested, first + at) for at, event in enumerate(given.events)]
 
 
 def _part(event: _GivenEvent, alike: Mapping[str, Any], ingested: float, number: int) -> Part:
@@ -122,9 +132,3 @@ def _part(event: _GivenEvent, alike: Mapping[str, Any], ingested: float, number:
         number,
         tuple(event.properties),
     )
-
-
-def time_text(seconds: float) -> str:
-    """Return an RFC 3339 time in milliseconds."""
-    text = datetime.fromtimestamp(seconds, UTC).isoformat(timespec="milliseconds")
-    return text.replace("+00:00", "Z")

@@ -5,34 +5,33 @@ METRES` sets the grouping, `within SECONDS`, `at most N` and `wait SECONDS` boun
 contradictory rule is refused with a suggestion.
 """
 
-import re
 from collections.abc import Mapping
-from typing import Literal, TypeVar
+from typing import Literal
 
 from msgspec import Struct
 
 from nearcast.core.gathering.cells import LARGEST_M, SMALLEST_M
+from nearcast.core.gathering.rule_words import RuleWords
 from nearcast.core.gathering.thresholds import AT_MOST, GRACE_S, WITHIN_S, Threshold, ThresholdKind
-from nearcast.core.model.errors import ModelError, did_you_mean
-from nearcast.core.model.geometry.position import parse_number, plain, shown
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.geometry.position import plain, shown
 from nearcast.core.model.subject import check_pattern
 
 KINDS: tuple[ThresholdKind, ...] = ("volume", "time", "people")
 CLAUSES = ("per", "within", "at", "wait")
 MOST_PARTS = 10_000
-LONGEST_S = 7 * 86_400.0
-_TOKEN = re.compile(r"'([^']*)'|(\S+)")
-W = TypeVar("W", bound=str)
 _FORM = "such as 'volume 5', 'time 300 per cell 500' or 'people 10 per place pub within 600'"
 
 
 class Per(Struct, frozen=True):
     """The grouping of events."""
 
-    kind: Literal["subject", "place", "cell"] = "subject"
+    kind: Literal["subject", "place", "cell", "attribute"] = "subject"
     place_kind: str | None = None
     """Only places of this kind; None: the smallest place of any kind."""
     size_m: float = 0.0
+    attribute: str = ""
+    """The dotted name of an attribute, in subscriptions."""
 
 
 class GatheringRule(Struct, frozen=True):
@@ -61,7 +60,7 @@ def parse_rule(pattern: str, text: object) -> GatheringRule:
     check_pattern(pattern)
     if not isinstance(text, str) or not text.strip():
         raise ModelError(f"a rule is text {_FORM}, not {shown(text)}")
-    words = _Words(text)
+    words = RuleWords(text)
     kind = words.one_of(KINDS, "a rule begins with")
     if kind == "time":
         value = words.amount("time needs", "seconds")
@@ -88,20 +87,33 @@ def parse_rule(pattern: str, text: object) -> GatheringRule:
     return GatheringRule(pattern, _threshold(words, kind, value, within_s, at_most, wait_s), per)
 
 
-def _per(words: "_Words") -> Per:
-    kind = words.one_of(("subject", "place", "cell"), "per is followed by")
+def _per(words: RuleWords) -> Per:
+    return read_per(words, ("subject", "place", "cell"), CLAUSES)
+
+
+PerKind = Literal["subject", "place", "cell", "attribute"]
+
+
+def read_per(words: RuleWords, kinds: tuple[PerKind, ...], keywords: tuple[str, ...]) -> Per:
+    """Read what follows `per`: one of the kinds; names that are keywords must be quoted."""
+    kind = words.one_of(kinds, "per is followed by")
+    if kind == "attribute":
+        name = words.name(keywords)
+        if name is None:
+            raise words.error("per attribute is followed by the name of an attribute")
+        return Per("attribute", attribute=name)
     if kind == "cell":
         size_m = words.amount("per cell needs", "metres", False, LARGEST_M)
         if size_m < SMALLEST_M:
             raise words.error(f"a cell is at least {plain(SMALLEST_M)} m wide")
         return Per("cell", None, size_m)
     if kind == "place":
-        return Per("place", words.name())
+        return Per("place", words.name(keywords))
     return Per()
 
 
 def _threshold(
-    words: "_Words",
+    words: RuleWords,
     kind: ThresholdKind,
     value: float,
     within_s: float | None,
@@ -138,59 +150,3 @@ def _threshold(
             f"say within {plain(wait_s)} or more"
         )
     return Threshold(kind, value, within_s, at_most, wait_s)
-
-
-class _Words:
-    """The words of a rule, read one by one."""
-
-    def __init__(self, text: str) -> None:
-        self._text = text
-        self._found = list(_TOKEN.finditer(text))
-        self._at = 0
-
-    def more(self) -> bool:
-        return self._at < len(self._found)
-
-    def error(self, problem: str) -> ModelError:
-        return ModelError(f"{shown(self._text)}: {problem}")
-
-    def one_of(self, words: tuple[W, ...], what: str) -> W:
-        """Read a word that must be one of these."""
-        word = self._next()
-        for known in words:
-            if word == known:
-                return known
-        choice = " or ".join(words)
-        got = "nothing" if word is None else shown(word)
-        raise self.error(f"{what} {choice}, not {got}{did_you_mean(word or '', words)}")
-
-    def amount(self, what: str, unit: str, whole: bool = False, most: float = LONGEST_S) -> float:
-        """Read a number above 0."""
-        word = self._next()
-        if word is None:
-            raise self.error(f"{what} {unit}")
-        try:
-            value = parse_number(word, what)
-        except ModelError:
-            raise self.error(f"{what} {unit}, not {shown(word)}") from None
-        if value <= 0.0 or (whole and value != int(value)):
-            raise self.error(f"{what} {unit} above 0, not {shown(word)}")
-        if value > most:
-            raise self.error(f"{what} {unit} up to {plain(most)}, not {shown(word)}")
-        return value
-
-    def name(self) -> str | None:
-        """Read a name if there is one; a name that is a keyword must be quoted."""
-        if not self.more() or self._found[self._at][2] in CLAUSES:
-            return None
-        name = self._next()
-        if not name:
-            raise self.error("the kind of place between the quotes is empty")
-        return name
-
-    def _next(self) -> str | None:
-        if not self.more():
-            return None
-        found = self._found[self._at]
-        self._at += 1
-        return found[1] if found[2] is None else found[2]

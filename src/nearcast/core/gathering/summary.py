@@ -16,13 +16,14 @@ from collections.abc import Iterable, Mapping, Sequence
 import msgspec
 from msgspec.structs import replace
 
-from nearcast.core.gathering.aggregate_json import aggregate_json, events_json, time_text
+from nearcast.core.gathering.aggregate_json import aggregate_json, events_json
 from nearcast.core.gathering.grouping import SUBJECT
 from nearcast.core.gathering.mergeable_aggregate import aggregate_of, is_number
 from nearcast.core.gathering.parts import Aggregate, Part
 from nearcast.core.gathering.thresholds import Threshold
 from nearcast.core.model.context import Value
 from nearcast.core.model.geometry.position import Position
+from nearcast.core.model.time_text import time_text
 
 LARGEST_EVENTS_BYTES = 256 * 1024
 """Events larger than this are left out of an aggregate; `count` still includes them."""

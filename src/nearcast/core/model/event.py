@@ -58,6 +58,8 @@ class Event(Struct, frozen=True):
     raises: bool = False
     # How many events of scripts led to it, itself included; 0: no script published it.
     script_hops: int = 0
+    # How many events are gathered in its payload; 0: it is not an aggregate.
+    gathered: int = 0
 
     @property
     def origin(self) -> str:

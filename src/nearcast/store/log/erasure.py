@@ -14,6 +14,7 @@ import msgspec
 from msgspec.structs import replace
 
 from nearcast.core.model.input_form import form_of
+from nearcast.core.model.subscription_id import SEPARATOR
 from nearcast.store.errors import StoreError
 from nearcast.store.rows.row_json import Json, text
 from nearcast.store.rows.row_kinds import DELIVERY, is_unknown
@@ -49,7 +50,7 @@ class Erasure:
         return found
 
     def sessions_left(self, sessions: tuple[str, ...]) -> tuple[str, ...]:
-        """Return the sessions that are not the node's."""
+        """Return the sessions, or subscriptions, that are not the node's."""
         return tuple(each for each in sessions if not self._is_own(each))
 
     def _left(self, row: Row) -> Row:
@@ -116,6 +117,7 @@ class Erasure:
         return row if others == names else replace(row, data=text(value | {member: others}))
 
     def _is_own(self, session: str) -> bool:
+        session = session.partition(SEPARATOR)[0]
         return session == self._node or session.startswith(f"{self._node}~")
 
     def _is_told(self, told: str) -> bool:

@@ -14,6 +14,7 @@ from msgspec.structs import replace
 
 from nearcast.core.engine.engine_inputs import EngineInputs, LiveEvent
 from nearcast.core.engine.shard import WHOLE, Shard
+from nearcast.core.gathering.waiting import WaitingEvent, WaitingPool
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.geometry.position import Position
@@ -31,6 +32,7 @@ from nearcast.core.model.record import Record
 from nearcast.store.errors import CorruptError
 from nearcast.store.rows.row_json import text
 from nearcast.store.rows.rows import Row, input_of, record_row
+from nearcast.store.rows.waiting_rows import pool_in, pool_row, waiting_in
 
 SETTINGS = "settings"
 STANDING = "standing"
@@ -40,7 +42,9 @@ NODE = "node"
 LIVE = "live"
 RECENT = "recent"
 TURN = "turn"
-"""The parts of a snapshot; a turn is also a kind of row, which no log has."""
+WAITING_POOL = "pool"
+WAITING = "waiting"
+"""The parts of a snapshot; a turn and a pool are also kinds of rows, which no log has."""
 
 
 class SnapshotRow(Struct, frozen=True, gc=False):
@@ -53,7 +57,8 @@ class SnapshotRow(Struct, frozen=True, gc=False):
     until: float | None = None
     """The time when a live event ends."""
     seen: tuple[str, ...] | None = None
-    """The sessions that have seen a live event."""
+    """The sessions that have seen a live event, or the subscriptions of a pool; of an event that
+    waits the id of its pool, its number and its priority."""
 
 
 def snapshot_rows(inputs: EngineInputs, broker: str) -> Iterator[SnapshotRow]:
@@ -61,6 +66,8 @@ def snapshot_rows(inputs: EngineInputs, broker: str) -> Iterator[SnapshotRow]:
     for seq, (part, ingested, value, extra) in enumerate(_values(inputs), 1):
         if isinstance(value, _Turn):
             row = Row(broker, seq, TURN, ingested, data=text(msgspec.structs.asdict(value)))
+        elif isinstance(value, WaitingPool):
+            row = pool_row(value, broker, seq)
         else:
             row = record_row(Record(seq, ingested, value), broker)
         yield SnapshotRow(part, row, *extra)
@@ -75,7 +82,9 @@ class _Turn(Struct, frozen=True):
 _Extra = tuple[()] | tuple[float | None, float | None, tuple[str, ...] | None]
 
 
-def _values(inputs: EngineInputs) -> Iterator[tuple[str, float, "Input | _Turn", _Extra]]:
+def _values(
+    inputs: EngineInputs,
+) -> Iterator[tuple[str, float, "Input | _Turn | WaitingPool", _Extra]]:
     yield SETTINGS, 0.0, inputs.restarted, ()
     for place in inputs.removed_places:
         yield REMOVED_PLACE, 0.0, place, ()
@@ -101,6 +110,12 @@ def _values(inputs: EngineInputs) -> Iterator[tuple[str, float, "Input | _Turn",
         yield LIVE, event.time, Published(event), (event.expires_at, live.expires, seen)
     for at, event in inputs.recent:
         yield RECENT, at, Published(event), (event.expires_at, None, None)
+    for pool in inputs.waiting:
+        yield WAITING_POOL, 0.0, pool, (None, None, pool.subscriptions)
+        for each in pool.events:
+            number = str(pool.id), str(each.number), str(each.priority)
+            published = Published(each.event)
+            yield WAITING, each.ingested, published, (each.event.expires_at, None, number)
 
 
 def inputs_from(rows: Iterable[SnapshotRow], shard: Shard = WHOLE) -> EngineInputs:
@@ -119,8 +134,19 @@ def inputs_from(rows: Iterable[SnapshotRow], shard: Shard = WHOLE) -> EngineInpu
     recent: list[tuple[float, Event]] = []
     turns: dict[tuple[str, str], int] = {}
     state: NodeState | None = None
+    pools: dict[str, list[WaitingPool]] = {}
+    waiting: dict[str, dict[int, WaitingEvent]] = {}
     for each in rows:
         part, row = each.part, each.row
+        if part == WAITING_POOL:
+            pool = pool_in(row, each.seen or ())
+            pools.setdefault(str(pool.id), []).append(pool)
+            continue
+        if part == WAITING:
+            name, number, priority = each.seen or ("", "0", "1")
+            found = waiting_in(row, int(number), int(priority), each.expires_at)
+            waiting.setdefault(name, {})[found.number] = found
+            continue
         if part == TURN:
             turn = _turn_in(row)
             if shard.has(turn.group):
@@ -165,6 +191,12 @@ def inputs_from(rows: Iterable[SnapshotRow], shard: Shard = WHOLE) -> EngineInpu
         list(live.values()),
         recent,
         turns=turns,
+        waiting=[
+            replace(pool, events=tuple(waiting[name].values()))
+            for name, several in pools.items()
+            for pool in several
+            if name in waiting
+        ],
     )
 
 

@@ -12,6 +12,7 @@ import numpy as np
 
 from nearcast.core.adaptation.priority_basis import PriorityBasis
 from nearcast.core.engine.books.context_book import ContextBook
+from nearcast.core.engine.books.gathering_book import GatheringBook
 from nearcast.core.engine.books.subscription_mobility import anchors_of, is_still
 from nearcast.core.engine.delivery.deliveries import (
     NO_OWNERS,
@@ -35,9 +36,12 @@ NODES = "$node/"
 class SubscriptionBook:
     """Subscriptions by id, by number in the matcher and by session."""
 
-    def __init__(self, matcher: Matcher, contexts: ContextBook) -> None:
+    def __init__(self, matcher: Matcher, contexts: ContextBook, gathering: GatheringBook) -> None:
         self._matcher = matcher
         self._contexts = contexts
+        self._gathering = gathering
+        self._gathered: list[tuple[Event, I32, I32]] = []
+        """Matches of subscriptions that gather: event, numbers and priorities."""
         self.by_id: dict[str, Subscription] = {}
         self.routes = Routes()
         self.suspended: dict[str, Subscription] = {}
@@ -85,6 +89,7 @@ class SubscriptionBook:
             self.by_id[subscription.id] = subscription
             self._numbers[subscription.id] = number
             self.routes.add(self._enter(number, subscription))
+            self._gathering.add(number, subscription)
             self.readers += subscription.subject.startswith(NODES)
             if is_still(subscription):
                 self.aimed.add(number)
@@ -138,6 +143,7 @@ class SubscriptionBook:
             self._shared -= subscription.group is not None
             self._no_local -= subscription.no_local
             self.aimed.discard(number)
+            self._gathering.remove(number)
             self.routes.remove(subscription)
             self.readers -= subscription.subject.startswith(NODES)
             own = self._of_session[subscription.owner]
@@ -283,6 +289,8 @@ class SubscriptionBook:
         if self._no_local:
             origins = self._rows_of(event.origin for event in events)
             matches = self._for_others(origins, matches)
+        if self._gathering.count:
+            matches = self._without_gathered(events, matches)
         rows = self._arranged(sorted_rows(matches))
         # Resolved now, because a subscription may be dropped later in the same step.
         recipients = [self._recipients[number] for number in rows.subscription.tolist()]
@@ -290,6 +298,40 @@ class SubscriptionBook:
         # With one event, copies are never grouped by session.
         owners = self._owners[rows.subscription] if len(events) > 1 else NO_OWNERS
         return Deliveries(events, rows, owners, recipients)
+
+    def take_gathered(self) -> list[tuple[Event, I32, I32]]:
+        """Return the matches of subscriptions that gather, since the last call.
+
+        Each is an event with numbers of subscriptions and their priorities.
+        """
+        if not self._gathered:
+            return []
+        found, self._gathered = self._gathered, []
+        return found
+
+    def _without_gathered(self, events: Sequence[Event], matches: Matches) -> Matches:
+        """Set matches of subscriptions that gather apart; withdrawals are not gathered."""
+        gathers = self._gathering.gathers(matches.subscription)
+        withdrawals = [at for at, event in enumerate(events) if event.valid_s == 0.0]
+        if withdrawals:
+            gathers &= ~np.isin(matches.event, withdrawals)
+        if not gathers.any():
+            return matches
+        for place in np.unique(matches.event[gathers]).tolist():
+            own = gathers & (matches.event == place)
+            found = events[place], matches.subscription[own], matches.priority[own]
+            self._gathered.append(found)
+        return matches.only(~gathers)
+
+    def separate(self, event: Event, numbers: I32, priority: int) -> Deliveries:
+        """Return copies of an event for subscriptions, each a delivery of its own."""
+        count = len(numbers)
+        rows = Rows(
+            np.zeros(count, np.int32), numbers, np.full(count, priority, np.int32),
+            np.ones(count, np.bool_),
+        )  # fmt: skip
+        recipients = list(map(self._recipient, numbers.tolist()))
+        return Deliveries([event], rows, self._owners[numbers], recipients)
 
     def deliveries_of_columns(self, events: Sequence[Event], batch: EventBatch) -> Deliveries:
         """Return the deliveries of events that do not stay and come from their nodes' own sessions.

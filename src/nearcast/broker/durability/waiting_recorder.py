@@ -1,0 +1,103 @@
+"""What waits for subscriptions that gather, on disk: for those that get more than QoS 0.
+
+Events of QoS 1 and 2 are stored in the tick that acknowledges them, and go in the tick in which
+what they are part of leaves. So a release is one commit: a crash loses and doubles nothing.
+"""
+
+from collections.abc import Iterable
+
+from msgspec.structs import replace
+
+from nearcast.broker.durability.journal import Journal
+from nearcast.core.engine.books.gathering_book import (
+    PoolAdded,
+    PoolChange,
+    PoolEnded,
+    PoolPut,
+    PoolRemoved,
+)
+from nearcast.core.gathering.waiting import WaitingEvent, WaitingPool
+from nearcast.store import (
+    Forgotten,
+    Kept,
+    decoded_pool,
+    decoded_waiting,
+    encoded_pool,
+    encoded_waiting,
+)
+
+POOLS = "waiting pools"
+WAITING = "waiting events"
+"""The spaces of the store; an event is under the id of its pool and its number."""
+
+
+class WaitingRecorder:
+    """Notes what changes, and reads it back."""
+
+    def __init__(self) -> None:
+        self._stored: dict[int, set[int]] = {}
+        """Numbers of the stored events of each stored pool."""
+        self._pools: dict[int, WaitingPool] = {}
+        self._events: dict[int, list[WaitingEvent]] = {}
+
+    def record(self, changes: Iterable[PoolChange], journal: Journal) -> None:
+        """Note changes of pools."""
+        for change in changes:
+            match change:
+                case PoolPut():
+                    self._put(change, journal)
+                case PoolAdded(pool, waiting) if pool in self._stored and waiting.event.qos:
+                    self._stored[pool].add(waiting.number)
+                    value = encoded_waiting(waiting)
+                    journal.note(Kept(WAITING, _key(pool, waiting.number), value), sync=False)
+                case PoolRemoved(pool, number) if number in self._stored.get(pool, ()):
+                    self._stored[pool].discard(number)
+                    journal.note(Forgotten(WAITING, _key(pool, number)), sync=False)
+                case PoolEnded(pool):
+                    self._end(pool, journal)
+
+    def _put(self, change: PoolPut, journal: Journal) -> None:
+        if not change.subscriptions:
+            self._end(change.pool, journal)
+            return
+        self._stored.setdefault(change.pool, set())
+        pool = WaitingPool(change.pool, change.subject, change.division, change.subscriptions, ())
+        journal.note(Kept(POOLS, str(pool.id), encoded_pool(pool)), sync=False)
+
+    def _end(self, pool: int, journal: Journal) -> None:
+        numbers = self._stored.pop(pool, None)
+        if numbers is None:
+            return
+        journal.note(Forgotten(POOLS, str(pool)), sync=False)
+        for number in sorted(numbers):
+            journal.note(Forgotten(WAITING, _key(pool, number)), sync=False)
+
+    def restore(self, space: str, value: bytes, key: str) -> None:
+        """Take a stored pool or event."""
+        if space == POOLS:
+            pool = decoded_pool(value)
+            self._pools[pool.id] = pool
+            self._stored.setdefault(pool.id, set())
+        else:
+            id_, waiting = int(key.partition("/")[0]), decoded_waiting(value)
+            self._events.setdefault(id_, []).append(waiting)
+            self._stored.setdefault(id_, set()).add(waiting.number)
+
+    def take_restored(self) -> list[WaitingPool]:
+        """Return the stored pools with their events, once."""
+        pools, self._pools = self._pools, {}
+        events, self._events = self._events, {}
+        found = []
+        for id_, pool in sorted(pools.items()):
+            waiting = sorted(events.get(id_, ()), key=lambda each: each.number)
+            found.append(replace(pool, events=tuple(waiting)))
+        return found
+
+    def end_others(self, pools: Iterable[WaitingPool], journal: Journal) -> None:
+        """End stored pools that are not among these."""
+        for id_ in self._stored.keys() - {pool.id for pool in pools}:
+            self._end(id_, journal)
+
+
+def _key(pool: int, number: int) -> str:
+    return f"{pool}/{number}"

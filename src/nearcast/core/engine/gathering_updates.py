@@ -1,0 +1,235 @@
+"""Gathering: what matches a subscription with aggregability waits, and leaves together (seed E).
+
+Whether what waits leaves is decided at each arrival; a longest waiting time and bounds release it
+in any case. Decisions follow from the inputs and their times, so that all hosts agree.
+"""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+
+import numpy as np
+
+from nearcast.core.engine.books.gathering_book import NO_RULE, Pool, PoolPlace
+from nearcast.core.engine.delivery.aggregate_event import Sight, aggregate_event
+from nearcast.core.engine.dependent import EngineDependent
+from nearcast.core.engine.engine_state import EngineState
+from nearcast.core.engine.outcome import EngineStep
+from nearcast.core.gathering.division import Division, division_of
+from nearcast.core.gathering.grouping import PlaceMiddles
+from nearcast.core.gathering.waiting import (
+    LARGEST_POOL_BYTES,
+    WaitingEvent,
+    WaitingPool,
+)
+from nearcast.core.matching.tables import I32
+from nearcast.core.model.event import Event
+from nearcast.core.model.visibility import SEE_ALL
+
+Detached = dict[str, list[WaitingEvent]]
+"""What waited for subscriptions, by their ids, in the order in which it came."""
+
+
+class GatheringUpdates(EngineDependent):
+    """Lets events wait, and releases them."""
+
+    def __init__(self, state: EngineState) -> None:
+        self._book = state.gathering
+        self._subscriptions = state.subscriptions
+        self._live = state.live
+        self._matcher = state.matcher
+        self._places = PlaceMiddles(state.matcher.places)
+
+    @property
+    def is_active(self) -> bool:
+        """True if some subscription gathers, or something waits."""
+        return self._book.is_active
+
+    def settle(self, step: EngineStep) -> None:
+        """Take the matches of subscriptions that gather, and release what may leave."""
+        arrived = self._subscriptions.take_gathered()
+        for event, numbers, priorities in arrived:
+            self._take(event, numbers, priorities, step)
+        while (pool := self._book.beyond_bounds()) is not None:
+            self._release(pool, step.now, step)
+        self._book.settle()
+        if self._book.changes:
+            step.outcome.waiting_changes += self._book.take_changes()
+
+    def expire(self, step: EngineStep) -> None:
+        """Release what has waited for the longest time allowed."""
+        while (pool := self._book.due(step.now)) is not None:
+            self._release(pool, pool.due, step)
+        if self._book.changes:
+            step.outcome.waiting_changes += self._book.take_changes()
+
+    def next_timer(self) -> float | None:
+        """The time when the next pool has waited for the longest time allowed."""
+        return self._book.next_due()
+
+    def node_forgotten(self, node: str, step: EngineStep) -> None:
+        """Drop the events of a node."""
+        self._drop(lambda event: event.publisher == node)
+
+    def withdraw(self, event: Event) -> None:
+        """Drop the versions of a live event that wait: its withdrawal takes their place."""
+        key = self._live.key(event)
+        self._drop(lambda each: each.stays and self._live.key(each) == key)
+
+    def detach(self, ids: Iterable[str]) -> Detached:
+        """Take what waits for subscriptions out of their pools, and return it by their ids."""
+        found: Detached = {}
+        for id_ in ids if self._book.is_active else ():
+            if id_ in self._subscriptions.by_id:
+                pools = self._book.take_out(self._subscriptions.number(id_))
+                waiting = (each for _, some in pools for each in some)
+                if in_order := sorted(waiting, key=lambda each: each.number):
+                    found[id_] = in_order
+        return found
+
+    def attach(self, detached: Detached, step: EngineStep) -> None:
+        """Judge anew what waited for subscriptions that were replaced.
+
+        Where nothing is gathered any more, it goes out at once.
+        """
+        for id_, waiting in detached.items():
+            members = np.array([self._subscriptions.number(id_)], np.int32)
+            if not self._book.gathers(members).any():
+                for each in waiting:
+                    self._send(each.event, members, each.priority, step)
+                continue
+            rule_number = int(self._book.rules_of(members)[0])
+            touched: dict[int, Pool] = {}
+            for each in waiting:
+                for pool in self._let_wait(each, rule_number, members):
+                    touched[pool.id] = pool
+            for pool in touched.values():
+                if pool.is_met or self._book.rule(rule_number).is_immediate:
+                    self._release(pool, step.now, step)
+
+    def release_for(self, id_: str, step: EngineStep) -> None:
+        """Release at once what waits for a subscription."""
+        if self._book.is_active and id_ in self._subscriptions.by_id:
+            number = self._subscriptions.number(id_)
+            members = np.array([number], np.int32)
+            for pool, waiting in self._book.take_out(number):
+                self._send_together(members, pool.division, waiting, step.now, step)
+
+    # Deciding
+
+    def _take(self, event: Event, numbers: I32, priorities: I32, step: EngineStep) -> None:
+        """Let an event wait for subscriptions that it matches, each with a priority."""
+        if event.stays:
+            owners = [self._subscriptions.at(number).owner for number in numbers.tolist()]
+            self._live.mark_seen(event, owners)
+        rules = self._book.rules_of(numbers)
+        order = np.lexsort((numbers, priorities, rules))
+        numbers, rules, priorities = numbers[order], rules[order], priorities[order]
+        changes = (np.diff(rules, prepend=NO_RULE) != 0) | (np.diff(priorities, prepend=0) != 0)
+        begins = np.flatnonzero(changes).tolist()
+        for start, end in zip(begins, [*begins[1:], len(numbers)], strict=True):
+            rule, priority = int(rules[start]), int(priorities[start])
+            self._put(event, rule, numbers[start:end], priority, step)
+
+    def _put(
+        self, event: Event, rule_number: int, members: I32, priority: int, step: EngineStep
+    ) -> None:
+        rule = self._book.rule(rule_number)
+        if rule.is_immediate and not event.gathered:
+            self._send(event, members, priority, step)
+            return
+        waiting = WaitingEvent(event, step.now, self._book.next_number(), priority)
+        place = self._place(event, rule_number)
+        for pool in self._book.too_large_with(place[0], members, waiting.size, LARGEST_POOL_BYTES):
+            self._release(pool, step.now, step)
+        for pool in self._book.put(*place, members, waiting):
+            if pool.is_met:
+                self._release(pool, step.now, step)
+
+    def _let_wait(self, waiting: WaitingEvent, rule_number: int, members: I32) -> list[Pool]:
+        return self._book.put(*self._place(waiting.event, rule_number), members, waiting)
+
+    def _place(self, event: Event, rule_number: int) -> tuple[PoolPlace, Division]:
+        division = division_of(self._book.rule(rule_number).per, event, self._places)
+        return (rule_number, event.subject, division.members), division
+
+    def _drop(self, is_gone: Callable[[Event], bool]) -> None:
+        for pool in self._book.pools:
+            left = [each for each in pool.waiting if not is_gone(each.event)]
+            if len(left) < len(pool.waiting):
+                self._book.keep(pool, left)
+
+    # Releasing
+
+    def _release(self, pool: Pool, at: float, step: EngineStep) -> None:
+        """Send what waits in a pool, without what has expired."""
+        self._book.end(pool)
+        self._send_together(pool.members, pool.division, pool.waiting, at, step)
+
+    def _send_together(
+        self,
+        everyone: I32,
+        division: Division,
+        waited: Sequence[WaitingEvent],
+        at: float,
+        step: EngineStep,
+    ) -> None:
+        waiting = [each for each in waited if not _has_expired(each.event, at)]
+        if not waiting:
+            return
+        priority = min(each.priority for each in waiting)
+        for members, sight in self._by_sight(everyone, waiting):
+            event = aggregate_event(waiting, division, sight)
+            self._send(event, members, priority, step)
+
+    def _by_sight(
+        self, members: I32, waiting: Sequence[WaitingEvent]
+    ) -> Iterator[tuple[I32, Sight]]:
+        """Yield members by what they may see now of the publishers."""
+        if not self._matcher.sight.restricted:
+            yield members, ()
+            return
+        world, publishers = self._matcher.world, sorted({each.event.publisher for each in waiting})
+        found: dict[Sight, list[int]] = {}
+        for number in members.tolist():
+            viewer = self._subscriptions.at(number).node
+            masks = ((each, world.may_see(viewer, each)) for each in publishers)
+            sight = tuple((each, mask) for each, mask in masks if mask != SEE_ALL)
+            found.setdefault(sight, []).append(number)
+        for sight, numbers in found.items():
+            yield np.array(numbers, np.int32), sight
+
+    def _send(self, event: Event, members: I32, priority: int, step: EngineStep) -> None:
+        deliveries = self._subscriptions.separate(event, members, priority)
+        deliveries.caused_at, deliveries.caused_by = step.outcome.now, step.outcome.index
+        step.outcome.sent.append(deliveries)
+
+    # What is kept
+
+    def in_force(self) -> list[WaitingPool]:
+        """All pools, as they are kept."""
+        return [
+            WaitingPool(
+                pool.id,
+                pool.place[1],
+                pool.division,
+                tuple(self._subscriptions.at(number).id for number in pool.members.tolist()),
+                tuple(pool.waiting),
+            )
+            for pool in self._book.pools
+        ]
+
+    def resume(self, pools: Iterable[WaitingPool]) -> None:
+        """Restore pools; subscriptions that there are not any more get nothing."""
+        for kept in pools:
+            known = [each for each in kept.subscriptions if each in self._subscriptions.by_id]
+            numbers = np.array(sorted(map(self._subscriptions.number, known)), np.int32)
+            gathering = numbers[self._book.gathers(numbers)]
+            if not len(gathering) or not kept.events:
+                continue
+            rule = int(self._book.rules_of(gathering)[0])
+            place = rule, kept.subject, kept.division.members
+            pool = self._book.restore(kept.id, place, kept.division, gathering)
+            self._book.refill(pool, kept.events)
+
+
+def _has_expired(event: Event, at: float) -> bool:
+    return event.expires_at is not None and event.expires_at <= at
