@@ -6,8 +6,8 @@ waits until it has ended and a random while longer; those who cannot hear each o
 somebody between them.
 """
 
+from collections import deque
 from collections.abc import Callable
-from random import Random
 
 from msgspec import Struct
 
@@ -75,6 +75,7 @@ class Radio:
         self._where = where
         self._chance = clock.chance("radio")
         self._sockets: dict[str, RadioSocket] = {}
+        self._waiting: dict[str, deque[tuple[bytes, str]]] = {}
         self._on_air: list[_Frame] = []
 
     def open(self, host: str, receive: Receive = lambda data, sender: None) -> "RadioSocket":
@@ -94,6 +95,7 @@ class Radio:
     def close(self, host: str) -> None:
         """Remove a socket; what it is sending is lost."""
         del self._sockets[host]
+        self._waiting.pop(host, None)
         self._on_air = [frame for frame in self._on_air if frame.sender != host]
 
     def send(self, sender: str, data: bytes, to: str) -> None:
@@ -104,11 +106,17 @@ class Radio:
             self.counts.sent += 1
             self._clock.soon(lambda: self._arrive(frame))
             return
-        self._transmit(sender, data, to)
+        waiting = self._waiting.setdefault(sender, deque())
+        waiting.append((data, to))
+        if len(waiting) == 1:
+            self._transmit(sender)
 
-    def _transmit(self, sender: str, data: bytes, to: str) -> None:
-        if sender not in self._sockets:
+    def _transmit(self, sender: str) -> None:
+        """Send the first frame that waits, as soon as the channel is free."""
+        waiting = self._waiting.get(sender)
+        if not waiting:
             return
+        data, to = waiting[0]
         settings, now = self.settings, self._clock.now()
         busy_until = max(
             (
@@ -123,7 +131,7 @@ class Radio:
             self.counts.deferred += 1
             slots = self._chance.randrange(1, settings.most_slots)
             at = busy_until + slots * settings.slot_s
-            self._clock.at(at, lambda: self._transmit(sender, data, to))
+            self._clock.at(at, lambda: self._transmit(sender))
             return
         ends = now + (len(data) + FRAME_BYTES) / settings.bytes_per_s
         frame = _Frame(sender, data, to, now, ends, self._hearers(sender))
@@ -141,6 +149,12 @@ class Radio:
             if frame not in self._on_air:
                 return
             self._on_air.remove(frame)
+            waiting = self._waiting[frame.sender]
+            waiting.popleft()
+            if waiting:
+                slots = self._chance.randrange(1, self.settings.most_slots)
+                at = self._clock.now() + slots * self.settings.slot_s
+                self._clock.at(at, lambda: self._transmit(frame.sender))
         for name in frame.hearers:
             socket = self._sockets.get(name)
             if socket is None or not socket.listens_to(frame.to):
@@ -167,11 +181,6 @@ class Radio:
 
     def _reaches(self, here: Position, there: Position) -> bool:
         return here.distance_m(there) <= self.settings.range_m
-
-    @property
-    def chance(self) -> Random:
-        """The random generator of the channel."""
-        return self._chance
 
 
 class RadioSocket:

@@ -349,3 +349,15 @@ def test_what_is_kept_is_bounded() -> None:
         node.receive(replace(beacon, producer=f"p{number}", type=another), 0.1)
     assert len(node.discovered) <= 20
     assert sum(each.beacon.producer == "p" for each in node.discovered) <= 5
+
+
+def test_what_is_announced_again_is_heard_at_once_and_goes_on_counting() -> None:
+    ordered = event_type("siren", {"lane": int}, order="producer")
+    source, node = ProximityNode("p"), consumer()
+    source.move(CENTRE, 0.0)
+    for number in range(1, 4):
+        now = float(number)
+        node.receive(beacon_in(source.announce(ordered, AREA, now)), now)
+        assert published(node.receive(raised(source, number, now), now)) == [number]
+        node.receive(beacon_in(source.unannounce("siren", now)), now)
+        assert node.discovered == []

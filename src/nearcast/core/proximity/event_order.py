@@ -13,6 +13,7 @@ from nearcast.core.proximity.messages import EventMessage
 
 MOST_WAITING = 64
 """Of one stream; beyond it the gap is given up."""
+MOST_STREAMS = 10_000
 
 
 class _Stream(Struct):
@@ -40,6 +41,7 @@ class EventOrder:
         if stream is None:
             expected = 1 if self._first_waits else message.sequence
             stream = self._streams[key] = _Stream(expected)
+            self._forget_oldest()
         if message.sequence < stream.expected:
             self.late += 1
             return []
@@ -65,11 +67,11 @@ class EventOrder:
         self._wake_at = min((each.gives_up_at for each in self._streams.values()), default=math.inf)
         return found
 
-    def forget(self, producer: str, subject: str) -> None:
-        """Forget the streams of a producer and subject that nothing waits in."""
-        for key in [key for key, each in self._streams.items() if not each.waiting]:
-            if isinstance(key, tuple) and key[0] == producer and key[2] == subject:
-                del self._streams[key]
+    def _forget_oldest(self) -> None:
+        """Forget the oldest stream in which nothing waits, if there are too many."""
+        if len(self._streams) > MOST_STREAMS:
+            idle = (key for key, each in self._streams.items() if not each.waiting)
+            self._streams.pop(next(idle, next(iter(self._streams))))
 
     @property
     def wake_at(self) -> float:

@@ -62,8 +62,9 @@ class EventMessage(Struct, frozen=True, array_like=True, tag_field="kind", tag=2
     """The node that published it, if the producer passed it on from a broker."""
     event_id: str = ""
     """The id under which that node published it."""
-    type: EventType | None = None
-    """Its type, in groups of consumers that may not hear the producer's beacons."""
+    beacon: Beacon | None = None
+    """A beacon of its proximity, for those who may not hear the producer's: in the groups of
+    consumers, and where an event is sent again."""
 
 
 class Holdings(Struct, frozen=True, array_like=True, tag_field="kind", tag=3):
@@ -73,6 +74,8 @@ class Holdings(Struct, frozen=True, array_like=True, tag_field="kind", tag=3):
     at: LatLon
     events: tuple[tuple[str, str, int, tuple[int, ...]], ...]
     """Subject, producer, its incarnation, and the numbers of its events."""
+    parting: bool = False
+    """It expects to be out of somebody's range soon: tell what you hold now."""
 
 
 class Request(Struct, frozen=True, array_like=True, tag_field="kind", tag=4):

@@ -29,12 +29,20 @@ from nearcast.core.proximity.admission import OVERHEAD_BYTES, TokenBucket, bucke
 from nearcast.core.proximity.discovery import Discovered, ProximityList, described_by, key_of
 from nearcast.core.proximity.errors import AdmissionError, EventTypeError
 from nearcast.core.proximity.event_order import EventOrder
-from nearcast.core.proximity.event_type import EventType
+from nearcast.core.proximity.event_type import LOWEST_PRIORITY, EventType
 from nearcast.core.proximity.group_id import group_id
 from nearcast.core.proximity.memberships import Memberships
-from nearcast.core.proximity.messages import Beacon, EventMessage, LatLon, Message
-from nearcast.core.proximity.own_proximity import OwnProximity
+from nearcast.core.proximity.messages import (
+    Beacon,
+    EventMessage,
+    Holdings,
+    LatLon,
+    Message,
+    Request,
+)
+from nearcast.core.proximity.own_proximity import OwnProximities
 from nearcast.core.proximity.proximity import Proximity, proximity
+from nearcast.core.proximity.recovery import Recovery
 from nearcast.core.proximity.seen_events import EventKey, SeenEvents, share_of
 from nearcast.core.proximity.send_queue import Send, SendQueue
 from nearcast.core.proximity.settings import ProximitySettings
@@ -58,19 +66,17 @@ class ProximityNode:
         self.position: Position | None = None
         self.speed_mps = 0.0
         self._fixed_at = -math.inf
-        self._own: dict[tuple[str, bool], OwnProximity] = {}
+        self._own = OwnProximities(name, incarnation, settings)
         self._memberships = Memberships()
         self._list = ProximityList(settings.proximities_most, settings.announcements_most)
         self._seen = SeenEvents(settings.seen_most)
+        self._recovery = Recovery(name, settings)
         self._order = EventOrder(settings.order_wait_s, settings.recovers)
         self._waiting: dict[EventKey, tuple[EventType, Area, Attributes]] = {}
         node_rate = settings.channel_bytes_s * settings.node_share
         self._queue = SendQueue(bucket(node_rate, settings.burst_s, 0.0), settings.queue_most)
         self._shares: dict[tuple[str, str], TokenBucket] = {}
         self._numbers = 0
-        self._seeks = 0
-        self._beacons_at = math.inf
-        """No beacon is due earlier."""
 
     # The producer
 
@@ -109,7 +115,7 @@ class ProximityNode:
         Raises `EventTypeError` if it does not have the type, and `AdmissionError` if it is beyond
         the type's share of the channel.
         """
-        own = self._own.get((subject, False))
+        own = self._own.announced(subject)
         if own is None:
             raise ModelError(
                 f"{subject!r} is not announced; announce the type of its events and the area "
@@ -128,16 +134,18 @@ class ProximityNode:
             raise AdmissionError(subject, share.rate, share.wait_s(size, now))
         self.counts.events_raised += 1
         self._numbers += 1
-        own.sequence += 1
         scale = own.proximity.scale(self.speed_mps)
         message = EventMessage(
-            own.group, self.name, self.incarnation, self._numbers, own.sequence, subject, now,
+            own.group, self.name, self.incarnation, self._numbers,
+            self._own.next_sequence(subject), subject, now,
             (here.lat, here.lon), scale, own.proximity.reach_m(here, scale) > self._range_m,
             payload, None if at is None else (at.lat, at.lon), publisher, event_id,
         )  # fmt: skip
         step = ProximityStep()
         self._put(message, own.type, now)
-        self._send_to_seekers(message, own.type, here, now)
+        assert own.last is not None
+        self._send_to_seekers(message, own.last, here, now)
+        self._recovery.hold(message, own.last, now + own.type.lifetime_s(0.0), now)
         step.inputs.append(Published(self._event(message, own.type, dict(attributes), None, now)))  # type: ignore[arg-type]
         self._flush(step, now)
         return event_id or _id_of(message), step
@@ -175,7 +183,8 @@ class ProximityNode:
             self.speed_mps = speed_mps
         elif self.position is not None and now > self._fixed_at:
             self.speed_mps = self.position.distance_m(position) / (now - self._fixed_at)
-        was_nowhere = self.position is None
+        if self.position is not None:
+            self._recovery.anticipate(self.position, position, now - self._fixed_at, now)
         self.position, self._fixed_at = position, now
         step.inputs.append(Moved(self.name, position))
         left = [
@@ -183,11 +192,9 @@ class ProximityNode:
         ]
         for each in left:
             self._drop(each, step)
-        for own in self._own.values():
-            if own.proximity.moves:
-                self._rescale(own, step)
-            if was_nowhere:
-                own.next_beacon = self._beacons_at = now
+        for own in self._own:
+            if not own.sought and own.rescaled(self.speed_mps):
+                step.inputs.append(Announced(own.announcement(self.name)))
         self._flush(step, now)
         return step
 
@@ -198,6 +205,10 @@ class ProximityNode:
             self._receive_beacon(message, step, now)
         elif isinstance(message, EventMessage):
             self._receive_event(message, step, now)
+        elif isinstance(message, Holdings):
+            self._receive_holdings(message, now)
+        elif isinstance(message, Request):
+            self._receive_request(message, now)
         self._flush(step, now)
         return step
 
@@ -207,13 +218,10 @@ class ProximityNode:
         for gone in self._list.expired(now):
             self.counts.expired += 1
             self._part(gone, step)
-        if self._beacons_at <= now and self.position is not None:
-            for own in self._own.values():
-                if own.next_beacon <= now:
-                    self._put_beacon(own, now)
-            self._beacons_at = min(
-                (own.next_beacon for own in self._own.values()), default=math.inf
-            )
+        if self.position is not None:
+            for beacon in self._own.due(self.position, self.speed_mps, now):
+                self._put_beacon(beacon, now)
+            self._tell_holdings(self.position, now)
         for message in self._order.elapse(now):
             self._deliver(message, step, now)
         self._flush(step, now)
@@ -222,8 +230,13 @@ class ProximityNode:
     @property
     def wake_at(self) -> float:
         """When `elapse` is due; infinite if nothing waits."""
-        at = min(self._queue.wake_at, self._list.wake_at, self._order.wake_at)
-        return at if self.position is None else min(at, self._beacons_at)
+        return min(
+            self._queue.wake_at,
+            self._list.wake_at,
+            self._order.wake_at,
+            self._own.next_beacon,
+            self._recovery.tells_at,
+        )
 
     @property
     def groups(self) -> list[int]:
@@ -238,7 +251,7 @@ class ProximityNode:
     @property
     def announced(self) -> list[EventType]:
         """The types that it announces."""
-        return [own.type for (_, sought), own in self._own.items() if not sought]
+        return [own.type for own in self._own if not own.sought]
 
     # Own proximities
 
@@ -258,65 +271,46 @@ class ProximityNode:
             raise ModelError("this node has no position yet; move it before it announces")
         described = proximity(area, self.position, grow_s)
         step = ProximityStep()
-        key = event_type.subject, sought
-        before = self._own.get(key)
-        own = OwnProximity(event_type, described, group_id(event_type, described), sought)
-        if before is not None:
-            own.beacons, own.sequence = before.beacons, before.sequence
-            if sought:
-                self._memberships.leave(before.group, step)
-        self._own[key] = own
-        self._seeks = sum(each.sought for each in self._own.values())
-        own.scale = described.scale(self.speed_mps)
+        own, before = self._own.put(event_type, described, sought, self.speed_mps)
         if sought:
+            if before is not None:
+                self._memberships.leave(before.group, step)
             self._memberships.join(own.group, step)
         else:
             step.inputs.append(Announced(own.announcement(self.name)))
             self._update_members(self._list, step)
-        self._put_beacon(own, now)
+        self._put_beacon(self._own.beacon(own, self.position, self.speed_mps, now), now)
         self._flush(step, now)
         return step
 
     def _end_own(self, subject: str, sought: bool, now: float) -> ProximityStep:
         step = ProximityStep()
-        own = self._own.pop((subject, sought), None)
+        own = self._own.remove(subject, sought)
         if own is None:
             return step
-        self._seeks -= sought
         if sought:
             self._memberships.leave(own.group, step)
         else:
             step.inputs.append(Unannounced(self.name, subject))
             self._update_members(self._list, step)
-        if self.position is not None:
-            self._put_beacon(own, now, ended=True)
+        beacon = self._own.beacon(own, self._here(), self.speed_mps, now, ended=True)
+        self._put_beacon(beacon, now)
         self._flush(step, now)
         return step
 
-    def _rescale(self, own: OwnProximity, step: ProximityStep) -> None:
-        scale = own.proximity.scale(self.speed_mps)
-        if scale != own.scale and not own.sought:
-            own.scale = scale
-            step.inputs.append(Announced(own.announcement(self.name)))
-
-    def _put_beacon(self, own: OwnProximity, now: float, *, ended: bool = False) -> None:
-        beacon = own.beacon(
-            self.name, self.incarnation, self._here(), self.speed_mps, now, self.settings,
-            ended=ended,
-        )  # fmt: skip
+    def _put_beacon(self, beacon: Beacon, now: float) -> None:
         self.counts.beacons_sent += 1
-        self._beacons_at = min(self._beacons_at, own.next_beacon)
         self._queue.put(Send(beacon), now, _BEACON_PRIORITY, now + beacon.period_s)
 
     def _send_to_seekers(
-        self, message: EventMessage, event_type: EventType, here: Position, now: float
+        self, message: EventMessage, beacon: Beacon, here: Position, now: float
     ) -> None:
         for each in self._list.sought:
             if not subject_matches(each.type.subject, message.subject):
                 continue
             hops = here.distance_m(each.naval) + each.proximity.reach_m(each.naval) > self._range_m
             self._put(
-                replace(message, group=each.group, hops=hops, type=event_type), event_type, now
+                replace(message, group=each.group, hops=hops, beacon=beacon), beacon.type, now
             )
 
     def _put(self, message: EventMessage, event_type: EventType, now: float) -> None:
@@ -364,7 +358,7 @@ class ProximityNode:
         """Return whether a beacon gives a subject that is known here another structure."""
         if beacon.sought:
             return False
-        own = self._own.get((beacon.type.subject, False))
+        own = self._own.announced(beacon.type.subject)
         known = self._list.get(key_of(beacon))
         if own is not None:
             conflicts = own.type != beacon.type
@@ -393,12 +387,10 @@ class ProximityNode:
         self._memberships.part(found, step)
         if not found.beacon.sought:
             step.inputs.append(Unannounced(found.beacon.producer, found.type.subject))
-            self._order.forget(found.beacon.producer, found.type.subject)
             self._shares.pop((found.beacon.producer, found.type.subject), None)
 
     def _update_members(self, proximities: Iterable[Discovered], step: ProximityStep) -> None:
-        announced = [subject for subject, sought in self._own if not sought]
-        self._memberships.update(proximities, announced, step)
+        self._memberships.update(proximities, self._own.subjects, step)
 
     # Events of others
 
@@ -436,6 +428,7 @@ class ProximityNode:
         self._seen.add(key, message.group, until, now)
         if message.hops:
             self._forward_event(message, event_type, key, now)
+        self._hold(message, now, message.time + lives_s)
         if target is None or (key, _DELIVERED) in self._seen:
             return
         self._seen.add(key, _DELIVERED, until, now)
@@ -453,25 +446,77 @@ class ProximityNode:
 
         None if nobody announced it. Of an event that another consumer sought, there is no target.
         """
-        for own in self._own.values() if self._seeks else ():
-            is_sought = own.sought and own.group == message.group
-            if not is_sought or self.position is None:
+        for own in self._own.seeks:
+            if own.group != message.group or self.position is None:
                 continue
             if subject_matches(own.type.subject, message.subject):
                 target = own.proximity.target(self.name)
                 known = self._list.structure_of(message.subject)
-                event_type = known or message.type or EventType(message.subject)
+                event_type = known or _type_in(message)
                 return event_type, own.proximity, self.position, 1.0, target
         for each in self._list.of_group(message.group):
             if each.beacon.sought:
                 if subject_matches(each.type.subject, message.subject):
-                    event_type = message.type or EventType(message.subject)
+                    event_type = _type_in(message)
                     return event_type, each.proximity, each.naval, each.scale, None
             elif each.beacon.producer == message.producer and each.type.subject == message.subject:
                 each.move(message.naval, message.scale, message.time)
                 target = each.proximity.target(message.producer, each.scale)
                 return each.type, each.proximity, each.naval, each.scale, target
-        return None
+        return self._recovered(message)
+
+    def _recovered(
+        self, message: EventMessage
+    ) -> tuple[EventType, Proximity, Position, float, Area | None] | None:
+        """Return the proximity of an event that was sent again, by the beacon in it."""
+        beacon = message.beacon
+        if not self.settings.recovers or beacon is None or beacon.sought:
+            return None
+        subject = beacon.type.subject
+        if (beacon.producer, subject) != (message.producer, message.subject):
+            return None
+        if not self._memberships.wants(subject):
+            return None
+        own, known = self._own.announced(subject), self._list.structure_of(subject)
+        if any(each not in (None, beacon.type) for each in (own and own.type, known)):
+            return None
+        try:
+            described = described_by(beacon)
+        except ModelError:
+            return None
+        if group_id(beacon.type, described) != message.group:
+            return None
+        target = described.target(message.producer, message.scale)
+        return beacon.type, described, Position(*message.naval), message.scale, target
+
+    def _hold(self, message: EventMessage, now: float, until: float) -> None:
+        """Keep an event for those who miss it, if the beacon of its producer is known."""
+        found = self._list.get((message.producer, message.subject, False))
+        beacon = message.beacon if found is None else found.beacon
+        if beacon is not None and not beacon.sought:
+            self._recovery.hold(message, beacon, until, now)
+
+    def _tell_holdings(self, here: Position, now: float) -> None:
+        holdings = self._recovery.tell(here, now)
+        if holdings is not None:
+            self.counts.told += 1
+            self._queue.put(Send(holdings), now, LOWEST_PRIORITY, now + 1.0)
+
+    def _receive_holdings(self, told: Holdings, now: float) -> None:
+        if self.position is None or told.sender == self.name:
+            return
+        self._recovery.meet(told, now)
+        request = self._recovery.ask(
+            told, self._memberships.wants, lambda key: (key, _DELIVERED) in self._seen, now
+        )
+        if request is not None:
+            self.counts.asked += 1
+            self._queue.put(Send(request), now, LOWEST_PRIORITY, now + 1.0)
+
+    def _receive_request(self, request: Request, now: float) -> None:
+        for message in self._recovery.answer(request, now):
+            self.counts.recovered += 1
+            self._queue.put(Send(message), now, LOWEST_PRIORITY, now + 1.0)
 
     def _forward_event(
         self, message: EventMessage, event_type: EventType, key: EventKey, now: float
@@ -543,3 +588,7 @@ class ProximityNode:
 
 def _id_of(message: EventMessage) -> str:
     return f"{message.producer}-{message.incarnation:x}-{message.number}"
+
+
+def _type_in(message: EventMessage) -> EventType:
+    return EventType(message.subject) if message.beacon is None else message.beacon.type

@@ -39,5 +39,11 @@ class ProximityCounts(Struct):
     malformed: int = 0
     over_share: int = 0
     """Events of others beyond their share of the channel."""
+    told: int = 0
+    """Times that it told what it holds."""
+    asked: int = 0
+    """Times that it asked for what it lacked."""
+    recovered: int = 0
+    """Events that it sent again."""
     expired: int = 0
     """Proximities that fell silent."""

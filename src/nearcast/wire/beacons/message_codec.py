@@ -64,6 +64,8 @@ def _check_event(message: EventMessage) -> None:
         _check_at(message.at)
     _check_range(message.time, 0.0, LATEST, "time")
     _check_range(message.scale, 1.0, LARGEST_SCALE, "scale")
+    if message.beacon is not None:
+        _check_beacon(message.beacon)
 
 
 def _check_beacon(beacon: Beacon) -> None:
