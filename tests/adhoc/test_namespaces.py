@@ -1,0 +1,37 @@
+"""Real multicast between network namespaces: nodes meet, part, recover, die and are attacked."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.adhoc.namespace_field import CANNOT
+
+ROOT = Path(__file__).parents[2]
+
+
+def test_four_nodes_in_namespaces_go_on_whatever_one_of_them_does() -> None:
+    if not shutil.which("unshare") or not shutil.which("ip"):
+        pytest.skip("no network namespaces: unshare or ip is not installed")
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--net", "--mount", sys.executable, "-m",
+         "tests.adhoc.namespace_field"],
+        capture_output=True, text=True, timeout=400, check=False, cwd=ROOT,
+    )  # fmt: skip
+    if done.returncode == CANNOT or "unshare:" in done.stderr:
+        pytest.skip(f"no network namespaces: {done.stdout}{done.stderr.strip()[-300:]}")
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    # The same costs as on the simulated channel.
+    assert (seen["cost within range"], seen["cost beyond range"]) == (1, 4)
+    assert seen["beyond the area"] == []
+    assert seen["missed while apart"]
+    assert seen["unsealed"] > 100
+    for name in "cd":
+        assert set(seen["raised"]) <= set(seen["events"][name])
+        assert len(seen["events"][name]) == len(set(seen["events"][name]))
+    # The first was for the one who died; none is forged.
+    assert seen["lanes"] == [2, 3, 4, 5, 6]
