@@ -33,5 +33,5 @@ def test_four_nodes_in_namespaces_go_on_whatever_one_of_them_does() -> None:
     for name in "cd":
         assert set(seen["raised"]) <= set(seen["events"][name])
         assert len(seen["events"][name]) == len(set(seen["events"][name]))
-    # The first was for the one who died; none is forged.
-    assert seen["lanes"] == [2, 3, 4, 5, 6]
+    # None is forged. The first is still true when another member comes into its area.
+    assert set(seen["lanes"]) - {1} == {2, 3, 4, 5, 6}
