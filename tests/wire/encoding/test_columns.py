@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 
 from nearcast.wire.encoding.budget import Budget
 from nearcast.wire.encoding.byte_streams import ByteReader, ByteWriter
-from nearcast.wire.encoding.columns import decode_columns, encode_columns
+from nearcast.wire.encoding.columns import USUAL_NAMES, decode_columns, encode_columns
 from nearcast.wire.encoding.errors import DecodingError
 from nearcast.wire.encoding.integer_columns import read_integers, write_integers
-from nearcast.wire.encoding.zstd_frames import compress, compress_bare
+from nearcast.wire.encoding.zstd_frames import compress, compress_bare, decompress_bare
 
 TEXTS = st.one_of(
     st.text(max_size=8),
@@ -95,7 +95,7 @@ def test_integers_come_back(values: list[int]) -> None:
 
 @given(st.binary(max_size=200))
 def test_hostile_bytes_are_refused(data: bytes) -> None:
-    for hostile in (data, compress_bare(data)):
+    for hostile in (data, packed(data)):
         with contextlib.suppress(DecodingError):
             decode_columns(hostile)
 
@@ -108,20 +108,22 @@ def test_damaged_columns_are_refused_or_decode_within_bounds(
     for _ in range(flips):
         out[chance.randrange(len(out))] = chance.randrange(256)
     with contextlib.suppress(DecodingError):
-        assert len(decode_columns(compress_bare(bytes(out)), most=100_000)) <= 100_000
+        assert len(decode_columns(packed(bytes(out)), most=100_000)) <= 100_000
+
+
+def packed(columns: bytes) -> bytes:
+    return compress_bare(columns, USUAL_NAMES)
 
 
 def columns_of(payload: bytes) -> bytes:
     """The columns of a payload before they are compressed."""
-    from nearcast.wire.encoding.zstd_frames import decompress_bare
-
     encoded = encode_columns(payload)
     assert encoded is not None
-    return decompress_bare(encoded)
+    return decompress_bare(encoded, USUAL_NAMES)
 
 
 def bomb(*parts: bytes) -> bytes:
-    return compress_bare(b"".join(parts))
+    return packed(b"".join(parts))
 
 
 BILLION = b"\x80\x94\xeb\xdc\x03"
@@ -130,7 +132,7 @@ BOMBS = {
     "many": bomb(LENGTHS, b"\x01\x011"),
     "long": bomb(b"\x09\x00\x80\x80\x08\x00", b"\x01", b"\x80\x80\x04", b'"' + b"x" * 65534 + b'"'),
     "deep": bomb(b"\x09\x00\x02\x00" * 60),
-    "zeros": compress_bare(bytes(200 << 20)),
+    "zeros": packed(bytes(200 << 20)),
 }
 
 

@@ -58,7 +58,7 @@ def test_a_small_message_needs_a_dictionary() -> None:
     assert encode_payload(payload, ALL) is None
     encoded = encode_payload(payload, ALL, DICTIONARY)
     assert encoded is not None
-    assert (encoded.name, encoded.payload[:4]) == ("dictionary", b"\0\0\0\7")
+    assert (encoded.name, encoded.payload[:1]) == ("dictionary", b"\7")
     assert len(encoded.payload) <= 40
 
 

@@ -11,6 +11,7 @@ from enum import IntFlag
 from msgspec import Struct
 
 from nearcast.wire.encoding.budget import LARGEST_DECODED
+from nearcast.wire.encoding.byte_streams import ByteReader, ByteWriter
 from nearcast.wire.encoding.columns import decode_columns, encode_columns
 from nearcast.wire.encoding.errors import DecodingError
 from nearcast.wire.encoding.zstd_frames import (
@@ -29,7 +30,6 @@ LEAST_TABLE_BYTES, LARGEST_TABLE_BYTES = 256, 64 << 10
 LEAST_BYTES = 1_024
 """Other payloads that are smaller are compressed only with a dictionary."""
 _TABLE = b"[{"
-_DICTIONARY_ID_BYTES = 4
 
 
 class Coding(IntFlag):
@@ -41,7 +41,7 @@ class Coding(IntFlag):
     COLUMNS = 2
     """JSON as columns, then zstd."""
     DICTIONARY = 4
-    """The id of a trained dictionary in 4 bytes, then zstd with that dictionary."""
+    """The id of a trained dictionary, then zstd with that dictionary."""
 
 
 class Dictionary(Struct, frozen=True):
@@ -88,9 +88,12 @@ def encode_payload(
     """Return a payload in the smallest accepted coding; None if none makes it smaller."""
     found: list[Encoded] = []
     if dictionary is not None and Coding.DICTIONARY in accepted:
-        head = dictionary.id.to_bytes(_DICTIONARY_ID_BYTES, "big")
+        head = ByteWriter()
+        head.number(dictionary.id)
         found.append(
-            Encoded(NAMES[Coding.DICTIONARY], head + compress_bare(payload, dictionary.trained))
+            Encoded(
+                NAMES[Coding.DICTIONARY], head.result() + compress_bare(payload, dictionary.trained)
+            )
         )
     columns = encode_columns(payload) if Coding.COLUMNS in accepted and _is_table(payload) else None
     if columns is not None:
@@ -110,11 +113,12 @@ def decode_payload(
     if name == NAMES[Coding.COLUMNS]:
         return decode_columns(payload, most)
     if name == NAMES[Coding.DICTIONARY]:
-        id_ = int.from_bytes(payload[:_DICTIONARY_ID_BYTES], "big")
+        reader = ByteReader(payload)
+        id_ = reader.number()
         trained = dictionaries.get(id_)
         if trained is None:
             raise DecodingError(f"dictionary {id_} was not told")
-        return decompress_bare(payload[_DICTIONARY_ID_BYTES:], trained, most)
+        return decompress_bare(reader.raw(reader.left), trained, most)
     raise DecodingError(f"{name!r} is no known coding; there are {coding_names(ALL)}")
 
 

@@ -12,7 +12,7 @@ from nearcast.wire.encoding.budget import LARGEST_DECODED
 from nearcast.wire.encoding.errors import DecodingError
 
 LEVEL = 3
-_BARE_LEVEL = 9
+"""Higher levels leave out the statistics of a dictionary, and make small messages larger."""
 _LARGEST_WINDOW = 1 << 23
 
 
@@ -57,7 +57,7 @@ def _compressor() -> zstandard.ZstdCompressor:
 def _bare_compressor(trained: bytes) -> zstandard.ZstdCompressor:
     dictionary = _dictionary(trained) if trained else None
     bare = zstandard.ZstdCompressionParameters.from_level(
-        _BARE_LEVEL,
+        LEVEL,
         format=zstandard.FORMAT_ZSTD1_MAGICLESS,
         write_content_size=False,
         write_dict_id=False,
