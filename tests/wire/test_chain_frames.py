@@ -21,19 +21,19 @@ ADDRESSES = st.one_of(
 
 @given(st.integers(0, 2**63), st.binary(max_size=300), st.integers(1, 16), ADDRESSES)
 def test_a_chain_message_comes_back(
-    number: int, content: bytes, degree: int, rest: list[bytes]
+    number: int, content: bytes, degree: int, members: list[bytes]
 ) -> None:
-    message = ChainMessage(number, content, SIGNATURE, degree, tuple(rest))
+    message = ChainMessage(number, content, tuple(members), degree, SIGNATURE)
     assert decode_chain(encode_chain(message)) == message
 
 
 def test_addresses_take_six_bytes_and_those_of_few_hosts_three() -> None:
     distinct = tuple(each.to_bytes(6, "big") for each in range(7, 7 << 32, 7 << 22))
     assert len(distinct) == 1_024
-    sizes = [len(encode_chain(ChainMessage(1, b"", SIGNATURE, 1, distinct[:n]))) for n in (0, 500)]
+    sizes = [len(encode_chain(ChainMessage(1, b"", distinct[:n], 1, SIGNATURE))) for n in (0, 500)]
     assert sizes[1] - sizes[0] <= 6 * 500 + 2
     few = tuple(bytes((10, 0, 0, n % 6)) + n.to_bytes(2, "big") for n in range(600))
-    assert len(encode_chain(ChainMessage(1, b"", SIGNATURE, 1, few))) - sizes[0] < 3 * 600 + 40
+    assert len(encode_chain(ChainMessage(1, b"", few, 1, SIGNATURE))) - sizes[0] < 3 * 600 + 40
 
 
 @given(st.binary(max_size=200))

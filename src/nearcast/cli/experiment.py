@@ -15,6 +15,7 @@ from nearcast.experiments.agent import experiment as agents
 from nearcast.experiments.experiment_result import ExperimentFigure, ExperimentResult
 from nearcast.experiments.experiment_result import Progress as Follow
 from nearcast.experiments.fulcrum import experiment as pairs
+from nearcast.experiments.radiator import experiment as crowds
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -71,6 +72,25 @@ def fulcrum(
     base = pairs.QUICK if quick else pairs.FulcrumSettings()
     settings = msgspec.structs.replace(base, seed=seed, data=None if data is None else str(data))
     _run(pairs.PARTS, lambda follow: pairs.run(settings, follow), out, as_json=as_json)
+
+
+@app.command()
+def radiator(
+    seed: Annotated[
+        int, typer.Option(min=0, help="Draws other clients and messages.")
+    ] = crowds.RadiatorSettings().seed,
+    quick: Annotated[
+        bool, typer.Option("--quick", help="Few clients and chain sizes: a smoke test.")
+    ] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all rows as JSON.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Draw each figure to a PNG in this directory.")
+    ] = None,
+) -> None:
+    """Aggregates and chains of recipients (seed E): outbound bandwidth and lag."""
+    base = crowds.QUICK if quick else crowds.RadiatorSettings()
+    settings = msgspec.structs.replace(base, seed=seed)
+    _run(crowds.PARTS, lambda follow: crowds.run(settings, follow), out, as_json=as_json)
 
 
 def _run(

@@ -1,4 +1,4 @@
-"""Chain messages as bytes: for the push of a broker and for each hop between peers.
+"""Chain messages as bytes: the same for the push of a broker and for each hop between peers.
 
 Addresses take 6 bytes each, or less if few hosts have them all, as when many peers are on a few
 machines. What a peer receives is bounded by what a broker would send.
@@ -29,7 +29,7 @@ def encode_chain(message: ChainMessage) -> bytes:
     out.number(message.number)
     out.raw(message.signature)
     out.text(message.content)
-    _write_addresses(out, message.rest)
+    _write_addresses(out, message.members)
     return out.result()
 
 
@@ -44,10 +44,10 @@ def decode_chain(data: bytes) -> ChainMessage:
     number, signature, size = reader.number(), reader.raw(SIGNATURE_BYTES), reader.number()
     if size > LARGEST_CONTENT:
         raise DecodingError(f"a chain message has {size} bytes")
-    content, rest = reader.raw(size), _read_addresses(reader)
+    content, members = reader.raw(size), _read_addresses(reader)
     if reader.left:
         raise DecodingError(f"{reader.left} bytes are left after a chain message")
-    return ChainMessage(number, content, signature, degree, rest)
+    return ChainMessage(number, content, members, degree, signature)
 
 
 def _write_addresses(out: ByteWriter, addresses: Sequence[bytes]) -> None:

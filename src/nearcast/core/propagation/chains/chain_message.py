@@ -1,6 +1,7 @@
-"""A message that peers pass on: its number, its content as the broker signed it, and to whom."""
+"""A message that peers pass on: its number, content and recipients, as the broker signed them."""
 
 from collections.abc import Sequence
+from hashlib import sha256
 
 from msgspec import Struct
 
@@ -9,19 +10,20 @@ ADDRESS_BYTES = 6
 
 
 class ChainMessage(Struct, frozen=True):
-    """What one peer gets."""
+    """What the broker sends to the first of a chain, and each passes on as it is."""
 
     number: int
     """Unique for the broker, and increasing."""
     content: bytes
     """A message in the form of its sender and receivers; opaque here."""
+    members: Sequence[bytes]
+    """Addresses of all recipients of this chain, in the order of `chain_tree`."""
+    degree: int
     signature: bytes
-    """The broker's, of number and content: nobody else can change or make one."""
-    degree: int = 1
-    rest: Sequence[bytes] = ()
-    """Addresses of the recipients after this one, in the order of `chain_tree`."""
+    """The broker's, of all of it: a peer can drop a message, but not change or make one."""
 
 
-def signed_bytes(number: int, content: bytes) -> bytes:
+def signed_bytes(number: int, content: bytes, members: Sequence[bytes], degree: int) -> bytes:
     """Return what the broker signs."""
-    return b"nearcast chain" + number.to_bytes(8, "big") + content
+    digest = sha256(content).digest() + sha256(b"".join(members)).digest()
+    return b"nearcast chain" + number.to_bytes(8, "big") + bytes((degree,)) + digest

@@ -48,32 +48,24 @@ class ChainDelays(Struct, frozen=True):
     """When each of a chain gets a message, as multiples of what varies between messages."""
 
     hops: NDArray[np.float64]
-    payloads: NDArray[np.float64]
+    copies: NDArray[np.float64]
     """How many copies of the message were sent one after the other until it has it."""
-    addresses: NDArray[np.float64]
-    """How many addresses were sent with them."""
 
-    def seconds(self, model: PeerModel, payload: float) -> NDArray[np.float64]:
-        """Return the delays behind the first of the chain."""
-        size = self.payloads * payload + self.addresses * ADDRESS_BYTES
-        return self.hops * model.hop_s + size / model.bytes_per_s
+    def seconds(self, model: PeerModel, size: float) -> NDArray[np.float64]:
+        """Return the delays behind the first of the chain, for a message of a size."""
+        return self.hops * model.hop_s + self.copies * size / model.bytes_per_s
 
 
 @lru_cache(256)
 def chain_delays(count: int, degree: int) -> ChainDelays:
     """Return the delays within a chain of so many recipients."""
-    below = [0] * count
-    for place in range(count - 1, 0, -1):
-        below[(place - 1) // degree] += below[place] + 1
-    hops, payloads, addresses = ([0.0] * count for _ in range(3))
+    hops, copies = [0.0] * count, [0.0] * count
     for place in range(1, count):
-        parent = (place - 1) // degree
-        # A parent sends to its children one after the other.
-        before = parent if place == degree * parent + 1 else place - 1
-        hops[place] = hops[parent] + 1
-        payloads[place] = payloads[before] + 1
-        addresses[place] = addresses[before] + below[place]
-    return ChainDelays(np.array(hops), np.array(payloads), np.array(addresses))
+        above = (place - 1) // degree
+        # A peer sends to the next ones one after the other.
+        before = above if place == degree * above + 1 else place - 1
+        hops[place], copies[place] = hops[above] + 1, copies[before] + 1
+    return ChainDelays(np.array(hops), np.array(copies))
 
 
 def choices(
@@ -90,9 +82,10 @@ def choices(
     ]
     for percent in percents:
         pushes, length = server_pushes(0, peers, percent), chain_length(peers, percent)
-        size = pushes * payload + ADDRESS_BYTES * (peers - pushes)
+        size = pushes * payload + ADDRESS_BYTES * peers
         for degree in degrees:
-            within = chain_delays(length, degree).seconds(peer, payload).mean()
+            carried = payload + ADDRESS_BYTES * length
+            within = chain_delays(length, degree).seconds(peer, carried).mean()
             delay = link.busy_s(pushes, size) / 2 + float(within)
             found.append(PropagationChoice(float(size), delay, percent, degree))
     return sorted(found)
