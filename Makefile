@@ -122,6 +122,7 @@ bench: setup system
 experiments: setup
 	@$(PY) -m nearcast experiment agent --out build/experiments
 	@$(PY) -m nearcast experiment fulcrum --out build/experiments
+	@$(PY) -m nearcast experiment radiator --out build/experiments
 
 docs: setup
 	$(PY) -m pytest tests/test_docs.py tests/test_docs_pasted.py tests/test_tutorial.py
