@@ -45,6 +45,7 @@ from nearcast.broker.sessions.connect_handler import ConnectHandler
 from nearcast.broker.sessions.session import Session
 from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
 from nearcast.broker.sessions.session_review import SessionReview
+from nearcast.broker.silence.silence_host import REPORT, SilenceHost
 from nearcast.broker.situation.errors import ErrorReports
 from nearcast.broker.situation.match_warnings import MatchWarnings
 from nearcast.broker.situation.node_expiry import NodeExpiry
@@ -152,6 +153,10 @@ class Hub:
         commands.register(NAMED, self._subscribing.named)
         commands.register(NODES, NodeQuestions(driver, dispatcher, self.node_list).take)
         commands.register(HANDOVER, self.releasing.take)
+        self._silence = silence = SilenceHost(state, driver, dispatcher, self._publishing.limiter)
+        driver.register(silence)
+        commands.register(REPORT, silence.take)
+        self._subscribing.follows = silence.listen
         self._rights_review = RightsReview(state, errors)
         admission = OpenAccess() if admission is None else admission
         rights_review = self._rights_review
@@ -288,6 +293,7 @@ class Hub:
             or releasing.pending
             or self.scheduler.is_due(now)
             or self.scripts.is_due
+            or self._silence.is_due
         ):
             state.phases.switch(Phase.INPUT)
             self.lifecycle.detach_lost(now)
@@ -375,6 +381,7 @@ class Hub:
             or state.touched
             or self.scheduler.is_busy
             or self.scripts.is_due
+            or self._silence.is_due
         ):
             return now
         times = (self.releasing.due(now), self.scheduler.next_timer(), self._due_at)

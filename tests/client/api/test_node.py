@@ -184,7 +184,7 @@ def test_a_node_follows_another(version: int, tmp_path: Path) -> None:
             nearcast(tmp_path) as server,
             node(server, "reader", version) as me,
             node(server, "car", version) as car,
-            me.follow(car) as changes,
+            me.observe(car) as changes,
         ):
             assert (await anext(changes)).online is True
             await car.move(*DUBLIN)

@@ -29,8 +29,11 @@ from nearcast.core.model.inputs import (
     Published,
     RelationshipDefined,
     RelationshipEnded,
+    RelationshipSettled,
+    RelationshipSilenced,
     RulesSet,
     SightSet,
+    SilenceTold,
     Subscribed,
     Unannounced,
     Unsubscribed,
@@ -152,6 +155,9 @@ inputs: st.SearchStrategy[Input] = st.one_of(
         ),
     ).map(lambda given_: RelationshipDefined(*given_)),
     st.builds(RelationshipEnded, texts),
+    st.builds(RelationshipSilenced, texts, st.booleans()),
+    st.builds(RelationshipSettled, texts),
+    st.builds(SilenceTold, texts, st.booleans(), texts),
 )
 pairs = st.lists(st.tuples(texts, texts), max_size=4).map(tuple)
 INGESTED = 1.7e9

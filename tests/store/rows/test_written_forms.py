@@ -27,10 +27,13 @@ from nearcast.core.model.inputs import (
     QueueDrained,
     RelationshipDefined,
     RelationshipEnded,
+    RelationshipSettled,
+    RelationshipSilenced,
     Restarted,
     Resumed,
     RulesSet,
     SightSet,
+    SilenceTold,
     Subscribed,
     Suspended,
     Unannounced,
@@ -283,6 +286,16 @@ WRITTEN: list[tuple[Input, Written]] = [
         ),
     ),
     (RelationshipEnded("convoy"), (None, None, None, None, '{"name":"convoy"}')),
+    (
+        RelationshipSilenced("convoy", True),
+        (None, None, None, None, '{"name":"convoy","silent":true}'),
+    ),
+    (RelationshipSettled("convoy"), (None, None, None, None, '{"name":"convoy"}')),
+    (SilenceTold("ann", True), ("ann", None, None, None, '{"silent":true}')),
+    (
+        SilenceTold("ann", False, "ann~car"),
+        ("ann", None, None, None, '{"silent":false,"input":{"session":"ann~car"}}'),
+    ),
     (
         Restarted(),
         (

@@ -34,6 +34,7 @@ from nearcast.broker.situation.relevance_options import resolved_options
 from nearcast.broker.situation.topic_names import (
     BROKER_TOPICS,
     ERRORS,
+    FOLLOW,
     PRIVATE,
     SCRIPTS,
     normalize_topic,
@@ -105,6 +106,8 @@ class SubscribeHandler:
         self._warnings = warnings
         self.listens_to_scripts: Callable[[Session], None] = lambda session: None
         """Called when a session has subscribed to the list of scripts."""
+        self.follows: Callable[[Session], None] = lambda session: None
+        """Called when a session has subscribed to orders about regions."""
 
     def subscribe(self, connection: Connection, session: Session, packet: Subscribe) -> bool:
         """Grant the next filters of a packet that can be granted, with the last send a SUBACK.
@@ -188,6 +191,8 @@ class SubscribeHandler:
             self._warnings.listen(session, now)
         if any(wanted.filter == SCRIPTS for wanted in packet.filters):
             self.listens_to_scripts(session)
+        if any(wanted.filter == FOLLOW for wanted in packet.filters):
+            self.follows(session)
 
     def _refuse(
         self, connection: Connection, session: Session, packet: Subscribe, problem: RefusedError

@@ -12,7 +12,8 @@ BROKER_TOPICS = ("$node/", "$place/", "$area/", "$relate/", "$policy/")
 ERRORS = "$me/errors"
 NODES = "$me/nodes"
 SCRIPTS = "$me/scripts"
-PRIVATE = (ERRORS, NODES, SCRIPTS)
+FOLLOW = "$me/follow"
+PRIVATE = (ERRORS, NODES, SCRIPTS, FOLLOW)
 """Topics on which the broker answers a single session; the engine does not know them."""
 INTERNAL = "$script/"
 """The beginning of topics of messages that the broker sends to itself."""

@@ -71,7 +71,7 @@ def context(
                 _print(await me.read(node), as_json)
                 return
             shown = 0
-            async with me.follow(node) as changes:
+            async with me.observe(node) as changes:
                 async for known in changes:
                     _print(known, as_json)
                     shown += 1

@@ -7,6 +7,7 @@ from typing import Self
 
 from nearcast.client.api.commands import Commands
 from nearcast.client.api.exchange import Exchange
+from nearcast.client.api.node_follow import NodeFollow
 from nearcast.client.api.node_messages import NodeMessages
 from nearcast.client.api.node_scripts import NodeScripts
 from nearcast.client.api.node_subscriptions import NodeSubscriptions
@@ -23,7 +24,7 @@ SESSION_EXPIRY_S = 300
 RESERVED = ("me", "here")
 
 
-class Node(NodeMessages, NodeScripts, NodeSubscriptions):
+class Node(NodeMessages, NodeFollow, NodeScripts, NodeSubscriptions):
     """A node and its session; `async with` connects it and closes it.
 
     After a loss it reconnects automatically: it keeps its session, sends unacknowledged messages
@@ -39,6 +40,7 @@ class Node(NodeMessages, NodeScripts, NodeSubscriptions):
             self._exchange, mailboxes, Commands(self._exchange, mailboxes), set()
         )
         NodeMessages.__init__(self, context.commands, options.version)
+        NodeFollow.__init__(self, context)
         NodeScripts.__init__(self, context, options.client_id.partition("~")[0])
         NodeSubscriptions.__init__(self, context)
 

@@ -143,7 +143,7 @@ class NodeSubscriptions:
             self._context, SubscriptionRequest(pattern=pattern), relation_of, buffer=buffer
         )
 
-    def follow(self, node: str | HasNode, *, buffer: int = BUFFER) -> Stream[Known]:
+    def observe(self, node: str | HasNode, *, buffer: int = BUFFER) -> Stream[Known]:
         """Return what is known of a node, now and after every change, as a stream."""
         name = node if isinstance(node, str) else node.node
         known: Known = Known(name)

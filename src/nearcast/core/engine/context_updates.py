@@ -141,6 +141,7 @@ class ContextUpdates(EngineDependent):
 
     def _drop_state(self, node: str, step: EngineStep) -> None:
         self._matcher.forget(node)
+        self._nodes.silent.pop(node, None)
         gone = self._nodes.by_name.pop(node, None)
         if gone is not None:
             self._rights.changed(gone, NodeState(node))

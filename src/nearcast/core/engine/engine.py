@@ -40,6 +40,7 @@ from nearcast.core.engine.relationship_updates import RelationshipUpdates
 from nearcast.core.engine.session_presence import SessionPresence
 from nearcast.core.engine.settings import EngineSettings as EngineSettings
 from nearcast.core.engine.shard import WHOLE, Shard
+from nearcast.core.engine.silence_updates import SilenceUpdates
 from nearcast.core.engine.standing_inputs import StandingInputs
 from nearcast.core.matching.live.live_events import LiveEvents
 from nearcast.core.matching.reference import Verdict
@@ -106,7 +107,8 @@ class Engine:
         self._context = ContextUpdates(state)
         self._gathering = GatheringUpdates(state)
         self._standing = StandingInputs(state, self._gathering)
-        self._presence = SessionPresence(state)
+        self._silence = SilenceUpdates(state)
+        self._presence = SessionPresence(state, self._silence)
         self._priority_updates = PriorityUpdates(state)
         self._relationship_updates = RelationshipUpdates(state)
         state.dependents += [self._relationship_updates, self._gathering]
@@ -116,6 +118,7 @@ class Engine:
         self._handlers: Handlers = {
             **self._context.handlers,
             **self._standing.handlers,
+            **self._silence.handlers,
             **self._presence.handlers,
             **self._priority_updates.handlers,
             **self._relationship_updates.handlers,
@@ -329,6 +332,7 @@ class Engine:
             *map(Announced, self.announcements.values()),
             *state.areas,
             *self._relationship_updates.in_force(),
+            *self._silence.in_force(),
             *map(Suspended, sorted(state.subscriptions.suspended)),
             *self._standing.unfinished(),
             *self._presence.in_force(),
@@ -365,6 +369,7 @@ class Engine:
         self._event_ingest.resume(inputs.known)
         self._standing.resume(standing)
         self._relationship_updates.resume(standing)
+        self._silence.resume(standing)
         self._presence.resume(standing, inputs.restarted)
         self._priority_updates.resume(standing)
         self._gathering.resume(inputs.waiting)

@@ -17,7 +17,13 @@ from nearcast.core.engine.outcome import EngineStep, Handlers, RelationshipNotic
 from nearcast.core.engine.queries.node_filter import is_true_of
 from nearcast.core.language.evaluation.evaluator import double
 from nearcast.core.language.evaluation.scope import followed
-from nearcast.core.model.inputs import Input, RelationshipDefined, RelationshipEnded
+from nearcast.core.model.inputs import (
+    Input,
+    RelationshipDefined,
+    RelationshipEnded,
+    RelationshipSettled,
+    RelationshipSilenced,
+)
 from nearcast.core.model.relationship_state import RelationshipState
 from nearcast.core.model.visibility import SEE_ATTRIBUTES, SEE_IDENTITY, SEE_WHERE_NAMED
 from nearcast.core.relationships.member_travel import MemberTravel, share
@@ -41,7 +47,14 @@ class RelationshipUpdates(EngineDependent):
         """By node: its groups that are compared by position, each with its place."""
         self._restricted = False
         """Something may have been hidden when the rules were last changed."""
-        self.handlers: Handlers = {RelationshipDefined: self.define, RelationshipEnded: self.end}
+        self._silent: set[str] = set()
+        """Names of relationships that are judged when they are settled, not by moves."""
+        self.handlers: Handlers = {
+            RelationshipDefined: self.define,
+            RelationshipEnded: self.end,
+            RelationshipSilenced: self.silence,
+            RelationshipSettled: self.settle,
+        }
 
     # Definitions
 
@@ -67,16 +80,43 @@ class RelationshipUpdates(EngineDependent):
         """End a relationship."""
         self._end((each.name,), step)
 
+    def silence(self, each: RelationshipSilenced, step: EngineStep) -> None:
+        """Let a relationship wait until it is settled, or judge it by moves again."""
+        if each.silent:
+            self._silent.add(each.name)
+        elif each.name in self._silent:
+            self._settle(each.name, step)
+            self._silent.discard(each.name)
+
+    def settle(self, each: RelationshipSettled, step: EngineStep) -> None:
+        """Judge a silent relationship by what its members reported."""
+        if each.name in self._silent:
+            self._settle(each.name, step)
+
+    def _settle(self, name: str, step: EngineStep) -> None:
+        if self._book.get(name) is None:
+            return
+        notices: list[RelationshipNotice] = []
+        relationship = self._book.relationship(name)
+        self._take_values(relationship)
+        # Values may have been taken before, without a judgement.
+        self._judge(relationship, range(len(relationship.states)), notices, step)
+        _tell(notices, step)
+
     def resume(self, standing: Iterable[Input]) -> None:
         """Restore relationships with their states, when the nodes are known."""
         self._restricted = self._rights.restricts
         for each in standing:
             if isinstance(each, RelationshipDefined):
                 self._add(Relationship(each, 0.0))
+            elif isinstance(each, RelationshipSilenced):
+                self._silent.add(each.name)
 
-    def in_force(self) -> Iterator[RelationshipDefined]:
-        """All relationships with their states."""
-        return iter(self._book)
+    def in_force(self) -> Iterator[RelationshipDefined | RelationshipSilenced]:
+        """All relationships with their states, and which of them are silent."""
+        yield from self._book
+        for name in sorted(self._silent):
+            yield RelationshipSilenced(name, True)
 
     def relationship(self, name: str) -> Relationship:
         """The relationship of a name, with the values of now."""
@@ -99,8 +139,8 @@ class RelationshipUpdates(EngineDependent):
         if travel is not None:
             at = self._nodes.position(node)
             assert at is not None
-            self._look(travel.move(at), notices, step)
-        self._compare(self._grouped.get(node, _NONE), notices, step)
+            self._look(self._judged_by_moves(travel.move(at)), notices, step)
+        self._compare(self._groups_judged_by_moves(node), notices, step)
         if notices:
             _tell(notices, step)
 
@@ -114,7 +154,7 @@ class RelationshipUpdates(EngineDependent):
                 travel.stand(at)
                 due = sorted(travel.pairs)
             else:
-                due = travel.move(at)
+                due = self._judged_by_moves(travel.move(at))
         own = self._book.of_member(node)
         if update.reclassed:
             self._see_anew(node, step)
@@ -126,10 +166,21 @@ class RelationshipUpdates(EngineDependent):
                 read = [name for name in own if defined[name].reads_attributes]
             self._look(dict.fromkeys((*due, *read)), notices, step)
             if update.fixed:
-                grouped = self._grouped.get(node, _NONE)
+                grouped: Mapping[str, int] = self._grouped.get(node, _NONE)
+                if at is not None and update.before.position is not None:
+                    grouped = self._groups_judged_by_moves(node)
                 self._compare({n: grouped[n] for n in grouped.keys() - read}, notices, step)
             if notices:
                 _tell(notices, step)
+
+    def _judged_by_moves(self, names: list[str]) -> list[str]:
+        return [each for each in names if each not in self._silent] if self._silent else names
+
+    def _groups_judged_by_moves(self, node: str) -> Mapping[str, int]:
+        grouped = self._grouped.get(node, _NONE)
+        if not self._silent:
+            return grouped
+        return {name: place for name, place in grouped.items() if name not in self._silent}
 
     def node_forgotten(self, node: str, step: EngineStep) -> None:
         """End the relationships of a node, and those that it defined."""
@@ -239,6 +290,7 @@ class RelationshipUpdates(EngineDependent):
 
     def _remove(self, name: str) -> Relationship | None:
         removed = self._book.end(name)
+        self._silent.discard(name)
         for member in () if removed is None else removed.defined.members:
             if (travel := self._travel.get(member)) is not None:
                 travel.end(name)

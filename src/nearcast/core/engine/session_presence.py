@@ -11,6 +11,7 @@ import numpy as np
 
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.outcome import EngineStep, Handlers
+from nearcast.core.engine.silence_updates import SilenceUpdates
 from nearcast.core.matching.matcher import LiveMatches
 from nearcast.core.matching.tables import I32
 from nearcast.core.model.event import Subscription
@@ -27,7 +28,8 @@ from nearcast.core.model.inputs import (
 class SessionPresence:
     """Tracks which sessions have a connection."""
 
-    def __init__(self, state: EngineState) -> None:
+    def __init__(self, state: EngineState, silence: SilenceUpdates) -> None:
+        self._silence = silence
         self._shard = state.shard
         self._matcher = state.matcher
         self._announcements = state.announcements
@@ -55,6 +57,7 @@ class SessionPresence:
             self._subscriptions.away.discard(session)
             self._live_delivery.deliver_live(self._missed_by(session), step.outcome)
         else:
+            self._silence.end(each.node, session, step)
             self._lose(session)
 
     def _lose(self, session: str) -> None:
@@ -103,6 +106,7 @@ class SessionPresence:
     def leave(self, each: Left, step: EngineStep) -> None:
         """End a session: drop its subscriptions, announcements and delivery state."""
         session = each.session or each.node
+        self._silence.end(each.node, session, step)
         self._subscriptions.leave(session)
         self._subscriptions.present.discard(session)
         self._subscriptions.away.discard(session)

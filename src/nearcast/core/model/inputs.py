@@ -288,6 +288,36 @@ class RelationshipEnded(Struct, frozen=True, tag_field="kind", tag="relationship
     name: str
 
 
+@InputForm()
+class RelationshipSilenced(Struct, frozen=True, tag_field="kind", tag="relationship_silence"):
+    """Members of a relationship keep silent inside regions, or do so no more.
+
+    While they do, it is judged when their reports are settled, not when one of them moves.
+    """
+
+    name: str
+    silent: bool
+
+
+@InputForm()
+class RelationshipSettled(Struct, frozen=True, tag_field="kind", tag="relationship_settled"):
+    """What the members of a silent relationship reported last holds for all of them together."""
+
+    name: str
+
+
+@InputForm(node="node")
+class SilenceTold(Struct, frozen=True, tag_field="kind", tag="silence"):
+    """A session of a node reports its position only when it leaves a region, or does so no more.
+
+    While one does, and has its connection, the position of the node does not age.
+    """
+
+    node: str
+    silent: bool
+    session: str = ""
+
+
 @InputForm(complete=True, also={"kind": "restart"}, sessions="sessions")
 class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
     """A broker restarted with these sessions, all without connection; other sessions ended.
@@ -341,5 +371,8 @@ Input = (
     | AreaUnwatched
     | RelationshipDefined
     | RelationshipEnded
+    | RelationshipSilenced
+    | RelationshipSettled
+    | SilenceTold
     | Restarted
 )

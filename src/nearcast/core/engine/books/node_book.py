@@ -18,13 +18,15 @@ class NodeBook:
         """Times of position fixes with the node, oldest first."""
         self._earlier: list[tuple[float, str]] = []
         """A heap of fixes that were older than one before them: a clock was set back."""
+        self.silent: dict[str, set[str]] = {}
+        """Nodes whose position does not age, each with the sessions that keep silent."""
 
-    def __getstate__(self) -> tuple[dict[str, NodeState], float]:
+    def __getstate__(self) -> tuple[dict[str, NodeState], float, dict[str, set[str]]]:
         # Fixes follow from the states, and share their names and times when they are made anew.
-        return self.by_name, self._ttl_s
+        return self.by_name, self._ttl_s, self.silent
 
-    def __setstate__(self, state: tuple[dict[str, NodeState], float]) -> None:
-        self.by_name, self._ttl_s = state
+    def __setstate__(self, state: tuple[dict[str, NodeState], float, dict[str, set[str]]]) -> None:
+        self.by_name, self._ttl_s, self.silent = state
         self._earlier = []
         self.resumed()
 
@@ -67,7 +69,7 @@ class NodeBook:
             due.append(heappop(self._earlier))
         for at, node in sorted(due):
             state = self.by_name.get(node)
-            if state is not None and state.position_at == at:
+            if state is not None and state.position_at == at and node not in self.silent:
                 yield state
 
     def next_expiry(self) -> float | None:
