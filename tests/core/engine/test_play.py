@@ -35,6 +35,7 @@ WHERE = (
     "approaching(publisher)",
     "me.role = 'nurse'",
 )
+NEEDS = ("volume 2", "volume 4 wait 20", "people 2 or time 40", "volume 3 per attribute x wait 8")
 AREAS = (None, "circle:me,2000", "circle:a,1500", "circle:53.35,-6.26,1000")
 
 
@@ -64,6 +65,8 @@ def an_input(draw: random.Random, number: int) -> Input:
         )
     if kind < 11:
         where, area = draw.choice(WHERE), draw.choice(AREAS)
+        group = "g" if draw.random() < 0.1 else None
+        gathers = group is None and draw.random() < 0.3
         wanted = Subscription(
             f"{node} {draw.randrange(3)}",
             node,
@@ -72,7 +75,8 @@ def an_input(draw: random.Random, number: int) -> Input:
             None if area is None else parse_area(area),
             qos=draw.randrange(2),
             no_local=draw.random() < 0.3,
-            group="g" if draw.random() < 0.1 else None,
+            group=group,
+            aggregate=draw.choice(NEEDS) if gathers else None,
         )
         return Subscribed(wanted)
     if kind == 11:

@@ -298,7 +298,8 @@ class Engine:
             matches = matches.only(~is_last)
         if len(matches.event):
             deliveries = self._state.subscriptions.deliveries(events, matches)
-            self._state.live_delivery.deliver(deliveries, step.outcome)
+            if deliveries:
+                self._state.live_delivery.deliver(deliveries, step.outcome)
         if withdrawal is not None:
             numbers, priorities = (column.tolist() for column in columns)
             met = zip(numbers, priorities, strict=True)
