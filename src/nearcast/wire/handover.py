@@ -129,6 +129,8 @@ class DeliveryRow(Struct, frozen=True, array_like=True, tag=1):
     urgency: RowUrgency | None = None
     judged: tuple[RowJudged, ...] = ()
     """Of the recipients that only subscriptions with relevance matched."""
+    gathered: Annotated[int, Meta(ge=0)] = 0
+    """How many events are gathered in the payload; 0: it is not an aggregate."""
 
     def to_only(self, recipients: tuple[RowRecipient, ...]) -> "DeliveryRow":
         """Return the row with some of its recipients."""

@@ -254,6 +254,7 @@ class HandoverInbox:
             headers=row.headers,
             expires_at=row.expires,
             deadline_s=_deadline_s(row, state.now),
+            gathered=row.gathered,
         )
         bases = bases_of(row)
         for replayed in (False, True):

@@ -201,6 +201,7 @@ class Engine:
                             event = replace(event, attributes=attributes_of(event.payload))
                         step.events.append(event)
                         step.made.append(now)
+                        step.event_index = index
                         if self.matcher.counting or event.stays:
                             # Later inputs may depend on this event.
                             self._match(step)
@@ -210,7 +211,7 @@ class Engine:
                     self._match(step)
                     self._handlers[type(each)](each, step)
                     if self._gathering.is_active:
-                        self._gathering.settle(step)
+                        self._gathering.settle(step, now, index)
             except ModelError as error:
                 outcome.refusals.append(Refusal(index, str(error)))
                 continue
@@ -310,7 +311,8 @@ class Engine:
                 step.live_changed(self._state.live.key(withdrawal), None)
 
         if self._gathering.is_active:
-            self._gathering.settle(step)
+            # While something gathers, all events of a batch are of one time.
+            self._gathering.settle(step, made[-1], step.event_index)
 
     def _forget(self, each: Forgot, step: EngineStep) -> None:
         """Erase a node: its state, announcements, live and recent events."""

@@ -7,6 +7,7 @@ in any case. Decisions follow from the inputs and their times, so that all hosts
 from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
+from msgspec import Struct
 
 from nearcast.core.engine.books.gathering_book import NO_RULE, Pool, PoolPlace
 from nearcast.core.engine.delivery.aggregate_event import Sight, aggregate_event
@@ -43,13 +44,17 @@ class GatheringUpdates(EngineDependent):
         """True if some subscription gathers, or something waits."""
         return self._book.is_active
 
-    def settle(self, step: EngineStep) -> None:
-        """Take the matches of subscriptions that gather, and release what may leave."""
+    def settle(self, step: EngineStep, at: float, index: int) -> None:
+        """Take the matches of subscriptions that gather, and release what may leave.
+
+        They are of the input at an index, at its time.
+        """
+        cause = _Cause(step, at, index)
         arrived = self._subscriptions.take_gathered()
         for event, numbers, priorities in arrived:
-            self._take(event, numbers, priorities, step)
+            self._take(event, numbers, priorities, cause)
         while (pool := self._book.beyond_bounds()) is not None:
-            self._release(pool, step.now, step)
+            self._release(pool, cause)
         self._book.settle()
         if self._book.changes:
             step.outcome.waiting_changes += self._book.take_changes()
@@ -57,7 +62,7 @@ class GatheringUpdates(EngineDependent):
     def expire(self, step: EngineStep) -> None:
         """Release what has waited for the longest time allowed."""
         while (pool := self._book.due(step.now)) is not None:
-            self._release(pool, pool.due, step)
+            self._release(pool, _Cause(step, pool.due, step.index))
         if self._book.changes:
             step.outcome.waiting_changes += self._book.take_changes()
 
@@ -90,11 +95,12 @@ class GatheringUpdates(EngineDependent):
 
         Where nothing is gathered any more, it goes out at once.
         """
+        cause = _Cause(step, step.now, step.index)
         for id_, waiting in detached.items():
             members = np.array([self._subscriptions.number(id_)], np.int32)
             if not self._book.gathers(members).any():
                 for each in waiting:
-                    self._send(each.event, members, each.priority, step)
+                    self._send(each.event, members, each.priority, cause)
                 continue
             rule_number = int(self._book.rules_of(members)[0])
             touched: dict[int, Pool] = {}
@@ -103,7 +109,7 @@ class GatheringUpdates(EngineDependent):
                     touched[pool.id] = pool
             for pool in touched.values():
                 if pool.is_met or self._book.rule(rule_number).is_immediate:
-                    self._release(pool, step.now, step)
+                    self._release(pool, cause)
 
     def release_for(self, id_: str, step: EngineStep) -> None:
         """Release at once what waits for a subscription."""
@@ -111,11 +117,12 @@ class GatheringUpdates(EngineDependent):
             number = self._subscriptions.number(id_)
             members = np.array([number], np.int32)
             for pool, waiting in self._book.take_out(number):
-                self._send_together(members, pool.division, waiting, step.now, step)
+                cause = _Cause(step, step.now, step.index)
+                self._send_together(members, pool.division, waiting, cause)
 
     # Deciding
 
-    def _take(self, event: Event, numbers: I32, priorities: I32, step: EngineStep) -> None:
+    def _take(self, event: Event, numbers: I32, priorities: I32, cause: "_Cause") -> None:
         """Let an event wait for subscriptions that it matches, each with a priority."""
         if event.stays:
             owners = [self._subscriptions.at(number).owner for number in numbers.tolist()]
@@ -127,22 +134,22 @@ class GatheringUpdates(EngineDependent):
         begins = np.flatnonzero(changes).tolist()
         for start, end in zip(begins, [*begins[1:], len(numbers)], strict=True):
             rule, priority = int(rules[start]), int(priorities[start])
-            self._put(event, rule, numbers[start:end], priority, step)
+            self._put(event, rule, numbers[start:end], priority, cause)
 
     def _put(
-        self, event: Event, rule_number: int, members: I32, priority: int, step: EngineStep
+        self, event: Event, rule_number: int, members: I32, priority: int, cause: "_Cause"
     ) -> None:
         rule = self._book.rule(rule_number)
         if rule.is_immediate and not event.gathered:
-            self._send(event, members, priority, step)
+            self._send(event, members, priority, cause)
             return
-        waiting = WaitingEvent(event, step.now, self._book.next_number(), priority)
+        waiting = WaitingEvent(event, cause.at, self._book.next_number(), priority)
         place = self._place(event, rule_number)
         for pool in self._book.too_large_with(place[0], members, waiting.size, LARGEST_POOL_BYTES):
-            self._release(pool, step.now, step)
+            self._release(pool, cause)
         for pool in self._book.put(*place, members, waiting):
             if pool.is_met:
-                self._release(pool, step.now, step)
+                self._release(pool, cause)
 
     def _let_wait(self, waiting: WaitingEvent, rule_number: int, members: I32) -> list[Pool]:
         return self._book.put(*self._place(waiting.event, rule_number), members, waiting)
@@ -159,26 +166,25 @@ class GatheringUpdates(EngineDependent):
 
     # Releasing
 
-    def _release(self, pool: Pool, at: float, step: EngineStep) -> None:
+    def _release(self, pool: Pool, cause: "_Cause") -> None:
         """Send what waits in a pool, without what has expired."""
         self._book.end(pool)
-        self._send_together(pool.members, pool.division, pool.waiting, at, step)
+        self._send_together(pool.members, pool.division, pool.waiting, cause)
 
     def _send_together(
         self,
         everyone: I32,
         division: Division,
         waited: Sequence[WaitingEvent],
-        at: float,
-        step: EngineStep,
+        cause: "_Cause",
     ) -> None:
-        waiting = [each for each in waited if not _has_expired(each.event, at)]
+        waiting = [each for each in waited if not _has_expired(each.event, cause.at)]
         if not waiting:
             return
         priority = min(each.priority for each in waiting)
         for members, sight in self._by_sight(everyone, waiting):
             event = aggregate_event(waiting, division, sight)
-            self._send(event, members, priority, step)
+            self._send(event, members, priority, cause)
 
     def _by_sight(
         self, members: I32, waiting: Sequence[WaitingEvent]
@@ -197,10 +203,10 @@ class GatheringUpdates(EngineDependent):
         for sight, numbers in found.items():
             yield np.array(numbers, np.int32), sight
 
-    def _send(self, event: Event, members: I32, priority: int, step: EngineStep) -> None:
+    def _send(self, event: Event, members: I32, priority: int, cause: "_Cause") -> None:
         deliveries = self._subscriptions.separate(event, members, priority)
-        deliveries.caused_at, deliveries.caused_by = step.outcome.now, step.outcome.index
-        step.outcome.sent.append(deliveries)
+        deliveries.caused_at, deliveries.caused_by = cause.at, cause.index
+        cause.step.outcome.sent.append(deliveries)
 
     # What is kept
 
@@ -229,6 +235,14 @@ class GatheringUpdates(EngineDependent):
             place = rule, kept.subject, kept.division.members
             pool = self._book.restore(kept.id, place, kept.division, gathering)
             self._book.refill(pool, kept.events)
+
+
+class _Cause(Struct, frozen=True):
+    """Why something leaves: the input at an index, and the time that counts."""
+
+    step: EngineStep
+    at: float
+    index: int
 
 
 def _has_expired(event: Event, at: float) -> bool:

@@ -116,7 +116,7 @@ class Outcome(Struct):
 class EngineStep:
     """A step in progress: its current time and input, and its decisions so far."""
 
-    __slots__ = ("events", "index", "made", "now", "outcome")
+    __slots__ = ("event_index", "events", "index", "made", "now", "outcome")
 
     def __init__(self, now: float) -> None:
         self.now = now
@@ -126,6 +126,8 @@ class EngineStep:
         """Events waiting to be matched as one batch."""
         self.made: list[float] = []
         """The time of each of them."""
+        self.event_index = 0
+        """The input of the last of them."""
 
     def node_changed(
         self, node: str, state: NodeState | None, before: NodeState, by_move: bool = False

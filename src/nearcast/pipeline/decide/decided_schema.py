@@ -42,7 +42,7 @@ ARROW_SCHEMA = pa.schema(
         ("valid_s", pa.float64()), ("expires", pa.float64()), ("object", pa.string()),
         ("to", pa.string()), ("recipients", RECIPIENTS),
         ("about", pa.list_(pa.string())), ("urgency", URGENCY), ("judged", JUDGED),
-        ("seq", pa.int64()), ("last_seq", pa.int64()),
+        ("gathered", pa.int32()), ("seq", pa.int64()), ("last_seq", pa.int64()),
         ("elsewhere", pa.bool_()), ("recorded", pa.bool_()), ("ingested", pa.float64()),
         ("node", pa.string()),
         ("attributes", pa.string()), ("previous_lat", pa.float64()),

@@ -80,6 +80,7 @@ def _event_columns(events: list[Event], played: PlayedDeliveries) -> Columns:
         "valid_s": [event.valid_s for event in events],
         "expires": [event.expires_at for event in events],
         "object": [event.object for event in events],
+        "gathered": [event.gathered or None for event in events],
         "elsewhere": [played.elsewhere.fits(event.subject) for event in events],
     }
 

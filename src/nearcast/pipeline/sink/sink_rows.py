@@ -35,7 +35,7 @@ SINK_SCHEMA = (
     "replayed: boolean>>, about array<string>, "
     "urgency struct<priority: int, raises: boolean, deadline: double>, "
     "judged array<struct<filter: binary, levels: array<int>, true_bits: bigint, "
-    "false_bits: bigint, subscriptions: array<string>>>"
+    "false_bits: bigint, subscriptions: array<string>>>, gathered int"
 )
 """All columns, as Spark DDL. In `recipients`, `subscriptions` are ids."""
 MOST_RECIPIENTS = 100_000
@@ -98,6 +98,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[HandedRow | None]:
         _column(batch, "to"),
         _recipients(batch),
     )
+    gathered = _column(batch, "gathered", 0)
     about, urgencies, judged = _column(batch, "about"), _urgencies(batch), _judged(batch)
     for at in range(count):
         kind = kinds[at]
@@ -112,6 +113,7 @@ def _rows(batch: pa.RecordBatch) -> Iterator[HandedRow | None]:
                 ids[at], subjects[at], payloads[at], publishers[at], times[at],
                 cast(tuple[RowRecipient, ...], to), sessions[at], lats[at], lons[at], given[at],
                 qos[at] or 0, retains[at], expires[at], headers[at], urgencies[at], judged[at],
+                gathered[at],
             )  # fmt: skip
         elif kind == EVENT:
             yield EventRow(

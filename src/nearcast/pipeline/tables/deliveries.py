@@ -45,5 +45,5 @@ def to_send(decided: "DataFrame") -> "DataFrame":
     return decided.where((F.col("kind") == DELIVERY) & F.col("elsewhere")).select(
         "broker", "kind", "id", "subject", "publisher", "session", "time", "lat", "lon",
         "at_given", "payload", "properties", "headers", "qos", "retain", "expires", "recipients",
-        "urgency", "judged",
+        "urgency", "judged", "gathered",
     )  # fmt: skip
