@@ -55,7 +55,7 @@ def test_rows_that_an_earlier_release_staged_are_read() -> None:
     row = delivery("1", to("bob"))
     (chunk,) = packets([row], LARGEST)
     (members,) = msgspec.msgpack.decode(chunk[1:])
-    assert members[-2:] == [None, []], "without relevance these two bytes are all there is"
+    assert members[-3:] == [None, [], 0], "without these three bytes are all there is"
     assert rows_in(msgspec.msgpack.encode([members[:-2]])) == [row]
 
 
