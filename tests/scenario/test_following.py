@@ -12,7 +12,7 @@ import pytest
 
 from nearcast.core.model import Position
 from nearcast.testing import DiskQuality, FaultKind, World, plan_faults
-from tests.scenario.following import (
+from tests.support.following import (
     LASTING,
     FollowingNode,
     Phone,

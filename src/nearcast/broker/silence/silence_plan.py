@@ -15,6 +15,8 @@ from nearcast.core.model.visibility import SEE_WHERE_NAMED
 
 MOST_SILENT_MEMBERS = 16
 """In larger groups members report every fix: every two would be a pair."""
+MOST_RELATIONSHIPS = 256
+"""A node that is in more reports every fix for those beyond."""
 
 
 class PairKey(Struct, frozen=True, gc=False):
@@ -47,6 +49,8 @@ def silence_plan(engine: Engine, name: str, followers: Container[str]) -> Silenc
         # Judged by the definer's sight, members that it does not see are nowhere.
         return NO_PLAN
     if defined.where is not None or len(defined.members) > MOST_SILENT_MEMBERS:
+        return SilencePlan(reporting=following)
+    if any(len(engine.relationships.of_member(each)) > MOST_RELATIONSHIPS for each in following):
         return SilencePlan(reporting=following)
     if not all(_sees_all(engine, each, defined.members) for each in defined.members):
         return SilencePlan(reporting=following)

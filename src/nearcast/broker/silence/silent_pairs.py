@@ -19,8 +19,6 @@ from nearcast.core.relationships.silence.region import Point, position_limit, po
 from nearcast.core.relationships.silence.strategies import STRATEGIES
 
 STRATEGY = "exit-hazard"
-MOST_PAIRS = 256
-"""A node in more pairs reports every fix for the relationships beyond."""
 
 
 class _Pair:
@@ -32,9 +30,10 @@ class _Pair:
         self.relationships: set[str] = set()
         self.unknown_since = inf
 
-    @property
-    def members(self) -> tuple[str, str]:
-        return self.key.one, self.key.other
+
+def members(key: PairKey) -> tuple[str, str]:
+    """Return the two members of a pair."""
+    return key.one, key.other
 
 
 class SilentPairs:
@@ -74,16 +73,18 @@ class SilentPairs:
 
     def begin(self, node: str) -> None:
         """Let the members of a node be at it: it follows regions from now on."""
-        for pair in self._of_node.get(node, {}).values():
-            pair.relay.hand_over(node, self._next_number())
         self._messages.pop(node, None)
         self._changed.add(node)
         self._review_of(node)
+        if not self._is_silent(node):
+            return
+        for pair in self._of_node.get(node, {}).values():
+            pair.relay.hand_over(node, self._next_number())
 
     def end(self, node: str) -> None:
         """Let the members of a node be here: it follows regions no more."""
         self._messages.pop(node, None)
-        self._changed.discard(node)
+        self._note_changed((node,))
         self._review_of(node)
 
     def redefined(self, name: str) -> None:
@@ -115,7 +116,7 @@ class SilentPairs:
             at = None if state is None else state.position
             if restricts or (at is None) != (change.before.position is None):
                 self._review_of(node)
-            if at is not None and node in self._of_node and node not in self._followers:
+            if at is not None and node in self._of_node:
                 self._fixes.append((node, position_point(at)))
         for notice in outcome.notices:
             if isinstance(notice, RelationshipNotice) and notice.ended:
@@ -133,17 +134,12 @@ class SilentPairs:
     def _put_plan(self, name: str, now: float) -> None:
         before = self._plans.pop(name, NO_PLAN)
         plan = silence_plan(self._engine, name, self._followers)
-        if any(self._is_full(key) for key in plan.pairs):
-            members = dict.fromkeys(each for key in plan.pairs for each in (key.one, key.other))
-            plan = SilencePlan(reporting=tuple(m for m in members if m in self._followers))
+        self._put_reporting(name, before.reporting, plan.reporting)
+        if plan.pairs and not any(self._is_silent(m) for key in plan.pairs for m in members(key)):
+            # All members report every fix: it is judged by moves.
+            plan = NO_PLAN
         if plan != NO_PLAN:
             self._plans[name] = plan
-        for node in before.reporting:
-            self._reporting[node].discard(name)
-            if not self._reporting[node]:
-                del self._reporting[node]
-        for node in plan.reporting:
-            self._reporting.setdefault(node, set()).add(name)
         if plan.pairs and name not in self._silenced:
             self._silenced.add(name)
             self._ask(RelationshipSilenced(name, True))
@@ -158,24 +154,38 @@ class SilentPairs:
             self._silenced.discard(name)
             self._ask(RelationshipSilenced(name, False))
 
-    def _is_full(self, key: PairKey) -> bool:
-        if key in self._pairs:
-            return False
-        return any(len(self._of_node.get(m, ())) >= MOST_PAIRS for m in (key.one, key.other))
+    def _put_reporting(self, name: str, before: Iterable[str], after: Iterable[str]) -> None:
+        """Note who must report every fix for a relationship; their members are here."""
+        for node in before:
+            self._reporting[node].discard(name)
+            if not self._reporting[node]:
+                del self._reporting[node]
+                if node not in after and node in self._followers:
+                    self.begin(node)
+        for node in after:
+            if node not in self._reporting:
+                self._reporting[node] = set()
+                if node not in before:
+                    self.end(node)
+            self._reporting[node].add(name)
+
+    def _is_silent(self, node: str) -> bool:
+        """Whether the members of a node are at it."""
+        return node in self._followers and node not in self._reporting
 
     def _watch(self, key: PairKey, name: str, now: float) -> None:
         pair = self._pairs.get(key)
         if pair is None:
             self._numbers += 1
             pair = self._pairs[key] = self._by_number[self._numbers] = _Pair(key, self._numbers)
-            for member in pair.members:
+            for member in members(pair.key):
                 self._of_node.setdefault(member, {})[key] = pair
-                if member in self._followers:
+                if self._is_silent(member):
                     pair.relay.hand_over(member, self._next_number())
-            self._note_changed(pair.members)
+            self._note_changed(members(pair.key))
         pair.relationships.add(name)
-        for member in pair.members:
-            if member not in self._followers and not pair.relay.is_here(member):
+        for member in members(pair.key):
+            if not self._is_silent(member) and not pair.relay.is_here(member):
                 at = self._engine.position(member)
                 assert at is not None, "members of a watched pair have positions"
                 point = position_point(at)
@@ -191,12 +201,12 @@ class SilentPairs:
         del self._pairs[key], self._by_number[pair.number]
         self._waking.pop(key, None)
         self._unknown.pop(key, None)
-        for member in pair.members:
+        for member in members(pair.key):
             own = self._of_node[member]
             del own[key]
             if not own:
                 del self._of_node[member]
-        self._note_changed(pair.members)
+        self._note_changed(members(pair.key))
 
     def _note_changed(self, members: Iterable[str]) -> None:
         self._changed.update(each for each in members if each in self._followers)
@@ -210,7 +220,7 @@ class SilentPairs:
     def receive(self, node: str, number: int, message: PairMessage, now: float) -> None:
         """Take a message of a node to its peer in a pair."""
         pair = self._by_number.get(number)
-        if pair is not None and node in pair.members:
+        if pair is not None and node in members(pair.key):
             self._pass_on(pair, pair.relay.receive(node, message, now))
             self._look(pair, now)
 
@@ -232,7 +242,7 @@ class SilentPairs:
 
     def _pass_on(self, pair: _Pair, passed: Passed) -> None:
         for to, message in passed:
-            if to not in self._followers:
+            if not self._is_silent(to):
                 # It will be here soon.
                 continue
             self._messages.setdefault(to, []).append((pair.number, message))
@@ -261,8 +271,8 @@ class SilentPairs:
     def unanswered_by(self, since: float) -> list[str]:
         """Return the nodes that have left a peer without an answer since then."""
         late = [key for key, at in self._unknown.items() if at <= since]
-        members = (each for key in late for each in (key.one, key.other))
-        return list(dict.fromkeys(each for each in members if each in self._followers))
+        concerned = (each for key in late for each in members(key))
+        return list(dict.fromkeys(each for each in concerned if self._is_silent(each)))
 
     @property
     def is_due(self) -> bool:
@@ -292,6 +302,7 @@ class SilentPairs:
                 pair.relay.incarnation(node),
             )
             for pair in self._of_node.get(node, {}).values()
+            if self._is_silent(node)
         )
 
     def take_orders(self, node: str) -> tuple[bool, tuple[tuple[int, PairMessage], ...]]:
