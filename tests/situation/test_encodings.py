@@ -1,6 +1,7 @@
 """Payloads are encoded for clients that accept it, once for all of them, and plain for others."""
 
 import random
+from pathlib import Path
 
 import msgspec
 import pytest
@@ -10,6 +11,7 @@ from nearcast.wire.encoding.columns import decode_columns
 from nearcast.wire.encoding.content_codings import ALL, Coding, Dictionary, decode_payload
 from nearcast.wire.encoding.zstd_frames import decompress
 from nearcast.wire.mqtt import MQTT_3_1_1, Properties, Publish
+from tests.situation.ruled_broker import broker_with
 from tests.support.clients.raw_client import RawClient, fresh
 from tests.support.clients.talker import told, words
 from tests.support.running_broker import RunningBroker
@@ -126,3 +128,50 @@ def small(number: int) -> bytes:
 
 def test_all_codings_have_names() -> None:
     assert sum(Coding) == ALL
+
+
+def test_an_aggregate_is_encoded_once_for_all_that_get_it(broker: RunningBroker) -> None:
+    subject, publisher = fresh("traffic"), broker.client()
+    readers = [accepting(broker, "columns") for _ in range(4)]
+    for reader in readers:
+        reader.subscribe(subject, properties=words(aggregate="volume 20"))
+    encoder = broker.server.hub.state.dictionaries.encoder(Coding.COLUMNS)
+    assert encoder is not None
+    before = encoder.encoded
+    for number in range(20):
+        publisher.publish(subject, b'{"speed": %d}' % number)
+    found = [reader.take() for reader in readers]
+    assert {coding(message) for message in found} == {"columns"}
+    assert len({message.payload for message in found}) == 1
+    aggregate = msgspec.json.decode(decode_columns(found[0].payload))
+    assert (aggregate["count"], len(aggregate["events"])) == (20, 20)
+    assert encoder.encoded == before + 1
+
+
+RULES = """
+default = "allow"
+
+[[rule]]
+permission = "deny"
+who = "all"
+action = "subscribe"
+topics = ["staff/salary"]
+"""
+
+
+def test_only_who_may_read_the_whole_pattern_gets_its_dictionary(tmp_path: Path) -> None:
+    broker = broker_with(tmp_path, RULES)
+    try:
+        samples = [small(each) for each in range(1_000)]
+        dictionary = Dictionary(3, zstandard.train_dictionary(1_024, [*samples]).as_bytes())
+        book = broker.server.hub.state.dictionaries
+        book.replace((("staff/#", dictionary), ("cars/#", dictionary)))
+        reader, publisher = accepting(broker, "dictionary"), broker.client()
+        reader.subscribe("staff/lunch", "cars/#")
+        publisher.publish("staff/lunch", samples[0])
+        assert reader.take().payload == samples[0]
+        publisher.publish("cars/red", samples[0])
+        assert reader.take().topic == dictionary.topic
+        assert coding(reader.take()) == "dictionary"
+    finally:
+        broker.stop()

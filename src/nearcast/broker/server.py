@@ -50,6 +50,7 @@ from nearcast.broker.shutdown import CLIENTS_PART, Deadline, close_store
 from nearcast.logs import log_event
 from nearcast.placement.worker_pool import WorkerPool
 from nearcast.store import LogSettings, Store
+from nearcast.store.dictionaries import in_use, read_dictionaries, remove_trained
 from nearcast.wire.mqtt import Connect, ReasonCode
 
 SWEEP_S = 1.0
@@ -187,6 +188,7 @@ class Server:
                 self._note_disk,
             )
             self._commit_gate = CommitGate(self._write, self._store_writer.submit)
+            self.load_dictionaries()
             for problem in self._store.state_problems:
                 log_event(log, logging.WARNING, "the state was checked", what=problem)
             for problem in self._store.problems:
@@ -292,7 +294,18 @@ class Server:
 
     async def forget(self, node: str) -> dict[str, int]:
         """Erase a node from memory, the stored state and the log; return the counts."""
+        # They may hold what it sent; whoever asks trains them anew when the log is erased.
+        if self._store is not None and remove_trained(self._store.directory):
+            self.load_dictionaries()
         return await self._erasures.forget(node, self._erase_from_log)
+
+    def load_dictionaries(self) -> int:
+        """Encode with the dictionaries that are kept now; return their number."""
+        if self._store is None:
+            return 0
+        found = in_use(read_dictionaries(self._store.directory))
+        self.hub.state.dictionaries.replace(found)
+        return len(found)
 
     async def _erase_from_log(self, node: str) -> dict[str, int]:
         found = {}

@@ -272,6 +272,45 @@ def compact(
         typer.echo(f"{deleted} files of earlier versions deleted")
 
 
+@app.command()
+def dictionary(
+    patterns: Annotated[
+        list[str] | None,
+        typer.Argument(help="Topic filters; without any, all of before are trained anew."),
+    ] = None,
+    config: Config = None,
+    data: Data = None,
+    least: Annotated[
+        int, typer.Option(help="Every text in it is of at least so many publishers.")
+    ] = 10,
+    size: Annotated[int, typer.Option("--bytes", help="The limit of its size.")] = 4096,
+    as_json: AsJson = False,
+) -> None:
+    """Train a dictionary for the small messages of each topic filter, from the broker's log.
+
+    Clients that accept it get messages of these topics encoded with it at once, as far as they may
+    subscribe to the whole filter. The broker may be running. `nearcast forget` trains all anew.
+    """
+    from nearcast.cli.dictionary_training import train_anew, train_patterns
+
+    settings = _settings(config, data)
+    limit_access(settings)
+    found = train_patterns(settings, patterns, least, size) if patterns else train_anew(settings)
+    shown = [
+        {"pattern": each.pattern, "number": each.number, "bytes": len(each.trained),
+         "messages": each.messages, "least_publishers": each.least_publishers}
+        for each in found
+    ]  # fmt: skip
+    if as_json:
+        typer.echo(json.dumps({"dictionaries": shown}))
+        return
+    if not found:
+        typer.echo("No dictionaries are kept; name topic filters to train some.")
+    for each in found:
+        what = f"dictionary {each.number}, {len(each.trained):,} bytes"
+        typer.echo(f"{each.pattern}: {what} from {each.messages:,} messages")
+
+
 def _tables(settings: Settings) -> Tables:
     return Tables(Path(settings.node.data), settings.tables)
 

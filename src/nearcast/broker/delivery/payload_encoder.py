@@ -17,6 +17,7 @@ if TYPE_CHECKING:
     from nearcast.broker.sessions.outbound_message import OutboundMessage
 
 _PAYLOAD_FORMAT = frozenset((0x01,))
+_DICTIONARY_FRAME_BYTES = 100
 
 
 class PayloadEncoder:
@@ -35,21 +36,34 @@ class PayloadEncoder:
         known = message.encoded_frames
         if known is None:
             known = message.encoded_frames = {}
-        found = known.get(self.accepted)
+        dictionary = self._dictionary(message.frame.topic, connection)
+        accepted = self.accepted if dictionary is not None else self.accepted & ~Coding.DICTIONARY
+        found = known.get(accepted)
         if found is None:
-            found = known[self.accepted] = self._encode(message.frame)
-        frame, dictionary = found
-        if dictionary is not None and dictionary.id not in connection.dictionaries:
-            connection.dictionaries |= {dictionary.id}
-            told = PublishFrame(dictionary.topic, dictionary.trained)
+            found = known[accepted] = self._encode(message.frame, accepted, dictionary)
+        frame, used = found
+        if used is not None and used.id not in connection.dictionaries:
+            connection.dictionaries |= {used.id}
+            told = PublishFrame(used.topic, used.trained)
             connection.out.append(told.at_most_once(connection.version))
         return frame
 
-    def _encode(self, frame: PublishFrame) -> tuple[PublishFrame, Dictionary | None]:
-        dictionary = None
-        if Coding.DICTIONARY in self.accepted:
-            dictionary = self._dictionaries.for_topic(frame.topic)
-        encoded = encode_payload(frame.payload, self.accepted, dictionary)
+    def _dictionary(self, topic: str, connection: Connection) -> Dictionary | None:
+        """Return the dictionary for a topic, if the client may read all that it was trained on."""
+        if Coding.DICTIONARY not in self.accepted:
+            return None
+        found = self._dictionaries.for_topic(topic)
+        if found is None or not connection.permissions.may_subscribe(found.pattern):
+            return None
+        largest = connection.largest_packet
+        if largest and len(found.dictionary.trained) + _DICTIONARY_FRAME_BYTES > largest:
+            return None
+        return found.dictionary
+
+    def _encode(
+        self, frame: PublishFrame, accepted: Coding, dictionary: Dictionary | None
+    ) -> tuple[PublishFrame, Dictionary | None]:
+        encoded = encode_payload(frame.payload, accepted, dictionary)
         if encoded is None:
             return frame, None
         self.encoded += 1

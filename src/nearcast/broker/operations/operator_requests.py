@@ -52,7 +52,16 @@ class OperatorRequests:
 
     def answers(self) -> dict[str, Ask]:
         """The handler of each request."""
-        return {"forget": self._forget, "sessions": self._sessions, "disconnect": self._disconnect}
+        return {
+            "forget": self._forget,
+            "sessions": self._sessions,
+            "disconnect": self._disconnect,
+            "dictionaries": self._dictionaries,
+        }
+
+    async def _dictionaries(self, about: Mapping[str, object]) -> object:
+        """Use the dictionaries that were trained."""
+        return self._server.load_dictionaries()
 
     async def _forget(self, about: Mapping[str, object]) -> object:
         node = about.get("node")

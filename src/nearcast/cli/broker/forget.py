@@ -17,6 +17,7 @@ from nearcast.broker.operations.control import ask
 from nearcast.cli.broker.file_access import limit_access
 from nearcast.cli.failures import fail
 from nearcast.store import InUseError, Store, broker_directory, read_manifest
+from nearcast.store.dictionaries import read_dictionaries, remove_trained
 
 WAIT_S = 60.0
 """How long to wait for a running pipeline."""
@@ -56,6 +57,7 @@ def forget(
         except InUseError as error:
             fail(f"{error}; it is starting or stopping: try again")
         try:
+            remove_trained(directory)
             found = forget_in_store(store, settings, node, clock_for(store).now())
             left = [each for each in read_intents(directory) if each != node]
             write_intents(directory, left)
@@ -65,6 +67,7 @@ def forget(
         if copy is not None:
             copy.update()
     assert isinstance(found, dict)
+    _train_dictionaries_anew(settings)
     seq = read_manifest(directory / "log").last_seq
     rows, waiting, ready = _forget_in_pipeline(where, settings, node, {name: seq})
     figures = {
@@ -85,6 +88,15 @@ def forget(
             "The pipeline is behind, and may yet write what it read before: forget once more when "
             "nearcast pipeline status tells of no lag."
         )
+
+
+def _train_dictionaries_anew(settings: Settings) -> None:
+    directory = broker_directory(Path(settings.node.data), settings.node.name)
+    if read_dictionaries(directory):
+        # Imported here: it is installed where dictionaries are trained.
+        from nearcast.cli.dictionary_training import train_anew
+
+        train_anew(settings)
 
 
 def _forget_in_pipeline(

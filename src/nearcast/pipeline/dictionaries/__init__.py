@@ -1,0 +1,1 @@
+"""Dictionaries for small messages, trained from the log."""
