@@ -16,6 +16,7 @@ from nearcast.experiments.experiment_result import ExperimentFigure, ExperimentR
 from nearcast.experiments.experiment_result import Progress as Follow
 from nearcast.experiments.fulcrum import experiment as pairs
 from nearcast.experiments.radiator import experiment as crowds
+from nearcast.experiments.steam import experiment as proximities
 
 app = typer.Typer(
     no_args_is_help=True,
@@ -91,6 +92,23 @@ def radiator(
     base = crowds.QUICK if quick else crowds.RadiatorSettings()
     settings = msgspec.structs.replace(base, seed=seed)
     _run(crowds.PARTS, lambda follow: crowds.run(settings, follow), out, as_json=as_json)
+
+
+@app.command()
+def steam(
+    seed: Annotated[
+        int, typer.Option(min=0, help="Draws other places and vehicles.")
+    ] = proximities.SteamSettings().seed,
+    quick: Annotated[bool, typer.Option("--quick", help="Few runs: a smoke test.")] = False,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all rows as JSON.")] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Draw each figure to a PNG in this directory.")
+    ] = None,
+) -> None:
+    """Events in proximities, without a broker (seed D): its figures, and Table 1."""
+    base = proximities.QUICK if quick else proximities.SteamSettings()
+    settings = msgspec.structs.replace(base, seed=seed)
+    _run(proximities.PARTS, lambda follow: proximities.run(settings, follow), out, as_json=as_json)
 
 
 def _run(

@@ -361,3 +361,25 @@ def test_what_is_announced_again_is_heard_at_once_and_goes_on_counting() -> None
         assert published(node.receive(raised(source, number, now), now)) == [number]
         node.receive(beacon_in(source.unannounce("siren", now)), now)
         assert node.discovered == []
+
+
+def test_who_overheard_a_beacon_outside_knows_the_proximity_on_entering() -> None:
+    _, beacon = producer()
+    node = consumer(600)
+    node.receive(beacon, 0.1)
+    step = node.move(at_m(400), 0.2)
+    assert step.joins == node.groups
+    assert len(node.discovered) == 1
+    # It expires as if it had been heard inside.
+    node.elapse(node.wake_at)
+    assert node.discovered == []
+    assert node.wake_at > 0.1 + 3 * beacon.period_s
+
+
+def test_an_overheard_beacon_counts_for_a_while_only() -> None:
+    _, beacon = producer()
+    late, plain = consumer(600), consumer(600, ProximitySettings(overhears=False))
+    for node in (late, plain):
+        node.receive(beacon, 0.1)
+    assert late.move(at_m(400), 1.0 + 3 * beacon.period_s).joins == []
+    assert plain.move(at_m(400), 0.2).joins == []

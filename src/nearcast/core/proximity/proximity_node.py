@@ -40,6 +40,7 @@ from nearcast.core.proximity.messages import (
     Message,
     Request,
 )
+from nearcast.core.proximity.overheard import OverheardBeacons
 from nearcast.core.proximity.own_proximity import OwnProximities
 from nearcast.core.proximity.proximity import Proximity, proximity
 from nearcast.core.proximity.recovery import Recovery
@@ -69,6 +70,7 @@ class ProximityNode:
         self._own = OwnProximities(name, incarnation, settings)
         self._memberships = Memberships()
         self._list = ProximityList(settings.proximities_most, settings.announcements_most)
+        self._overheard = OverheardBeacons(settings.proximities_most)
         self._seen = SeenEvents(settings.seen_most)
         self._recovery = Recovery(name, settings)
         self._order = EventOrder(settings.order_wait_s, settings.recovers)
@@ -192,6 +194,11 @@ class ProximityNode:
         ]
         for each in left:
             self._drop(each, step)
+            if self.settings.overhears:
+                self._overheard.put(each.beacon, each.proximity, each.expires_at)
+        for beacon, expires_at in self._overheard.entered(position, now):
+            if not self._conflicts(beacon):
+                self._learn(beacon, expires_at, step)
         for own in self._own:
             if not own.sought and own.rescaled(self.speed_mps):
                 step.inputs.append(Announced(own.announcement(self.name)))
@@ -342,13 +349,20 @@ class ProximityNode:
         inside = self.position is not None and described.holds(self.position, naval, beacon.scale)
         if known is not None and (beacon.ended or not inside):
             self._drop(known, step)
+        if not inside or beacon.ended:
+            self._overheard.forget(beacon)
         if not inside:
+            if settings.overhears and not beacon.ended:
+                self._overheard.put(beacon, described, now + lasts_s)
             return
         if beacon.hops:
             self._forward(beacon, (beacon.producer, beacon.incarnation, -beacon.number), now)
         if beacon.ended or self._conflicts(beacon):
             return
-        found, gone = self._list.add(beacon, now + lasts_s)
+        self._learn(beacon, now + lasts_s, step)
+
+    def _learn(self, beacon: Beacon, expires_at: float, step: ProximityStep) -> None:
+        found, gone = self._list.add(beacon, expires_at)
         for each in gone:
             self._part(each, step)
         self._tell_engine(found, step)

@@ -16,6 +16,8 @@ class ProximitySettings(Struct, frozen=True):
     """How fast others are assumed to move."""
     missed_beacons: float = 3.0
     """A proximity expires when nothing was heard of it for so many periods."""
+    overhears: bool = True
+    """Beacons heard outside a proximity are kept, so that it is known on entering."""
     gossip_m: float = 200.0
     """Members farther than this from the producer pass events on with `gossip_share`."""
     gossip_share: float = 1.0

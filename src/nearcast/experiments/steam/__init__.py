@@ -1,0 +1,1 @@
+"""Seed D's experiments: events in proximities, without a broker."""
