@@ -113,8 +113,30 @@ def kernel_sources() -> set[Path]:
     return found
 
 
+def load() -> None:
+    """Load what was compiled for a broker: the first client that needs it does not wait for it.
+
+    Where nothing is compiled, or something has changed since, each kernel is loaded at first use.
+    """
+    try:
+        since = _mark().stat().st_mtime_ns
+    except OSError:
+        return
+    if all(path.stat().st_mtime_ns <= since for path in PACKAGE.glob("core/**/*.py")):
+        _match(1)
+        _go_as_columns()
+
+
 def use_everything() -> None:
     """Use every operation that has a kernel once."""
+    # Enough that every table grows and is tidied up again.
+    _match(MANY)
+    _go_as_columns()
+    _let_nodes_meet()
+
+
+def _match(most: int) -> None:
+    """Call every kernel of areas and of matching, with so many subscriptions at the end."""
     import numpy as np
 
     from nearcast.core.language import parse
@@ -202,18 +224,15 @@ def use_everything() -> None:
     matcher.forget("ben")
     matcher.remove(int(numbers[0]))
     matcher.remove_many(numbers[1:])
-    # Enough that every table grows and is tidied up again.
     crowd = [
         Subscription(
             f"one of many {i}", f"node {i}", "a/b", parse(f"x = {i}"), circle((i / 50, i / 50), 5e3)
         )
-        for i in range(MANY)
+        for i in range(most)
     ]
     for _ in range(2):
         matcher.remove_many(matcher.add_many(crowd))
     packed(new_cells(4, 8, chained=True))
-    _go_as_columns()
-    _let_nodes_meet()
 
 
 def _go_as_columns() -> None:

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from nearcast import store
+from nearcast import _warm_up, store
 from nearcast.broker.bridge.bridge import Bridge
 from nearcast.broker.config.configuration import load
 from nearcast.broker.config.settings import Settings
@@ -179,6 +179,8 @@ async def _serve(
     await server.start()
     # What was loaded and restored stays, mostly: no collection looks at it again.
     gc.freeze()
+    # Beside the first clients, who would wait longer for the first use of each kernel.
+    loading = asyncio.create_task(asyncio.to_thread(_warm_up.load), name="load kernels")
     http: HttpServer | None = None
     try:
         sources: dict[str, Callable[[], Figures]] = {
@@ -217,6 +219,7 @@ async def _serve(
             await demo.show(addresses, server.statistics, signals.stopped)
     finally:
         await _stop(signals.deadline(), server, http, bridge, pipeline)
+        await loading
     typer.echo("Stopped.")
 
 

@@ -1,3 +1,7 @@
+from itertools import pairwise
+
+import numpy as np
+import numpy.typing as npt
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
@@ -51,6 +55,36 @@ def test_every_point_of_an_edge_is_within_reach(area: Polygon, edge: int, share:
     position = Position(lat + share * (next_lat - lat), wrapped(lon + share * east))
     distance, reach_m = reach_of(area, position)
     assert distance <= reach_m
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_the_circle_round_very_many_points_is_as_tight_and_holds_every_edge(seed: int) -> None:
+    chance = np.random.default_rng(seed)
+    count, lat, lon = int(chance.integers(1_500, 5_000)), chance.uniform(-80, 80), 180 * seed
+    turn = np.linspace(0.0, 2.0 * np.pi, count, endpoint=False)
+    # Now and then an edge that is longer than two samples are apart.
+    turn = turn[chance.random(count) < 0.9 - 0.8 * (np.sin(turn) > 0.95)]
+    far = chance.uniform(0.001, 4.0) * (1.0 + 0.02 * chance.random(len(turn)))
+    points = np.stack(
+        [lon + far * np.cos(turn) / np.cos(np.radians(lat)), lat + far * np.sin(turn)]
+    )
+    points = np.stack([wrapped_all(points[0]), points[1]]).T
+    hole = points.mean(axis=0) if seed % 2 else points[0]
+    near = [(wrapped(hole[0] + x), hole[1] + y) for x, y in ((0, 0), (1e-4, 0), (0, 1e-4), (0, 0))]
+    ring = tuple(map(tuple, points.tolist()))
+    area = Polygon(((*ring, ring[0]), tuple(near)))
+    centre_lat, centre_lon, reach_m = bounding_circle(area)
+    farthest = max(distance_m(centre_lat, centre_lon, y, x) for x, y in ring)
+    assert farthest <= reach_m <= 1.1 * farthest + 1.0
+    for share in chance.random(5).tolist():
+        for (x, y), (next_x, next_y) in pairwise(ring):
+            east = (next_x - x + 540.0) % 360.0 - 180.0
+            at = y + share * (next_y - y), wrapped(x + share * east)
+            assert distance_m(centre_lat, centre_lon, *at) <= reach_m
+
+
+def wrapped_all(lon: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
+    return (lon + 180.0) % 360.0 - 180.0
 
 
 @settings(max_examples=200, deadline=None)

@@ -33,10 +33,15 @@ LONGEST_DEGREE_M = 111_700.0
 # From here on the antipode's neighbourhood, where distances peak, may be inside.
 _NEAR_ANTIPODE_M = 19_800_000.0
 _SAMPLES = 256
+# Boundaries of more edges than this are sampled less often than at every point.
+_MANY_EDGES = 1_024
+_STRETCHES = 16
+_SAME_DEGREES = 1e-9
 _CENTRING_STEPS = 24
 _KEPT_AS = "bound"
 
 Column = npt.NDArray[np.float64]
+Counts = npt.NDArray[np.int64]
 
 
 def bounding_circle(area: FixedArea | MovingShape | Around) -> tuple[float, float, float]:
@@ -105,6 +110,8 @@ def _boundary(starts: Column, steps: Column) -> tuple[Column, Column, Column]:
     spans = _spans_m(starts, steps)
     step_m = float(spans.sum()) / _SAMPLES or 1.0
     parts = np.maximum(np.ceil(spans / step_m), 1.0).astype(np.int64)
+    if len(parts) > _MANY_EDGES:
+        starts, steps, spans, parts = _in_stretches(starts, steps, spans, parts, step_m)
     # Both ends of an edge are among its samples, so that each sample's gap is that of its edge.
     samples = parts + 1
     edge = np.repeat(np.arange(len(parts)), samples)
@@ -114,12 +121,46 @@ def _boundary(starts: Column, steps: Column) -> tuple[Column, Column, Column]:
     return np.clip(points[:, 1], -90.0, 90.0), lons, (spans / parts)[edge]
 
 
+def _in_stretches(
+    starts: Column, steps: Column, spans: Column, parts: Counts, step_m: float
+) -> tuple[Column, Column, Column, Counts]:
+    """Join edges in a row that are much shorter together than two samples are apart.
+
+    Of a stretch only its ends are samples, as of a short edge. Its span is twice as long as its
+    farthest point is from where it begins.
+    """
+    before = np.cumsum(spans) - spans
+    is_first = np.empty(len(spans), np.bool_)
+    is_first[0] = True
+    # From one ring to the next there is a leap, and what is sampled inside stays an edge.
+    leaps = np.abs(starts[:-1] + steps[:-1] - starts[1:])
+    leaps[:, 0] = np.minimum(leaps[:, 0], np.abs(leaps[:, 0] - 360.0))
+    # Jagged boundaries are longer than they look: stretches are shorter than samples are apart.
+    is_first[1:] = np.diff((before * (_STRETCHES / step_m)).astype(np.int64)) != 0
+    is_first[1:] |= (leaps.max(axis=1) > _SAME_DEGREES) | (parts[1:] > 1) | (parts[:-1] > 1)
+    begins = np.flatnonzero(is_first)
+    walked = np.cumsum(steps, axis=0)
+    counts = np.diff(begins, append=len(steps))
+    offsets = walked - np.repeat(walked[begins] - steps[begins], counts, axis=0)
+    east, north = np.maximum.reduceat(np.abs(offsets), begins).T
+    # Nowhere on it is a degree of longitude longer than at its point nearest to the equator.
+    widest = np.maximum.reduceat(_widths(starts, steps), begins)
+    span = 2.0 * LONGEST_DEGREE_M * np.hypot(north, east * widest)
+    span = np.where(counts > 1, span, spans[begins])
+    return starts[begins], np.add.reduceat(steps, begins), span, parts[begins]
+
+
 def _spans_m(starts: Column, steps: Column) -> Column:
     """Return bounds on the lengths of edges that are straight in longitude and latitude."""
+    across = steps[:, 0] * _widths(starts, steps)
+    return np.asarray(LONGEST_DEGREE_M * np.hypot(steps[:, 1], across))
+
+
+def _widths(starts: Column, steps: Column) -> Column:
+    """Return the widest that a degree of longitude is on edges, beside one on the equator."""
     lat, next_lat = starts[:, 1], starts[:, 1] + steps[:, 1]
     lowest = np.where(lat * next_lat < 0.0, 0.0, np.minimum(np.abs(lat), np.abs(next_lat)))
-    across = steps[:, 0] * np.cos(np.radians(lowest))
-    return np.asarray(LONGEST_DEGREE_M * np.hypot(steps[:, 1], across))
+    return np.asarray(np.cos(np.radians(lowest)))
 
 
 def _centre(lats: Column, lons: Column) -> tuple[float, float]:

@@ -35,6 +35,7 @@ from nearcast.core.model.geometry.rings import longitude_step
 from nearcast.core.model.geometry.shapes import Code, encode, shape_holds
 
 LONGEST_NAME = 256
+_KEPT_AS = "area_m2"
 _NO_POINT = (0.0, 0.0, 0.0, 0.0, 0.0)
 
 
@@ -248,8 +249,12 @@ def area_m2(geometry: FixedArea) -> float:
         return MEAN_RADIUS_M**2 * math.radians(width) * rise
     if isinstance(geometry, MultiPolygon):
         return sum(area_m2(polygon) for polygon in geometry.polygons)
-    exterior, *holes = map(enclosed_m2, geometry.rings)
-    return max(exterior - sum(holes), 0.0)
+    kept = vars(geometry)
+    if _KEPT_AS not in kept:
+        exterior, *holes = map(enclosed_m2, geometry.rings)
+        kept[_KEPT_AS] = max(exterior - sum(holes), 0.0)
+    found: float = kept[_KEPT_AS]
+    return found
 
 
 def inner_point(geometry: FixedArea) -> Position:

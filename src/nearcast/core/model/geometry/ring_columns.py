@@ -26,8 +26,9 @@ _NUMBERS = {float, int}
 
 def ring_in_order(points: Points, half_turn: float) -> tuple[tuple[float, float], ...] | None:
     """Return a ring of (lon, lat) if it is certainly valid; None: check each point."""
-    columns = _columns(points)
-    if columns is None:
+    kinds = _kinds(points)
+    columns = None if kinds is None else _columns(points)
+    if kinds is None or columns is None:
         return None
     lon, lat = columns
     # Comparisons with what is not a number are false.
@@ -45,19 +46,20 @@ def ring_in_order(points: Points, half_turn: float) -> tuple[tuple[float, float]
     parts = (east + step / 2.0) * np.diff(lat)
     if abs(parts.sum()) <= _SURE * np.abs(parts).sum():
         return None
-    return _pairs(points)
+    return _pairs(points, kinds)
 
 
 def moving_ring_in_order(points: Points, reach_m: float) -> tuple[tuple[float, float], ...] | None:
     """Return a ring of (east_m, north_m) if it is certainly valid; None: check each point."""
-    columns = _columns(points)
-    if columns is None:
+    kinds = _kinds(points)
+    columns = None if kinds is None else _columns(points)
+    if kinds is None or columns is None:
         return None
     east, north = columns
     is_closed = east[0] == east[-1] and north[0] == north[-1]
     if not is_closed or not np.hypot(east, north).max() < reach_m:
         return None
-    return _pairs(points)
+    return _pairs(points, kinds)
 
 
 def enclosed_m2(ring: Ring) -> float:
@@ -116,12 +118,16 @@ def points_of(rings: Sequence[Points]) -> tuple[Column, npt.NDArray[np.int64]]:
     return points, np.cumsum(counts) - counts
 
 
-def _columns(points: Points) -> Column | None:
-    """Return the two columns of points that are pairs of plain numbers; None if they are not."""
+def _kinds(points: Points) -> set[type] | None:
+    """Return the types of the numbers of points; None if those are not pairs of plain numbers."""
     if set(map(type, points)) not in _PAIRS or set(map(len, points)) != {2}:
         return None
-    if not set(map(type, chain.from_iterable(points))) <= _NUMBERS:
-        return None
+    kinds = set(map(type, chain.from_iterable(points)))
+    return kinds if kinds <= _NUMBERS else None
+
+
+def _columns(points: Points) -> Column | None:
+    """Return the two columns of pairs of numbers; None if one of them is too large."""
     try:
         flat = np.fromiter(chain.from_iterable(points), np.float64, 2 * len(points))
     except OverflowError:
@@ -129,7 +135,7 @@ def _columns(points: Points) -> Column | None:
     return flat.reshape(-1, 2).T
 
 
-def _pairs(points: Points) -> tuple[tuple[float, float], ...]:
-    if set(map(type, chain.from_iterable(points))) == {float}:
+def _pairs(points: Points, kinds: set[type]) -> tuple[tuple[float, float], ...]:
+    if kinds == {float}:
         return tuple(map(tuple, points))  # type: ignore[arg-type]  # pairs, see `_columns`
     return tuple((float(x), float(y)) for x, y in points)
