@@ -75,9 +75,9 @@ def test_a_filter_on_both_sides_selects_what_is_delivered() -> None:
     for node, approach in ((near, "west"), (wrong, "north"), (away, "west")):
         node.subscribe("traffic/light", f"approach = '{approach}' AND approaching(event)")
     field.clock.run(1.0)
-    field.move("near", -25)
-    field.move("away", 35)
-    field.move("wrong", 0, 30)
+    field.put("near", -25)
+    field.put("away", 35)
+    field.put("wrong", 0, 30)
     name = light.raise_event("traffic/light", {"approach": "west", "green": False})
     field.clock.run(1.0)
     assert field.got("near") == [name]
@@ -90,7 +90,7 @@ def test_an_event_that_stays_true_reaches_whom_its_proximity_meets_later() -> No
     car.announce(event_type("breakdown", {"lane": int}, validity=60), circle("me", 100))
     driver.subscribe("breakdown", "lane = 1 AND me.lane = 1")
     field.clock.run(1.0)
-    field.move("driver", 80)
+    field.put("driver", 80)
     field.clock.run(2.0)
     name = car.raise_event("breakdown", {"lane": 1})
     field.clock.run(1.0)

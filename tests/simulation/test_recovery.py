@@ -44,11 +44,11 @@ def test_what_was_missed_in_a_partition_is_recovered_when_it_ends() -> None:
         node.subscribe("news")
     source.announce(NEWS, circle("me", 400))
     field.clock.run(1.0)
-    field.move("far", 390)
+    field.put("far", 390)
     names = [source.raise_event("news", {"value": value}) for value in range(5)]
     field.clock.run(5.0)
     assert field.got("far") == []
-    field.move("far", 250)
+    field.put("far", 250)
     field.clock.run(2 * RECOVERS.beacon_most_s)
     assert sorted(field.got("far")) == names == field.got("near")
     assert far.node.proximities.counts.asked >= 1
@@ -64,7 +64,7 @@ def test_a_member_that_is_about_to_leave_is_told_at_once() -> None:
         node.raise_event("news", {"value": 1})
     told_early = []
     for step in range(200):
-        field.move("car", min(100 + step * 1.0, 400))
+        field.put("car", min(100 + step * 1.0, 400))
         before = [node.node.proximities.counts.told for node in (source, car)]
         field.clock.run(0.1)
         after = [node.node.proximities.counts.told for node in (source, car)]
@@ -119,7 +119,7 @@ def test_who_stays_in_range_of_a_holder_for_two_periods_gets_the_event(seed: int
             at[name] += speed[name] * STEP_S
             if abs(at[name]) > 600.0:
                 speed[name] = -speed[name]
-            field.move(name, at[name])
+            field.put(name, at[name])
         now = field.clock.now()
         holders = {"n0"} | {name for name in names if event in field.got(name)}
         for name in set(names) - {"n0"}:

@@ -5,9 +5,8 @@ from collections.abc import Sequence
 
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.proximity.settings import ProximitySettings
-from nearcast.simulation.radio import Radio, RadioSettings
 from nearcast.simulation.radio_node import RadioNode
-from nearcast.simulation.virtual_clock import VirtualClock
+from nearcast.testing.virtual_radio import VirtualRadio
 from nearcast.wire.beacons.group_key import GroupKey
 
 CENTRE = Position(53.35, -6.26)
@@ -20,21 +19,8 @@ def at_m(east_m: float, north_m: float = 0.0) -> Position:
     return Position(CENTRE.lat + north_m / _DEGREE_M, CENTRE.lon + east_m / across)
 
 
-class RadioField:
-    """A channel and its nodes, by name."""
-
-    def __init__(
-        self,
-        seed: int = 1,
-        radio: RadioSettings | None = None,
-        settings: ProximitySettings | None = None,
-    ) -> None:
-        self.clock = VirtualClock(seed)
-        self.places: dict[str, Position] = {}
-        self.radio = Radio(self.clock, self.places.get, radio or RadioSettings())
-        self.settings = settings or ProximitySettings()
-        self.nodes: dict[str, RadioNode] = {}
-        self._starts: dict[str, int] = {}
+class RadioField(VirtualRadio):
+    """A channel whose nodes are placed in metres."""
 
     def add(
         self,
@@ -45,20 +31,8 @@ class RadioField:
         settings: ProximitySettings | None = None,
     ) -> RadioNode:
         """Start a node at a place."""
-        self._starts[name] = self._starts.get(name, 0) + 1
-        node = RadioNode(
-            self.radio.open(name), self.clock, settings or self.settings,
-            incarnation=self._starts[name], keys=keys,
-        )  # fmt: skip
-        self.nodes[name] = node
-        self.move(name, east_m, north_m)
-        return node
+        return self.node(name, at_m(east_m, north_m), keys=keys, settings=settings)
 
-    def move(self, name: str, east_m: float, north_m: float = 0.0) -> None:
+    def put(self, name: str, east_m: float, north_m: float = 0.0) -> None:
         """Put a node somewhere else, and tell it."""
-        self.places[name] = at_m(east_m, north_m)
-        self.nodes[name].move(self.places[name])
-
-    def got(self, name: str) -> list[str]:
-        """Return the ids of the events that a node's application got."""
-        return [delivery.event.id for delivery in self.nodes[name].delivered]
+        self.move(name, at_m(east_m, north_m))

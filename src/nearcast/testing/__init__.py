@@ -19,6 +19,8 @@ from nearcast.simulation.faults import ALL_KINDS as ALL_KINDS
 from nearcast.simulation.faults import Fault as Fault
 from nearcast.simulation.faults import FaultKind as FaultKind
 from nearcast.simulation.faults import plan_faults as plan_faults
+from nearcast.simulation.radio import RadioSettings as RadioSettings
+from nearcast.simulation.radio_node import RadioNode as RadioNode
 from nearcast.simulation.virtual_clock import VirtualClock as VirtualClock
 from nearcast.simulation.virtual_connection import LinkQuality as LinkQuality
 from nearcast.simulation.virtual_datagrams import DatagramStatistics as DatagramStatistics
@@ -31,4 +33,5 @@ from nearcast.testing.virtual_broker import VirtualBroker as VirtualBroker
 from nearcast.testing.virtual_client import Receipt as Receipt
 from nearcast.testing.virtual_client import VirtualClient as VirtualClient
 from nearcast.testing.virtual_disk import DiskQuality as DiskQuality
+from nearcast.testing.virtual_radio import VirtualRadio as VirtualRadio
 from nearcast.testing.world import World as World
