@@ -7,6 +7,7 @@ from typing import Any
 
 import pytest
 
+from nearcast.broker.operations.explanation import as_value, explain
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, Publish, ReasonCode
 from tests.situation.ruled_broker import broker_with
 from tests.support.clients.raw_client import fresh
@@ -297,3 +298,27 @@ def test_a_withdrawal_takes_the_place_of_what_waits(gatherer: RunningBroker) -> 
     assert told(message)["nc-valid"] == ["0"]
     says(writer, "road", n=2)
     assert reader.gets() == []
+
+
+@pytest.mark.parametrize("count", [2, 4])
+def test_explain_says_that_an_event_waits_or_in_which_aggregate_it_left(
+    tmp_path: Path, count: int
+) -> None:
+    running = RunningBroker(data=tmp_path)
+    reader = Talker(running, "reader", clean=False, expiry=3600)
+    writer = Talker(running, "writer")
+    reader.wants("road", aggregate="volume 3 or people 9")
+    for number in range(count):
+        assert not writer.says("road", b"{}", more={"id": f"e{number}"}).failed
+    messages = reader.gets()
+    running.stop()
+    log = next(tmp_path.glob("brokers/*/log"))
+    found: Any = as_value(explain(log, "e0", "reader"))["subscriptions"]
+    gathering = found[0]["gathering"]
+    if not messages:
+        assert gathering.pop("since").endswith("Z")
+        have = {"volume": 2, "people": 1}
+        assert gathering == {"state": "waits", "have": have, "need": "volume 3 or people 9"}
+    else:
+        aggregate = told(messages[0])["nc-id"][0]
+        assert gathering == {"state": "left", "aggregate": aggregate, "count": 3}

@@ -13,6 +13,7 @@ import pyarrow.compute as pc
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nearcast.broker.operations.gathering_explanation import gathered, waits
 from nearcast.broker.situation.metadata import time_text
 from nearcast.core.engine.engine import Engine
 from nearcast.core.engine.engine import EngineSettings as EngineSettings
@@ -87,6 +88,8 @@ def explain(
     """
     playing = _Playing(log, event_id, publisher, settings, progress)
     found = playing.explain((node,))[0]
+    if waits(found.verdicts):
+        return playing.follow(found)
     if found.delivered or not found.event.stays:
         return found
     for row, value in playing.rows:
@@ -156,10 +159,30 @@ class _Playing:
         for node in nodes:
             copies = _copies(outcome, event, node)
             made = tuple(
-                _with_what_came_of_it(each, event, engine, copies) for each in verdicts[node]
+                _with_what_came_of_it(each, event, engine, copies, outcome)
+                for each in verdicts[node]
             )
             found.append(Explanation(self._row.seq, event, node, made, tuple(self._missing)))
         return found
+
+    def follow(self, found: Explanation) -> Explanation:
+        """Replay the rest of the log, until nothing of an event waits."""
+        verdicts = list(found.verdicts)
+        for row, value in self.rows:
+            outcome = self.engine.play([value], [row.ingested], again=True, quietly=True)
+            if not outcome.sent:
+                continue
+            for place, verdict in enumerate(verdicts):
+                if waits([verdict]):
+                    verdicts[place], _ = gathered(verdict, found.event, self.engine, outcome)
+            if not waits(verdicts):
+                break
+        else:
+            nothing = Outcome()
+            for place, verdict in enumerate(verdicts):
+                if waits([verdict]):
+                    verdicts[place], _ = gathered(verdict, found.event, self.engine, nothing)
+        return replace(found, verdicts=tuple(verdicts))
 
 
 def events_named(reader: LogReader, event_id: str) -> dict[str, int]:
@@ -213,7 +236,7 @@ def _copies(outcome: Outcome, event: Event, node: str) -> list[Delivery]:
 
 
 def _with_what_came_of_it(
-    verdict: Verdict, event: Event, engine: Engine, copies: list[Delivery]
+    verdict: Verdict, event: Event, engine: Engine, copies: list[Delivery], outcome: Outcome
 ) -> Verdict:
     """Return a verdict with further steps: a withdrawal, No Local, or a shared group."""
     wanted = engine.subscriptions.get(verdict.subscription)
@@ -231,6 +254,8 @@ def _with_what_came_of_it(
         step = VerdictStep("shared", got, why)
     elif wanted.no_local and wanted.owner == event.origin:
         step = VerdictStep("no local", False, "its own session published it")
+    elif wanted.aggregate is not None and event.valid_s != 0.0:
+        return gathered(verdict, event, engine, outcome)[0]
     elif event.valid_s == 0.0 and not got:
         step = VerdictStep("withdrawal", False, "it does not have the event that this withdraws")
     else:
@@ -278,6 +303,7 @@ def as_value(found: Explanation) -> dict[str, object]:
                 "priority": verdict.priority,
                 "steps": msgspec.to_builtins(verdict.steps),
                 **_weighing(verdict.weighing),
+                **({} if verdict.gathering is None else {"gathering": dict(verdict.gathering)}),
             }
             for verdict in found.verdicts
         ],

@@ -42,6 +42,8 @@ from nearcast.core.engine.settings import EngineSettings as EngineSettings
 from nearcast.core.engine.shard import WHOLE, Shard
 from nearcast.core.engine.silence_updates import SilenceUpdates
 from nearcast.core.engine.standing_inputs import StandingInputs
+from nearcast.core.gathering.aggregability import Aggregability
+from nearcast.core.gathering.waiting import WaitingPool
 from nearcast.core.matching.live.live_events import LiveEvents
 from nearcast.core.matching.reference import Verdict
 from nearcast.core.model.context import NodeState
@@ -535,6 +537,14 @@ class Engine:
     def awareness_of(self, node: str) -> Awareness:
         """How the context of a node is classified."""
         return self._state.contexts.awareness(node)
+
+    def waiting(self) -> list[WaitingPool]:
+        """What waits for subscriptions that gather."""
+        return self._gathering.in_force()
+
+    def aggregability(self, id_: str) -> Aggregability:
+        """When what waits for a subscription that gathers leaves."""
+        return self._gathering.aggregability(id_)
 
     def has_relevance(self, session: str) -> bool:
         """Whether a session has a subscription with relevance."""

@@ -14,6 +14,7 @@ from nearcast.core.engine.delivery.aggregate_event import Sight, aggregate_event
 from nearcast.core.engine.dependent import EngineDependent
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.outcome import EngineStep
+from nearcast.core.gathering.aggregability import Aggregability
 from nearcast.core.gathering.division import Division, division_of
 from nearcast.core.gathering.grouping import PlaceMiddles
 from nearcast.core.gathering.waiting import (
@@ -209,6 +210,11 @@ class GatheringUpdates(EngineDependent):
         cause.step.outcome.sent.append(deliveries)
 
     # What is kept
+
+    def aggregability(self, id_: str) -> Aggregability:
+        """When what waits for a subscription that gathers leaves."""
+        number = np.array([self._subscriptions.number(id_)], np.int32)
+        return self._book.rule(int(self._book.rules_of(number)[0]))
 
     def in_force(self) -> list[WaitingPool]:
         """All pools, as they are kept."""

@@ -29,6 +29,12 @@ class Figures(Struct, frozen=True, gc=False):
     span_s: float
     people: int
 
+    def of(self, kind: str) -> float:
+        """The figure of a kind of need."""
+        if kind == "volume":
+            return self.volume
+        return self.span_s if kind == "time" else self.people
+
 
 class Need(Struct, frozen=True, gc=False):
     """One number that must be reached."""
@@ -38,9 +44,7 @@ class Need(Struct, frozen=True, gc=False):
 
     def is_met(self, by: Figures) -> bool:
         """True if the figures reach it."""
-        if self.kind == "volume":
-            return by.volume >= self.value
-        return (by.span_s if self.kind == "time" else by.people) >= self.value
+        return by.of(self.kind) >= self.value
 
     @property
     def text(self) -> str:

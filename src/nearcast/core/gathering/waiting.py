@@ -94,6 +94,11 @@ class WaitingFigures:
         return Figures(len(self._keys), self._latest - self._oldest, len(self._people))
 
 
+def figures_of(pool: WaitingPool) -> Figures:
+    """Return the figures of what waits in a pool."""
+    return WaitingFigures(pool.events).figures
+
+
 def different_parts(waiting: Iterable[WaitingEvent]) -> list[Part]:
     """Return the parts of events, each once."""
     found: dict[str, Part] = {}

@@ -106,6 +106,8 @@ class Verdict(Struct, frozen=True):
     steps: tuple[VerdictStep, ...]
     weighing: Weighing | None = None
     """For a subscription with relevance."""
+    gathering: Mapping[str, object] | None = None
+    """For a subscription that gathers: what became of the event, as it is told."""
 
     @property
     def passed(self) -> bool:
