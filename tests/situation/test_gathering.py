@@ -173,6 +173,45 @@ def test_an_envelope_tells_how_many(gatherer: RunningBroker) -> None:
     assert envelope["payload"]["count"] == 2
 
 
+@pytest.mark.parametrize("version", VERSIONS)
+def test_friends_come_at_once_and_strangers_together(gatherer: RunningBroker, version: int) -> None:
+    reader = Talker(gatherer, "reader", version=version)
+    ann, bob, cat = (Talker(gatherer, name) for name in ("ann", "bob", "cat"))
+    case = {"case": [["friend(publisher)", "volume 1"]], "else": "people 3", "per": "place"}
+    if version == MQTT_5:
+        assert not reader.wants("spot", aggregate=json.dumps(case)).failed
+    else:
+        assert not reader.names("spots", subject="spot", aggregate=case).failed
+    ann.is_now(friends=["reader"])
+    says(ann, "spot", n=1)
+    assert only(reader)[1] == {"n": 1}
+    says(bob, "spot", n=2)
+    says(bob, "spot", n=3)
+    says(cat, "spot", n=4)
+    assert reader.gets() == []
+    bob.is_now(friends=["reader"])
+    _, payload = only(reader)
+    assert (payload["people"], payload["count"]) == (["bob"], 2)
+    says(bob, "spot", n=5)
+    assert only(reader)[1] == {"n": 5}
+
+
+def test_the_nearer_the_sooner(gatherer: RunningBroker) -> None:
+    reader, far, near = Talker(gatherer), Talker(gatherer), Talker(gatherer)
+    reader.wants("here", aggregate='{"volume": "distance(me, publisher) / 100", "wait": 600}')
+    reader.moves(53.0, -6.0)
+    near.moves(53.0001, -6.0)
+    far.moves(53.00225, -6.0)
+    says(near, "here", n=1)
+    assert only(reader)[1] == {"n": 1}
+    says(far, "here", n=2)
+    says(far, "here", n=3)
+    assert reader.gets() == []
+    far.moves(53.0011, -6.0)
+    _, payload = only(reader)
+    assert payload["count"] == 2
+
+
 @pytest.mark.parametrize(
     ("text", "why"),
     [
@@ -184,6 +223,14 @@ def test_an_envelope_tells_how_many(gatherer: RunningBroker) -> None:
         ("volume 5000", "at most 5000"),
         ("volume 2 per tram", "per is followed by"),
         ("volume 2 wait 9 wait 9", "said twice"),
+        ("{", "no JSON"),
+        ('{"case": []}', "1 to 16 pairs"),
+        ('{"case": [["a = ", "volume 1"]]}', "^"),
+        ('{"case": [["a = 1", "volume 1 wait 5"]]}', "beside case"),
+        ('{"volume": "speed > 5"}', "not a condition"),
+        ("{\"volume\": \"count('s', 'x > 1')\"}", "leave count out"),
+        ('{"volume": 5, "unknown": 1}', "volume 5"),
+        ('{"else": "volume 5"}', "needs"),
     ],
 )
 def test_a_text_that_means_nothing_is_refused(gatherer: RunningBroker, text: str, why: str) -> None:

@@ -22,7 +22,7 @@ def gathered(
     id_ = verdict.subscription
     for pool in engine.waiting():
         if id_ in pool.subscriptions and (at := _ingested(pool, event)) is not None:
-            need = engine.aggregability(id_).needs
+            need = engine.needs(id_, event)
             have = {kind: figures_of(pool).of(kind) for kind in need.kinds}
             so_far = ", ".join(f"{kind} {value:g}" for kind, value in have.items())
             since = time_text(at)

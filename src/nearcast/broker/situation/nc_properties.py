@@ -16,7 +16,7 @@ from msgspec.structs import replace
 
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.core.excerpts import reason
-from nearcast.core.gathering.aggregability import parse_aggregability
+from nearcast.core.gathering.aggregability import aggregate_value, parse_aggregability
 from nearcast.core.language import Filter, LanguageError, parse
 from nearcast.core.language.evaluation.instants import read_timestamp
 from nearcast.core.model import Area, Box, ModelError, area_text, parse_area
@@ -293,7 +293,7 @@ _BODIES = ("payload", "text", "base64")
 
 def _aggregate(value: object, what: str) -> object:
     _meant(lambda: parse_aggregability(value), what)
-    return value
+    return aggregate_value(value)
 
 
 def _text(value: object) -> str:

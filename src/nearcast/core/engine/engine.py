@@ -42,7 +42,7 @@ from nearcast.core.engine.settings import EngineSettings as EngineSettings
 from nearcast.core.engine.shard import WHOLE, Shard
 from nearcast.core.engine.silence_updates import SilenceUpdates
 from nearcast.core.engine.standing_inputs import StandingInputs
-from nearcast.core.gathering.aggregability import Aggregability
+from nearcast.core.gathering.needs import Needs
 from nearcast.core.gathering.waiting import WaitingPool
 from nearcast.core.matching.live.live_events import LiveEvents
 from nearcast.core.matching.reference import Verdict
@@ -542,9 +542,9 @@ class Engine:
         """What waits for subscriptions that gather."""
         return self._gathering.in_force()
 
-    def aggregability(self, id_: str) -> Aggregability:
-        """When what waits for a subscription that gathers leaves."""
-        return self._gathering.aggregability(id_)
+    def needs(self, id_: str, event: Event) -> Needs:
+        """What an event that waits for a subscription needs now."""
+        return self._gathering.needs(id_, event)
 
     def has_relevance(self, session: str) -> bool:
         """Whether a session has a subscription with relevance."""

@@ -8,22 +8,26 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 
 import numpy as np
 from msgspec import Struct
+from msgspec.structs import replace
 
 from nearcast.core.engine.books.gathering_book import NO_RULE, Pool, PoolPlace
 from nearcast.core.engine.delivery.aggregate_event import Sight, aggregate_event
-from nearcast.core.engine.dependent import EngineDependent
+from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.outcome import EngineStep
 from nearcast.core.gathering.aggregability import Aggregability
 from nearcast.core.gathering.division import Division, division_of
 from nearcast.core.gathering.grouping import PlaceMiddles
+from nearcast.core.gathering.needs import Needs
 from nearcast.core.gathering.waiting import (
     LARGEST_POOL_BYTES,
     WaitingEvent,
     WaitingPool,
 )
+from nearcast.core.matching.reference import EventScope
 from nearcast.core.matching.tables import I32
 from nearcast.core.model.event import Event
+from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.visibility import SEE_ALL
 
 Detached = dict[str, list[WaitingEvent]]
@@ -59,6 +63,46 @@ class GatheringUpdates(EngineDependent):
         self._book.settle()
         if self._book.changes:
             step.outcome.waiting_changes += self._book.take_changes()
+
+    # What changes needs that depend on contexts
+
+    @property
+    def ignores_moves(self) -> bool:
+        """True if no need depends on contexts."""
+        return not self._book.followed
+
+    def node_changed(self, update: NodeUpdate, step: EngineStep) -> None:
+        """Judge what waits for a node, or came from it."""
+        ids = self._book.followed.get(update.after.node)
+        if ids:
+            self._judge_anew(sorted(ids), step)
+
+    def node_expired(self, node: str, step: EngineStep) -> None:
+        """Judge what waits for a node, or came from it."""
+        self._judge_anew(sorted(self._book.followed.get(node, ())), step)
+
+    def places_changed(self, reclassed: Sequence[str], step: EngineStep) -> None:
+        """Judge everything: more or less may be seen."""
+        self._judge_everything(step)
+
+    def sight_changed(self, viewer: str, other: str, step: EngineStep) -> None:
+        """Judge everything: more or less may be seen."""
+        self._judge_everything(step)
+
+    def rules_changed(self, step: EngineStep) -> None:
+        """Judge everything: more or less may be seen."""
+        self._judge_everything(step)
+
+    def _judge_everything(self, step: EngineStep) -> None:
+        self._judge_anew(sorted(set().union(*self._book.followed.values())), step)
+
+    def _judge_anew(self, ids: Iterable[int], step: EngineStep) -> None:
+        cause = _Cause(step, step.now, step.index)
+        for id_ in ids:
+            pool = self._book.pool(id_)
+            if pool is not None:
+                pool.needs.clear()
+                self._judge(pool, cause)
 
     def expire(self, step: EngineStep) -> None:
         """Release what has waited for the longest time allowed."""
@@ -109,8 +153,7 @@ class GatheringUpdates(EngineDependent):
                 for pool in self._let_wait(each, rule_number, members):
                     touched[pool.id] = pool
             for pool in touched.values():
-                if pool.is_met or self._book.rule(rule_number).is_immediate:
-                    self._release(pool, cause)
+                self._judge(pool, cause)
 
     def release_for(self, id_: str, step: EngineStep) -> None:
         """Release at once what waits for a subscription."""
@@ -145,15 +188,67 @@ class GatheringUpdates(EngineDependent):
             self._send(event, members, priority, cause)
             return
         waiting = WaitingEvent(event, cause.at, self._book.next_number(), priority)
-        place = self._place(event, rule_number)
-        for pool in self._book.too_large_with(place[0], members, waiting.size, LARGEST_POOL_BYTES):
+        place, _ = self._place(event, rule_number)
+        for pool in self._book.too_large_with(place, members, waiting.size, LARGEST_POOL_BYTES):
             self._release(pool, cause)
-        for pool in self._book.put(*place, members, waiting):
-            if pool.is_met:
-                self._release(pool, cause)
+        for pool in self._let_wait(waiting, rule_number, members):
+            self._judge(pool, cause)
+
+    def _judge(self, pool: Pool, cause: "_Cause") -> None:
+        """Release what may leave of a pool."""
+        if pool.is_met:
+            self._release(pool, cause)
+        elif pool.rule.by_case is not None:
+            self._judge_by_case(pool, cause)
+
+    def _judge_by_case(self, pool: Pool, cause: "_Cause") -> None:
+        """Release to each member the events whose own needs are met by all that waits."""
+        figures, leaving = pool.figures.figures, dict[frozenset[int], list[int]]()
+        for number in pool.members.tolist():
+            met = frozenset(
+                each.number
+                for each in pool.waiting
+                if self._needs(pool, number, each).are_met(figures)
+            )
+            if met:
+                leaving.setdefault(met, []).append(number)
+        waiting, division = list(pool.waiting), pool.division
+        for met, numbers in leaving.items():
+            members = np.array(numbers, np.int32)
+            rest = [each for each in waiting if each.number not in met]
+            moved = self._book.move(pool, members, rest)
+            if moved is not None:
+                self._follow(moved)
+            together = [each for each in waiting if each.number in met]
+            self._send_together(members, division, together, cause)
+
+    def _needs(self, pool: Pool, number: int, waiting: WaitingEvent) -> Needs:
+        found = pool.needs.get((number, waiting.number))
+        if found is None:
+            node = self._subscriptions.at(number).node
+            found = self._needs_now(pool.rule, node, waiting.event)
+            pool.needs[number, waiting.number] = found
+        return found
+
+    def _needs_now(self, rule: Aggregability, node: str, event: Event) -> Needs:
+        if rule.by_case is None:
+            return rule.needs
+        if not event.attributes and event.payload:
+            event = replace(event, attributes=attributes_of(event.payload))
+        return rule.by_case.needs(EventScope(event, node, self._matcher.world))
+
+    def _follow(self, pool: Pool) -> None:
+        """Follow the contexts of publishers and subscribers, if needs depend on them."""
+        if pool.rule.by_case is not None:
+            nodes = {each.event.publisher for each in pool.waiting}
+            nodes.update(self._subscriptions.at(number).node for number in pool.members.tolist())
+            self._book.follow(pool, nodes)
 
     def _let_wait(self, waiting: WaitingEvent, rule_number: int, members: I32) -> list[Pool]:
-        return self._book.put(*self._place(waiting.event, rule_number), members, waiting)
+        found = self._book.put(*self._place(waiting.event, rule_number), members, waiting)
+        for pool in found:
+            self._follow(pool)
+        return found
 
     def _place(self, event: Event, rule_number: int) -> tuple[PoolPlace, Division]:
         division = division_of(self._book.rule(rule_number).per, event, self._places)
@@ -211,10 +306,11 @@ class GatheringUpdates(EngineDependent):
 
     # What is kept
 
-    def aggregability(self, id_: str) -> Aggregability:
-        """When what waits for a subscription that gathers leaves."""
-        number = np.array([self._subscriptions.number(id_)], np.int32)
-        return self._book.rule(int(self._book.rules_of(number)[0]))
+    def needs(self, id_: str, event: Event) -> Needs:
+        """What an event that waits for a subscription needs now."""
+        number = self._subscriptions.number(id_)
+        rule = self._book.rule(int(self._book.rules_of(np.array([number], np.int32))[0]))
+        return self._needs_now(rule, self._subscriptions.at(number).node, event)
 
     def in_force(self) -> list[WaitingPool]:
         """All pools, as they are kept."""
@@ -241,6 +337,7 @@ class GatheringUpdates(EngineDependent):
             place = rule, kept.subject, kept.division.members
             pool = self._book.restore(kept.id, place, kept.division, gathering)
             self._book.refill(pool, kept.events)
+            self._follow(pool)
 
 
 class _Cause(Struct, frozen=True):

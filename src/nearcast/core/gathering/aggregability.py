@@ -5,12 +5,16 @@
 is let go: `at most` and `wait` release what waits.
 """
 
-from typing import Literal
+from collections.abc import Mapping
 
+import msgspec
 from msgspec import Struct
+from msgspec.structs import replace
 
+from nearcast.core.gathering.needs import Figures, Needs, read_needs
+from nearcast.core.gathering.needs_by_case import NeedsByCase, needs_by_case
 from nearcast.core.gathering.rule_words import RuleWords
-from nearcast.core.gathering.rules import KINDS, MOST_PARTS, Per, PerKind, read_per
+from nearcast.core.gathering.rules import MOST_PARTS, Per, PerKind, read_per
 from nearcast.core.gathering.thresholds import AT_MOST
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.geometry.position import plain, shown
@@ -22,78 +26,37 @@ _PER: tuple[PerKind, ...] = ("subject", "place", "cell", "attribute")
 _FORM = "such as 'volume 20', 'time 300 or volume 50', 'people 10 per place pub wait 600'"
 
 
-class Figures(Struct, frozen=True, gc=False):
-    """What counts of the parts that wait together."""
-
-    volume: int
-    span_s: float
-    people: int
-
-    def of(self, kind: str) -> float:
-        """The figure of a kind of need."""
-        if kind == "volume":
-            return self.volume
-        return self.span_s if kind == "time" else self.people
-
-
-class Need(Struct, frozen=True, gc=False):
-    """One number that must be reached."""
-
-    kind: Literal["volume", "time", "people"]
-    value: float
-
-    def is_met(self, by: Figures) -> bool:
-        """True if the figures reach it."""
-        return by.of(self.kind) >= self.value
-
-    @property
-    def text(self) -> str:
-        """The need as it is written."""
-        return f"{self.kind} {plain(self.value)}"
-
-
-class Needs(Struct, frozen=True, gc=False):
-    """Alternatives: any of them, and of that all needs."""
-
-    any_of: tuple[tuple[Need, ...], ...]
-
-    def are_met(self, by: Figures) -> bool:
-        """True if the figures reach all needs of an alternative."""
-        return any(all(need.is_met(by) for need in all_of) for all_of in self.any_of)
-
-    @property
-    def text(self) -> str:
-        """The needs as they are written."""
-        return " or ".join(" and ".join(need.text for need in all_of) for all_of in self.any_of)
-
-    @property
-    def kinds(self) -> tuple[str, ...]:
-        """The kinds of figures that count, in the order of writing."""
-        return tuple(dict.fromkeys(need.kind for all_of in self.any_of for need in all_of))
-
-
 class Aggregability(Struct, frozen=True):
     """When what waits for a subscription leaves, and what waits together."""
 
     needs: Needs
+    """Without meaning if they depend on the contexts."""
     per: Per = Per()
     at_most: int = AT_MOST
     """So many parts leave whatever is needed."""
     wait_s: float = WAIT_S
     """The longest time that a part waits, by ingest."""
+    by_case: NeedsByCase | None = None
+    """The needs of each event, if they depend on the contexts."""
 
     @property
     def is_immediate(self) -> bool:
         """True if every event meets it alone."""
-        return self.needs.are_met(Figures(1, 0.0, 1))
+        return self.by_case is None and self.needs.are_met(Figures(1, 0.0, 1))
 
 
 def parse_aggregability(text: object) -> Aggregability:
-    """Return the aggregability of a text; raise `ModelError` that says what would be right."""
+    """Return the aggregability of a text or a JSON object, which may be given as text.
+
+    Raises `ModelError`, which says what would be right.
+    """
+    text = aggregate_value(text)
+    if isinstance(text, Mapping):
+        return _by_case(text)
     if not isinstance(text, str) or not text.strip():
         raise ModelError(f"what waits leaves by a text {_FORM}, not {shown(text)}")
     words = RuleWords(text)
-    needs = _needs(words)
+    needs = read_needs(words)
     per, at_most, wait_s = Per(), AT_MOST, WAIT_S
     seen: set[str] = set()
     while words.more():
@@ -114,22 +77,26 @@ def parse_aggregability(text: object) -> Aggregability:
     return Aggregability(needs, per, at_most, wait_s)
 
 
-def _needs(words: RuleWords) -> Needs:
-    any_of: list[tuple[Need, ...]] = []
-    all_of = [_need(words)]
-    while words.peek() in ("and", "or"):
-        if words.one_of(("and", "or"), "needs are joined by") == "or":
-            any_of.append(tuple(all_of))
-            all_of = []
-        all_of.append(_need(words))
-    return Needs((*any_of, tuple(all_of)))
+def aggregate_value(given: object) -> object:
+    """Return what was given, as an object if it is the text of a JSON object."""
+    if isinstance(given, str) and given.lstrip().startswith("{"):
+        try:
+            return msgspec.json.decode(given)
+        except (msgspec.DecodeError, RecursionError) as error:
+            raise ModelError(f"this is no JSON: {error}") from None
+    return given
 
 
-def _need(words: RuleWords) -> Need:
-    kind = words.one_of(KINDS, "a need begins with")
-    if kind == "time":
-        return Need(kind, words.amount("time needs", "seconds"))
-    return Need(kind, words.amount(f"{kind} needs", "a whole number", True, MOST_PARTS))
+def _by_case(members: Mapping[str, object]) -> Aggregability:
+    """Return the aggregability of a JSON object."""
+    clauses = [f"per {members['per']}"] if "per" in members else []
+    if "at most" in members:
+        clauses.append(f"at most {members['at most']}")
+    if "wait" in members:
+        clauses.append(f"wait {members['wait']}")
+    rest = parse_aggregability(" ".join(("volume 1", *clauses)))
+    needs = {name: each for name, each in members.items() if name not in ("per", "at most", "wait")}
+    return replace(rest, by_case=needs_by_case(needs))
 
 
 def _check(words: RuleWords, needs: Needs, at_most: int) -> None:

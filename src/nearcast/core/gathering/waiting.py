@@ -5,9 +5,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from msgspec import Struct
 from msgspec.structs import replace
 
-from nearcast.core.gathering.aggregability import Figures
 from nearcast.core.gathering.aggregate_json import parts_from_json
 from nearcast.core.gathering.division import Division
+from nearcast.core.gathering.needs import Figures
 from nearcast.core.gathering.parts import Part
 from nearcast.core.gathering.rules import MOST_PARTS
 from nearcast.core.model.event import Event

@@ -16,6 +16,7 @@ from msgspec import Struct
 from nearcast.core.engine.delivery.match_order import Flags
 from nearcast.core.gathering.aggregability import Aggregability, parse_aggregability
 from nearcast.core.gathering.division import Division
+from nearcast.core.gathering.needs import Needs
 from nearcast.core.gathering.parts import Part
 from nearcast.core.gathering.waiting import WaitingEvent, WaitingFigures
 from nearcast.core.matching.tables import I32
@@ -32,7 +33,17 @@ PoolPlace = tuple[int, str, str]
 class Pool:
     """Events that wait together for some subscriptions."""
 
-    __slots__ = ("division", "figures", "id", "members", "place", "rule", "waiting")
+    __slots__ = (
+        "division",
+        "figures",
+        "followed",
+        "id",
+        "members",
+        "needs",
+        "place",
+        "rule",
+        "waiting",
+    )
 
     def __init__(
         self, id_: int, place: PoolPlace, rule: Aggregability, division: Division, members: I32
@@ -45,6 +56,10 @@ class Pool:
         """The numbers of the subscriptions, in ascending order."""
         self.waiting: list[WaitingEvent] = []
         self.figures = WaitingFigures()
+        self.needs: dict[tuple[int, int], Needs] = {}
+        """Needs that depend on contexts, by subscription and event, as far as they are known."""
+        self.followed: set[str] = set()
+        """Nodes on whose contexts needs depend."""
 
     @property
     def due(self) -> float:
@@ -55,7 +70,9 @@ class Pool:
     def is_met(self) -> bool:
         """True if what waits may leave."""
         found = self.figures.figures
-        return found.volume >= self.rule.at_most or self.rule.needs.are_met(found)
+        if found.volume >= self.rule.at_most:
+            return True
+        return self.rule.by_case is None and self.rule.needs.are_met(found)
 
     def keep(self, waiting: Iterable[WaitingEvent]) -> None:
         """Hold these events and no others."""
@@ -115,6 +132,8 @@ class GatheringBook:
         self._by_id: dict[int, Pool] = {}
         self._due: list[tuple[float, int]] = []
         """Times at which pools may be due, each with the id of one."""
+        self.followed: dict[str, set[int]] = {}
+        """Ids of pools whose needs depend on contexts, by node."""
         self._removed: list[tuple[int, int]] = []
         """Subscriptions that ended, but are still members of pools: number and aggregability."""
         self._made = 0
@@ -246,6 +265,10 @@ class GatheringBook:
         """Let a pool go."""
         del self._by_id[pool.id]
         self._size -= pool.figures.size
+        for node in pool.followed:
+            self.followed[node].discard(pool.id)
+            if not self.followed[node]:
+                del self.followed[node]
         beside = self._pools[pool.place]
         beside.remove(pool)
         if not beside:
@@ -262,6 +285,28 @@ class GatheringBook:
         self._hold(pool, waiting)
         self.changes += [PoolRemoved(pool.id, number) for number in gone]
         heappush(self._due, (pool.due, pool.id))
+
+    def move(self, pool: Pool, members: I32, waiting: Sequence[WaitingEvent]) -> Pool | None:
+        """Let only these events wait for some members of a pool; return their pool if any do."""
+        found = None
+        if waiting:
+            found = self._new(pool.place, pool.division, members)
+            self._hold(found, waiting)
+            self.changes += [PoolAdded(found.id, each) for each in waiting]
+            heappush(self._due, (found.due, found.id))
+        stays = ~np.isin(pool.members, members, assume_unique=True)
+        self._keep_members(pool, pool.members[stays])
+        return found
+
+    def follow(self, pool: Pool, nodes: Iterable[str]) -> None:
+        """Note that what leaves of a pool depends on the contexts of nodes."""
+        for node in nodes:
+            self.followed.setdefault(node, set()).add(pool.id)
+            pool.followed.add(node)
+
+    def pool(self, id_: int) -> Pool | None:
+        """The pool of an id; None if it is gone."""
+        return self._by_id.get(id_)
 
     def take_out(self, number: int) -> list[tuple[Pool, list[WaitingEvent]]]:
         """Return what waits for a subscription, by pool, and take it out of them."""
