@@ -7,6 +7,8 @@ from nearcast.adhoc.errors import AdhocError as AdhocError
 from nearcast.adhoc.errors import AdhocOptionsError as AdhocOptionsError
 from nearcast.adhoc.errors import MulticastError as MulticastError
 from nearcast.adhoc.event_stream import EventStream as EventStream
+from nearcast.adhoc.gateway import Gateway as Gateway
+from nearcast.adhoc.gateway import GatewayStatistics as GatewayStatistics
 from nearcast.client.api.areas import circle as circle
 from nearcast.client.api.areas import here as here
 from nearcast.client.api.commands import Problem as Problem
@@ -19,6 +21,10 @@ from nearcast.client.errors import ConnectionLostError as ConnectionLostError
 from nearcast.client.errors import OptionsError as OptionsError
 from nearcast.client.errors import QueueFullError as QueueFullError
 from nearcast.client.errors import RejectedError as RejectedError
+from nearcast.client.location.fix_sources import gpsd as gpsd
+from nearcast.client.location.fix_sources import nmea as nmea
+from nearcast.client.location.fix_sources import recorded as recorded
+from nearcast.client.location.fix_sources import simulated as simulated
 from nearcast.client.receive.observations import Known as Known
 from nearcast.client.receive.observations import Present as Present
 from nearcast.client.receive.observations import Relation as Relation

@@ -19,10 +19,12 @@ from nearcast.adhoc.event_stream import EventStream, Handler
 from nearcast.adhoc.group_addresses import BEACONS, PORT, Family, group_name
 from nearcast.adhoc.multicast_socket import Hears, MulticastSocket
 from nearcast.client.api.areas import AreaLike, PositionLike
+from nearcast.client.api.node_follow import FixSource
+from nearcast.client.location.fix_sources import as_they_come
 from nearcast.core.engine.proximity_engine import ProximityEngine, ProximityOutcome
 from nearcast.core.language.filter import parse
 from nearcast.core.model import Area, Around, Position, parse_area
-from nearcast.core.model.event import Subscription
+from nearcast.core.model.event import Delivery, Subscription
 from nearcast.core.model.geometry.area import ME
 from nearcast.core.model.geometry.position import position
 from nearcast.core.model.subject import check_pattern
@@ -133,6 +135,19 @@ class AdhocNode:
         """Take a fix: announcements that move go with it, and filters see it."""
         self._carry_out(self._engine.move(position(lat, lon), self._clock()))
 
+    async def follow(self, source: FixSource) -> int:
+        """Take the fixes of a source until it ends, and return how many there were.
+
+        The source is any iterable of positions, such as those of `nearcast.client.location`: a GPS
+        receiver, a file of NMEA sentences, a recorded or a simulated track.
+        """
+        taken = 0
+        async for fix in as_they_come(source):
+            at = _position(fix)
+            await self.move(at.lat, at.lon)
+            taken += 1
+        return taken
+
     async def context(self, **attributes: object) -> None:
         """Change this node's context, which its own filters read as `me.…`; None removes one."""
         patch: dict[str, Any] = attributes
@@ -177,6 +192,31 @@ class AdhocNode:
         return found
 
     publish = raise_
+
+    def raise_for(
+        self,
+        publisher: str,
+        event_id: str,
+        subject: str,
+        attributes: Mapping[str, object],
+        at: Position | None = None,
+    ) -> None:
+        """Raise an event that another node published elsewhere, under its id; for gateways."""
+        _, outcome = self._engine.raise_event(
+            subject, attributes, self._clock(), at, publisher=publisher, event_id=event_id
+        )
+        self._carry_out(outcome)
+
+    def listen(self, pattern: str, hear: Callable[[Delivery], object]) -> EventStream:
+        """Return a subscription that calls with whole deliveries; for gateways."""
+        stream = self.subscribe(pattern)
+        stream.hear = hear
+        return stream
+
+    def positions(self) -> dict[str, Position]:
+        """Return where the producers of proximities here are, as last heard."""
+        found = self._engine.proximities.discovered
+        return {each.beacon.producer: each.naval for each in found}
 
     def subscribe(
         self,

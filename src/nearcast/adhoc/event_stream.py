@@ -35,6 +35,8 @@ class EventStream:
         self.subscription = subscription
         self.within = within
         self.dropped = 0
+        self.hear: Callable[[Delivery], object] | None = None
+        """Called with whole deliveries, in place of all else; for gateways."""
         self._node = node
         self._handler = handler
         self._most = buffer
@@ -91,6 +93,9 @@ class EventStream:
 
     def put(self, delivery: Delivery) -> None:
         """Take an event."""
+        if self.hear is not None:
+            self.hear(delivery)
+            return
         event = received(delivery)
         if self._handler is not None:
             # What it raises is the event loop's to report, and stops nothing here.

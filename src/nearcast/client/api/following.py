@@ -4,13 +4,12 @@ import asyncio
 import contextlib
 import math
 import time
-from collections.abc import AsyncGenerator, AsyncIterable
 
 import msgspec
 
-from nearcast.client.api.areas import PositionLike
 from nearcast.client.api.node_follow import FixSource
 from nearcast.client.api.subscription_request import SubscriptionRequest
+from nearcast.client.location.fix_sources import as_they_come
 from nearcast.client.receive.received import Received
 from nearcast.client.receive.streams import Stream, StreamContext
 from nearcast.core.model import Position
@@ -65,7 +64,7 @@ class Following:
 
     async def _read(self, source: FixSource) -> None:
         await self._has_orders.wait()
-        async with contextlib.aclosing(_fixes(source)) as fixes:
+        async with contextlib.aclosing(as_they_come(source)) as fixes:
             async for fix in fixes:
                 at = fix if isinstance(fix, Position) else position(fix[0], fix[1])
                 self._follower.fix(at, self._now())
@@ -99,17 +98,6 @@ class Following:
 
     def _now(self) -> float:
         return _loop_time() + self._offset_s
-
-
-async def _fixes(source: FixSource) -> AsyncGenerator[PositionLike, None]:
-    if isinstance(source, AsyncIterable):
-        async for fix in source:
-            yield fix
-    else:
-        for fix in source:
-            yield fix
-            # Others go on between two fixes.
-            await asyncio.sleep(0)
 
 
 def _orders(event: Received) -> FollowOrders | None:

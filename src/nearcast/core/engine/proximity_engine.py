@@ -77,10 +77,12 @@ class ProximityEngine:
 
     def raise_event(
         self, subject: str, attributes: Mapping[str, object], now: float,
-        at: Position | None = None,
+        at: Position | None = None, *, publisher: str = "", event_id: str = "",
     ) -> tuple[str, ProximityOutcome]:  # fmt: skip
         """Raise an event; see `ProximityNode.raise_event`."""
-        name, step = self.proximities.raise_event(subject, attributes, now, at=at)
+        name, step = self.proximities.raise_event(
+            subject, attributes, now, at=at, publisher=publisher, event_id=event_id
+        )
         if not self._introspective:
             step.inputs.clear()
         return name, self._apply(step, now)

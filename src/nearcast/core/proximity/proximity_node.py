@@ -114,6 +114,8 @@ class ProximityNode:
     ) -> tuple[str, ProximityStep]:
         """Raise an event of an announced type; return its id.
 
+        One that another node published elsewhere keeps its `publisher` and `event_id`.
+
         Raises `EventTypeError` if it does not have the type, and `AdmissionError` if it is beyond
         the type's share of the channel.
         """
@@ -581,6 +583,7 @@ class ProximityNode:
             message.event_id or _id_of(message), message.subject,
             message.publisher or message.producer, message.time, attributes, Position(*at), True,
             target, valid_s, priority=event_type.priority, payload=message.payload,
+            session=message.producer if message.publisher else "",
         )  # fmt: skip
 
     # The channel
