@@ -1,7 +1,7 @@
 """The node that programs use, over real sockets on loopback."""
 
 import asyncio
-from collections.abc import AsyncIterator, Callable
+from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
 
@@ -10,7 +10,7 @@ import pytest
 import nearcast as nc
 from nearcast.adhoc.group_addresses import BEACONS
 from nearcast.adhoc.multicast_socket import MulticastSocket
-from tests.support.multicast import LOOPBACK, free_port, require_multicast
+from tests.support.multicast import LOOPBACK, free_port, require_multicast, until_true
 
 KEY, OTHER = b"k" * 32, b"o" * 32
 SIREN = nc.event_type("siren", {"lane": int}, validity=30)
@@ -30,18 +30,12 @@ async def nodes(*names: str, port: int | None = None) -> AsyncIterator[list[nc.A
         yield found
 
 
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(20):
-        while not holds():
-            await asyncio.sleep(0.01)
-
-
 async def meets() -> None:
     async with nodes("amb", "car") as (amb, car):
         stream = car.subscribe("siren", where="lane >= 2")
         async with stream as events:
             await amb.announce(SIREN, to=nc.circle(amb, 500))
-            await until(lambda: car.discovered == [("amb", SIREN)])
+            await until_true(lambda: car.discovered == [("amb", SIREN)])
             await amb.raise_("siren", {"lane": 1})
             name = await amb.raise_(SIREN, {"lane": 2}, at=(53.351, -6.26))
             event = await asyncio.wait_for(anext(events), 20)
@@ -51,7 +45,7 @@ async def meets() -> None:
         with pytest.raises(nc.EventTypeError, match="needs 'lane'"):
             await amb.raise_(SIREN, {})
         await amb.unannounce(SIREN)
-        await until(lambda: car.discovered == [])
+        await until_true(lambda: car.discovered == [])
 
 
 def test_nodes_meet_and_get_what_their_filters_select() -> None:
@@ -64,9 +58,9 @@ async def handled() -> None:
         stream = car.subscribe("siren", got.append)
         await stream.open()
         await amb.announce("siren", to="circle:me,100")
-        await until(lambda: car.discovered != [])
+        await until_true(lambda: car.discovered != [])
         await amb.publish("siren", {"lane": 1})
-        await until(lambda: len(got) == 1)
+        await until_true(lambda: len(got) == 1)
         await car.unsubscribe(stream)
         assert car.statistics().groups == 0
         await amb.publish("siren", {"lane": 2})
@@ -90,7 +84,7 @@ async def attacked() -> None:
             nc.adhoc("amb", key=OTHER, interface=LOOPBACK, port=port) as forger,
         ):
             await amb.announce(SIREN, to=nc.circle(amb, 500))
-            await until(lambda: car.discovered != [])
+            await until_true(lambda: car.discovered != [])
             (group,) = car._engine.proximities.groups
             thief.join(f"{group:06x}")
             await forger.move(53.35, -6.26)
@@ -98,7 +92,7 @@ async def attacked() -> None:
             await forger.raise_(SIREN, {"lane": 666})
             for lane in range(5):
                 await amb.raise_(SIREN, {"lane": lane})
-            await until(lambda: len(recorded) >= 6)
+            await until_true(lambda: len(recorded) >= 6)
             for _ in range(20):
                 for data in recorded:
                     thief.send(data, BEACONS)
@@ -109,7 +103,7 @@ async def attacked() -> None:
             got = [await asyncio.wait_for(anext(events), 20) for _ in range(6)]
             assert [event.attributes["lane"] for event in got] == [0, 1, 2, 3, 4, 9]
             assert got[-1].id == name
-            await until(lambda: car.statistics().datagrams.unsealed >= 20)
+            await until_true(lambda: car.statistics().datagrams.unsealed >= 20)
             assert events.take_all() == []
         thief.close()
 
@@ -121,10 +115,10 @@ def test_replayed_forged_and_broken_datagrams_change_nothing() -> None:
 async def overflown() -> None:
     async with nodes("amb", "car") as (amb, car), car.subscribe("siren", buffer=3) as events:
         await amb.announce(SIREN, to=nc.circle(amb, 500))
-        await until(lambda: car.discovered != [])
+        await until_true(lambda: car.discovered != [])
         for lane in range(8):
             await amb.raise_(SIREN, {"lane": lane})
-        await until(lambda: events.dropped == 5)
+        await until_true(lambda: events.dropped == 5)
         assert [event.attributes["lane"] for event in events.take_all()] == [5, 6, 7]
 
 

@@ -4,18 +4,12 @@ import asyncio
 from collections.abc import Awaitable, Callable
 
 import nearcast as nc
-from tests.support.multicast import LOOPBACK, free_port, require_multicast
+from tests.support.multicast import LOOPBACK, free_port, require_multicast, until_true
 from tests.support.running_broker import RunningBroker
 
 KEY = b"k" * 32
 SIREN = nc.event_type("siren", {"lane": int}, validity=30)
 ALERT = nc.event_type("alert", {"text": str})
-
-
-async def until(holds: Callable[[], bool]) -> None:
-    async with asyncio.timeout(30):
-        while not holds():
-            await asyncio.sleep(0.02)
 
 
 class Town:
@@ -55,7 +49,7 @@ async def both_ways(town: Town) -> None:
             town.gateway(one, up_one) as first, town.gateway(two, up_two) as second,
         ):  # fmt: skip
             await amb.announce(SIREN, to=nc.circle(amb, 300))
-            await until(lambda: len(car.discovered) == len(one.discovered) + 1 == 3)
+            await until_true(lambda: len(car.discovered) == len(one.discovered) + 1 == 3)
             name = await amb.raise_(SIREN, {"lane": 2})
             event = await asyncio.wait_for(anext(sirens), 30)
             assert (event.id, event.publisher) == (name, "amb")
@@ -67,7 +61,7 @@ async def both_ways(town: Town) -> None:
             assert told.position == nc.Position(53.3, -6.2)
             # Both gateways carried both, and nobody got anything twice.
             statistics = (first.statistics, second.statistics)
-            await until(lambda: all(each.up == 1 and each.down == 1 for each in statistics))
+            await until_true(lambda: all(each.up == 1 and each.down == 1 for each in statistics))
             await asyncio.sleep(0.3)
             assert sirens.take_all() == alerts.take_all() == []
             assert [each.id for each in heard.take_all()] == [name]
@@ -96,9 +90,9 @@ async def no_right(town: Town) -> None:
         await amb.move(53.35, -6.26)
         await node.move(53.35, -6.26)
         await amb.announce(SIREN, to=nc.circle(amb, 300))
-        await until(lambda: node.discovered != [])
+        await until_true(lambda: node.discovered != [])
         await amb.raise_(SIREN, {"lane": 2})
-        await until(lambda: gateway.statistics.refused == 1)
+        await until_true(lambda: gateway.statistics.refused == 1)
         assert gateway.statistics.up == 0
 
 
@@ -138,7 +132,7 @@ async def twice(town: Town) -> None:
     async with town.node("amb") as node, town.node("car") as other:
 
         async def discovered() -> None:
-            await until(lambda: other.discovered != [])
+            await until_true(lambda: other.discovered != [])
 
         without = await meet(node, other, discovered)
     assert with_broker == without == [("horn", "amb", 2), ("horn", "amb", 3)]

@@ -1,6 +1,8 @@
 """Multicast on loopback, for tests that use real sockets."""
 
+import asyncio
 import socket
+from collections.abc import Callable
 
 import pytest
 
@@ -29,3 +31,10 @@ def free_port() -> int:
         probe.bind(("", 0))
         port: int = probe.getsockname()[1]
         return port
+
+
+async def until_true(holds: Callable[[], bool]) -> None:
+    """Wait until something holds, as long as a busy machine may need."""
+    async with asyncio.timeout(30):
+        while not holds():
+            await asyncio.sleep(0.01)
