@@ -33,6 +33,7 @@ from nearcast.broker.situation.nc_properties import (
 from nearcast.broker.situation.relevance_options import resolved_options
 from nearcast.broker.situation.topic_names import (
     BROKER_TOPICS,
+    CALLS,
     ERRORS,
     FOLLOW,
     PRIVATE,
@@ -108,6 +109,8 @@ class SubscribeHandler:
         """Called when a session has subscribed to the list of scripts."""
         self.follows: Callable[[Session], None] = lambda session: None
         """Called when a session has subscribed to orders about regions."""
+        self.hosts: Callable[[Session], None] = lambda session: None
+        """Called when a session has subscribed to calls of its scripts."""
 
     def subscribe(self, connection: Connection, session: Session, packet: Subscribe) -> bool:
         """Grant the next filters of a packet that can be granted, with the last send a SUBACK.
@@ -193,6 +196,8 @@ class SubscribeHandler:
             self.listens_to_scripts(session)
         if any(wanted.filter == FOLLOW for wanted in packet.filters):
             self.follows(session)
+        if any(wanted.filter == CALLS for wanted in packet.filters):
+            self.hosts(session)
 
     def _refuse(
         self, connection: Connection, session: Session, packet: Subscribe, problem: RefusedError

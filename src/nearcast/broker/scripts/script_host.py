@@ -8,6 +8,7 @@ from nearcast.broker.ingest.acknowledgements import Acknowledger
 from nearcast.broker.ingest.publish import PublishHandler
 from nearcast.broker.ingest.subscribe import SubscribeHandler
 from nearcast.broker.scheduling.input_scheduler import InputScheduler
+from nearcast.broker.scripts.node_execution import RESULTS, NodeExecution
 from nearcast.broker.scripts.script_book import ScriptBook
 from nearcast.broker.scripts.script_commands import OWN, ScriptCommands
 from nearcast.broker.scripts.script_reports import ScriptReports
@@ -49,11 +50,17 @@ class ScriptHost:
         publishing.commands.register(NODE, commands.place)
         publishing.commands.register(OWN, commands.evict)
         subscribing.listens_to_scripts = reports.listen
+        self._at_nodes = at_nodes = NodeExecution(state, book, runner, dispatcher)
+        driver.register(at_nodes)
+        runner.submit_to_node = at_nodes.submit
+        reports.on_changed = at_nodes.note_changed
+        publishing.commands.register(RESULTS, at_nodes.take)
+        subscribing.hosts = at_nodes.listen
 
     @property
     def is_due(self) -> bool:
         """Whether workers have results that are to be applied."""
-        return self.runner.is_due or self._commands.is_due
+        return self.runner.is_due or self._commands.is_due or self._at_nodes.is_due
 
     def go_on(self, now: float) -> None:
         """Apply what workers have done since the last tick."""

@@ -1,5 +1,7 @@
 """What senders of scripts are told on `$me/errors`, and hosts on `$me/scripts`."""
 
+from collections.abc import Callable
+
 import msgspec
 
 from nearcast.broker.broker_state import BrokerState
@@ -35,6 +37,8 @@ class ScriptReports:
         """Since when, and how often, the sender of a script was told something."""
         self._watched: set[str] = set()
         """Client ids of sessions that subscribed to the list."""
+        self.on_changed: Callable[[str], None] = lambda node: None
+        """Called with a host whose scripts are others."""
         self._changed: dict[str, None] = {}
         """Hosts whose list is another than was told."""
 
@@ -74,6 +78,7 @@ class ScriptReports:
 
     def note_changed(self, node: str) -> None:
         """Note that the scripts of a host are others."""
+        self.on_changed(node)
         if self._watched:
             self._changed[node] = None
 

@@ -92,6 +92,8 @@ class ScriptRunner:
         self._dispatcher = dispatcher
         self._scheduler = scheduler
         self.executor: Executor | None = None
+        self.submit_to_node: Callable[[HostedScript, ScriptBatch], bool] = lambda *_: False
+        """Lets the node of a script make calls; False if it does not."""
         self.wake: Callable[[], object] = lambda: None
         """Lets the host run a tick."""
         self._ready: dict[HostedScript, None] = {}
@@ -199,7 +201,17 @@ class ScriptRunner:
             user_name(placed.owner), placed.version, placed.source, script.state,
             tuple(map(_call, reading)), running, together=not script.is_careful,
         )  # fmt: skip
-        self.executor.submit(running.batch)
+        if not self.submit_to_node(script, running.batch):
+            self.executor.submit(running.batch)
+
+    def apply_made(self, script: HostedScript, result: CallDone, now: float) -> None:
+        """Apply what came of a call that a node made by itself; raises `RefusedError`."""
+        self._calls += 1
+        if not result.problem:
+            self._put_in_effect(script, result, 0, now)
+            script.failures = 0
+        else:
+            self._note_failure(script, "on_event", result.problem, now)
 
     def _apply(self, running: RunningBatch, result: CallDone, now: float) -> None:
         """Apply the result of a call, or tell why it failed."""
@@ -217,9 +229,12 @@ class ScriptRunner:
         if not problem:
             script.failures = 0
             return
+        what = "run" if delivery.message.frame.topic == EXECUTE else "on_event"
+        self._note_failure(script, what, problem, now)
+
+    def _note_failure(self, script: HostedScript, what: str, problem: str, now: float) -> None:
         self._failures += 1
         script.failures += 1
-        what = "run" if delivery.message.frame.topic == EXECUTE else "on_event"
         self._reports.tell(script.placed, f"{what} failed: {problem}", now)
         if script.failures >= FAILURES:
             self._stop(script, problem, now)

@@ -13,7 +13,8 @@ ERRORS = "$me/errors"
 NODES = "$me/nodes"
 SCRIPTS = "$me/scripts"
 FOLLOW = "$me/follow"
-PRIVATE = (ERRORS, NODES, SCRIPTS, FOLLOW)
+CALLS = "$me/calls"
+PRIVATE = (ERRORS, NODES, SCRIPTS, FOLLOW, CALLS)
 """Topics on which the broker answers a single session; the engine does not know them."""
 INTERNAL = "$script/"
 """The beginning of topics of messages that the broker sends to itself."""

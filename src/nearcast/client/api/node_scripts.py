@@ -1,7 +1,7 @@
 """Scripts: computations that a node places where their data is."""
 
 from collections.abc import Mapping, Sequence
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 from urllib.parse import quote
 
 import msgspec
@@ -11,6 +11,9 @@ from nearcast.client.api.commands import Commands
 from nearcast.client.api.subscription_request import SubscriptionRequest
 from nearcast.client.receive.received import Received
 from nearcast.client.receive.streams import Stream, StreamContext
+
+if TYPE_CHECKING:
+    from nearcast.client.api.script_hosting import ScriptHosting
 
 SCRIPTS = "$me/scripts"
 _FEW = 4
@@ -92,6 +95,16 @@ class NodeScripts:
     async def evict_script(self, id: str) -> None:  # noqa: A002
         """Remove a script from the own node, whoever sent it."""
         await self._script_commands.send(f"{SCRIPTS}/{quote(id, safe='')}", b"")
+
+    def host_scripts(self) -> "ScriptHosting":
+        """Return what runs the scripts of the own node in this program, while it is entered.
+
+        Only those that this node has placed itself; needs the extra `broker`.
+        """
+        # The sandbox is more than most programs need.
+        from nearcast.client.api.script_hosting import ScriptHosting
+
+        return ScriptHosting(self._script_context)
 
     async def scripts(self) -> list[ListedScript]:
         """Return the scripts of the own node."""
