@@ -409,7 +409,10 @@ def test_too_many_live_events_are_refused_of_every_kind(
     [
         ((("nc-where", "speed > 5"),), "nc-where"),
         ((("nc-accept-encoding", "zstd"),) * 2, "twice"),
-        ((("nc-p2p", "localhost:1"),), "nc-p2p is not available yet"),
+        ((("nc-p2p", "somewhere"),), "no host and port"),
+        ((("nc-p2p", "127.0.0.1:70000"),), "no host and port"),
+        ((("nc-p2p", "localhost:1"),), None),
+        ((("nc-p2p", "cars.example:4711"),), None),
         ((("nc-accept-encoding", "zstd"), ("colour", "red")), None),
     ],
     ids=str,

@@ -3,7 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable
 
-from nearcast.broker.config.settings import AdaptationSection, Limits
+from nearcast.broker.config.settings import AdaptationSection, Limits, PropagationSection
 from nearcast.broker.delivery.dictionary_book import DictionaryBook
 from nearcast.broker.durability.disk_space import DiskCondition
 from nearcast.broker.durability.journal import Journal
@@ -11,6 +11,7 @@ from nearcast.broker.ingest.pending_inputs import PendingInputs
 from nearcast.broker.ingest.random_ids import RandomBytes, random_ids
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.net.traffic import Traffic
+from nearcast.broker.peers.peer_chains import PeerChains
 from nearcast.broker.quotas.quota_book import QuotaBook
 from nearcast.broker.scheduling.cost_ledger import CostLedger
 from nearcast.broker.scheduling.phase_timer import PhaseTimer
@@ -39,6 +40,7 @@ class BrokerState:
         name: str,
         random_bytes: RandomBytes,
         adaptation: AdaptationSection,
+        propagation: PropagationSection,
     ) -> None:
         self.engine = engine
         self.limits = limits
@@ -47,6 +49,7 @@ class BrokerState:
         self.counters: Counter[str] = Counter()
         self.traffic = Traffic()
         self.dictionaries = DictionaryBook()
+        self.peers = PeerChains(propagation, random_bytes, engine.position)
         self.disk = DiskCondition()
         """The condition of the disk, which decides what is recorded and what is refused."""
         self.sessions: dict[str, Session] = {}

@@ -75,6 +75,7 @@ from nearcast.wire.mqtt import (
     encode,
     encode_within,
 )
+from nearcast.wire.peer_frames import CHAIN_TOPIC
 
 log = logging.getLogger("nearcast.broker")
 LIVE_AT_ONCE = 500
@@ -117,6 +118,7 @@ class Hub:
             self.settings.node.name,
             random_bytes,
             self.settings.adaptation,
+            self.settings.propagation,
         )
         self._due_at = inf
         state = self.state
@@ -153,6 +155,7 @@ class Hub:
         commands.register(NAMED, self._subscribing.named)
         commands.register(NODES, NodeQuestions(driver, dispatcher, self.node_list).take)
         commands.register(HANDOVER, self.releasing.take)
+        commands.register(CHAIN_TOPIC, state.peers.confirm)
         self._silence = silence = SilenceHost(state, driver, dispatcher, self._publishing.limiter)
         driver.register(silence)
         commands.register(REPORT, silence.take)
@@ -224,6 +227,7 @@ class Hub:
     def lost(self, connection: Connection) -> None:
         """Handle the loss of a connection; its input that still waits is processed before."""
         self.connect_handler.forget(connection)
+        self.state.peers.leave(connection)
         if not self.scheduler.leave(connection):
             self.lifecycle.lost(connection)
 
@@ -318,6 +322,7 @@ class Hub:
         self._dispatcher.flush()
         # What it dropped from full queues.
         self.recorder.record_undelivered(now)
+        self._pass_on(now)
         writes: list[Write] = []
         parts: list[bytes] = []
         data = b""
@@ -353,6 +358,17 @@ class Hub:
         served, self.scheduler.served = self.scheduler.served, []
         return Batch(journal.take(), writes, slow, served)
 
+    def _pass_on(self, now: float) -> None:
+        """Write what goes along chains of peers, and what is late there."""
+        state = self.state
+        if not state.peers.has_work:
+            return
+        for connection in state.touched.copy():
+            if connection.chains is not None and connection.session is not None:
+                connection.session.pump(now, state.limits, state.journal)
+        for connection in state.peers.flush(now):
+            state.touch(connection)
+
     def sweep(self, now: float) -> None:
         """Do what is due about once a second; a tick has to follow."""
         # What is queued may concern a node that is idle so far.
@@ -384,7 +400,10 @@ class Hub:
             or self._silence.is_due
         ):
             return now
-        times = (self.releasing.due(now), self.scheduler.next_timer(), self._due_at)
+        times = (
+            self.releasing.due(now), self.scheduler.next_timer(), state.peers.next_due,
+            self._due_at,
+        )  # fmt: skip
         due = min(each for each in times if each is not None)
         return None if due == inf else due
 

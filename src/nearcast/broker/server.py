@@ -44,6 +44,7 @@ from nearcast.broker.operations import control
 from nearcast.broker.operations.diagnostics import Diagnostics
 from nearcast.broker.operations.operator_requests import OperatorRequests
 from nearcast.broker.operations.priority_figures import priority_figures
+from nearcast.broker.peers.peer_prover import PeerProver
 from nearcast.broker.quotas.memory_budget import resident_bytes
 from nearcast.broker.scheduling.phase_timer import Phase
 from nearcast.broker.shutdown import CLIENTS_PART, Deadline, close_store
@@ -101,6 +102,7 @@ class Server:
         )
         self._store_writer: StoreWriter | None = None
         self._log_copier: LogCopier | None = None
+        self._peer_prover = PeerProver(self.hub.state.peers, lambda: self.soon())
         self._script_workers = WorkerPool(self.settings.scripts.workers)
         self._control: control.Control | None = None
         self._loop: asyncio.AbstractEventLoop | None = None
@@ -232,6 +234,7 @@ class Server:
         """
         self.stopping = True
         self._erasures.stop()
+        self._peer_prover.stop()
         assert self._loop is not None
         self.diagnostics.stop()
         # What they were doing has no effect; it is done again after a restart.
@@ -279,6 +282,7 @@ class Server:
                 "paused_links": len(self._paused),
                 "clock_off_s": self._clock.off_s,
             }
+            | self.hub.state.peers.statistics()
             | self._access.statistics()
             | self.diagnostics.statistics()
         )
@@ -410,6 +414,8 @@ class Server:
         for connection in batch.served:
             link: Link = connection.host  # type: ignore[assignment]  # made by a link
             link.let(Hold.TURN)
+        if self.hub.state.peers.offers:
+            self._peer_prover.begin()
         self._schedule(now)
         self._ticking.ended()
         took_s = self.diagnostics.end_tick()

@@ -444,6 +444,21 @@ class ScriptsSection(Struct, frozen=True, forbid_unknown_fields=True):
     """The most processes; each runs the scripts of one user at a time."""
 
 
+class PropagationSection(Struct, frozen=True, forbid_unknown_fields=True):
+    """Clients that offer to pass messages on to each other (`nc-p2p`)."""
+
+    chains: bool = True
+    """Whether messages go along chains of such clients."""
+    percent: Annotated[float, Meta(gt=0.0, le=100.0)] = 10.0
+    """How many of the clients that get a message are in one chain, in per cent."""
+    degree: Annotated[int, Meta(ge=1, le=16)] = 2
+    """To how many others each passes a message on; 1: a chain, more: a tree."""
+    confirm_within_s: Annotated[float, Meta(ge=0.1, le=60.0)] = 2.0
+    """Who has not confirmed a message by then gets it from the broker."""
+    confirm_per_hop_s: Annotated[float, Meta(ge=0.0, le=10.0)] = 0.25
+    """As much longer for each time that the message is passed on until the last has it."""
+
+
 class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     """All of it."""
 
@@ -458,6 +473,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     situation: SituationSection = field(default_factory=SituationSection)
     objects: Objects = field(default_factory=Objects)
     adaptation: AdaptationSection = field(default_factory=AdaptationSection)
+    propagation: PropagationSection = field(default_factory=PropagationSection)
     scripts: ScriptsSection = field(default_factory=ScriptsSection)
     bridge: BridgeSection = field(default_factory=BridgeSection)
     shutdown: ShutdownSection = field(default_factory=ShutdownSection)

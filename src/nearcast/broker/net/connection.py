@@ -22,6 +22,7 @@ from nearcast.wire.mqtt import (
 if TYPE_CHECKING:
     from nearcast.broker.delivery.payload_encoder import PayloadEncoder
     from nearcast.broker.ingest.filters_request import FiltersRequest
+    from nearcast.broker.peers.peer_chains import PeerChains
     from nearcast.broker.scheduling.cost_account import Flow
     from nearcast.broker.sessions.session import Session
 
@@ -33,8 +34,8 @@ class Connection:
 
     __slots__ = (
         "acknowledgements", "admitted", "alias_most", "aliases_in", "aliases_out", "backlog",
-        "blocked", "closing", "decoder", "dictionaries", "encoder", "explains", "failure",
-        "farewell", "flow", "has_left",
+        "blocked", "chain_address", "chains", "closing", "decoder", "dictionaries", "encoder",
+        "explains", "failure", "farewell", "flow", "has_left",
         "heard_at", "host", "inbound", "is_undecided", "keep_alive_s", "largest_packet", "out",
         "peer", "permissions", "request", "session", "since", "touched", "trusted", "version",
         "waits", "will",
@@ -81,6 +82,10 @@ class Connection:
         """Encodes payloads in what the client accepts; None: nothing but plain payloads."""
         self.dictionaries: frozenset[int] = frozenset()
         """The ids of the dictionaries that the client was told."""
+        self.chains: PeerChains | None = None
+        """Takes what may go along chains of peers; None: the client is no peer."""
+        self.chain_address = b""
+        """The proved address of a peer."""
         self.explains = True
         """The client wants reason strings."""
         self.flow: Flow | None = None

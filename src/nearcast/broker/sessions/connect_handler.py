@@ -27,7 +27,11 @@ from nearcast.broker.sessions.session_lifecycle import (
     expiry_seconds,
 )
 from nearcast.broker.sessions.wills import problem_with
-from nearcast.broker.situation.nc_properties import check_connect, codings_at_connect
+from nearcast.broker.situation.nc_properties import (
+    check_connect,
+    codings_at_connect,
+    peer_at_connect,
+)
 from nearcast.core.model.geometry.position import shown
 from nearcast.store import SessionOwner
 from nearcast.wire.mqtt import (
@@ -227,6 +231,9 @@ class ConnectHandler:
         data = _encode(ConnAck(present, properties=told), connection)
         assert data is not None
         state.write(connection, data)
+        offered = peer_at_connect(properties.user_properties)
+        if offered is not None:
+            state.peers.offer(connection, offered)
         state.counters["connects"] += 1
         self._resume(session, now)
 

@@ -26,6 +26,10 @@ def write_delivery(delivery: QueuedDelivery, connection: Connection, now: float,
         additions += message_expiry(max(0, left_s))
     if delivery.metadata:
         additions += user_properties(delivery.metadata)
+    if connection.chains is not None and _may_be_passed_on(delivery):
+        whole = frame.at_most_once(version, additions=additions)
+        connection.chains.collect(connection, frame.topic, whole)
+        return True
     alias, known = connection.alias(frame) if connection.alias_most else (b"", False)
     additions += alias
     largest = connection.largest_packet
@@ -40,6 +44,13 @@ def write_delivery(delivery: QueuedDelivery, connection: Connection, now: float,
     else:
         connection.out.append(frame.at_most_once(version, delivery.retain, additions, known))
     return True
+
+
+def _may_be_passed_on(delivery: QueuedDelivery) -> bool:
+    """Whether other clients may get the same bytes, and none of them needs an acknowledgement."""
+    return not (
+        delivery.qos or delivery.retain or delivery.identifiers or delivery.expires_at is not None
+    )
 
 
 def store_delivery(client_id: str, delivery: QueuedDelivery, journal: Journal) -> None:

@@ -237,6 +237,7 @@ class Session:
             or connection.largest_packet  # the frame may be too large
             or connection.alias_most  # its topic may be written as an alias
             or connection.encoder is not None  # its payload may be encoded
+            or connection.chains is not None  # it may come from a peer
             or self._outbox.unconfirmed  # it would overtake them
             or self._allowance is not None  # it has a share of the uplink
             or (self.pace is not None and (self.pace.is_thin or self._outbox.waiting_bytes))

@@ -31,12 +31,12 @@ from nearcast.core.model.geometry.position import (
 from nearcast.wire.encoding.content_codings import ACCEPT, Coding, accepted_codings
 from nearcast.wire.mqtt import ReasonCode
 from nearcast.wire.mqtt.properties import PropertyPairs
+from nearcast.wire.peer_frames import split_offer
 
 PREFIX = "nc-"
-AT_CONNECT = (ACCEPT,)
+PEER = "nc-p2p"
+AT_CONNECT = (ACCEPT, PEER)
 """Properties that a CONNECT may have."""
-PLANNED_AT_CONNECT = ("nc-p2p",)
-"""Planned CONNECT properties, which are refused until available."""
 LONGEST_NAME = 200
 T = TypeVar("T")
 BAD = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
@@ -116,11 +116,22 @@ def ours(pairs: PropertyPairs) -> dict[str, str]:
 
 def check_connect(pairs: PropertyPairs) -> None:
     """Refuse unknown `nc-` properties of a CONNECT."""
-    for name in ours(pairs):
-        if name in PLANNED_AT_CONNECT:
-            raise RefusedError(BAD, f"{name} is not available yet")
+    found = ours(pairs)
+    for name in found:
         if name not in AT_CONNECT:
-            raise RefusedError(BAD, f"{name} is not known in CONNECT; {AT_CONNECT[0]} is")
+            raise RefusedError(
+                BAD, f"{name} is not known in CONNECT; {' and '.join(AT_CONNECT)} are"
+            )
+    if PEER in found:
+        try:
+            split_offer(found[PEER])
+        except ValueError as error:
+            raise RefusedError(BAD, f"{PEER}: {error}") from None
+
+
+def peer_at_connect(pairs: PropertyPairs) -> str | None:
+    """Return the host and port at which a client offers to pass messages on."""
+    return dict(pairs).get(PEER)
 
 
 def codings_at_connect(pairs: PropertyPairs) -> Coding:

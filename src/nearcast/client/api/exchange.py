@@ -25,8 +25,10 @@ from nearcast.client.protocol.protocol import ClientProtocol
 from nearcast.client.protocol.protocol_events import Happened
 from nearcast.logs import log_event
 from nearcast.wire.mqtt import NO_PROPERTIES, Properties, Publish, ReasonCode, TopicFilter
+from nearcast.wire.peer_frames import CHAIN_TOPIC, PEER_TOPIC
 
 log = logging.getLogger("nearcast.client")
+_OF_PEERS = (PEER_TOPIC, CHAIN_TOPIC)
 
 Answer = happened.Acknowledged | happened.SubscribeAcknowledged | happened.UnsubscribeAcknowledged
 
@@ -52,6 +54,16 @@ class Incoming(Protocol):
 
     def end(self, why: Exception | None) -> None:
         """Called when no more messages will come."""
+
+
+class Relay(Protocol):
+    """A client's part in passing messages on."""
+
+    def from_broker(self, message: Publish) -> None:
+        """Take a message to a peer."""
+
+    def lost(self) -> None:
+        """Be no peer until the broker says so."""
 
 
 class Exchange:
@@ -88,6 +100,8 @@ class Exchange:
         self._settled = asyncio.Event()
         self.warn: Callable[[str, str], None] = _log_warning
         """Called for a granted subscription that cannot match, with the reason."""
+        self.relay: Relay | None = None
+        """Takes what the broker sends to this client as a peer."""
 
     @property
     def client_id(self) -> str:
@@ -200,6 +214,19 @@ class Exchange:
             await self._settled.wait()
         await self._link.ready()
 
+    def take_passed_on(self, message: Publish) -> None:
+        """Take a message that came from another client."""
+        opened = self._protocol.opened(message)
+        if opened is not None:
+            self._incoming.put(opened)
+            self.read_or_not()
+
+    def publish_if_online(self, topic: str, payload: bytes) -> None:
+        """Publish what is of no use later."""
+        if self.online:
+            self._protocol.publish(topic, payload, 0, False, NO_PROPERTIES, _now())
+            self._link.flush_soon()
+
     def read_or_not(self) -> None:
         """Pause or resume reading, depending on room for messages and awaited answers."""
         incoming = self._incoming
@@ -244,8 +271,11 @@ class Exchange:
         """Process events of the protocol."""
         for event in found:
             match event:
-                case happened.MessageReceived():
-                    self._incoming.put(event.publish)
+                case happened.MessageReceived(publish):
+                    if self.relay is not None and publish.topic in _OF_PEERS:
+                        self.relay.from_broker(publish)
+                    else:
+                        self._incoming.put(publish)
                 case (
                     happened.Acknowledged()
                     | happened.SubscribeAcknowledged()
@@ -253,6 +283,8 @@ class Exchange:
                 ):
                     self._answered(event)
                 case happened.Connected():
+                    if self.relay is not None:
+                        self.relay.lost()
                     self._incoming.begin(event.session_present)
                 case happened.Resubscribed():
                     refused = _refused(event.filters, event.reason_codes)

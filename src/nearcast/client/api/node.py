@@ -3,7 +3,7 @@
 import secrets
 import ssl
 from types import TracebackType
-from typing import Self
+from typing import TYPE_CHECKING, Self
 
 from nearcast.client.api.commands import Commands
 from nearcast.client.api.exchange import Exchange
@@ -19,6 +19,10 @@ from nearcast.client.link.connection_options import ConnectionOptions
 from nearcast.client.receive.mailboxes import Mailboxes
 from nearcast.client.receive.streams import StreamContext
 from nearcast.wire.mqtt import MQTT_5, Will
+from nearcast.wire.peer_frames import CHAIN_TOPIC, parse_peer_address
+
+if TYPE_CHECKING:
+    from nearcast.client.peers.chain_relay import ChainRelay
 
 SESSION_EXPIRY_S = 300
 RESERVED = ("me", "here")
@@ -32,9 +36,16 @@ class Node(NodeMessages, NodeFollow, NodeScripts, NodeSubscriptions):
     before anything else. One object is for one event loop.
     """
 
-    def __init__(self, url: str, options: ClientOptions, behaviour: ConnectionOptions) -> None:
+    def __init__(
+        self,
+        url: str,
+        options: ClientOptions,
+        behaviour: ConnectionOptions,
+        p2p: str | None = None,
+    ) -> None:
         mailboxes = Mailboxes(options.version)
         self._exchange = Exchange(url, mailboxes, options, behaviour)
+        self._relay = None if p2p is None else _relay(p2p, self._exchange)
         self._mailboxes = mailboxes
         context = StreamContext(
             self._exchange, mailboxes, Commands(self._exchange, mailboxes), set()
@@ -85,11 +96,13 @@ class Node(NodeMessages, NodeFollow, NodeScripts, NodeSubscriptions):
 
         Only later losses are followed by new attempts.
         """
-        await self._exchange.open()
+        if self._relay is not None:
+            await self._relay.open()
         try:
+            await self._exchange.open()
             await self._commands.open()
         except BaseException:
-            await self._exchange.close()
+            await self.close()
             raise
 
     async def close(self) -> None:
@@ -98,6 +111,8 @@ class Node(NodeMessages, NodeFollow, NodeScripts, NodeSubscriptions):
         Calls that wait raise `ConnectionLostError`, and streams end once they are read.
         """
         await self._exchange.close()
+        if self._relay is not None:
+            await self._relay.close()
 
     async def settled(self) -> None:
         """Wait until everything is sent and acknowledged, as far as its QoS requires."""
@@ -119,6 +134,7 @@ def connect(
     tls: ssl.SSLContext | None = None,
     backoff: Backoff = Backoff(),  # noqa: B008  # frozen
     seed: int | None = None,
+    p2p: str | None = None,
 ) -> Node:
     """Return a node that `async with` connects to a broker.
 
@@ -130,6 +146,9 @@ def connect(
     messages of QoS 1 and 2 meanwhile. With `resume` it also keeps it after a normal disconnection,
     and the next run of the program continues it: messages for subscriptions that were kept are
     delivered then. MQTT 3 keeps a session only with `resume`, for a time that the broker decides.
+
+    `p2p` offers to pass messages on to other clients: the IPv4 address and port, `HOST:PORT`, at
+    which they reach this one. It needs MQTT 5 and the extra `p2p`.
 
     Raises `AddressError` and `OptionsError` (both `ValueError`) for invalid arguments.
     """
@@ -144,10 +163,30 @@ def connect(
         password=None if password is None else password.encode(),
         will=will,
         accepts_encoded=version == MQTT_5,
+        user_properties=() if p2p is None else (("nc-p2p", p2p),),
         # An older session of this id may have left unfinished messages under low packet ids.
         first_packet_id=secrets.randbelow(0xFFFF) + 1,
     )
-    return Node(url, options, ConnectionOptions(backoff=backoff, seed=seed, tls=tls))
+    return Node(url, options, ConnectionOptions(backoff=backoff, seed=seed, tls=tls), p2p)
+
+
+def _relay(p2p: str, exchange: Exchange) -> "ChainRelay":
+    """Return the part of a node that passes messages on."""
+    try:
+        from nearcast.client.peers.chain_relay import ChainRelay
+    except ImportError:
+        raise OptionsError("p2p needs the package cryptography: install nearcast[p2p]") from None
+    try:
+        address = parse_peer_address(p2p)
+    except ValueError as error:
+        raise OptionsError(f"p2p: {error}") from None
+    relay = ChainRelay(
+        address,
+        exchange.take_passed_on,
+        lambda numbers: exchange.publish_if_online(CHAIN_TOPIC, numbers),
+    )
+    exchange.relay = relay
+    return relay
 
 
 def _client_id(node: str | None, part: str | None) -> str:

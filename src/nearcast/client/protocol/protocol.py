@@ -34,6 +34,7 @@ from nearcast.wire.mqtt import (
     PingResp,
     Properties,
     ProtocolError,
+    Publish,
     ReasonCode,
     Sender,
     Subscribe,
@@ -278,6 +279,10 @@ class ClientProtocol:
         elif reason == ReasonCode.NORMAL_DISCONNECTION:
             self._write(encode(Disconnect(), self._version), now)
         self._phase = Phase.ENDING
+
+    def opened(self, message: Publish) -> Publish | None:
+        """Return a message that came from another client, as it was published."""
+        return self._session.opened(message)
 
     def _handle(self, packets: list[Packet], found: list[Happened], now: float) -> None:
         for packet in packets:

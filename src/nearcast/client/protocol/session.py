@@ -105,6 +105,10 @@ class ClientSession:
             raise forbidden("it was not asked for", type(packet).__name__.upper())
         return handle(self, packet, found)
 
+    def opened(self, message: Publish) -> Publish | None:
+        """Return a message with its payload decoded; None if it was for the decoder."""
+        return message if self._decoder is None else self._decoder.decoded(message)
+
     def validate_state(self, limits: ServerLimits | None) -> None:
         """Assert the invariants; `limits` is None while there is no transport."""
         self.outbox.validate_state(limits)
@@ -117,8 +121,8 @@ class ClientSession:
 
     def _message(self, packet: Publish, found: list[Happened]) -> bytes:
         message = self.inbox.accept(packet)
-        if message is not None and self._decoder is not None:
-            message = self._decoder.decoded(message)
+        if message is not None:
+            message = self.opened(message)
         if message is not None:
             found.append(happened.MessageReceived(message))
         if not packet.qos:

@@ -1,0 +1,1 @@
+"""Clients that pass messages on to each other, as the broker sees them."""

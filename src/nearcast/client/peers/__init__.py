@@ -1,0 +1,1 @@
+"""Passing messages on to other clients, for nodes that offer an address."""
