@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from nearcast.core.language import Filter
 
 
-class Event(Struct, frozen=True):
+class Event(Struct, frozen=True, gc=False):
     """An event published by a node."""
 
     id: str

@@ -92,23 +92,29 @@ class RowsBySubject:
     """Rows of live events by their subject."""
 
     def __init__(self) -> None:
-        self._rows: dict[str, set[int]] = {}
+        # Most subjects have one: a set for each would be what garbage collections take longest for.
+        self._rows: dict[str, int | set[int]] = {}
         self._tree = SubjectTree()
 
     def add(self, subject: str, row: int) -> None:
         """Add a row."""
         rows = self._rows.get(subject)
         if rows is None:
-            self._rows[subject] = {row}
+            self._rows[subject] = row
             self._tree.add(subject)
-        else:
+        elif isinstance(rows, set):
             rows.add(row)
+        else:
+            self._rows[subject] = {rows, row}
 
     def remove(self, subject: str, row: int) -> None:
         """Remove a row."""
         rows = self._rows[subject]
-        rows.discard(row)
-        if not rows:
+        if isinstance(rows, set):
+            rows.discard(row)
+        elif rows == row:
+            rows = set()
+        if isinstance(rows, set) and not rows:
             del self._rows[subject]
             self._tree.remove(subject)
 
@@ -118,4 +124,8 @@ class RowsBySubject:
         if "+" in pattern or "#" in pattern:
             subjects = self._tree.matching(pattern)
         for subject in subjects:
-            yield from self._rows[subject]
+            rows = self._rows[subject]
+            if isinstance(rows, set):
+                yield from rows
+            else:
+                yield rows
