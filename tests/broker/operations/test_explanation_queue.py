@@ -5,6 +5,8 @@ import json
 import os
 import signal
 import socket
+import subprocess
+import sys
 import tracemalloc
 from collections.abc import Coroutine
 from pathlib import Path
@@ -19,6 +21,11 @@ from nearcast.broker.operations.explanation_queue import (
     ExplanationBusyError,
     ExplanationFailedError,
     ExplanationQueue,
+)
+from nearcast.broker.operations.explanation_worker import (
+    MEMORY_BYTES,
+    ExplainRequest,
+    framed,
 )
 from nearcast.broker.operations.metrics import Metrics
 from nearcast.console.http import make_app
@@ -153,6 +160,26 @@ def test_a_process_that_dies_is_an_error_and_the_next_one_answers(queue: Explana
         assert (await queue.explain("e1", "node-1")).status == "found"
 
     run(queue, kill())
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="others do not limit the memory of data")
+@pytest.mark.parametrize(("size", "answers"), [(MEMORY_BYTES // 4, True), (MEMORY_BYTES, False)])
+def test_the_process_ends_without_an_answer_if_it_takes_too_much_memory(
+    size: int, answers: bool
+) -> None:
+    worker = "nearcast.broker.operations.explanation_worker"
+    # Memory that is asked for and never touched.
+    takes = f"worker.answer = lambda _: worker.ExplainAnswer(str(len(bytearray({size}))))"
+    done = subprocess.run(
+        [sys.executable, "-c", f"import {worker} as worker; {takes}; worker.main()"],
+        input=framed(ExplainRequest("log", "event", "node")),
+        capture_output=True,
+        check=False,
+        timeout=60,
+    )
+    assert bool(done.stdout) == answers
+    assert (done.returncode == 0) == answers
+    assert (b"MemoryError" in done.stderr) != answers
 
 
 @pytest.mark.parametrize(("limit", "value"), [("IDLE_S", 0.0), ("REQUESTS", 1)])
