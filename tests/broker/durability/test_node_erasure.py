@@ -19,6 +19,8 @@ from tests.support.waiting import until
 
 WAITING = 30
 """Sessions for which messages of the node wait."""
+LIVE = 22
+"""Live events of the node."""
 SQUARE = b'{"type": "Polygon", "coordinates": [[[0, 0], [1, 0], [1, 1], [0, 1], [0, 0]]]}'
 
 
@@ -37,7 +39,8 @@ def prepare(broker: RunningBroker) -> Talker:
     for part in ("watch", "car"):
         Talker(broker, f"jane~{part}", expiry=1_000)
     jane.says("news", b"from jane")
-    jane.says("kept", b"from jane", valid="1000")
+    for number in range(LIVE):
+        jane.says("kept", b"from jane", valid="1000", id=f"kept-{number}")
     jane.sends("$place/home/hers", SQUARE, 1)
     jane.sends("$policy/template/hers", b'{"where": "name = \'jane\'"}', 1)
     jane.moves(53.35, -6.26)
@@ -63,8 +66,10 @@ def test_each_slice_looks_at_few_and_others_go_on_meanwhile(broker: RunningBroke
 
     async def one(erasure: NodeErasure) -> tuple[int, int, bool]:
         before = erasure.sessions, erasure.messages
+        live = len(hub.engine.live)
         goes_on = erasure.work(server.now())
         server._tick()
+        assert live - len(hub.engine.live) <= size
         return erasure.sessions - before[0], erasure.messages - before[1], goes_on
 
     async def begin() -> NodeErasure:

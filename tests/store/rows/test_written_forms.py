@@ -18,6 +18,7 @@ from nearcast.core.model.inputs import (
     Forgot,
     Input,
     Left,
+    LiveForgotten,
     Moved,
     NodeExpired,
     PlaceDefined,
@@ -227,6 +228,7 @@ WRITTEN: list[tuple[Input, Written]] = [
     (QueueDrained("ann", "ann~2"), ("ann", None, None, None, '{"input":{"session":"ann~2"}}')),
     (Left("ann"), ("ann", None, None, None, "{}")),
     (Left("ann", "ann~2"), ("ann", None, None, None, '{"input":{"session":"ann~2"}}')),
+    (LiveForgotten("ann", 5), ("ann", None, None, None, '{"most":5}')),
     (Forgot("ann"), ("ann", None, None, None, "{}")),
     (NodeExpired("ann"), ("ann", None, None, None, "{}")),
     (

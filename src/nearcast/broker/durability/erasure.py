@@ -22,7 +22,13 @@ from nearcast.broker.sessions.session import Session
 from nearcast.broker.situation.commands import place_of, policy_of
 from nearcast.broker.situation.relationship_topics import RELATE, members_told
 from nearcast.core.model.event import Event
-from nearcast.core.model.inputs import AreaUnwatched, Forgot, PlaceDefined, PolicySet
+from nearcast.core.model.inputs import (
+    AreaUnwatched,
+    Forgot,
+    LiveForgotten,
+    PlaceDefined,
+    PolicySet,
+)
 from nearcast.store import Store, standing_change
 from nearcast.wire.mqtt import ReasonCode
 
@@ -62,6 +68,9 @@ class NodeErasure:
         for area in [each for each in hub.engine.watched_areas if each.node == self._node]:
             hub.state.pending.ask(AreaUnwatched(area.name))
             hub.state.journal.note(standing_change(AreaUnwatched(area.name)))
+        for _ in range(hub.engine.live_events_of(self._node) // self._slice_size):
+            hub.state.pending.ask(LiveForgotten(self._node, self._slice_size))
+            yield True
         hub.state.pending.ask(Forgot(self._node))
         yield True
         hub.scripts.drop_from(self._node)

@@ -61,6 +61,7 @@ from nearcast.core.model.inputs import (
     AreaWatched,
     Forgot,
     Input,
+    LiveForgotten,
     Moved,
     PlaceDefined,
     PolicySet,
@@ -124,6 +125,7 @@ class Engine:
             **self._presence.handlers,
             **self._priority_updates.handlers,
             **self._relationship_updates.handlers,
+            LiveForgotten: self._forget_live,
             Forgot: self._forget,
             Restarted: self._restart,
         }
@@ -315,6 +317,11 @@ class Engine:
         if self._gathering.is_active:
             # While something gathers, all events of a batch are of one time.
             self._gathering.settle(step, made[-1], step.event_index)
+
+    def _forget_live(self, each: LiveForgotten, step: EngineStep) -> None:
+        """End some live events of a node."""
+        for key in self._state.live.published_by(each.node, each.most):
+            step.live_changed(key, None)
 
     def _forget(self, each: Forgot, step: EngineStep) -> None:
         """Erase a node: its state, announcements, live and recent events."""
@@ -627,6 +634,10 @@ class Engine:
     def live_key(self, event: Event) -> str:
         """The key under which an event that stays is kept."""
         return self._state.live.key(event)
+
+    def live_events_of(self, node: str) -> int:
+        """The number of live events that a node published."""
+        return self._state.live.count_of(node)
 
     def live_events_moved_by(self, node: str) -> int:
         """The number of live events that a move of a node has decided anew."""

@@ -211,6 +211,14 @@ class Left(Struct, frozen=True, tag_field="kind", tag="session"):
 
 
 @InputForm(node="node")
+class LiveForgotten(Struct, frozen=True, tag_field="kind", tag="live_forgotten"):
+    """The oldest live events of a node that is about to be erased end: so many of them."""
+
+    node: str
+    most: int
+
+
+@InputForm(node="node")
 class Forgot(Struct, frozen=True, tag_field="kind", tag="forgotten"):
     """A node is to be erased, with its announcements and live events."""
 
@@ -365,6 +373,7 @@ Input = (
     | QueueDrained
     | Classified
     | Left
+    | LiveForgotten
     | Forgot
     | NodeExpired
     | AreaWatched

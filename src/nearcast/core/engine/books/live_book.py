@@ -8,6 +8,7 @@ live event later gets it, once per version. A target that moves with a node move
 
 import heapq
 from collections.abc import Collection, Iterable, Iterator, Sequence
+from itertools import islice
 
 import numpy as np
 
@@ -43,7 +44,8 @@ class LiveBook:
         self._floating: set[str] = set()
         """Valid and object events without a target."""
         self._anchored: dict[str, set[str]] = {}
-        self._by: dict[str, set[str]] = {}
+        self._by: dict[str, dict[str, None]] = {}
+        """Keys by publisher, oldest version first."""
 
     def __len__(self) -> int:
         return len(self._versions)
@@ -99,7 +101,7 @@ class LiveBook:
         self._matcher.live.put(key, event)
         self._kept += 1
         self._versions[key] = self._kept
-        self._by.setdefault(event.publisher, set()).add(key)
+        self._by.setdefault(event.publisher, {})[key] = None
         if (anchor := _anchor(event)) is not None:
             self._anchored.setdefault(anchor, set()).add(key)
         if isinstance(event.to, PlaceArea | PlaceHere):
@@ -119,9 +121,13 @@ class LiveBook:
         """End the live event under an event's key; return whether there was one."""
         return self._forget(self.key(event))
 
-    def published_by(self, node: str) -> list[str]:
-        """End all live events of a node; return their keys."""
-        keys = self._in_order(self._by.get(node, ()))
+    def count_of(self, node: str) -> int:
+        """The number of live events of a node."""
+        return len(self._by.get(node, ()))
+
+    def published_by(self, node: str, most: int = 0) -> list[str]:
+        """End the live events of a node, with `most` so many of the oldest; return their keys."""
+        keys = list(islice(self._by.get(node, ()), most or None))
         if not self._missed:
             # What sessions missed is found by who has seen it.
             rows = map(self._matcher.live.row, keys)
@@ -253,7 +259,7 @@ class LiveBook:
 
     def met_through(self, node: str) -> LiveMatches:
         """Matches of live events that a node published or that are anchored to it."""
-        return self._met_anew(self._by.get(node, set()) | self._anchored.get(node, set()))
+        return self._met_anew({*self._by.get(node, ()), *self._anchored.get(node, ())})
 
     def met_again(self) -> LiveMatches:
         """Matches of all live events, after all rights may have changed."""
@@ -312,7 +318,7 @@ class LiveBook:
         self._matcher.live.remove(key)
         del self._versions[key]
         self._expires.pop(key, None)
-        self._by[event.publisher].discard(key)
+        del self._by[event.publisher][key]
         if not self._by[event.publisher]:
             del self._by[event.publisher]
         self._named.discard(key)
