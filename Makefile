@@ -83,6 +83,7 @@ chaos-virtual:
 
 chaos-rings:
 	NEARCAST_RING_RUNS=$${NEARCAST_RING_RUNS:-10000} $(PY) -m pytest tests/scenario/test_rings.py
+	NEARCAST_FOLLOW_RUNS=$${NEARCAST_FOLLOW_RUNS:-1000} $(PY) -m pytest tests/scenario/test_following.py
 
 chaos-adhoc:
 	NEARCAST_ADHOC_RUNS=$${NEARCAST_ADHOC_RUNS:-10000} $(PY) -m pytest tests/scenario/test_adhoc_runs.py

@@ -11,7 +11,7 @@ from nearcast.wire.mqtt import ReasonCode
 from tests.situation.ruled_broker import broker_with
 from tests.support.clients.raw_client import fresh
 from tests.support.clients.talker import Talker, at
-from tests.support.running_broker import RunningBroker
+from tests.support.running_broker import ClockedServer, RunningBroker
 
 BAD, BAD_JSON = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, ReasonCode.PAYLOAD_FORMAT_INVALID
 HIDDEN = """
@@ -123,3 +123,29 @@ def test_the_position_of_who_follows_does_not_age_while_it_is_connected() -> Non
         assert [each.payload for each in reader.gets()] == [b""]
     finally:
         house.stop()
+
+
+def test_a_restart_of_the_broker_does_not_make_the_position_old(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def house() -> RunningBroker:
+        return RunningBroker(Settings(situation=SituationSection(position_ttl_s=100.0)), tmp_path)
+
+    first = house()
+    one, other = Talker(first, "one"), Talker(first, "other")
+    one.subscribes("$me/follow")
+    (told,) = orders(one)
+    assert not report(one, run=told["run"], position=[at(0)[1], at(0)[0]]).failed
+    other.moves(*at(0))
+    first.server.ahead_s = 1_000.0
+    one.sends("$me/context", b"{}")
+    first.stop()
+    # Its clock goes on from where it was.
+    monkeypatch.setattr(ClockedServer, "ahead_s", 10.0)
+    second = house()
+    try:
+        reader = Talker(second)
+        assert reader.subscribes("$node/+/position")[0] < 0x80
+        assert [each.topic for each in reader.gets()] == ["$node/one/position"]
+    finally:
+        second.stop()

@@ -61,7 +61,7 @@ from nearcast.core.engine.engine import EngineSettings as EngineSettings
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import RulesSet
 from nearcast.logs import log_event
-from nearcast.store import standing_change
+from nearcast.store import standing_change, standing_end
 from nearcast.wire.handover import PREFIX as HANDOVER
 from nearcast.wire.mqtt import (
     MQTT_3_1_1,
@@ -268,6 +268,8 @@ class Hub:
 
     def note_restart(self, now: float) -> None:
         """Record that the broker restarted with its current sessions."""
+        for silence in self.engine.silences:
+            self.state.journal.note(standing_end(silence), sync=False)
         record = self.engine.restarted(self.sessions, now)
         if record is not None and self.state.journal.keeps:
             self.state.journal.rows.append_record(record)

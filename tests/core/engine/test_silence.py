@@ -122,3 +122,17 @@ def test_nobody_is_silent_after_a_restart() -> None:
     assert told(one.step([Moved("b", NEAR_BY)], 2.0)) == [True]
     one.step([], 100.0)
     assert one.position("a") is None
+
+
+def test_a_restart_counts_as_the_end_of_a_silence() -> None:
+    one, other = engine(), engine()
+    one.step([SilenceTold("a", True), Moved("a", HERE)], 0.0)
+    # As a broker starts again, and as its log is played.
+    other.restore(one.seq, one.in_force())
+    other.restarted(("a",), 1_000.0)
+    one.step([Restarted(("a",), 60.0)], 1_000.0)
+    for each in (one, other):
+        each.step([], 1_059.0)
+        assert each.position("a") == HERE
+        each.step([], 1_061.0)
+        assert each.position("a") is None

@@ -41,6 +41,7 @@ from nearcast.core.model.inputs import (
 )
 from nearcast.core.relationships.silence.follow_messages import FollowOrders, FollowReport
 from nearcast.core.relationships.silence.pair_message import PairMessage
+from nearcast.store import standing_change, standing_end
 from nearcast.wire.mqtt import Publish, PublishFrame
 
 REPORT = f"{FOLLOW}/report"
@@ -132,8 +133,9 @@ class SilenceHost(OutcomeFollower):
             self._tell_silence(session, True)
 
     def _tell_silence(self, session: Session, silent: bool) -> None:
-        part = "" if session.client_id == session.node else session.client_id
-        self._state.pending.ask(SilenceTold(session.node, silent, part))
+        value = _silence(session, silent)
+        self._state.pending.ask(value)
+        self._state.journal.note(standing_change(value), sync=False)
 
     def _end(self, follower: _Follower) -> None:
         node = follower.session.node
@@ -168,6 +170,10 @@ class SilenceHost(OutcomeFollower):
         for follower in list(self._followers.values()):
             if follower.session.client_id == client_id:
                 self._end(follower)
+                if follower.has_reported:
+                    # The engine ends the silence of who is gone.
+                    change = standing_end(_silence(follower.session, False))
+                    self._state.journal.note(change, sync=False)
 
     def remind(self, now: float) -> None:
         """Let members here go on, pass on what the others say, and say what is settled."""
@@ -225,6 +231,11 @@ class SilenceHost(OutcomeFollower):
         if granted is not None:
             message = OutboundMessage(PublishFrame(FOLLOW, msgspec.json.encode(orders)))
             self._dispatcher.put(session, QueuedDelivery(message, min(1, granted.wanted.qos)))
+
+
+def _silence(session: Session, silent: bool) -> SilenceTold:
+    part = "" if session.client_id == session.node else session.client_id
+    return SilenceTold(session.node, silent, part)
 
 
 def _report(payload: bytes) -> FollowReport:

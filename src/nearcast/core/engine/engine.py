@@ -68,6 +68,7 @@ from nearcast.core.model.inputs import (
     Published,
     Restarted,
     SightSet,
+    SilenceTold,
     Suspended,
 )
 from nearcast.core.model.payload import attributes_of
@@ -396,7 +397,11 @@ class Engine:
         self.resume(seq, inputs)
 
     def restarted(self, sessions: Iterable[str], now: float) -> Record | None:
-        """The record to log at broker start with these sessions; None if none is needed."""
+        """The record to log at broker start with these sessions; None if none is needed.
+
+        Who kept silent does so no more.
+        """
+        self._silence.end_all(now)
         value = self.settings.restart(sessions)
         if not self.seq and value == EngineSettings().restart(()):
             return None
@@ -406,6 +411,7 @@ class Engine:
     def _restart(self, each: Restarted, step: EngineStep) -> None:
         """Reset as a broker restart does, keeping the state of the given sessions."""
         waiting = self._gathering.in_force()
+        self._silence.end_all(step.now)
         inputs = self._state.after_restart(each, self._event_ingest.known(), waiting)
         seq, recent = self.seq, self._state.recent
         self.settings = self.settings.after(each)
@@ -483,6 +489,11 @@ class Engine:
     def watched_areas(self) -> AreaWatch:
         """All watched areas with their owners."""
         return self._state.areas
+
+    @property
+    def silences(self) -> list[SilenceTold]:
+        """Which sessions of nodes keep silent."""
+        return list(self._silence.in_force())
 
     @property
     def relationships(self) -> RelationshipBook:

@@ -10,6 +10,7 @@ from msgspec.structs import replace
 
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.outcome import EngineStep, Handlers
+from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import Input, SilenceTold
 
 
@@ -39,9 +40,22 @@ class SilenceUpdates:
         del self._nodes.silent[node]
         before = self._nodes.by_name.get(node)
         if before is not None and before.position is not None:
-            state = self._nodes.by_name[node] = replace(before, position_at=step.now)
-            self._nodes.fixed(node, step.now)
-            step.node_changed(node, state, before)
+            step.node_changed(node, self._confirm(before, step.now), before)
+
+    def end_all(self, now: float) -> None:
+        """End the silence of all, since their connections are lost."""
+        silent = sorted(self._nodes.silent)
+        self._nodes.silent.clear()
+        for node in silent:
+            before = self._nodes.by_name.get(node)
+            if before is not None and before.position is not None:
+                self._confirm(before, now)
+
+    def _confirm(self, before: NodeState, now: float) -> NodeState:
+        """Let a position be as old as this moment."""
+        state = self._nodes.by_name[before.node] = replace(before, position_at=now)
+        self._nodes.fixed(before.node, now)
+        return state
 
     def in_force(self) -> Iterator[SilenceTold]:
         """Yield who keeps silent."""

@@ -43,6 +43,8 @@ class InputForm(Struct, frozen=True, kw_only=True, eq=False):
     ends: bool = False
     ends_without: str | None = None
     """It ends the kept input if this field is None."""
+    ends_unless: str | None = None
+    """It ends the kept input if this field is false."""
 
     renamed: tuple[str, ...] | None = None
     """If another person's row names an erased person, it is kept with the name replaced, unless the
@@ -73,8 +75,10 @@ class InputForm(Struct, frozen=True, kw_only=True, eq=False):
 
     def is_end(self, value: Struct) -> bool:
         """Return whether an input ends the one kept under its key."""
-        return self.ends or (
-            self.ends_without is not None and getattr(value, self.ends_without) is None
+        return (
+            self.ends
+            or (self.ends_without is not None and getattr(value, self.ends_without) is None)
+            or (self.ends_unless is not None and not getattr(value, self.ends_unless))
         )
 
 

@@ -314,7 +314,7 @@ class RelationshipSettled(Struct, frozen=True, tag_field="kind", tag="relationsh
     name: str
 
 
-@InputForm(node="node")
+@InputForm(node="node", space="silence", key=("node", "session"), ends_unless="silent")
 class SilenceTold(Struct, frozen=True, tag_field="kind", tag="silence"):
     """A session of a node reports its position only when it leaves a region, or does so no more.
 
