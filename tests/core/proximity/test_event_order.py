@@ -18,7 +18,7 @@ def sequences(messages: list[EventMessage]) -> list[int]:
 
 
 def test_an_event_waits_for_an_earlier_one() -> None:
-    order = EventOrder(0.5, first_waits=False)
+    order = EventOrder(0.5, first_waits=False, message_of=lambda message: message)
     assert sequences(order.offer(numbered(1), 0.0)) == [1]
     assert sequences(order.offer(numbered(3), 0.1)) == []
     assert order.wake_at == 0.6
@@ -27,7 +27,7 @@ def test_an_event_waits_for_an_earlier_one() -> None:
 
 
 def test_a_gap_is_given_up_and_what_was_missing_is_late() -> None:
-    order = EventOrder(0.5, first_waits=False)
+    order = EventOrder(0.5, first_waits=False, message_of=lambda message: message)
     order.offer(numbered(1), 0.0)
     order.offer(numbered(3), 0.1)
     assert order.elapse(0.5) == []
@@ -37,7 +37,7 @@ def test_a_gap_is_given_up_and_what_was_missing_is_late() -> None:
 
 
 def test_the_first_event_waits_for_earlier_ones_that_may_be_recovered() -> None:
-    order = EventOrder(0.5, first_waits=True)
+    order = EventOrder(0.5, first_waits=True, message_of=lambda message: message)
     assert order.offer(numbered(2), 0.0) == []
     assert sequences(order.offer(numbered(1), 0.3)) == [1, 2]
 
@@ -47,7 +47,7 @@ def test_whatever_the_network_does_the_order_is_kept_and_what_is_in_time_is_deli
     seed: int,
 ) -> None:
     random = Random(seed)
-    order = EventOrder(1.0, first_waits=False)
+    order = EventOrder(1.0, first_waits=False, message_of=lambda message: message)
     arrivals = sorted(
         (number * 0.3 + random.uniform(0.0, 2.0 if random.random() < 0.2 else 0.2), number)
         for number in range(1, 60)

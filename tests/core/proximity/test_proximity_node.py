@@ -383,3 +383,54 @@ def test_an_overheard_beacon_counts_for_a_while_only() -> None:
         node.receive(beacon, 0.1)
     assert late.move(at_m(400), 1.0 + 3 * beacon.period_s).joins == []
     assert plain.move(at_m(400), 0.2).joins == []
+
+
+def test_an_event_from_the_future_moves_nothing() -> None:
+    source, beacon = producer()
+    node = consumer()
+    node.receive(beacon, 0.1)
+    far = at_m(5_000)
+    message = replace(raised(source, 1, 0.2), time=100.0, naval=(far.lat, far.lon))
+    assert node.receive(message, 0.3) == ProximityStep()
+    assert published(node.receive(raised(source, 2, 0.4), 0.5)) == [2]
+
+
+def test_a_node_that_spreads_over_many_types_is_bounded_all_the_same() -> None:
+    generous = ProximitySettings(channel_bytes_s=1e9, node_share=1.0, type_share=1.0)
+    strict = ProximitySettings(channel_bytes_s=20_000, node_share=0.25, type_share=0.2)
+    source, node = ProximityNode("p", generous), ProximityNode("c", strict)
+    source.move(CENTRE, 0.0)
+    node.move(at_m(10), 0.0)
+    node.subscribe("s", "#", 0.0)
+    for number in range(20):
+        kind = event_type(f"kind/{number}")
+        node.receive(beacon_in(source.announce(kind, circle("me", 100), 0.0)), 0.1)
+        for _ in range(20):
+            _, step = source.raise_event(kind.subject, {}, 0.2)
+            for each in messages(step):
+                node.receive(each, 0.2)
+    # Twice the node's share of a second: 10,000 bytes.
+    assert node.counts.delivered <= 10_000 / 120
+    assert node.counts.over_share >= 300
+
+
+def test_what_is_true_for_long_takes_bounded_memory() -> None:
+    settings = ProximitySettings(live_bytes=10_000, channel_bytes_s=1e9)
+    source, beacon = producer(settings)
+    node = consumer(settings=settings)
+    node.receive(beacon, 0.1)
+    live = 0
+    for number in range(20):
+        step = node.receive(raised(source, number, 0.2), 0.3)
+        events = [each.event for each in step.inputs if isinstance(each, Published)]
+        live += sum(event.valid_s is not None for event in events)
+        assert len(events) == 1
+    assert live == 4
+
+
+def test_where_a_node_is_that_is_not_heard_any_more_is_unknown() -> None:
+    _, beacon = producer()
+    node = consumer()
+    node.receive(beacon, 0.1)
+    step = node.elapse(node.wake_at)
+    assert step.inputs == [Unannounced("p", "siren"), Moved("p", None)]

@@ -47,6 +47,7 @@ class ProximityEngine:
         engine_settings: EngineSettings | None = None,
     ) -> None:
         self.proximities = ProximityNode(name, settings, incarnation)
+        self.proximities.hears_itself = False
         self.engine = Engine(engine_settings)
         self.refusals = 0
         """Inputs that the engine refused: events or announcements of others that are not valid."""
@@ -83,8 +84,6 @@ class ProximityEngine:
         name, step = self.proximities.raise_event(
             subject, attributes, now, at=at, publisher=publisher, event_id=event_id
         )
-        if not self._introspective:
-            step.inputs.clear()
         return name, self._apply(step, now)
 
     def subscribe(
@@ -97,6 +96,7 @@ class ProximityEngine:
         where = subscription.where
         if not subscription.no_local or (where is not None and where.counted_subjects):
             self._introspective.add(subscription.id)
+            self.proximities.hears_itself = True
         steps = [self.proximities.subscribe(subscription.id, subscription.subject, now)]
         if within is not None:
             steps.append(self.proximities.seek(subscription.subject, within, now))
@@ -111,6 +111,7 @@ class ProximityEngine:
             steps.append(self.proximities.end_seek(subscription.subject, now))
         step = joined(steps)
         self._introspective.discard(subscription.id)
+        self.proximities.hears_itself = bool(self._introspective)
         step.inputs.append(Unsubscribed(subscription.id))
         return self._apply(step, now)
 

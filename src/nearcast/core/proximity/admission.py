@@ -1,6 +1,11 @@
 """Admission: a bounded share of the channel for each node and type of events."""
 
+import heapq
+from collections import OrderedDict
+
 from msgspec import Struct
+
+from nearcast.core.proximity.settings import ProximitySettings
 
 OVERHEAD_BYTES = 120
 """What a message takes on the channel beside its payload, about."""
@@ -35,3 +40,56 @@ def bucket(rate: float, burst_s: float, now: float) -> TokenBucket:
     """Return a full bucket, large enough for at least one message."""
     capacity = max(rate * burst_s, 2_000.0)
     return TokenBucket(rate, capacity, capacity, now)
+
+
+class ChannelShares:
+    """What each node and each of its types may use of the channel, as far as this node lets it."""
+
+    def __init__(self, name: str, settings: ProximitySettings) -> None:
+        self._name = name
+        self._settings = settings
+        self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
+
+    def of_type(self, producer: str, subject: str, now: float) -> TokenBucket:
+        """Return the share of a producer's events of a subject."""
+        return self._bucket(producer, subject, self._settings.type_share, now)
+
+    def take(self, producer: str, subject: str, size: float, now: float) -> bool:
+        """Take from the shares of another producer; return whether both had room."""
+        of_type = self.of_type(producer, subject, now)
+        of_node = self._bucket(producer, "", self._settings.node_share, now)
+        if of_node.wait_s(size, now) > 0.0 or not of_type.take(size, now):
+            return False
+        return of_node.take(size, now)
+
+    def _bucket(self, producer: str, subject: str, share: float, now: float) -> TokenBucket:
+        key = producer, subject
+        found = self._buckets.get(key)
+        if found is None:
+            settings = self._settings
+            # Others are allowed some more, as what they sent steadily may arrive in bursts.
+            more = 1.0 if producer == self._name else 2.0
+            rate = settings.channel_bytes_s * share
+            found = self._buckets[key] = bucket(rate, more * settings.burst_s, now)
+            if len(self._buckets) > 4 * settings.proximities_most:
+                self._buckets.popitem(last=False)
+        return found
+
+
+class ByteBudget:
+    """So many bytes for values that end by themselves."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._ends: list[tuple[float, int]] = []
+        self._bytes = 0
+
+    def take(self, size: int, until: float, now: float) -> bool:
+        """Take bytes until a time; return whether there was room."""
+        while self._ends and self._ends[0][0] <= now:
+            self._bytes -= heapq.heappop(self._ends)[1]
+        if self._bytes + size > self._most:
+            return False
+        heapq.heappush(self._ends, (until, size))
+        self._bytes += size
+        return True

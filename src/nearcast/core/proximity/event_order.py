@@ -5,7 +5,8 @@ a later one was delivered is late, and discarded.
 """
 
 import math
-from collections.abc import Hashable
+from collections.abc import Callable, Hashable
+from typing import Generic, TypeVar
 
 from msgspec import Struct
 
@@ -16,26 +17,33 @@ MOST_WAITING = 64
 MOST_STREAMS = 10_000
 
 
-class _Stream(Struct):
+T = TypeVar("T")
+
+
+class _Stream(Struct, Generic[T]):
     expected: int
-    waiting: dict[int, EventMessage] = {}
+    waiting: dict[int, T] = {}
     gives_up_at: float = math.inf
 
 
-class EventOrder:
+class EventOrder(Generic[T]):
     """The streams of all producers that promise an order."""
 
-    def __init__(self, wait_s: float, first_waits: bool) -> None:
+    def __init__(
+        self, wait_s: float, first_waits: bool, message_of: Callable[[T], EventMessage]
+    ) -> None:
         self._wait_s = wait_s
         self._first_waits = first_waits
         """True if the first event of a stream waits for earlier ones, which may be recovered."""
-        self._streams: dict[Hashable, _Stream] = {}
+        self._message_of = message_of
+        self._streams: dict[Hashable, _Stream[T]] = {}
         self._wake_at = math.inf
         """No stream gives up earlier."""
         self.late = 0
 
-    def offer(self, message: EventMessage, now: float) -> list[EventMessage]:
+    def offer(self, item: T, now: float) -> list[T]:
         """Take an event; return those that can be delivered now, in order."""
+        message = self._message_of(item)
         key = message.producer, message.incarnation, message.subject
         stream = self._streams.get(key)
         if stream is None:
@@ -45,7 +53,7 @@ class EventOrder:
         if message.sequence < stream.expected:
             self.late += 1
             return []
-        stream.waiting[message.sequence] = message
+        stream.waiting[message.sequence] = item
         found = _in_sequence(stream)
         if not stream.waiting:
             stream.gives_up_at = math.inf
@@ -56,11 +64,11 @@ class EventOrder:
             found += _skip_gap(stream)
         return found
 
-    def elapse(self, now: float) -> list[EventMessage]:
+    def elapse(self, now: float) -> list[T]:
         """Return the events whose wait is over, in order."""
         if now < self._wake_at:
             return []
-        found: list[EventMessage] = []
+        found: list[T] = []
         for stream in self._streams.values():
             while stream.gives_up_at <= now:
                 found += _skip_gap(stream)
@@ -79,7 +87,7 @@ class EventOrder:
         return self._wake_at
 
 
-def _in_sequence(stream: _Stream) -> list[EventMessage]:
+def _in_sequence(stream: _Stream[T]) -> list[T]:
     found = []
     while stream.expected in stream.waiting:
         found.append(stream.waiting.pop(stream.expected))
@@ -87,7 +95,7 @@ def _in_sequence(stream: _Stream) -> list[EventMessage]:
     return found
 
 
-def _skip_gap(stream: _Stream) -> list[EventMessage]:
+def _skip_gap(stream: _Stream[T]) -> list[T]:
     """Give up the earliest gap: deliver what follows it, and wait no more unless another one is."""
     stream.expected = min(stream.waiting)
     found = _in_sequence(stream)

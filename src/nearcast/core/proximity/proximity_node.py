@@ -17,40 +17,36 @@ from collections.abc import Iterable, Mapping
 import msgspec
 from msgspec.structs import replace
 
-from nearcast.core.model.context import Attributes
 from nearcast.core.model.errors import ModelError
-from nearcast.core.model.event import Announcement, Event
+from nearcast.core.model.event import Announcement
 from nearcast.core.model.geometry.area import Area
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import Announced, Moved, Published, Unannounced
-from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.subject import subject_matches
-from nearcast.core.proximity.admission import OVERHEAD_BYTES, TokenBucket, bucket
-from nearcast.core.proximity.discovery import Discovered, ProximityList, described_by, key_of
+from nearcast.core.proximity.admission import OVERHEAD_BYTES, bucket
+from nearcast.core.proximity.discovery import Discovered, ProximityList, described_by
+from nearcast.core.proximity.discovery import key_of as proximity_key
 from nearcast.core.proximity.errors import AdmissionError, EventTypeError
-from nearcast.core.proximity.event_order import EventOrder
+from nearcast.core.proximity.event_intake import Accepted, EventIntake, id_of, key_of
 from nearcast.core.proximity.event_type import LOWEST_PRIORITY, EventType
-from nearcast.core.proximity.group_id import group_id
 from nearcast.core.proximity.memberships import Memberships
 from nearcast.core.proximity.messages import (
     Beacon,
     EventMessage,
     Holdings,
-    LatLon,
     Message,
     Request,
 )
 from nearcast.core.proximity.overheard import OverheardBeacons
 from nearcast.core.proximity.own_proximity import OwnProximities
-from nearcast.core.proximity.proximity import Proximity, proximity
+from nearcast.core.proximity.proximity import proximity
 from nearcast.core.proximity.recovery import Recovery
-from nearcast.core.proximity.seen_events import EventKey, SeenEvents, share_of
+from nearcast.core.proximity.seen_events import EventKey, share_of
 from nearcast.core.proximity.send_queue import Send, SendQueue
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.core.proximity.step import ProximityCounts, ProximityStep
 
 LARGEST_PAYLOAD_BYTES = 48 * 1024
-_DELIVERED = -1
 _BEACON_PRIORITY = 0
 
 
@@ -66,18 +62,19 @@ class ProximityNode:
         self.counts = ProximityCounts()
         self.position: Position | None = None
         self.speed_mps = 0.0
+        self.hears_itself = True
+        """Its own events become inputs of its engine too."""
         self._fixed_at = -math.inf
         self._own = OwnProximities(name, incarnation, settings)
         self._memberships = Memberships()
         self._list = ProximityList(settings.proximities_most, settings.announcements_most)
         self._overheard = OverheardBeacons(settings.proximities_most)
-        self._seen = SeenEvents(settings.seen_most)
         self._recovery = Recovery(name, settings)
-        self._order = EventOrder(settings.order_wait_s, settings.recovers)
-        self._waiting: dict[EventKey, tuple[EventType, Area, Attributes]] = {}
         node_rate = settings.channel_bytes_s * settings.node_share
         self._queue = SendQueue(bucket(node_rate, settings.burst_s, 0.0), settings.queue_most)
-        self._shares: dict[tuple[str, str], TokenBucket] = {}
+        self._intake = EventIntake(
+            name, settings, self.counts, self._own, self._list, self._memberships
+        )
         self._numbers = 0
 
     # The producer
@@ -133,7 +130,7 @@ class ProximityNode:
         own.type.check(dict(attributes))  # type: ignore[arg-type]  # checked there
         here = self._here()
         size = OVERHEAD_BYTES + len(payload)
-        share = self._share(self.name, subject, now)
+        share = self._intake.shares.of_type(self.name, subject, now)
         if not share.take(size, now):
             raise AdmissionError(subject, share.rate, share.wait_s(size, now))
         self.counts.events_raised += 1
@@ -150,9 +147,11 @@ class ProximityNode:
         assert own.last is not None
         self._send_to_seekers(message, own.last, here, now)
         self._recovery.hold(message, own.last, now + own.type.lifetime_s(0.0), now)
-        step.inputs.append(Published(self._event(message, own.type, dict(attributes), None, now)))  # type: ignore[arg-type]
+        if self.hears_itself:
+            raised = Accepted(message, own.type, None, dict(attributes))  # type: ignore[arg-type]
+            step.inputs.append(Published(self._intake.event(raised, now)))
         self._flush(step, now)
-        return event_id or _id_of(message), step
+        return event_id or id_of(message), step
 
     # The consumer
 
@@ -231,8 +230,8 @@ class ProximityNode:
             for beacon in self._own.due(self.position, self.speed_mps, now):
                 self._put_beacon(beacon, now)
             self._tell_holdings(self.position, now)
-        for message in self._order.elapse(now):
-            self._deliver(message, step, now)
+        for accepted in self._intake.elapse(now):
+            step.inputs += self._intake.inputs(accepted, now)
         self._flush(step, now)
         return step
 
@@ -242,7 +241,7 @@ class ProximityNode:
         return min(
             self._queue.wake_at,
             self._list.wake_at,
-            self._order.wake_at,
+            self._intake.wake_at,
             self._own.next_beacon,
             self._recovery.tells_at,
         )
@@ -341,7 +340,7 @@ class ProximityNode:
         if not self._list.is_new(beacon, now + lasts_s + 2.0 * settings.clock_error_s):
             self.counts.duplicates += 1
             return
-        known = self._list.get(key_of(beacon))
+        known = self._list.get(proximity_key(beacon))
         try:
             described = described_by(beacon)
         except ModelError:
@@ -375,7 +374,7 @@ class ProximityNode:
         if beacon.sought:
             return False
         own = self._own.announced(beacon.type.subject)
-        known = self._list.get(key_of(beacon))
+        known = self._list.get(proximity_key(beacon))
         if own is not None:
             conflicts = own.type != beacon.type
         elif known is not None and known.beacon.incarnation >= beacon.incarnation:
@@ -401,9 +400,12 @@ class ProximityNode:
     def _part(self, found: Discovered, step: ProximityStep) -> None:
         """Take leave of a proximity that is not in the list any more."""
         self._memberships.part(found, step)
+        producer = found.beacon.producer
         if not found.beacon.sought:
-            step.inputs.append(Unannounced(found.beacon.producer, found.type.subject))
-            self._shares.pop((found.beacon.producer, found.type.subject), None)
+            step.inputs.append(Unannounced(producer, found.type.subject))
+        if not any(each.beacon.producer == producer for each in self._list):
+            # Nothing tells where it is any more.
+            step.inputs.append(Moved(producer, None))
 
     def _update_members(self, proximities: Iterable[Discovered], step: ProximityStep) -> None:
         self._memberships.update(proximities, self._own.subjects, step)
@@ -411,99 +413,14 @@ class ProximityNode:
     # Events of others
 
     def _receive_event(self, message: EventMessage, step: ProximityStep, now: float) -> None:
-        counts, key = self.counts, (message.producer, message.incarnation, message.number)
-        if message.producer == self.name:
+        accepted = self._intake.take(message, self.position, now)
+        if accepted is None:
             return
-        if (key, message.group) in self._seen:
-            counts.duplicates += 1
-            return
-        found = self._proximity_of(message)
-        if found is None:
-            counts.collisions += message.group in self._memberships
-            return
-        event_type, described, naval, scale, target = found
-        lives_s = event_type.lifetime_s(self.settings.transient_s)
-        age_s = now - message.time
-        if not -self.settings.clock_error_s <= age_s <= lives_s:
-            counts.outdated += 1
-            return
-        if self.position is None or not described.holds(self.position, naval, scale):
-            counts.outside += 1
-            return
-        attributes = attributes_of(message.payload)
-        try:
-            event_type.check(attributes)
-        except EventTypeError:
-            counts.mistyped += 1
-            return
-        size = OVERHEAD_BYTES + len(message.payload)
-        if not self._share(message.producer, message.subject, now).take(size, now):
-            counts.over_share += 1
-            return
-        until = message.time + lives_s + self.settings.clock_error_s
-        self._seen.add(key, message.group, until, now)
         if message.hops:
-            self._forward_event(message, event_type, key, now)
-        self._hold(message, now, message.time + lives_s)
-        if target is None or (key, _DELIVERED) in self._seen:
-            return
-        self._seen.add(key, _DELIVERED, until, now)
-        self._waiting[key] = event_type, target, attributes
-        ready = [message]
-        if event_type.order == "producer":
-            ready = self._order.offer(message, now)
-        for each in ready:
-            self._deliver(each, step, now)
-
-    def _proximity_of(
-        self, message: EventMessage
-    ) -> tuple[EventType, Proximity, Position, float, Area | None] | None:
-        """Return the type and the proximity of an event now, and its target for this node.
-
-        None if nobody announced it. Of an event that another consumer sought, there is no target.
-        """
-        for own in self._own.seeks:
-            if own.group != message.group or self.position is None:
-                continue
-            if subject_matches(own.type.subject, message.subject):
-                target = own.proximity.target(self.name)
-                known = self._list.structure_of(message.subject)
-                event_type = known or _type_in(message)
-                return event_type, own.proximity, self.position, 1.0, target
-        for each in self._list.of_group(message.group):
-            if each.beacon.sought:
-                if subject_matches(each.type.subject, message.subject):
-                    event_type = _type_in(message)
-                    return event_type, each.proximity, each.naval, each.scale, None
-            elif each.beacon.producer == message.producer and each.type.subject == message.subject:
-                each.move(message.naval, message.scale, message.time)
-                target = each.proximity.target(message.producer, each.scale)
-                return each.type, each.proximity, each.naval, each.scale, target
-        return self._recovered(message)
-
-    def _recovered(
-        self, message: EventMessage
-    ) -> tuple[EventType, Proximity, Position, float, Area | None] | None:
-        """Return the proximity of an event that was sent again, by the beacon in it."""
-        beacon = message.beacon
-        if not self.settings.recovers or beacon is None or beacon.sought:
-            return None
-        subject = beacon.type.subject
-        if (beacon.producer, subject) != (message.producer, message.subject):
-            return None
-        if not self._memberships.wants(subject):
-            return None
-        own, known = self._own.announced(subject), self._list.structure_of(subject)
-        if any(each not in (None, beacon.type) for each in (own and own.type, known)):
-            return None
-        try:
-            described = described_by(beacon)
-        except ModelError:
-            return None
-        if group_id(beacon.type, described) != message.group:
-            return None
-        target = described.target(message.producer, message.scale)
-        return beacon.type, described, Position(*message.naval), message.scale, target
+            self._forward_event(message, accepted.type, now)
+        self._hold(message, now, message.time + accepted.type.lifetime_s(0.0))
+        for each in self._intake.ready(accepted, now):
+            step.inputs += self._intake.inputs(each, now)
 
     def _hold(self, message: EventMessage, now: float, until: float) -> None:
         """Keep an event for those who miss it, if the beacon of its producer is known."""
@@ -522,9 +439,7 @@ class ProximityNode:
         if self.position is None or told.sender == self.name:
             return
         self._recovery.meet(told, now)
-        request = self._recovery.ask(
-            told, self._memberships.wants, lambda key: (key, _DELIVERED) in self._seen, now
-        )
+        request = self._recovery.ask(told, self._memberships.wants, self._intake.has, now)
         if request is not None:
             self.counts.asked += 1
             self._queue.put(Send(request), now, LOWEST_PRIORITY, now + 1.0)
@@ -534,10 +449,8 @@ class ProximityNode:
             self.counts.recovered += 1
             self._queue.put(Send(message), now, LOWEST_PRIORITY, now + 1.0)
 
-    def _forward_event(
-        self, message: EventMessage, event_type: EventType, key: EventKey, now: float
-    ) -> None:
-        settings, here = self.settings, self._here()
+    def _forward_event(self, message: EventMessage, event_type: EventType, now: float) -> None:
+        settings, here, key = self.settings, self._here(), key_of(message)
         is_far = here.distance_m(Position(*message.naval)) > settings.gossip_m
         if is_far and share_of(key, self.name) >= settings.gossip_share:
             return
@@ -555,57 +468,7 @@ class ProximityNode:
         delay_s = self.settings.forward_delay_s
         return now + delay_s * share_of(key, f"{self.name}~") if delay_s else now
 
-    def _deliver(self, message: EventMessage, step: ProximityStep, now: float) -> None:
-        key = message.producer, message.incarnation, message.number
-        event_type, target, attributes = self._waiting.pop(key)
-        if now - message.time > event_type.lifetime_s(self.settings.transient_s):
-            self.counts.outdated += 1
-            return
-        self.counts.delivered += 1
-        known = self._list.get((message.producer, message.subject, False))
-        if known is None or known.naval_time <= message.time:
-            step.inputs.append(Moved(message.producer, Position(*message.naval)))
-        step.inputs.append(Published(self._event(message, event_type, attributes, target, now)))
-
-    def _event(
-        self,
-        message: EventMessage,
-        event_type: EventType,
-        attributes: Attributes,
-        target: Area | None,
-        now: float,
-    ) -> Event:
-        at: LatLon = message.naval if message.at is None else message.at
-        valid_s = None
-        if event_type.validity_s is not None and event_type.order == "none":
-            valid_s = max(message.time + event_type.validity_s - now, 0.001)
-        return Event(
-            message.event_id or _id_of(message), message.subject,
-            message.publisher or message.producer, message.time, attributes, Position(*at), True,
-            target, valid_s, priority=event_type.priority, payload=message.payload,
-            session=message.producer if message.publisher else "",
-        )  # fmt: skip
-
     # The channel
-
-    def _share(self, producer: str, subject: str, now: float) -> TokenBucket:
-        found = self._shares.get((producer, subject))
-        if found is None:
-            settings = self.settings
-            # Others are allowed some more, as what they sent steadily may arrive in bursts.
-            more = 1.0 if producer == self.name else 2.0
-            rate = settings.channel_bytes_s * settings.type_share
-            found = bucket(rate, more * settings.burst_s, now)
-            self._shares[producer, subject] = found
-        return found
 
     def _flush(self, step: ProximityStep, now: float) -> None:
         step.sends += self._queue.take(now)
-
-
-def _id_of(message: EventMessage) -> str:
-    return f"{message.producer}-{message.incarnation:x}-{message.number}"
-
-
-def _type_in(message: EventMessage) -> EventType:
-    return EventType(message.subject) if message.beacon is None else message.beacon.type

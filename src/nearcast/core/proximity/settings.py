@@ -40,6 +40,9 @@ class ProximitySettings(Struct, frozen=True):
     recovers: bool = False
     """Members keep events while they are true, and send them again to who missed them."""
     held_bytes: int = 1 << 20
+    """What a member keeps for others."""
+    live_bytes: int = 16 << 20
+    """What true events of others take in the engine, to be delivered to who matches them later."""
     proximities_most: int = 1_000
     announcements_most: int = 64
     """Of one producer."""
