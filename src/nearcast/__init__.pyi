@@ -9,6 +9,7 @@ from nearcast.adhoc.errors import MulticastError as MulticastError
 from nearcast.adhoc.event_stream import EventStream as EventStream
 from nearcast.adhoc.gateway import Gateway as Gateway
 from nearcast.adhoc.gateway import GatewayStatistics as GatewayStatistics
+from nearcast.adhoc.relation_stream import RelationStream as RelationStream
 from nearcast.client.api.areas import circle as circle
 from nearcast.client.api.areas import here as here
 from nearcast.client.api.commands import Problem as Problem

@@ -148,3 +148,32 @@ async def unopened() -> None:
 
 def test_a_node_that_is_not_open_says_so() -> None:
     asyncio.run(unopened())
+
+
+async def related() -> None:
+    async with nodes("truck", "car") as (truck, car):
+        await car.relate("convoy", ["me", truck], within=100)
+        async with car.relation("convoy") as states:
+            first = await asyncio.wait_for(anext(states), 20)
+            assert (first.state, first.distance) == ("apart", None)
+            # Its beacon tells where the truck is.
+            await truck.announce("status", to="circle:me,500")
+            near = await asyncio.wait_for(anext(states), 20)
+            assert (near.state, near.members) == ("near", ("car", "truck"))
+            await car.move(53.3515, -6.26)
+            away = await asyncio.wait_for(anext(states), 20)
+            assert away.state == "apart"
+            assert away.distance == pytest.approx(167, abs=1)
+            await car.move(53.35, -6.26)
+            assert (await asyncio.wait_for(anext(states), 20)).state == "near"
+            # Who is not heard any more is nowhere.
+            await truck.unannounce("status")
+            assert (await asyncio.wait_for(anext(states), 20)).state == "apart"
+            await car.unrelate("convoy")
+            assert (await asyncio.wait_for(anext(states), 20)).ended
+        with pytest.raises(nc.ModelError):
+            await car.relate("alone", ["me"], within=100)
+
+
+def test_a_node_tells_when_others_are_near_and_when_they_part() -> None:
+    asyncio.run(related())

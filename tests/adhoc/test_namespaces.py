@@ -35,3 +35,18 @@ def test_four_nodes_in_namespaces_go_on_whatever_one_of_them_does() -> None:
         assert len(seen["events"][name]) == len(set(seen["events"][name]))
     # None is forged. The first is still true when another member comes into its area.
     assert set(seen["lanes"]) - {1} == {2, 3, 4, 5, 6}
+
+
+def test_without_a_multicast_route_it_is_said_what_to_do() -> None:
+    if not shutil.which("unshare"):
+        pytest.skip("no network namespaces: unshare is not installed")
+    done = subprocess.run(
+        ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-m", "nearcast",
+         "adhoc", "listen", "#", "--at", "53.35,-6.26"],
+        capture_output=True, text=True, timeout=200, check=False,
+    )  # fmt: skip
+    if "unshare:" in done.stderr:
+        pytest.skip(f"no network namespaces: {done.stderr.strip()[-300:]}")
+    assert done.returncode == 1
+    assert "no route for multicast" in done.stderr
+    assert "ip route add 239.0.0.0/8 dev" in done.stderr

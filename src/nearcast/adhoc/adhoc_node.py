@@ -9,7 +9,7 @@ from collections.abc import Callable, Mapping, Sequence
 from itertools import count
 from pathlib import Path
 from types import TracebackType
-from typing import Any, Self
+from typing import Any, Literal, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -18,15 +18,19 @@ from nearcast.adhoc.errors import AdhocError, AdhocOptionsError, MulticastError
 from nearcast.adhoc.event_stream import EventStream, Handler
 from nearcast.adhoc.group_addresses import BEACONS, PORT, Family, group_name
 from nearcast.adhoc.multicast_socket import Hears, MulticastSocket
-from nearcast.client.api.areas import AreaLike, PositionLike
+from nearcast.adhoc.relation_stream import RelationStream, defined, relation_in
+from nearcast.client.api.areas import AreaLike, HasNode, PositionLike
 from nearcast.client.api.node_follow import FixSource
 from nearcast.client.location.fix_sources import as_they_come
+from nearcast.client.receive.observations import Relation
+from nearcast.core.engine.outcome import RelationshipNotice
 from nearcast.core.engine.proximity_engine import ProximityEngine, ProximityOutcome
 from nearcast.core.language.filter import parse
 from nearcast.core.model import Area, Around, Position, parse_area
 from nearcast.core.model.event import Delivery, Subscription
 from nearcast.core.model.geometry.area import ME
 from nearcast.core.model.geometry.position import position
+from nearcast.core.model.inputs import RelationshipEnded
 from nearcast.core.model.subject import check_pattern
 from nearcast.core.proximity.event_type import EventType
 from nearcast.core.proximity.settings import ProximitySettings
@@ -77,6 +81,9 @@ class AdhocNode:
         self._keys = tuple(keys)
         self._clock = clock
         self._streams: dict[str, EventStream] = {}
+        self._relations: list[RelationStream] = []
+        self._states: dict[str, Relation] = {}
+        """The latest state of each relationship."""
         self._names = count(1)
         self._socket: DatagramSocket | None = None
         self._codec: DatagramCodec | None = None
@@ -128,6 +135,8 @@ class AdhocNode:
         socket.close()
         for stream in list(self._streams.values()):
             stream.finish()
+        for relation in self._relations:
+            relation.finish()
 
     # What programs say
 
@@ -252,6 +261,32 @@ class AdhocNode:
         """End a subscription."""
         await stream.close()
 
+    async def relate(
+        self,
+        name: str,
+        members: Sequence[str | HasNode] | Mapping[str, float],
+        *,
+        within: float | None = None,
+        beyond: float | None = None,
+        need: Literal["all", "any"] | int = "all",
+        where: str | Mapping[str, object] | None = None,
+    ) -> None:
+        """Define a named relationship between nodes here, as with a broker; see `Node.relate`.
+
+        This node judges it, by where it knows the members to be: those that announce something
+        tell it in their beacons; who is not heard any more is nowhere, and so apart.
+        """
+        each = defined(name, self.node, members, within, beyond, need, where)
+        self._carry_out(self._engine.relate(each, self._clock()))
+
+    async def unrelate(self, name: str) -> None:
+        """End a relationship."""
+        self._carry_out(self._engine.relate(RelationshipEnded(name), self._clock()))
+
+    def relation(self, name: str) -> RelationStream:
+        """Return the state of a relationship of this node, now and after every change."""
+        return RelationStream(self, name)
+
     def statistics(self) -> AdhocStatistics:
         """Return what it did, refused and keeps."""
         proximities, socket = self._engine.proximities, self._socket
@@ -288,6 +323,18 @@ class AdhocNode:
         seeks = stream.within is not None
         self._carry_out(self._engine.unsubscribe(stream.subscription, self._clock(), seeks))
 
+    def begin_relation(self, stream: RelationStream) -> None:
+        """Begin a stream of states."""
+        self._relations.append(stream)
+        latest = self._states.get(stream.name)
+        if latest is not None:
+            stream.put(latest)
+
+    def end_relation(self, stream: RelationStream) -> None:
+        """End a stream of states."""
+        self._relations.remove(stream)
+        stream.finish()
+
     # The network
 
     def _receive(self, data: bytes, sender: str) -> None:
@@ -317,7 +364,19 @@ class AdhocNode:
                 stream = self._streams.get(name)
                 if stream is not None:
                     stream.put(delivery)
+        for notice in outcome.notices:
+            self._tell_relation(notice)
         self._schedule()
+
+    def _tell_relation(self, notice: RelationshipNotice) -> None:
+        relation = relation_in(notice)
+        if notice.ended:
+            self._states.pop(notice.relationship, None)
+        else:
+            self._states[notice.relationship] = relation
+        for stream in self._relations:
+            if stream.name == notice.relationship:
+                stream.put(relation)
 
     def _schedule(self) -> None:
         at = self._engine.wake_at

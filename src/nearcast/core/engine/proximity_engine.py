@@ -10,12 +10,20 @@ from typing import TYPE_CHECKING
 from msgspec import Struct
 
 from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.outcome import RelationshipNotice
 from nearcast.core.engine.settings import EngineSettings
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Delivery, Subscription
 from nearcast.core.model.geometry.area import Area
 from nearcast.core.model.geometry.position import Position
-from nearcast.core.model.inputs import ContextPatched, Input, Subscribed, Unsubscribed
+from nearcast.core.model.inputs import (
+    ContextPatched,
+    Input,
+    RelationshipDefined,
+    RelationshipEnded,
+    Subscribed,
+    Unsubscribed,
+)
 from nearcast.core.proximity.event_type import EventType
 from nearcast.core.proximity.messages import Message
 from nearcast.core.proximity.proximity_node import ProximityNode
@@ -34,6 +42,7 @@ class ProximityOutcome(Struct):
     joins: list[int]
     leaves: list[int]
     deliveries: list[Delivery]
+    notices: list[RelationshipNotice] = []
 
 
 class ProximityEngine:
@@ -51,6 +60,8 @@ class ProximityEngine:
         self.engine = Engine(engine_settings)
         self.refusals = 0
         """Inputs that the engine refused: events or announcements of others that are not valid."""
+        self._reason = ""
+        """Why the last of them was refused."""
         self._introspective: set[str] = set()
         """Subscriptions that this node's own events may concern."""
 
@@ -121,6 +132,19 @@ class ProximityEngine:
         step.inputs.append(ContextPatched(self.name, patch))
         return self._apply(step, now)
 
+    def relate(self, each: RelationshipDefined | RelationshipEnded, now: float) -> ProximityOutcome:
+        """Define or end a relationship between nodes; raises `ModelError` if it is not valid.
+
+        Where others are is known from their beacons and events.
+        """
+        step = ProximityStep()
+        step.inputs.append(each)
+        refusals = self.refusals
+        outcome = self._apply(step, now)
+        if self.refusals > refusals:
+            raise ModelError(self._reason)
+        return outcome
+
     def move(self, position: Position, now: float) -> ProximityOutcome:
         """Take a fix."""
         return self._apply(self.proximities.move(position, now), now)
@@ -144,12 +168,16 @@ class ProximityEngine:
         due: bool = False,
     ) -> ProximityOutcome:
         found = [] if deliveries is None else deliveries
+        notices: list[RelationshipNotice] = []
         if step.inputs or due:
             inputs: list[Input] = step.inputs
             outcome = self.engine.step(inputs, now)
             self.refusals += len(outcome.refusals)
+            if outcome.refusals:
+                self._reason = outcome.refusals[-1].reason
             found = [*found, *outcome.deliveries]
-        return ProximityOutcome(step.sends, step.joins, step.leaves, found)
+            notices = [each for each in outcome.notices if isinstance(each, RelationshipNotice)]
+        return ProximityOutcome(step.sends, step.joins, step.leaves, found, notices)
 
 
 def joined(steps: list[ProximityStep]) -> ProximityStep:
