@@ -39,10 +39,10 @@ class PredictiveStrip(Struct, frozen=True):
     stale_intervals: float = 0.99
     moves_s: float = 6.8
     near_moves_s: float = 4.3
-    peer_moves_s: float = 6.5
+    peer_moves_s: float = 10.0
     """So long after its last report a peer is taken to have kept its velocity."""
     share: float = 0.43
-    share_if_known: float = 0.46
+    share_if_known: float = 0.5
 
     def propose(
         self, mine: Report, theirs: Report, within: float, theirs_age_s: float | None
