@@ -238,3 +238,30 @@ def test_who_is_there_within_the_rights_of_the_asker(tmp_path: Path) -> None:
         assert (await ask("/api/nodes")).status == 401
 
     asking(tmp_path, work)
+
+
+def test_an_event_with_a_smallest_people_is_unknown_except_to_its_publisher(tmp_path: Path) -> None:
+    with_users(tmp_path, "root")
+    store = Store(tmp_path, "local", LogSettings(roll_s=0.0))
+    hidden = Event("hidden-1", "bus/7", "alice", 1.7e9, people=3, base_set="every 60")
+    values: tuple[Input, ...] = (
+        Subscribed(Subscription("bob\0#", "bob", "#")),
+        Published(hidden),
+    )
+    rows = [record_row(Record(seq, 1.7e9, value), "local") for seq, value in enumerate(values, 1)]
+    store.commit([], RowBuffer.of(rows), now=0.0)
+    store.roll(now=10.0)
+    store.close()
+
+    async def work(ask: Ask) -> None:
+        for name in ("bob", "root"):
+            listed = json.loads((await ask("/api/events", **basic(name))).body)
+            assert listed == []
+            answer = await ask("/api/explain/hidden-1/bob", **basic(name))
+            unknown = await ask("/api/explain/nothing/bob", **basic(name))
+            assert (answer.status, answer.body) == (404, unknown.body)
+        alice = basic("alice")
+        assert len(json.loads((await ask("/api/events", **alice)).body)) == 1
+        assert (await ask("/api/explain/hidden-1/alice", **alice)).status == 200
+
+    asking(tmp_path, work, rules=RULES)

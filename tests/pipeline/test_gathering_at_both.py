@@ -12,10 +12,10 @@ from random import Random
 import pytest
 
 from nearcast.pipeline.decide.player import Player
-from nearcast.store import Gap, Row, rows_of
 from nearcast.testing import World, explore
 from nearcast.wire.mqtt import MQTT_5, Properties, Publish, TopicFilter
 from tests.support.logs.recorded_life import RECORDED, played, recorded
+from tests.support.logs.world_log import rows_in
 from tests.support.plain.pipeline_driver import LeftToThePipeline
 from tests.support.plain.virtual_driver import Virtual
 
@@ -75,18 +75,10 @@ def live(world: World, driver: Virtual) -> None:
         assert got[reader] == promised, reader
 
 
-def log_of(world: World) -> list[Row]:
-    rows: list[Row] = []
-    for part in world.brokers["broker"].disk.store.log.read():
-        assert not isinstance(part, Gap)
-        rows += rows_of(part)
-    return rows
-
-
 def at_the_edge(world: World) -> None:
     live(world, Virtual(world, RECORDED))
     world.settle()
-    rows = log_of(world)
+    rows = rows_in(world)
     told = recorded(rows)
     assert told
     assert told == played(Player("broker"), rows)

@@ -124,7 +124,7 @@ BAD_COMMANDS = [
     ("$policy/template/t", b"<SUBSCRIPTION>\n<ATOM>", BAD_JSON, "Line 2"),
     ("$me/scripts", b"{}", NO_RIGHT, "$me/scripts"),
     ("$me/scripts/s", b"", BAD, "no script"),
-    ("$me/publish/news", b'{"people": 5}', BAD, "people is not available yet"),
+    ("$me/publish/news", b'{"people": 1}', BAD, "people is a number of people from 2"),
     ("$me/subscriptions/n", b'{"subject": "n", "where": "template:x"}', BAD, "no template/x"),
     ("$node/a/position", b"1,2", NO_RIGHT, "$node/a/position"),
     ("$me", b"x", NO_RIGHT, "$me"),

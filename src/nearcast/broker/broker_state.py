@@ -3,6 +3,7 @@
 from collections import Counter, deque
 from collections.abc import Callable
 
+from nearcast.broker.auth.rules.people_rules import PeopleRule
 from nearcast.broker.config.settings import AdaptationSection, Limits, PropagationSection
 from nearcast.broker.delivery.dictionary_book import DictionaryBook
 from nearcast.broker.durability.disk_space import DiskCondition
@@ -58,6 +59,12 @@ class BrokerState:
         self.quotas = QuotaBook(limits)
         self.priorities = PriorityTraffic(adaptation.share_bytes)
         self.raising_users = adaptation.raising
+        self.people_rules: tuple[PeopleRule, ...] = ()
+        """Smallest numbers of people, by topic; the first that fits."""
+        self.has_users = False
+        """Whether there are users: then they are the people, and else nodes are."""
+        self.hidden_clock = ""
+        """How events with a smallest people of their own go out."""
         """Patterns of users whose priorities may raise the computed ones."""
         self.now = 0.0
         """The time of this tick, at which its events were ingested."""

@@ -59,6 +59,7 @@ from nearcast.broker.situation.topic_readers import TopicReaders
 from nearcast.core.engine.engine import Engine
 from nearcast.core.engine.engine import EngineSettings as EngineSettings
 from nearcast.core.model.context import NodeState
+from nearcast.core.model.geometry.position import plain
 from nearcast.core.model.inputs import RulesSet
 from nearcast.logs import log_event
 from nearcast.store import standing_change, standing_end
@@ -120,6 +121,8 @@ class Hub:
             self.settings.adaptation,
             self.settings.propagation,
         )
+        clock = self.settings.gathering
+        self.state.hidden_clock = f"every {plain(clock.every_s)} wait {plain(clock.wait_s)}"
         self._due_at = inf
         state = self.state
         self._dispatcher = dispatcher = DeliveryDispatcher(state)
@@ -459,6 +462,7 @@ class Hub:
                 **state.costs.statistics(),
                 **self.scheduler.statistics(),
                 **self._filter_budgets.statistics(),
+                **self.engine.statistics(),
                 **state.quotas.statistics(),
                 **self.memory.statistics(),
                 **self.releasing.staging.statistics(),

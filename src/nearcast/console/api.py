@@ -97,7 +97,9 @@ def make_api(
             )
         except UpgradeError as error:
             return problem(500, str(error))
-        shown = [_event(each, view) for each in found if view.could_get(each)]
+        node = view.asker.node
+        told = (each for each in found if not each.people or each.publisher == node)
+        shown = [_event(each, view) for each in told if view.could_get(each)]
         return json_answer(shown[:most])
 
     @api.get("/nodes", response_model=dict[str, object])
@@ -165,7 +167,8 @@ def _explained(event: str, found: ExplainAnswer, view: View) -> Response:
         return problem(500, found.problem)
     value = found.value
     publisher, subject = str(value.get("publisher")), str(value.get("subject"))
-    if found.status == "unknown" or not view.may_read(publisher, subject):
+    is_hidden = value.pop("hidden", False) and publisher != view.asker.node
+    if found.status == "unknown" or is_hidden or not view.may_read(publisher, subject):
         return problem(404, UNKNOWN_EVENT)
     sees = view.sees(publisher)
     if sees != SEE_ALL and value["node"] != view.asker.node:

@@ -213,7 +213,7 @@ def test_every_field_of_events_and_subscriptions_is_written() -> None:
     full = Event(
         "i", "s", "p", 1.0, {"a": 1}, None, True, circle("me", 5.0), 3.0, "o", True, 2, 4.0, b"x",
         1, "p~2", True, ("q", "r"), Position(1.0, 2.0), user_properties([("a", "b")]), 3.0, "S",
-        True, 2, 3,
+        True, 2, 3, 4, "every 5", "ann", ("ann", "bob"),
     )  # fmt: skip
     differing = [
         name

@@ -26,6 +26,7 @@ from nearcast.broker.auth.identities import (
 from nearcast.broker.auth.names import RESERVED, automatic_id, check_user_name, node_of
 from nearcast.broker.auth.rates import ConnectRates, FailureRates
 from nearcast.broker.auth.rules.client_permissions import ActiveRules, ClientPermissions
+from nearcast.broker.auth.rules.people_rules import PeopleRule
 from nearcast.broker.auth.rules.topic_rules import Principal
 from nearcast.broker.config.settings import Settings
 from nearcast.core.model.geometry.position import shown
@@ -76,6 +77,11 @@ class Authenticator:
     def sight(self) -> RulesSet:
         """The sight rules in force."""
         return self._book.rules.sight
+
+    @property
+    def people(self) -> tuple[PeopleRule, ...]:
+        """The smallest numbers of people in force, by topic."""
+        return self._book.rules.people
 
     @property
     def asks_for_names(self) -> bool:

@@ -54,10 +54,16 @@ class ServerAccess:
         if isinstance(admission, Authenticator):
             try:
                 hub.set_rules(admission.sight, now())
+                self._set_people(admission)
             except ModelError as error:
                 raise AuthError(f"the rules of sight cannot be put in force: {error}") from None
             hub.review_rights(now())
             self._log_revoked()
+
+    def _set_people(self, admission: Authenticator) -> None:
+        """Put smallest numbers of people in force, and who counts as a person."""
+        self._hub.state.people_rules = admission.people
+        self._hub.state.has_users = admission.asks_for_names
 
     def check(self, connection: Connection, check: CredentialCheck) -> None:
         """Queue a password check, without blocking other clients."""
@@ -126,6 +132,7 @@ class ServerAccess:
             self._hub.set_rules(self._admission.sight, now)
         except ModelError as error:
             log_event(log, logging.ERROR, "rules of sight stay as they were", why=str(error))
+        self._set_people(self._admission)
         self._hub.review_rights(now)
         for connection in connections:
             self.dismiss(connection, now)

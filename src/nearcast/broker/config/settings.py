@@ -437,6 +437,15 @@ class AdaptationSection(Struct, frozen=True, forbid_unknown_fields=True):
     """What may be sent to all clients, in kb/s, divided by the rank of their nodes; 0: no limit."""
 
 
+class GatheringSection(Struct, frozen=True, forbid_unknown_fields=True):
+    """Events with a smallest number of people of their own (`nc-people`), without a rule."""
+
+    every_s: Annotated[float, Meta(gt=0.0, le=86_400.0)] = 60.0
+    """At each multiple of this, groups of enough people go out."""
+    wait_s: Annotated[float, Meta(gt=0.0, le=604_800.0)] = 3600.0
+    """Events that have waited longer are discarded."""
+
+
 class ScriptsSection(Struct, frozen=True, forbid_unknown_fields=True):
     """Scripts that nodes are sent, and the processes that run them."""
 
@@ -474,6 +483,7 @@ class Settings(Struct, frozen=True, forbid_unknown_fields=True):
     objects: Objects = field(default_factory=Objects)
     adaptation: AdaptationSection = field(default_factory=AdaptationSection)
     propagation: PropagationSection = field(default_factory=PropagationSection)
+    gathering: GatheringSection = field(default_factory=GatheringSection)
     scripts: ScriptsSection = field(default_factory=ScriptsSection)
     bridge: BridgeSection = field(default_factory=BridgeSection)
     shutdown: ShutdownSection = field(default_factory=ShutdownSection)

@@ -11,7 +11,7 @@ from math import inf
 import msgspec
 
 from nearcast.broker.broker_state import BrokerState
-from nearcast.broker.durability.waiting_recorder import WaitingRecorder
+from nearcast.broker.durability.waiting_recorder import HIDDEN, HIDDEN_GROUPS, WaitingRecorder
 from nearcast.core.engine.engine import Outcome
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import Undelivered
@@ -43,6 +43,7 @@ class OutcomeRecorder:
         self._state = state
         self._deliveries = deliveries
         self.waiting = WaitingRecorder()
+        self.hidden = WaitingRecorder(HIDDEN_GROUPS, HIDDEN)
         self._behind: dict[str, NodeState] = {}
         """Nodes with moves that the store does not have yet."""
         self._round: list[str] = []
@@ -92,6 +93,8 @@ class OutcomeRecorder:
         self._note_changes(outcome)
         if outcome.waiting_changes:
             self.waiting.record(outcome.waiting_changes, journal)
+        if outcome.hidden_changes:
+            self.hidden.record(outcome.hidden_changes, journal)
         for record in outcome.records:
             journal.rows.append_record(record)
         if self._deliveries:

@@ -26,15 +26,16 @@ from nearcast.store import (
     encoded_waiting,
 )
 
-POOLS = "waiting pools"
-WAITING = "waiting events"
+POOLS, WAITING = "waiting pools", "waiting events"
+HIDDEN_GROUPS, HIDDEN = "hidden groups", "hidden events"
 """The spaces of the store; an event is under the id of its pool and its number."""
 
 
 class WaitingRecorder:
     """Notes what changes, and reads it back."""
 
-    def __init__(self) -> None:
+    def __init__(self, pools: str = POOLS, events: str = WAITING) -> None:
+        self._pool_space, self._event_space = pools, events
         self._stored: dict[int, set[int]] = {}
         """Numbers of the stored events of each stored pool."""
         self._pools: dict[int, WaitingPool] = {}
@@ -48,11 +49,11 @@ class WaitingRecorder:
                     self._put(change, journal)
                 case PoolAdded(pool, waiting) if pool in self._stored and waiting.event.qos:
                     self._stored[pool].add(waiting.number)
-                    value = encoded_waiting(waiting)
-                    journal.note(Kept(WAITING, _key(pool, waiting.number), value), sync=False)
+                    key, value = _key(pool, waiting.number), encoded_waiting(waiting)
+                    journal.note(Kept(self._event_space, key, value), sync=False)
                 case PoolRemoved(pool, number) if number in self._stored.get(pool, ()):
                     self._stored[pool].discard(number)
-                    journal.note(Forgotten(WAITING, _key(pool, number)), sync=False)
+                    journal.note(Forgotten(self._event_space, _key(pool, number)), sync=False)
                 case PoolEnded(pool):
                     self._end(pool, journal)
 
@@ -62,19 +63,19 @@ class WaitingRecorder:
             return
         self._stored.setdefault(change.pool, set())
         pool = WaitingPool(change.pool, change.subject, change.division, change.subscriptions, ())
-        journal.note(Kept(POOLS, str(pool.id), encoded_pool(pool)), sync=False)
+        journal.note(Kept(self._pool_space, str(pool.id), encoded_pool(pool)), sync=False)
 
     def _end(self, pool: int, journal: Journal) -> None:
         numbers = self._stored.pop(pool, None)
         if numbers is None:
             return
-        journal.note(Forgotten(POOLS, str(pool)), sync=False)
+        journal.note(Forgotten(self._pool_space, str(pool)), sync=False)
         for number in sorted(numbers):
-            journal.note(Forgotten(WAITING, _key(pool, number)), sync=False)
+            journal.note(Forgotten(self._event_space, _key(pool, number)), sync=False)
 
     def restore(self, space: str, value: bytes, key: str) -> None:
         """Take a stored pool or event."""
-        if space == POOLS:
+        if space == self._pool_space:
             pool = decoded_pool(value)
             self._pools[pool.id] = pool
             self._stored.setdefault(pool.id, set())

@@ -124,7 +124,7 @@ class PublishHandler:
     def publish_will(self, session: Session, will: Will, now: float) -> None:
         """Publish a will, if the permissions and limits still allow it."""
         try:
-            request = request_of_will(will)
+            request = self._checks.hidden(session, request_of_will(will))
             retain = request.retain or request.options.stays
             if not session.permissions.may_publish(request.topic, request.qos, retain):
                 raise RefusedError(ReasonCode.NOT_AUTHORIZED, "a rule forbids the will")

@@ -82,7 +82,8 @@ class PublishRequest(Struct, frozen=True, gc=False):
             options.at is not None, options.to, valid_s, options.object, self.retain,
             options.priority, options.deadline_s, payload, self.qos,
             client_id if client_id != node else "", False, (), None, self.headers, expires_at, "",
-            options.raises, 0, options.aggregate,
+            options.raises, 0, options.aggregate, options.people, options.base_set,
+            options.person,
         )  # fmt: skip
 
 
@@ -152,6 +153,8 @@ class PublishChecks:
             topic, payload, options = _published_as(topic, payload, options)
         if options.priority is not None and self._may_raise(session):
             options = replace(options, raises=True)
+        if options.people or self._state.people_rules:
+            options = self._hidden(session, topic, options, stays=packet.retain)
         request = PublishRequest(topic, payload, packet.qos, packet.retain, raw, options, expiry_s)
         if options.aggregate:
             check_aggregate(request)
@@ -168,6 +171,41 @@ class PublishChecks:
         user = None if session.owner is None else session.owner.user
         patterns = self._state.raising_users
         return user is not None and any(fnmatchcase(user, pattern) for pattern in patterns)
+
+    def hidden(self, session: Session, request: PublishRequest) -> PublishRequest:
+        """Return a request with the smallest people of its topic."""
+        options = request.options
+        if options.people or self._state.people_rules:
+            options = self._hidden(session, request.topic, options, stays=request.retain)
+        return replace(request, options=options)
+
+    def _hidden(
+        self, session: Session, topic: str, options: EventOptions, *, stays: bool
+    ) -> EventOptions:
+        """Return options with the smallest people of a topic, and who counts as the person.
+
+        Refuses what would tell of a single event.
+        """
+        state = self._state
+        rule = next((each for each in state.people_rules if each.fits(topic)), None)
+        if rule is None and not options.people:
+            return options
+        if stays or options.stays:
+            why = "with a smallest people nothing is retained, valid or an object"
+            raise RefusedError(BAD, f"{topic!r}: {why}")
+        if options.to is not None:
+            raise RefusedError(BAD, f"{topic!r}: with a smallest people there is no target")
+        person = ""
+        if state.has_users:
+            user = None if session.owner is None else session.owner.user
+            # All anonymous clients are one user.
+            person = "anonymous" if user is None else f"user {user}"
+        return replace(
+            options,
+            people=max(options.people, 0 if rule is None else rule.least),
+            base_set=state.hidden_clock if rule is None else rule.base_set,
+            person=person,
+        )
 
     def check_rights(self, connection: Connection, request: PublishRequest) -> None:
         """Refuse what a rule forbids; rules treat all live events as retained."""
@@ -193,6 +231,8 @@ class PublishChecks:
         options = event_options_from_members(output.options)
         if options.priority is not None and self._may_raise(session):
             options = replace(options, raises=True)
+        if options.people or self._state.people_rules:
+            options = self._hidden(session, output.subject, options, stays=output.retain)
         try:
             check_subject(output.subject)
         except ModelError as error:

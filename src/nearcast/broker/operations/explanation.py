@@ -125,7 +125,12 @@ class _Playing:
         progress: Callable[[int, int], None] | None,
     ) -> None:
         reader = LogReader(log)
-        found = events_named(reader, event_id)
+        everything = _events_named(reader, event_id)
+        found = {name: seq for name, (seq, _) in everything.items()}
+        if publisher is None and len(found) > 1:
+            # Whoever asks for another's event must not hear of one that is not told of.
+            told = {name: seq for name, (seq, hidden) in everything.items() if not hidden}
+            found = told or found
         if publisher is None and len(found) > 1:
             raise AmbiguousEventError(event_id, list(found))
         segments = reader.segments()
@@ -154,6 +159,10 @@ class _Playing:
         if nodes is None:
             nodes = sorted({each.node for each in engine.subscriptions.values()})
         verdicts = {node: engine.explain(event, node) for node in nodes}
+        if event.people:
+            verdicts = {
+                node: [_hidden(each, event) for each in own] for node, own in verdicts.items()
+            }
         outcome = engine.play([self._value], [self._row.ingested], again=True)
         found = []
         for node in nodes:
@@ -187,18 +196,28 @@ class _Playing:
 
 def events_named(reader: LogReader, event_id: str) -> dict[str, int]:
     """The first event with this id of each publisher, the earliest first: publisher and seq."""
-    found: dict[str, int] = {}
-    for part in reader.read_columns("event_id", "publisher"):
+    return {name: seq for name, (seq, _) in _events_named(reader, event_id).items()}
+
+
+def _events_named(reader: LogReader, event_id: str) -> dict[str, tuple[int, bool]]:
+    """The same, with whether it has a smallest number of people."""
+    found: dict[str, tuple[int, bool]] = {}
+    for part in reader.read_columns("event_id", "publisher", "data"):
         same = pc.and_(
             pc.equal(part.column("kind"), "event"), pc.equal(part.column("event_id"), event_id)
         )
         some = part.filter(same)
-        pairs = zip(
-            some.column("publisher").to_pylist(), some.column("seq").to_pylist(), strict=True
-        )
-        for publisher, seq in pairs:
-            found.setdefault(publisher, seq)
+        columns = (some.column(name).to_pylist() for name in ("publisher", "seq", "data"))
+        for publisher, seq, data in zip(*columns, strict=True):
+            hidden = "people" in msgspec.json.decode(data, type=dict[str, msgspec.Raw])
+            found.setdefault(publisher, (seq, hidden))
     return found
+
+
+def _hidden(verdict: Verdict, event: Event) -> Verdict:
+    """Return the verdict on an event that nobody sees by itself."""
+    why = f"it goes out only together with those of at least {event.people} people"
+    return Verdict(verdict.subscription, None, (VerdictStep("people", False, why),))
 
 
 def _resume_before(engine: Engine, log: Path, seq: int) -> int:
@@ -308,6 +327,7 @@ def as_value(found: Explanation) -> dict[str, object]:
             for verdict in found.verdicts
         ],
         "missing": list(found.missing),
+        **({"hidden": True} if found.event.people else {}),
     }
 
 

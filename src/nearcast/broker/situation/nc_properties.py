@@ -17,6 +17,7 @@ from msgspec.structs import replace
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.core.excerpts import reason
 from nearcast.core.gathering.aggregability import aggregate_value, parse_aggregability
+from nearcast.core.gathering.base_sets import LEAST, MOST
 from nearcast.core.language import Filter, LanguageError, parse
 from nearcast.core.language.evaluation.instants import read_timestamp
 from nearcast.core.model import Area, Box, ModelError, area_text, parse_area
@@ -56,6 +57,12 @@ class EventOptions(Struct, frozen=True):
     id: str | None = None
     aggregate: int = 0
     """How many events are gathered in its payload."""
+    people: int = 0
+    """The smallest number of people of whom anybody may hear together."""
+    base_set: str = ""
+    """How such events are divided, and when they go out."""
+    person: str = ""
+    """The user that counts as the person, where there are users."""
     raises: bool = False
     """Its priority may raise the computed one: its publisher has the right to."""
 
@@ -244,8 +251,6 @@ def _event_options(members: Mapping[str, object], prefix: str) -> EventOptions:
     found: dict[str, object] = {}
     for name, value in members.items():
         reader = _EVENT_WORDS.get(name)
-        if name in PLANNED_FOR_EVENTS:
-            raise RefusedError(BAD, f"{prefix}{name} is not available yet")
         if reader is None:
             beside = () if prefix else _BODIES
             raise RefusedError(BAD, _unknown(prefix + name, (*_EVENT_WORDS, *beside), prefix))
@@ -294,7 +299,6 @@ def _subscription_options(members: Mapping[str, object], prefix: str) -> Subscri
 
 
 LATER = ("detail",)
-PLANNED_FOR_EVENTS = ("people",)
 TEMPLATE = "template:"
 _NAMED_WORDS = (
     "subject", "where", "from", "relevance", "aggregate", "qos", "no_local", "envelope", "meta",
@@ -351,6 +355,14 @@ def _priority(value: object, what: str) -> int:
     return int(number)
 
 
+def _people(value: object, what: str) -> int:
+    number = _number(value, what)
+    if number != int(number) or not LEAST <= number <= MOST:
+        why = f"{what} is a number of people from {LEAST} to {MOST}, not {shown(value)}"
+        raise RefusedError(BAD, why)
+    return int(number)
+
+
 def _count(value: object, what: str) -> int:
     number = _number(value, what)
     if number != int(number) or number < 1:
@@ -383,6 +395,7 @@ _EVENT_WORDS: dict[str, tuple[str, Callable[[object, str], object]]] = {
     "deadline": ("deadline_s", _deadline),
     "time": ("time", _time),
     "aggregate": ("aggregate", _count),
+    "people": ("people", _people),
     "id": ("id", _name),
 }
 

@@ -71,6 +71,10 @@ def pub(
     priority: Annotated[
         int | None, typer.Option(min=1, help="How urgent it is: 1 is the most.")
     ] = None,
+    people: Annotated[
+        int | None,
+        typer.Option(min=2, max=10_000, help="Nobody hears of fewer people together than so many."),
+    ] = None,
     time: Annotated[
         str | None, typer.Option(metavar="RFC3339", help="When it happened, if not now.")
     ] = None,
@@ -105,11 +109,18 @@ def pub(
             param_hint="--valid",
         )
     pairs = tuple(_pair(text) for text in properties or ())
-    given = (at, to, valid, key, priority, time, event_id)
+    given = (at, to, valid, key, priority, people, time, event_id)
     # Errors in these are reported only by an acknowledgement.
     level = qos if qos is not None else int(any(each is not None for each in given))
     event = EventOptions(
-        at=at, to=to, valid=valid, object=key, priority=priority, time=time, id=event_id
+        at=at,
+        to=to,
+        valid=valid,
+        object=key,
+        priority=priority,
+        people=people,
+        time=time,
+        id=event_id,
     )
     check_event(event.pack(topic, None, MQTT_5, pairs).properties.user_properties)
     alone = not lines and repeat == 1 and mqtt == MQTT_5 and not topic.startswith("$")

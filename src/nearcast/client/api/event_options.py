@@ -39,6 +39,7 @@ class EventOptions(Struct, frozen=True, kw_only=True):
     object: str | None = None
     priority: int | None = None
     deadline: float | None = None
+    people: int | None = None
     time: str | None = None
     id: str | None = None
 
@@ -68,6 +69,7 @@ def encode_event_options(
     object: str | None = None,  # noqa: A002  # the word of the contract
     priority: int | None = None,
     deadline: float | None = None,
+    people: int | None = None,
     time: datetime | str | None = None,
     id: str | None = None,  # noqa: A002
 ) -> EventOptions:
@@ -79,6 +81,7 @@ def encode_event_options(
         object=object,
         priority=priority,
         deadline=deadline,
+        people=people,
         time=_time_text(time) if isinstance(time, datetime) else time,
         id=id,
     )

@@ -76,6 +76,7 @@ class NodeMessages:
         object: str | None = None,  # noqa: A002  # the word of the contract
         priority: int | None = None,
         deadline: float | None = None,
+        people: int | None = None,
         time: datetime | str | None = None,
         id: str | None = None,  # noqa: A002
         properties: PropertyPairs = (),
@@ -87,7 +88,8 @@ class NodeMessages:
         is not the node's; `to` an area whose nodes it concerns; `valid` for how many seconds it
         stays live, 0 to withdraw it; `object` the key of the thing that it is a version of;
         `deadline` the seconds within which it should be sent to others, after which one of QoS 0 is
-        dropped; `time` when it happened.
+        dropped; `people` the smallest number of people of whom anybody may hear together: nobody
+        sees the event by itself; `time` when it happened.
 
         An event gets an `id` that makes it idempotent: sent again after a loss, it is not delivered
         twice. With QoS 0, and with MQTT 3, it has one only if you give it, and None is returned.
@@ -102,6 +104,7 @@ class NodeMessages:
             object=object,
             priority=priority,
             deadline=deadline,
+            people=people,
             time=time,
             id=id,
         )

@@ -15,6 +15,7 @@ from nearcast.core.adaptation.awareness import Awareness
 from nearcast.core.adaptation.priority_basis import PriorityBasis
 from nearcast.core.adaptation.relevance import Levels
 from nearcast.core.engine.area_watch import AreaWatch
+from nearcast.core.engine.base_set_updates import BaseSetUpdates
 from nearcast.core.engine.books.relationship_book import RelationshipBook
 from nearcast.core.engine.context_updates import ContextUpdates
 from nearcast.core.engine.delivery.deliveries import NO_DELIVERIES, Deliveries, Recipient
@@ -110,12 +111,13 @@ class Engine:
         self._event_ingest = EventIngest(state)
         self._context = ContextUpdates(state)
         self._gathering = GatheringUpdates(state)
+        self._base_sets = BaseSetUpdates(state)
         self._standing = StandingInputs(state, self._gathering)
         self._silence = SilenceUpdates(state)
         self._presence = SessionPresence(state, self._silence)
         self._priority_updates = PriorityUpdates(state)
         self._relationship_updates = RelationshipUpdates(state)
-        state.dependents += [self._relationship_updates, self._gathering]
+        state.dependents += [self._relationship_updates, self._gathering, self._base_sets]
         # Live events are delivered at the priorities of now.
         state.dependents.insert(0, self._priority_updates)
         self._find_methods()
@@ -193,7 +195,13 @@ class Engine:
                         continue
                     if event is not each.event:
                         each = Published(event)
-                    if self._state.policy.is_elsewhere(event.subject) or (
+                    if event.people:
+                        self._base_sets.check(event)
+                        if not self._state.policy.is_elsewhere(event.subject):
+                            self._base_sets.take(event, now)
+                            if not self._state.policy.records(event):
+                                continue
+                    elif self._state.policy.is_elsewhere(event.subject) or (
                         quietly and self._leaves_no_trace(event)
                     ):
                         self._match(step)
@@ -224,6 +232,7 @@ class Engine:
             outcome.records.append(Record(self.seq, now, each))
         self._context.settle_moves()
         self._match(step)
+        outcome.hidden_changes += self._base_sets.take_changes()
         outcome.timer = self.next_timer()
         return outcome
 
@@ -271,6 +280,12 @@ class Engine:
 
     def _expire(self, step: EngineStep) -> None:
         """Expire everything that is due."""
+        while (tick := self._base_sets.next_timer()) is not None and tick <= step.now:
+            # What waits for subscriptions was due before, or waits for what comes now.
+            self._gathering.expire(step, tick)
+            step.events = self._base_sets.base_sets(tick)
+            step.made, step.event_index = [tick] * len(step.events), step.index
+            self._match(step)
         for expire in self._expirers:
             expire(step)
 
@@ -304,6 +319,9 @@ class Engine:
             matches = matches.only(~is_last)
         if len(matches.event):
             deliveries = self._state.subscriptions.deliveries(events, matches)
+            if deliveries and events[0].persons:
+                # No input made it: the clock did.
+                deliveries.caused_at, deliveries.caused_by = made[0], step.index
             if deliveries:
                 self._state.live_delivery.deliver(deliveries, step.outcome)
         if withdrawal is not None:
@@ -362,6 +380,7 @@ class Engine:
             self._event_ingest.known(),
             dict(state.subscriptions.turns),
             self._gathering.in_force(),
+            self._base_sets.in_force(),
         )
 
     def resume(self, seq: int, inputs: EngineInputs) -> None:
@@ -386,6 +405,7 @@ class Engine:
         self._presence.resume(standing, inputs.restarted)
         self._priority_updates.resume(standing)
         self._gathering.resume(inputs.waiting)
+        self._base_sets.resume(inputs.hidden)
         remembered = list(inputs.recent)
         self._state.recent.note([event for _, event in remembered], [at for at, _ in remembered])
         self._state.recent.refresh()
@@ -410,9 +430,10 @@ class Engine:
 
     def _restart(self, each: Restarted, step: EngineStep) -> None:
         """Reset as a broker restart does, keeping the state of the given sessions."""
-        waiting = self._gathering.in_force()
         self._silence.end_all(step.now)
-        inputs = self._state.after_restart(each, self._event_ingest.known(), waiting)
+        inputs = self._state.after_restart(
+            each, self._event_ingest.known(), self._gathering.in_force(), self._base_sets.in_force()
+        )
         seq, recent = self.seq, self._state.recent
         self.settings = self.settings.after(each)
         self._begin(self.matcher.places)
@@ -559,6 +580,12 @@ class Engine:
     def waiting(self) -> list[WaitingPool]:
         """What waits for subscriptions that gather."""
         return self._gathering.in_force()
+
+    def statistics(self) -> dict[str, int]:
+        """How many subscriptions gather, what waits, and what was discarded."""
+        return self._state.gathering.statistics() | {
+            "gathering_discarded_total": self._base_sets.discarded
+        }
 
     def needs(self, id_: str, event: Event) -> Needs:
         """What an event that waits for a subscription needs now."""

@@ -54,6 +54,8 @@ class EngineInputs(Struct, frozen=True):
     """The number of events that each shared group has had, by group and subject."""
     waiting: Iterable[WaitingPool] = ()
     """What waits for subscriptions that gather, oldest first."""
+    hidden: Iterable[WaitingPool] = ()
+    """Events that wait for a smallest number of people."""
 
     def of_sessions(self) -> "EngineInputs":
         """Return what of it is kept in one shard only: subscriptions and the state of sessions."""

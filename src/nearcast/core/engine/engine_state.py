@@ -63,6 +63,7 @@ class EngineState:
         restarted: Restarted,
         known: Iterable[tuple[str, str]],
         waiting: Iterable[WaitingPool],
+        hidden: Iterable[WaitingPool],
     ) -> EngineInputs:
         """The inputs that stay in force when a broker restarts with the given sessions."""
         kept = set(restarted.sessions)
@@ -84,4 +85,5 @@ class EngineState:
             ],
             known=known,
             waiting=durable_pools(waiting, {one.id: one.qos for one in everyone}),
+            hidden=durable_pools(hidden, {}),
         )

@@ -16,6 +16,7 @@ from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.outcome import EngineStep
 from nearcast.core.gathering.aggregability import Aggregability
+from nearcast.core.gathering.base_sets import union_event
 from nearcast.core.gathering.division import Division, division_of
 from nearcast.core.gathering.grouping import PlaceMiddles
 from nearcast.core.gathering.needs import Needs
@@ -104,9 +105,9 @@ class GatheringUpdates(EngineDependent):
                 pool.needs.clear()
                 self._judge(pool, cause)
 
-    def expire(self, step: EngineStep) -> None:
-        """Release what has waited for the longest time allowed."""
-        while (pool := self._book.due(step.now)) is not None:
+    def expire(self, step: EngineStep, until: float | None = None) -> None:
+        """Release what has waited for the longest time allowed, by now or another time."""
+        while (pool := self._book.due(step.now if until is None else until)) is not None:
             self._release(pool, _Cause(step, pool.due, step.index))
         if self._book.changes:
             step.outcome.waiting_changes += self._book.take_changes()
@@ -184,7 +185,7 @@ class GatheringUpdates(EngineDependent):
         self, event: Event, rule_number: int, members: I32, priority: int, cause: "_Cause"
     ) -> None:
         rule = self._book.rule(rule_number)
-        if rule.is_immediate and not event.gathered:
+        if rule.is_immediate and (event.people or not event.gathered):
             self._send(event, members, priority, cause)
             return
         waiting = WaitingEvent(event, cause.at, self._book.next_number(), priority)
@@ -277,10 +278,24 @@ class GatheringUpdates(EngineDependent):
         waiting = [each for each in waited if not _has_expired(each.event, cause.at)]
         if not waiting:
             return
+        hidden = [each for each in waiting if each.event.people]
+        if hidden:
+            self._send_base_sets(everyone, hidden, cause)
+            waiting = [each for each in waiting if not each.event.people]
+            if not waiting:
+                return
         priority = min(each.priority for each in waiting)
         for members, sight in self._by_sight(everyone, waiting):
             event = aggregate_event(waiting, division, sight)
             self._send(event, members, priority, cause)
+
+    def _send_base_sets(self, members: I32, sets: Sequence[WaitingEvent], cause: "_Cause") -> None:
+        """Send the union of whole base sets."""
+        rule = self._book.rule(int(self._book.rules_of(members[:1])[0]))
+        needs = [] if rule.by_case is not None else rule.needs.any_of
+        asked = [need.value for all_of in needs for need in all_of if need.kind == "people"]
+        event = union_event([each.event for each in sets], int(max(asked, default=0)))
+        self._send(event, members, min(each.priority for each in sets), cause)
 
     def _by_sight(
         self, members: I32, waiting: Sequence[WaitingEvent]

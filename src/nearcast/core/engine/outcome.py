@@ -100,6 +100,8 @@ class Outcome(Struct):
     of the broker's own."""
     waiting_changes: list[PoolChange] = []
     """What changed in what waits for subscriptions that gather."""
+    hidden_changes: list[PoolChange] = []
+    """What changed in events that wait for a smallest number of people."""
     now: float = 0.0
     """The time of the input that is being applied."""
     index: int = 0

@@ -29,7 +29,9 @@ WHOLE = Division()
 
 
 def division_of(per: Per, event: Event, places: PlaceMiddles) -> Division:
-    """Return the division of an event."""
+    """Return the division of an event; `per` has no effect on base sets."""
+    if event.persons:
+        return WHOLE
     if per.kind == "attribute":
         value = _attribute(event, per.attribute)
         return _named("attribute", {per.attribute: value})

@@ -13,6 +13,8 @@ from nearcast.core.gathering.rules import MOST_PARTS
 from nearcast.core.model.event import Event
 from nearcast.core.model.message_properties import user_properties_in
 
+EVERYBODY = "\0everybody"
+"""In place of subscriptions: for all of them, before their filters."""
 LARGEST_POOL_BYTES = 128 * 1024
 """The size of what waits together; what would exceed it makes the earlier events leave."""
 _PART_BYTES = 100
@@ -37,7 +39,7 @@ class WaitingEvent(Struct, frozen=True, gc=False):
     def parts(self) -> list[Part]:
         """Return the parts that it adds: itself, or those of an aggregate."""
         event = self.event
-        if event.gathered:
+        if event.gathered and not event.people:
             return parts_from_json(event.payload, event.gathered, self.ingested, self.number)
         at = event.position
         return [
@@ -63,12 +65,13 @@ class WaitingPool(Struct, frozen=True):
 class WaitingFigures:
     """Figures of what waits together, kept up to date with every part."""
 
-    __slots__ = ("_keys", "_latest", "_oldest", "_people", "size")
+    __slots__ = ("_keys", "_latest", "_more", "_oldest", "_people", "size")
 
     def __init__(self, waiting: Iterable[WaitingEvent] = ()) -> None:
         self._keys: set[str] = set()
         self._people: set[str] = set()
         self._oldest = self._latest = 0.0
+        self._more = 0
         self.size = 0
         for each in waiting:
             self.add(each, each.parts())
@@ -80,18 +83,22 @@ class WaitingFigures:
     def add(self, waiting: WaitingEvent, parts: Sequence[Part]) -> None:
         """Add the parts of an event; those that are known already count once."""
         self.size += waiting.size
+        persons = waiting.event.persons
         for part in parts:
             if not self._keys:
                 self._oldest = self._latest = part.time
+            if persons and part.key not in self._keys:
+                # A base set counts as all of its events and people.
+                self._more += waiting.event.gathered - 1
             self._keys.add(part.key)
-            self._people.add(part.publisher)
+            self._people.update(persons or (part.publisher,))
             self._oldest = min(self._oldest, part.time)
             self._latest = max(self._latest, part.time)
 
     @property
     def figures(self) -> Figures:
         """The figures of now."""
-        return Figures(len(self._keys), self._latest - self._oldest, len(self._people))
+        return Figures(len(self._keys) + self._more, self._latest - self._oldest, len(self._people))
 
 
 def figures_of(pool: WaitingPool) -> Figures:
@@ -115,7 +122,9 @@ def durable_pools(pools: Iterable[WaitingPool], qos: Mapping[str, int]) -> list[
     """
     found = []
     for pool in pools:
-        subscriptions = tuple(each for each in pool.subscriptions if qos.get(each, 0))
+        subscriptions = tuple(
+            each for each in pool.subscriptions if each == EVERYBODY or qos.get(each, 0)
+        )
         events = tuple(each for each in pool.events if each.event.qos)
         if subscriptions and events:
             found.append(replace(pool, subscriptions=subscriptions, events=events))

@@ -60,6 +60,14 @@ class Event(Struct, frozen=True, gc=False):
     script_hops: int = 0
     # How many events are gathered in its payload; 0: it is not an aggregate.
     gathered: int = 0
+    # The smallest number of people of whom anybody may hear together; 0: it is seen by itself.
+    people: int = 0
+    # How events with a smallest number of people are divided, and when they go out.
+    base_set: str = ""
+    # The user that published it, where there are users; empty: its node counts as a person.
+    person: str = ""
+    # The people of a base set; these are never told.
+    persons: tuple[str, ...] = ()
 
     @property
     def origin(self) -> str:

@@ -70,6 +70,8 @@ def grouped(
         & F.col("reject").isNull()
         & ~F.col("late")
         & ~F.col("publisher").startswith(PIPELINE)
+        # What has a smallest number of people is gathered before anything else.
+        & ~F.col("data").contains('"people":')
     )
     if after is not None:
         usable &= after.isNotNull()

@@ -44,6 +44,8 @@ RECENT = "recent"
 TURN = "turn"
 WAITING_POOL = "pool"
 WAITING = "waiting"
+HIDDEN_GROUP = "hidden pool"
+HIDDEN = "hidden"
 """The parts of a snapshot; a turn and a pool are also kinds of rows, which no log has."""
 
 
@@ -110,12 +112,15 @@ def _values(
         yield LIVE, event.time, Published(event), (event.expires_at, live.expires, seen)
     for at, event in inputs.recent:
         yield RECENT, at, Published(event), (event.expires_at, None, None)
-    for pool in inputs.waiting:
-        yield WAITING_POOL, 0.0, pool, (None, None, pool.subscriptions)
-        for each in pool.events:
-            number = str(pool.id), str(each.number), str(each.priority)
-            published = Published(each.event)
-            yield WAITING, each.ingested, published, (each.event.expires_at, None, number)
+    for pools, of_pool, of_event in (
+        (inputs.waiting, WAITING_POOL, WAITING), (inputs.hidden, HIDDEN_GROUP, HIDDEN),
+    ):  # fmt: skip
+        for pool in pools:
+            yield of_pool, 0.0, pool, (None, None, pool.subscriptions)
+            for each in pool.events:
+                number = str(pool.id), str(each.number), str(each.priority)
+                published = Published(each.event)
+                yield of_event, each.ingested, published, (each.event.expires_at, None, number)
 
 
 def inputs_from(rows: Iterable[SnapshotRow], shard: Shard = WHOLE) -> EngineInputs:
@@ -134,18 +139,14 @@ def inputs_from(rows: Iterable[SnapshotRow], shard: Shard = WHOLE) -> EngineInpu
     recent: list[tuple[float, Event]] = []
     turns: dict[tuple[str, str], int] = {}
     state: NodeState | None = None
-    pools: dict[str, list[WaitingPool]] = {}
-    waiting: dict[str, dict[int, WaitingEvent]] = {}
+    waiting, hidden = _Pools(), _Pools()
     for each in rows:
         part, row = each.part, each.row
-        if part == WAITING_POOL:
-            pool = pool_in(row, each.seen or ())
-            pools.setdefault(str(pool.id), []).append(pool)
+        if part in (WAITING_POOL, HIDDEN_GROUP):
+            (waiting if part == WAITING_POOL else hidden).add_pool(each)
             continue
-        if part == WAITING:
-            name, number, priority = each.seen or ("", "0", "1")
-            found = waiting_in(row, int(number), int(priority), each.expires_at)
-            waiting.setdefault(name, {})[found.number] = found
+        if part in (WAITING, HIDDEN):
+            (waiting if part == WAITING else hidden).add_event(each)
             continue
         if part == TURN:
             turn = _turn_in(row)
@@ -191,13 +192,35 @@ def inputs_from(rows: Iterable[SnapshotRow], shard: Shard = WHOLE) -> EngineInpu
         list(live.values()),
         recent,
         turns=turns,
-        waiting=[
-            replace(pool, events=tuple(waiting[name].values()))
-            for name, several in pools.items()
-            for pool in several
-            if name in waiting
-        ],
+        waiting=waiting.found(),
+        hidden=hidden.found(),
     )
+
+
+class _Pools:
+    """Pools and their events, from rows."""
+
+    def __init__(self) -> None:
+        self._pools: dict[str, list[WaitingPool]] = {}
+        self._events: dict[str, dict[int, WaitingEvent]] = {}
+
+    def add_pool(self, each: SnapshotRow) -> None:
+        pool = pool_in(each.row, each.seen or ())
+        self._pools.setdefault(str(pool.id), []).append(pool)
+
+    def add_event(self, each: SnapshotRow) -> None:
+        name, number, priority = each.seen or ("", "0", "1")
+        found = waiting_in(each.row, int(number), int(priority), each.expires_at)
+        self._events.setdefault(name, {})[found.number] = found
+
+    def found(self) -> list[WaitingPool]:
+        """All pools that have events."""
+        return [
+            replace(pool, events=tuple(self._events[name].values()))
+            for name, several in self._pools.items()
+            for pool in several
+            if name in self._events
+        ]
 
 
 _LiveKey = tuple[str, str, str, str | None, bool]

@@ -7,6 +7,8 @@ from typing import TypeVar, cast, get_args
 
 from nearcast.broker.auth.errors import AuthError
 from nearcast.broker.auth.names import check_user_name
+from nearcast.broker.auth.rules.people_rules import SECTION as PEOPLE
+from nearcast.broker.auth.rules.people_rules import read_people
 from nearcast.broker.auth.rules.sight_rules import SECTIONS, read_sight
 from nearcast.broker.auth.rules.topic_patterns import check_placeholders, parse_topic_pattern
 from nearcast.broker.auth.rules.topic_rules import (
@@ -38,7 +40,7 @@ _ACTIONS: dict[str, tuple[Action, ...]] = {
 def read_rules(path: Path) -> Rules:
     """Return the rules in a file, or raise `AuthError` with all problems."""
     file = TomlFile(path, read_bytes(path, "without rules, leave the setting doors.rules out"))
-    known = ("default", "rule", *SECTIONS)
+    known = ("default", "rule", *SECTIONS, PEOPLE)
     problems = [f"{file.place(key)}: {problem}" for key, problem in file.unknown(file.table, known)]
     default = file.table.get("default", "allow")
     if default not in _PERMISSIONS:
@@ -56,9 +58,11 @@ def read_rules(path: Path) -> Rules:
             rules.append(rule)
     sight, wrong = read_sight(file)
     problems += wrong
+    people, wrong = read_people(file)
+    problems += wrong
     if problems:
         raise AuthError(*problems)
-    return Rules(tuple(rules), default == "allow", sight)
+    return Rules(tuple(rules), default == "allow", sight, people=people)
 
 
 class _TopicRuleReader:

@@ -13,6 +13,7 @@ from msgspec import Struct
 from msgspec.structs import force_setattr
 
 from nearcast.broker.auth.identities import IpAddress
+from nearcast.broker.auth.rules.people_rules import PeopleRule
 from nearcast.broker.auth.rules.topic_patterns import (
     Levels,
     TopicPattern,
@@ -164,6 +165,8 @@ class Rules(Struct, frozen=True):
     sight: RulesSet = RulesSet()
     _general: tuple[int, ...] = ()
     _by_user: dict[str, tuple[int, ...]] = {}
+    # Smallest numbers of people, by topic; the first that fits.
+    people: tuple[PeopleRule, ...] = ()
 
     def __post_init__(self) -> None:
         # All sessions are checked when rules change, and most rules may name users, so index them.
