@@ -11,7 +11,7 @@ Remembered = tuple[float, Event]
 def remembered_events(log: Log, since: float, most: int) -> list[Remembered]:
     """Return the events ingested since a time, oldest first; only the newest `most`.
 
-    Events of nodes that were forgotten since are left out.
+    Events of nodes that were forgotten since are left out, and those with a smallest people.
     """
     found: list[Remembered] = []
     for batch in log.read_since(since, ("event", "forgotten"), most):
@@ -27,6 +27,6 @@ def remembered_events(log: Log, since: float, most: int) -> list[Remembered]:
                 continue
             if isinstance(value, Forgot):
                 found = [each for each in found if each[1].publisher != value.node]
-            elif isinstance(value, Published):
+            elif isinstance(value, Published) and not value.event.people:
                 found.append((row.ingested, value.event))
     return found[-most:]

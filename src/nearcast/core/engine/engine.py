@@ -308,8 +308,10 @@ class Engine:
         for event, at in zip(events, made, strict=True):
             if self._state.live.keep(event, at):
                 step.live_changed(self._state.live.key(event), event)
-        for events_made in self._event_watchers:
-            events_made(events, made, step)
+        if not events[0].persons:
+            # Base sets count for nobody: they are not in the log, from which a restart reads on.
+            for events_made in self._event_watchers:
+                events_made(events, made, step)
         withdrawal = None
         if events[-1].valid_s == 0.0:
             # An event that stays, or a withdrawal, is always the last of its batch.
