@@ -39,6 +39,7 @@ from nearcast.core.model.inputs import (
     Unsubscribed,
 )
 from nearcast.core.model.payload import attributes_of
+from nearcast.core.model.region_record import RegionRecord
 from nearcast.core.model.relationship_state import RelationshipState
 from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.core.model.subject_permissions import SubjectClause, SubjectPermissions
@@ -156,7 +157,13 @@ inputs: st.SearchStrategy[Input] = st.one_of(
     ).map(lambda given_: RelationshipDefined(*given_)),
     st.builds(RelationshipEnded, texts),
     st.builds(RelationshipSilenced, texts, st.booleans()),
-    st.builds(RelationshipSettled, texts),
+    st.builds(
+        RelationshipSettled,
+        texts,
+        st.lists(
+            st.builds(RegionRecord, texts, texts, texts, texts, st.floats(-1e6, 1e6)), max_size=2
+        ).map(tuple),
+    ),
     st.builds(SilenceTold, texts, st.booleans(), texts),
 )
 pairs = st.lists(st.tuples(texts, texts), max_size=4).map(tuple)

@@ -42,6 +42,7 @@ from nearcast.core.model.inputs import (
     Unsubscribed,
 )
 from nearcast.core.model.record import Record
+from nearcast.core.model.region_record import RegionRecord
 from nearcast.core.model.relationship_state import RelationshipState
 from nearcast.core.model.sight_rule import NodeCondition, SightRule
 from nearcast.core.model.subject_permissions import SubjectClause, SubjectPermissions
@@ -293,6 +294,16 @@ WRITTEN: list[tuple[Input, Written]] = [
         (None, None, None, None, '{"name":"convoy","silent":true}'),
     ),
     (RelationshipSettled("convoy"), (None, None, None, None, '{"name":"convoy"}')),
+    (
+        RelationshipSettled("convoy", (RegionRecord("a", "b", "b", "circle:53.35,-6.26,50", 4.5),)),
+        (
+            None,
+            None,
+            None,
+            None,
+            '{"name":"convoy","input":{"regions":[{"node":"a","peer":"b","told_by":"b","region":"circle:53.35,-6.26,50","margin_m":4.5}]}}',
+        ),
+    ),
     (SilenceTold("ann", True), ("ann", None, None, None, '{"silent":true}')),
     (
         SilenceTold("ann", False, "ann~car"),

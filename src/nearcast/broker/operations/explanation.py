@@ -5,7 +5,7 @@ just those decides the same. It begins from the last snapshot before the event, 
 live event may reach a node later: then the replay continues.
 """
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
 
 import msgspec
@@ -14,27 +14,16 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nearcast.broker.operations.gathering_explanation import gathered, waits
+from nearcast.broker.operations.log_replay import replayed_inputs, resume_before, rows_in
 from nearcast.broker.situation.metadata import time_text
 from nearcast.core.engine.engine import Engine
 from nearcast.core.engine.engine import EngineSettings as EngineSettings
 from nearcast.core.engine.outcome import Outcome
 from nearcast.core.matching.reference import Verdict, VerdictStep, Weighing
 from nearcast.core.model.event import Delivery, Event
-from nearcast.core.model.inputs import Input, Published
+from nearcast.core.model.inputs import Published
 from nearcast.core.model.subscription_id import SubscriptionId
-from nearcast.store import (
-    CorruptError,
-    Gap,
-    LogReader,
-    Row,
-    StoreError,
-    broker_snapshots,
-    find_snapshots,
-    input_of,
-    is_input,
-    read_snapshot,
-    rows_of,
-)
+from nearcast.store import LogReader, StoreError
 
 
 class AmbiguousEventError(StoreError):
@@ -133,16 +122,15 @@ class _Playing:
             found = told or found
         if publisher is None and len(found) > 1:
             raise AmbiguousEventError(event_id, list(found))
-        segments = reader.segments()
-        total = segments[-1].last_seq if segments else 0
+        total = rows_in(reader)
         if publisher is None:
             publisher = next(iter(found), None)
         if publisher not in found:
             raise _unknown_event(log, event_id, publisher, total)
         self.engine = Engine(settings)
-        first_seq = _resume_before(self.engine, log, found[publisher])
+        first_seq = resume_before(self.engine, log, found[publisher])
         self._missing: list[str] = []
-        self.rows = _inputs(_rows(reader, first_seq, self._missing), total, progress)
+        self.rows = replayed_inputs(reader, first_seq, self._missing, progress)
         for row, value in self.rows:
             if row.seq == found[publisher] and isinstance(value, Published):
                 self._row, self._value = row, value
@@ -220,19 +208,6 @@ def _hidden(verdict: Verdict, event: Event) -> Verdict:
     return Verdict(verdict.subscription, None, (VerdictStep("people", False, why),))
 
 
-def _resume_before(engine: Engine, log: Path, seq: int) -> int:
-    """Restore an engine from the last snapshot before a row; return the row to go on from."""
-    for file in reversed(find_snapshots(broker_snapshots(log))):
-        if file.seq < seq:
-            try:
-                head, inputs = read_snapshot(file.path, file.others)
-            except CorruptError:
-                continue
-            engine.restore(head.seq, inputs)
-            return head.seq + 1
-    return 1
-
-
 def _unknown_event(log: Path, event_id: str, publisher: str | None, total: int) -> StoreError:
     if not total:
         return StoreError(f"there is no log in {log}; name the broker's data directory")
@@ -282,25 +257,6 @@ def _with_what_came_of_it(
     return replace(
         verdict, priority=verdict.priority if got else None, steps=(*verdict.steps, step)
     )
-
-
-def _inputs(
-    rows: Iterator[Row], total: int, progress: Callable[[int, int], None] | None
-) -> Iterator[tuple[Row, Input]]:
-    for row in rows:
-        if not is_input(row.kind):
-            continue
-        if progress is not None and row.seq % 1_000 == 0:
-            progress(row.seq, total)
-        yield row, input_of(row)
-
-
-def _rows(reader: LogReader, first_seq: int, missing: list[str]) -> Iterator[Row]:
-    for part in reader.read(first_seq):
-        if isinstance(part, Gap):
-            missing.append(part.reason)
-        else:
-            yield from rows_of(part)
 
 
 def as_value(found: Explanation) -> dict[str, object]:

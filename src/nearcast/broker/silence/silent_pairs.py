@@ -4,18 +4,21 @@ A pair serves all relationships of the same two nodes and metres. A relationship
 all its pairs are; each time that comes true the engine is asked to judge it.
 """
 
-from collections.abc import Callable, Iterable, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from itertools import chain
 from math import inf
 
 from nearcast.broker.silence.silence_plan import NO_PLAN, PairKey, SilencePlan, silence_plan
 from nearcast.core.engine.engine import Engine, Outcome
 from nearcast.core.engine.outcome import RelationshipNotice
 from nearcast.core.model.inputs import Input, RelationshipSettled, RelationshipSilenced
+from nearcast.core.model.region_record import RegionRecord
 from nearcast.core.relationships.silence.follow_messages import WatchedPair
 from nearcast.core.relationships.silence.pair_member import PairSettings
 from nearcast.core.relationships.silence.pair_message import PairMessage
 from nearcast.core.relationships.silence.pair_relay import PairRelay, Passed
 from nearcast.core.relationships.silence.region import Point, position_limit, position_point
+from nearcast.core.relationships.silence.region_text import region_text
 from nearcast.core.relationships.silence.strategies import STRATEGIES
 
 STRATEGY = "exit-hazard"
@@ -57,6 +60,8 @@ class SilentPairs:
         self._to_review: dict[str, None] = {}
         self._news: dict[str, None] = {}
         """Relationships of whose pairs one has become known."""
+        self._unrecorded: dict[str, dict[PairKey, None]] = {}
+        """Their pairs with regions that the log does not have yet."""
         self._fixes: list[tuple[str, Point]] = []
         self._numbers = 0
         self._changed: set[str] = set()
@@ -150,8 +155,10 @@ class SilentPairs:
                 self._unwatch(key, name)
         if plan.pairs:
             self._news[name] = None
+            self._unrecorded[name] = dict.fromkeys(plan.pairs)
         elif name in self._silenced:
             self._silenced.discard(name)
+            self._unrecorded.pop(name, None)
             self._ask(RelationshipSilenced(name, False))
 
     def _put_reporting(self, name: str, before: Iterable[str], after: Iterable[str]) -> None:
@@ -258,7 +265,9 @@ class SilentPairs:
             return
         self._unknown.pop(key, None)
         if relay.take_news():
-            self._news.update(dict.fromkeys(pair.relationships))
+            for name in pair.relationships:
+                self._news[name] = None
+                self._unrecorded.setdefault(name, {})[key] = None
 
     def settle(self) -> None:
         """Ask the engine to judge relationships of which something has become known."""
@@ -266,7 +275,23 @@ class SilentPairs:
         for name in sorted(news):
             plan = self._plans.get(name, NO_PLAN)
             if name in self._silenced and all(self._pairs[each].relay.known for each in plan.pairs):
-                self._ask(RelationshipSettled(name))
+                changed = self._unrecorded.pop(name, {})
+                regions = chain.from_iterable(map(self._regions, changed))
+                self._ask(RelationshipSettled(name, tuple(regions)))
+
+    def _regions(self, key: PairKey) -> Iterator[RegionRecord]:
+        """Where the members of a pair that is known keep silent."""
+        pair = self._pairs.get(key)
+        if pair is None or pair.relay.settled_by is None:
+            return
+        for member, peer in (members(key), reversed(members(key))):
+            region, at = pair.relay.region(member), self._engine.position(member)
+            if region is not None and at is not None:
+                point = position_point(at)
+                words, margin_m = region_text(region, point), region.margin(point, 0.0)
+                yield RegionRecord(
+                    member, peer, pair.relay.settled_by.sender, words, round(margin_m, 3)
+                )
 
     def unanswered_by(self, since: float) -> list[str]:
         """Return the nodes that have left a peer without an answer since then."""

@@ -23,7 +23,9 @@ from nearcast.broker.operations.explanation import (
 )
 from nearcast.broker.operations.explanation import explain as explained
 from nearcast.broker.operations.recent_events import recent_events
+from nearcast.broker.operations.relationship_explanation import explain_relationship
 from nearcast.broker.situation.metadata import time_text
+from nearcast.cli.broker.relationship_lines import print_relationship
 from nearcast.cli.failures import fail
 from nearcast.core.model.event import Event
 from nearcast.core.model.subject import check_pattern
@@ -50,7 +52,13 @@ def explain(
             metavar="SUBJECT", help="The newest event on a subject; + and # may be in it."
         ),
     ] = None,
-    most: Annotated[int, typer.Option(min=1, help="So many recent events are listed.")] = 20,
+    relationship: Annotated[
+        str | None,
+        typer.Option(metavar="NAME", help="A relationship: why it is near or apart."),
+    ] = None,
+    most: Annotated[
+        int, typer.Option(min=1, help="So many recent events, or changes, are listed.")
+    ] = 20,
     config: Annotated[
         Path | None, typer.Option(help="Settings in TOML; by default nearcast.toml here.")
     ] = None,
@@ -64,13 +72,20 @@ def explain(
 ) -> None:
     """List recent events; or say, step by step, why a node did or did not get one.
 
-    `explain` lists, `explain EVENT NODE` and `explain --last SUBJECT NODE` say why. The broker's
+    `explain` lists, `explain EVENT NODE` and `explain --last SUBJECT NODE` say why; `explain
+    --relationship NAME` says whose reports made it near or apart, and by what margin. The broker's
     log is played again up to the event, so the answer is that of then, not of now; for an event
     that stays it is played on until the node got it. The broker may be running. An event is in the
     log a second after it was published.
     """
     settings = load(config, os.environ, {"broker.data": data})
     log = broker_directory(Path(settings.node.data), settings.node.name) / "log"
+    if relationship is not None:
+        if event is not None or last is not None:
+            raise typer.BadParameter("a relationship is explained by itself", param_hint="EVENT")
+        quiet = partial(explain_relationship, log, relationship, most)
+        print_relationship(_with_progress(as_json, quiet), as_json)
+        return
     if last is not None:
         if node is not None:
             raise typer.BadParameter("with --last, give the node alone", param_hint="EVENT")
@@ -110,7 +125,11 @@ def _of_node(
 def _played(
     as_json: bool, play: Callable[..., T], log: Path, event: str, publisher: str | None
 ) -> T:
-    """Replay the log, with a progress bar on a terminal."""
+    """Replay the log for an event, with a progress bar on a terminal."""
+    return _with_progress(as_json, lambda progress: play(log, event, None, progress, publisher))
+
+
+def _with_progress(as_json: bool, play: Callable[[Progressing], T]) -> T:
     quiet = as_json or not sys.stderr.isatty()
     with Progress(console=Console(stderr=True), disable=quiet, transient=True) as bar:
         task = bar.add_task("Playing the log again", total=None)
@@ -118,7 +137,7 @@ def _played(
         def progress(at: int, of: int) -> None:
             bar.update(task, completed=at, total=of)
 
-        return play(log, event, None, progress, publisher)
+        return play(progress)
 
 
 def _list(events: Sequence[Event], as_json: bool) -> None:

@@ -13,6 +13,7 @@ from nearcast.core.model.event import Announcement, Event, Subscription
 from nearcast.core.model.geometry.area import Area, FixedArea
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.input_form import InputForm
+from nearcast.core.model.region_record import RegionRecord
 from nearcast.core.model.relationship_state import RelationshipState
 from nearcast.core.model.sight_rule import SightRule
 from nearcast.core.model.visibility import SEE_ALL, SEE_WHERE_NAMED
@@ -312,6 +313,8 @@ class RelationshipSettled(Struct, frozen=True, tag_field="kind", tag="relationsh
     """What the members of a silent relationship reported last holds for all of them together."""
 
     name: str
+    regions: tuple[RegionRecord, ...] = ()
+    """Where members keep silent, if that has changed; for explanations alone."""
 
 
 @InputForm(node="node", space="silence", key=("node", "session"), ends_unless="silent")

@@ -8,8 +8,8 @@ reported holds for both together: then their relationship can be judged by their
 import math
 
 from nearcast.core.relationships.silence.pair_member import PairMember, PairSettings
-from nearcast.core.relationships.silence.pair_message import Ack, PairMessage
-from nearcast.core.relationships.silence.region import Point
+from nearcast.core.relationships.silence.pair_message import Ack, Crossing, PairMessage
+from nearcast.core.relationships.silence.region import Point, Region
 
 Passed = list[tuple[str, PairMessage]]
 """Messages to members at their nodes, with the name of each."""
@@ -26,9 +26,12 @@ class _Side:
         """Of its last crossing in this incarnation."""
         self.is_pending = False
         """Its last crossing was neither adopted nor answered."""
+        self.crossing: Crossing | None = None
+        """The last one."""
 
     def begin(self, incarnation: int, member: PairMember | None) -> None:
         self.incarnation, self.member, self.number, self.is_pending = incarnation, member, 0, False
+        self.crossing = None
 
 
 class PairRelay:
@@ -38,6 +41,8 @@ class PairRelay:
         self.settings = settings
         self.known = False
         """True if the last reports of both hold together."""
+        self.settled_by: Crossing | None = None
+        """The crossing whose regions hold, while they are known to."""
         self._has_news = False
         self._sides = {one: _Side(), other: _Side()}
         self._peers = {one: other, other: one}
@@ -47,6 +52,13 @@ class PairRelay:
         """When `elapse` is due; infinite if nothing waits."""
         members = (side.member for side in self._sides.values())
         return min((each.wake_at for each in members if each is not None), default=math.inf)
+
+    def region(self, name: str) -> Region | None:
+        """Where a member keeps silent; None if the regions of now are not known to both."""
+        by = self.settled_by
+        if not self.known or by is None or by.regions is None:
+            return None
+        return by.regions.of(told=by.sender == name)
 
     def take_news(self) -> bool:
         """Return whether reports have become known since the last call."""
@@ -114,15 +126,16 @@ class PairRelay:
         if isinstance(message, Ack):
             if message.adopted and is_about_last:
                 mine.is_pending = theirs.is_pending = False
-                self._know()
+                self._know(theirs.crossing)
         elif message.number > mine.number:
             self.known = False
-            mine.number, mine.is_pending = message.number, True
+            mine.number, mine.is_pending, mine.crossing = message.number, True, message
             if message.regions is not None and theirs.is_pending and is_about_last:
                 # It was made with what the peer has just reported.
                 theirs.is_pending = False
-                self._know()
+                self._know(message)
 
-    def _know(self) -> None:
+    def _know(self, by: Crossing | None) -> None:
+        self.settled_by = by
         if not self.known:
             self.known = self._has_news = True
