@@ -28,6 +28,7 @@ class NearcastError(Exception):
         GroupKeyError (V)
         HandoverError (V)
         LanguageError (V)
+        MembersError (V)
         ModelError (V)
             AdaptationError
                 PolicySyntaxError

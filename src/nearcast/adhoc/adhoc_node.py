@@ -7,13 +7,19 @@ import os
 import time
 from collections.abc import Callable, Mapping, Sequence
 from itertools import count
-from pathlib import Path
 from types import TracebackType
 from typing import Any, Literal, Self
 
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nearcast.adhoc.credentials import (
+    Credentials,
+    KeyLike,
+    MembersLike,
+    SigningKeyLike,
+    credentials,
+)
 from nearcast.adhoc.errors import AdhocError, AdhocOptionsError, MulticastError
 from nearcast.adhoc.event_stream import EventStream, Handler
 from nearcast.adhoc.group_addresses import BEACONS, PORT, Family, group_name
@@ -34,16 +40,16 @@ from nearcast.core.model.inputs import RelationshipEnded
 from nearcast.core.model.subject import check_pattern
 from nearcast.core.proximity.event_type import EventType
 from nearcast.core.proximity.settings import ProximitySettings
-from nearcast.core.proximity.step import ProximityCounts
+from nearcast.core.proximity.step import ProximityCounts, ProximityKept
 from nearcast.logs import log_event
 from nearcast.simulation.datagrams import DatagramSocket, SocketStatistics
 from nearcast.wire.beacons.datagram_codec import DatagramCodec, DatagramCounts
-from nearcast.wire.beacons.group_key import GroupKey, KeyRing, read_key
+from nearcast.wire.beacons.group_key import PSEUDONYM, SALT_BYTES, KeyRing
+from nearcast.wire.beacons.signatures import Signatures
 
 log = logging.getLogger("nearcast.adhoc")
 BUFFER = 1_000
 RESERVED = ("me", "here")
-KeyLike = GroupKey | bytes | str | os.PathLike[str]
 
 
 class AdhocStatistics(Struct, frozen=True):
@@ -56,6 +62,9 @@ class AdhocStatistics(Struct, frozen=True):
     send_failures: int
     counts: ProximityCounts
     datagrams: DatagramCounts
+    kept: ProximityKept
+    refusals: int
+    """Events and announcements of others that the engine refused."""
 
 
 class AdhocNode:
@@ -69,16 +78,20 @@ class AdhocNode:
         self,
         node: str,
         socket: Callable[[], DatagramSocket],
-        keys: Sequence[GroupKey],
+        trusts: Credentials,
         settings: ProximitySettings,
         clock: Callable[[], float] = time.time,
     ) -> None:
         self.node = node
         """The node's id."""
-        # A later run of the node has a larger number, so that its first beacon counts.
-        self._engine = ProximityEngine(node, settings, max(int(clock() * 1_000), 1))
         self._make_socket = socket
-        self._keys = tuple(keys)
+        self._keys = KeyRing(trusts.keys, b"")
+        # A later run of the node has a larger number, so that its first beacon counts.
+        run = max(int(clock() * 1_000), 1)
+        self._engine = ProximityEngine(node, settings, run, node_of=self._keys.node_of)
+        self._signatures = Signatures(node, trusts.sign, trusts.members, self._keys.node_of)
+        self._pseudonym_s = trusts.pseudonym_s
+        self._renames: asyncio.TimerHandle | None = None
         self._clock = clock
         self._streams: dict[str, EventStream] = {}
         self._relations: list[RelationStream] = []
@@ -116,11 +129,14 @@ class AdhocNode:
         except BaseException:
             socket.close()
             raise
-        self._codec = DatagramCodec(KeyRing(self._keys, os.urandom(6)), socket.largest_bytes)
+        self._keys.renew(os.urandom(6))
+        self._codec = DatagramCodec(self._keys, socket.largest_bytes, self._signatures)
         self._socket = socket
         socket.receive = self._receive
         if isinstance(socket, MulticastSocket):
             socket.start(asyncio.get_running_loop())
+        if self._pseudonym_s is not None:
+            self._change_name(self._pseudonym_s)
 
     async def close(self) -> None:
         """End the announcements, as far as others hear it, and close the sockets."""
@@ -130,8 +146,9 @@ class AdhocNode:
         for event_type in self._engine.proximities.announced:
             self._carry_out(self._engine.unannounce(event_type.subject, self._clock()))
         self._socket = None
-        if self._timer is not None:
-            self._timer.cancel()
+        for timer in (self._timer, self._renames):
+            if timer is not None:
+                timer.cancel()
         socket.close()
         for stream in list(self._streams.values()):
             stream.finish()
@@ -225,7 +242,16 @@ class AdhocNode:
     def positions(self) -> dict[str, Position]:
         """Return where the producers of proximities here are, as last heard."""
         found = self._engine.proximities.discovered
-        return {each.beacon.producer: each.naval for each in found}
+        return {self.node_of(each.beacon.producer): each.naval for each in found}
+
+    def node_of(self, name: str) -> str:
+        """Return the node that goes by a name here: its own, or a pseudonym of this group."""
+        return self._keys.node_of(name)
+
+    @property
+    def alias(self) -> str:
+        """The name by which others know this node now."""
+        return self._engine.proximities.names.alias
 
     def subscribe(
         self,
@@ -297,6 +323,8 @@ class AdhocNode:
             socket.send_failures if isinstance(socket, MulticastSocket) else 0,
             replace(proximities.counts),
             DatagramCounts() if self._codec is None else replace(self._codec.counts),
+            proximities.kept,
+            self._engine.refusals,
         )
 
     @property
@@ -397,6 +425,19 @@ class AdhocNode:
             now = max(self._clock(), self._engine.wake_at)
             self._carry_out(self._engine.elapse(now))
 
+    def _change_name(self, lasts_s: float) -> None:
+        """Go by another pseudonym; what is sent before and after has nothing in common."""
+        alias = self._keys.keys[0].pseudonym(self.node, os.urandom(SALT_BYTES))
+        self._carry_out(self._engine.vanish(self._clock()))
+        self._keys.renew(os.urandom(6))
+        if isinstance(self._socket, MulticastSocket):
+            self._socket.renew()
+        self._carry_out(self._engine.rename(alias, self._clock()))
+        # Those who began together do not change together.
+        wait_s = lasts_s * (0.8 + 0.2 * int.from_bytes(os.urandom(2), "big") / 65_536.0)
+        loop = asyncio.get_running_loop()
+        self._renames = loop.call_later(wait_s, self._change_name, lasts_s)
+
     def _area(self, area: AreaLike) -> Area:
         """Return an area, in which this node is "me"."""
         found = parse_area(area) if isinstance(area, str | Mapping) else area
@@ -416,6 +457,9 @@ def adhoc(
     settings: ProximitySettings | None = None,
     hears: Hears | None = None,
     clock: Callable[[], float] = time.time,
+    sign: SigningKeyLike | None = None,
+    members: MembersLike | None = None,
+    pseudonym_s: float | None = None,
 ) -> AdhocNode:
     """Return a node that `async with` opens on a multicast network, without a broker.
 
@@ -426,16 +470,23 @@ def adhoc(
     `settings` has everything else. `hears` says of the address of a sender whether it is in range,
     to emulate a radio; `clock` is the time in seconds since 1970, on which nodes must agree.
 
-    Raises `AdhocOptionsError` and `GroupKeyError` (both `ValueError`) for invalid arguments.
+    With `sign`, the key of a file that `nearcast adhoc sign` made, what this node says is signed;
+    with `members`, a file of their public keys, nothing is taken that is not signed by the member
+    that it is from. With `pseudonym_s` others know this node by a name that changes after about so
+    many seconds; only who has the group key can tell whose it is (`node_of`).
+
+    Raises `AdhocOptionsError`, `GroupKeyError` and `MembersError` (all `ValueError`) for invalid
+    arguments.
     """
     if not node or "~" in node or node in RESERVED or len(node) > 256:
         raise AdhocOptionsError(
             f"{node!r} is no node; a name of at most 256 characters without ~ is, but not me or "
             "here"
         )
+    if node.startswith(PSEUDONYM):
+        raise AdhocOptionsError(f"{node!r} is no node: names with {PSEUDONYM} are pseudonyms")
     if family not in (4, 6):
         raise AdhocOptionsError(f"family is {family}; that of IP is 4 or 6")
-    given = _listed(key)
     chosen = ProximitySettings() if settings is None else settings
     if radio_range is not None:
         if not (math.isfinite(radio_range) and radio_range > 0.0):
@@ -444,30 +495,10 @@ def adhoc(
     return AdhocNode(
         node,
         lambda: MulticastSocket(interface, family, port, hears=hears),
-        [_key(each) for each in given],
+        credentials(node, key, sign, members, pseudonym_s),
         chosen,
         clock,
     )
-
-
-def _listed(key: KeyLike | Sequence[KeyLike] | None) -> list[KeyLike]:
-    if key is None:
-        return []
-    return [key] if isinstance(key, GroupKey | bytes | str | os.PathLike) else list(key)
-
-
-def _key(given: KeyLike) -> GroupKey:
-    if isinstance(given, GroupKey):
-        return given
-    if isinstance(given, bytes):
-        return GroupKey(given)
-    try:
-        return read_key(Path(given).read_text(encoding="ascii", errors="replace"))
-    except OSError as error:
-        raise AdhocOptionsError(
-            f"the group key {os.fspath(given)} cannot be read ({error.strerror}); make one with: "
-            "nearcast adhoc key FILE"
-        ) from None
 
 
 def _position(at: PositionLike) -> Position:

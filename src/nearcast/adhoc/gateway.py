@@ -5,7 +5,8 @@ may act for, under the event's own id: of several gateways in one place the brok
 and ignores the repeats. Downwards it raises what the broker has, with the id and the node of the
 publisher: nodes that hear several gateways, or the original, take one. What came down is never
 carried up again, and what went up does not come back to those who heard it. Positions in the ad hoc
-world become contexts at the broker.
+world become contexts at the broker. Pseudonyms become the node that they stand for, by the group
+key.
 """
 
 import asyncio
@@ -131,9 +132,10 @@ class Gateway:
     def _hear(self, delivery: Delivery) -> None:
         """Take an event of the ad hoc world."""
         event = delivery.event
-        is_new = self._note(event.publisher, event.id)
+        publisher = self._node.node_of(event.publisher)
+        is_new = self._note(publisher, event.id)
         # What another gateway raised came from a broker.
-        if not is_new or event.session or event.publisher == self._node.node:
+        if not is_new or event.session or publisher == self._node.node:
             self.statistics.known += 1
             return
         try:
@@ -144,12 +146,13 @@ class Gateway:
     async def _carry_up(self) -> None:
         while True:
             event = (await self._waiting.get()).event
-            session = await self._session(event.publisher)
+            publisher = self._node.node_of(event.publisher)
+            session = await self._session(publisher)
             if session is None:
                 self.statistics.refused += 1
                 continue
             if event.position is not None:
-                await self._move(event.publisher, session, event.position)
+                await self._move(publisher, session, event.position)
             left_s = None if event.expires_at is None else max(event.expires_at - time.time(), 0.01)
             try:
                 await session.publish(

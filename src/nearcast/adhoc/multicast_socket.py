@@ -83,6 +83,17 @@ class MulticastSocket:
         for each in self._sockets:
             loop.add_reader(each, self._read, each)
 
+    def renew(self) -> None:
+        """Send from another port from now on."""
+        try:
+            out = self._open_sender()
+        except OSError:
+            # A link that is down comes back; it goes on from the port of before.
+            self.send_failures += 1
+            return
+        self._out.close()
+        self._out, self._own = out, out.getsockname()[:2]
+
     def send(self, data: bytes, to: str) -> None:
         """Send to all other members of a group.
 

@@ -14,6 +14,13 @@ import typer
 from nearcast.cli.failures import fail
 from nearcast.core.model.geometry.position import parse_position
 from nearcast.wire.beacons.group_key import KEY_BYTES, GroupKey
+from nearcast.wire.beacons.signatures import (
+    Member,
+    MembersError,
+    SigningKey,
+    check_member_name,
+    member_line,
+)
 
 app = typer.Typer(no_args_is_help=True, help="Meet other nodes without a broker, over multicast.")
 
@@ -25,6 +32,16 @@ Key = Annotated[
 ]
 Interface = Annotated[
     str | None, typer.Option(help="A network interface; by default the one that multicast goes to.")
+]
+Sign = Annotated[
+    Path | None, typer.Option(help="This node's signing key: a file made by nearcast adhoc sign.")
+]
+Members = Annotated[
+    Path | None, typer.Option(help="The members' public keys: only what they signed is taken.")
+]
+Pseudonym = Annotated[
+    float | None,
+    typer.Option(help="Be known to others by a name that changes after so many seconds."),
 ]
 Ipv6 = Annotated[bool, typer.Option("--ipv6", help="Use IPv6.")]
 
@@ -40,17 +57,42 @@ def make_key(
 ) -> None:
     """Make a group key: copy the file to all members, over a channel that only they can read."""
     secret = secrets.token_bytes(KEY_BYTES)
+    _keep(file, secret, "members of a group share one key")
+    typer.echo(
+        f"Made {file}, the key {GroupKey(secret).fingerprint.hex()}. Copy it to all members."
+    )
+
+
+@app.command("sign")
+def make_signing_key(
+    node: Annotated[str, typer.Argument(help="The node that is to sign.")],
+    file: Annotated[Path, typer.Argument(help="The file to make; it must not exist yet.")],
+    gateway: Annotated[
+        bool, typer.Option("--gateway", help="It may pass on what others published elsewhere.")
+    ] = False,
+) -> None:
+    """Make a node's signing key, and print its line for the file of the members.
+
+    The key stays on the node; the line goes into the file that every member has.
+    """
+    try:
+        check_member_name(node)
+    except MembersError as error:
+        fail(str(error))
+    secret = secrets.token_bytes(KEY_BYTES)
+    _keep(file, secret, "a node keeps its signing key, or all members need its new line")
+    typer.echo(member_line(node, Member(SigningKey(secret).public, gateway)))
+
+
+def _keep(file: Path, secret: bytes, why: str) -> None:
     try:
         handle = os.open(file, os.O_WRONLY | os.O_CREAT | os.O_EXCL, 0o600)
     except FileExistsError:
-        fail(f"{file} exists: members of a group share one key; name another file for a new one")
+        fail(f"{file} exists: {why}; name another file for a new one")
     except OSError as error:
         fail(f"{file} cannot be made: {error.strerror}")
     with os.fdopen(handle, "w", encoding="ascii") as out:
         out.write(f"{secret.hex()}\n")
-    typer.echo(
-        f"Made {file}, the key {GroupKey(secret).fingerprint.hex()}. Copy it to all members."
-    )
 
 
 @app.command()
@@ -60,6 +102,9 @@ def listen(
     node: Node = "listener",
     where: Annotated[str | None, typer.Option(help="A filter in CQL2.")] = None,
     key: Key = None,
+    sign: Sign = None,
+    members: Members = None,
+    pseudonym: Pseudonym = None,
     interface: Interface = None,
     ipv6: Ipv6 = False,
     count: Annotated[int, typer.Option(min=0, help="Stop after so many events; 0: never.")] = 0,
@@ -71,7 +116,10 @@ def listen(
         from nearcast.adhoc.adhoc_node import adhoc
 
         got = 0
-        async with adhoc(node, key=key, interface=interface, family=6 if ipv6 else 4) as me:
+        async with adhoc(
+            node, key=key, sign=sign, members=members, pseudonym_s=pseudonym,
+            interface=interface, family=6 if ipv6 else 4,
+        ) as me:  # fmt: skip
             await me.move(place.lat, place.lon)
             async with me.subscribe(pattern, where=where) as events:
                 async for event in events:
@@ -97,6 +145,9 @@ def send(
     to: Annotated[str, typer.Option(help="The area that they concern.")] = "circle:me,200",
     node: Node = "sender",
     key: Key = None,
+    sign: Sign = None,
+    members: Members = None,
+    pseudonym: Pseudonym = None,
     interface: Interface = None,
     ipv6: Ipv6 = False,
     settle: Annotated[
@@ -110,7 +161,10 @@ def send(
         from nearcast.adhoc.adhoc_node import adhoc
 
         loop = asyncio.get_running_loop()
-        async with adhoc(node, key=key, interface=interface, family=6 if ipv6 else 4) as me:
+        async with adhoc(
+            node, key=key, sign=sign, members=members, pseudonym_s=pseudonym,
+            interface=interface, family=6 if ipv6 else 4,
+        ) as me:  # fmt: skip
             await me.move(place.lat, place.lon)
             await me.announce(subject, to=to)
             await asyncio.sleep(settle)

@@ -14,6 +14,7 @@ from nearcast.simulation.datagrams import DatagramSocket, SocketStatistics
 from nearcast.simulation.virtual_clock import Alarm, VirtualClock
 from nearcast.wire.beacons.datagram_codec import DatagramCodec
 from nearcast.wire.beacons.group_key import GroupKey, KeyRing
+from nearcast.wire.beacons.signatures import Member, Signatures, SigningKey
 
 Deliver = Callable[[str, Delivery], object]
 """Called with the name of a node, and what its application gets."""
@@ -33,12 +34,16 @@ class RadioNode:
         *,
         incarnation: int = 1,
         keys: Sequence[GroupKey] = (),
+        sign: SigningKey | None = None,
+        members: Mapping[str, Member] | None = None,
         clock_error_s: float = 0.0,
         deliver: Deliver = lambda node, delivery: None,
     ) -> None:
-        self.node = ProximityEngine(socket.address, settings, incarnation)
         run = f"{socket.address}/{incarnation}".encode()[-6:]
-        self.codec = DatagramCodec(KeyRing(keys, run), socket.largest_bytes)
+        ring = KeyRing(keys, run)
+        self.node = ProximityEngine(socket.address, settings, incarnation, node_of=ring.node_of)
+        signatures = Signatures(socket.address, sign, members, ring.node_of)
+        self.codec = DatagramCodec(ring, socket.largest_bytes, signatures)
         self.delivered: list[Delivery] = []
         self._socket = socket
         self._clock = clock
@@ -62,6 +67,11 @@ class RadioNode:
     def announce(self, event_type: EventType, area: Area, grow_s: float = 0.0) -> None:
         """Announce a type of events in an area."""
         self._carry_out(self.node.announce(event_type, area, self._now(), grow_s))
+
+    def rename(self, alias: str) -> None:
+        """Be known to others by another name."""
+        self._carry_out(self.node.vanish(self._now()))
+        self._carry_out(self.node.rename(alias, self._now()))
 
     def unannounce(self, subject: str) -> None:
         """End an announcement."""

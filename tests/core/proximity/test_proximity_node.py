@@ -10,7 +10,7 @@ from nearcast.core.model.inputs import Announced, Moved, Published, Unannounced
 from nearcast.core.proximity.errors import AdmissionError, EventTypeError
 from nearcast.core.proximity.event_type import EventType, event_type
 from nearcast.core.proximity.group_id import hashed
-from nearcast.core.proximity.messages import Beacon, EventMessage, Message
+from nearcast.core.proximity.messages import Beacon, EventMessage, Holdings, Message, Request
 from nearcast.core.proximity.proximity import proximity
 from nearcast.core.proximity.proximity_node import ProximityNode
 from nearcast.core.proximity.settings import ProximitySettings
@@ -434,3 +434,66 @@ def test_where_a_node_is_that_is_not_heard_any_more_is_unknown() -> None:
     node.receive(beacon, 0.1)
     step = node.elapse(node.wake_at)
     assert step.inputs == [Unannounced("p", "siren"), Moved("p", None)]
+
+
+def test_a_flood_of_beacons_is_bounded_and_counted_and_events_go_on() -> None:
+    node, honest = consumer(), ProximityNode("h")
+    _, beacon = producer()
+    passed = 0
+    for number in range(1, 2_001):
+        again = replace(beacon, number=number, time=0.001 * number, hops=True)
+        step = node.receive(again, 0.001 * number)
+        passed += len(messages(step))
+    # A quarter of the channel, twice at once: 62,500 bytes and 31,250 a second.
+    assert passed <= (62_500 + 2 * 31_250) / 240
+    assert node.counts.over_share >= 1_400
+    honest.move(at_m(10), 2.0)
+    node.receive(beacon_in(honest.announce(SIREN, AREA, 2.0)), 2.0)
+    assert published(node.receive(raised(honest, 1, 2.0), 2.0)) == [1]
+    assert len(node.discovered) == 2
+
+
+def test_what_was_told_or_asked_counts_once_and_for_a_moment() -> None:
+    settings = ProximitySettings(recovers=True)
+    source, beacon = producer(settings)
+    node = consumer(settings=settings)
+    node.receive(beacon, 0.0)
+    raised(source, 1, 0.0)
+    told = next(each for each in messages(source.elapse(5.0)) if isinstance(each, Holdings))
+    (request,) = messages(node.receive(told, 5.0))
+    assert isinstance(request, Request)
+    assert any(isinstance(each, EventMessage) for each in messages(source.receive(request, 5.0)))
+    # Recorded and sent again: at once, and when the answer could be sent again.
+    for now in (5.0, 5.1, 6.0, 60.0):
+        assert source.receive(request, now).sends == []
+        assert node.receive(told, now).sends == []
+    assert source.counts.replayed == node.counts.replayed == 4
+    late = replace(request, number=9, time=0.0)
+    assert source.receive(late, 5.2).sends == []
+
+
+def test_under_another_name_announcements_go_on_and_nothing_of_its_own_comes_back() -> None:
+    source = ProximityNode("p", node_of=lambda name: {"anon-1": "p"}.get(name, name))
+    source.move(CENTRE, 0.0)
+    beacon = beacon_in(source.announce(SIREN, AREA, 0.0))
+    node = consumer()
+    node.receive(beacon, 0.0)
+    before = raised(source, 1, 0.1)
+    assert published(node.receive(before, 0.1)) == [1]
+    for each in messages(source.vanish(1.0)):
+        node.receive(each, 1.0)
+    assert node.discovered == []
+    renamed = beacon_in(source.rename("anon-1", 1.0))
+    assert renamed.producer == "anon-1"
+    step = node.receive(renamed, 1.0)
+    (announced,) = (each for each in step.inputs if isinstance(each, Announced))
+    assert announced.announcement.node == "anon-1"
+    after = raised(source, 2, 1.1)
+    assert (after.producer, after.sequence) == ("anon-1", 1)
+    assert published(node.receive(after, 1.1)) == [2]
+    for each in (before, after, beacon, renamed):
+        assert source.receive(each, 1.2).inputs == []
+    # In its own engine it is who it was.
+    _, step = source.raise_event("siren", {"lane": 3}, 1.3)
+    (own,) = (each for each in step.inputs if isinstance(each, Published))
+    assert own.event.publisher == "p"

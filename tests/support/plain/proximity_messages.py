@@ -57,4 +57,6 @@ def random_message(random: Random) -> Message:
         ("traffic/light", f"p{each}", 1, tuple(range(1, random.randint(2, 9))))
         for each in range(random.randint(0, 5))
     )
-    return Holdings("p", at, events) if kind == 2 else Request("p", "q", events)
+    if kind == 2:
+        return Holdings("p", 1, number, 1e9, at, events)
+    return Request("p", 1, number, 1e9, "q", events)

@@ -26,6 +26,7 @@ from nearcast.core.model.inputs import (
 )
 from nearcast.core.proximity.event_type import EventType
 from nearcast.core.proximity.messages import Message
+from nearcast.core.proximity.own_names import NodeOf, by_itself
 from nearcast.core.proximity.proximity_node import ProximityNode
 from nearcast.core.proximity.send_queue import Send
 from nearcast.core.proximity.settings import ProximitySettings
@@ -54,8 +55,9 @@ class ProximityEngine:
         settings: ProximitySettings | None = None,
         incarnation: int = 1,
         engine_settings: EngineSettings | None = None,
+        node_of: NodeOf = by_itself,
     ) -> None:
-        self.proximities = ProximityNode(name, settings, incarnation)
+        self.proximities = ProximityNode(name, settings, incarnation, node_of)
         self.proximities.hears_itself = False
         self.engine = Engine(engine_settings)
         self.refusals = 0
@@ -148,6 +150,14 @@ class ProximityEngine:
     def move(self, position: Position, now: float) -> ProximityOutcome:
         """Take a fix."""
         return self._apply(self.proximities.move(position, now), now)
+
+    def vanish(self, now: float) -> ProximityOutcome:
+        """Tell others that all announcements end, before going on under another name."""
+        return self._apply(self.proximities.vanish(now), now)
+
+    def rename(self, alias: str, now: float) -> ProximityOutcome:
+        """Be known to others by another name from now on."""
+        return self._apply(self.proximities.rename(alias, now), now)
 
     def receive(self, message: Message, now: float) -> ProximityOutcome:
         """Take a message of another node."""

@@ -5,8 +5,11 @@ from collections import OrderedDict
 
 from msgspec import Struct
 
+from nearcast.core.proximity.own_names import OwnNames
 from nearcast.core.proximity.settings import ProximitySettings
 
+_BEACONS = "$beacons"
+"""No subject of events."""
 OVERHEAD_BYTES = 120
 """What a message takes on the channel beside its payload, about."""
 
@@ -45,8 +48,8 @@ def bucket(rate: float, burst_s: float, now: float) -> TokenBucket:
 class ChannelShares:
     """What each node and each of its types may use of the channel, as far as this node lets it."""
 
-    def __init__(self, name: str, settings: ProximitySettings) -> None:
-        self._name = name
+    def __init__(self, names: OwnNames, settings: ProximitySettings) -> None:
+        self._names = names
         self._settings = settings
         self._buckets: OrderedDict[tuple[str, str], TokenBucket] = OrderedDict()
 
@@ -62,13 +65,21 @@ class ChannelShares:
             return False
         return of_node.take(size, now)
 
+    def take_beacon(self, producer: str, size: float, now: float) -> bool:
+        """Take from what another producer's beacons may use; return whether there was room.
+
+        It is apart from that of its events, so that these do not end its announcements.
+        """
+        share = self._settings.node_share
+        return self._bucket(producer, _BEACONS, share, now).take(size, now)
+
     def _bucket(self, producer: str, subject: str, share: float, now: float) -> TokenBucket:
         key = producer, subject
         found = self._buckets.get(key)
         if found is None:
             settings = self._settings
             # Others are allowed some more, as what they sent steadily may arrive in bursts.
-            more = 1.0 if producer == self._name else 2.0
+            more = 1.0 if producer in self._names else 2.0
             rate = settings.channel_bytes_s * share
             found = self._buckets[key] = bucket(rate, more * settings.burst_s, now)
             if len(self._buckets) > 4 * settings.proximities_most:

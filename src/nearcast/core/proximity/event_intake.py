@@ -22,6 +22,7 @@ from nearcast.core.proximity.event_type import EventType
 from nearcast.core.proximity.group_id import group_id
 from nearcast.core.proximity.memberships import Memberships
 from nearcast.core.proximity.messages import EventMessage
+from nearcast.core.proximity.own_names import OwnNames
 from nearcast.core.proximity.own_proximity import OwnProximities
 from nearcast.core.proximity.proximity import Proximity
 from nearcast.core.proximity.seen_events import EventKey, SeenEvents
@@ -59,15 +60,15 @@ class EventIntake:
 
     def __init__(
         self,
-        name: str,
+        names: OwnNames,
         settings: ProximitySettings,
         counts: ProximityCounts,
         own: OwnProximities,
         proximities: ProximityList,
         memberships: Memberships,
     ) -> None:
-        self.shares = ChannelShares(name, settings)
-        self._name = name
+        self.shares = ChannelShares(names, settings)
+        self._names = names
         self._settings = settings
         self._counts = counts
         self._own = own
@@ -86,7 +87,7 @@ class EventIntake:
     def take(self, message: EventMessage, here: Position | None, now: float) -> Accepted | None:
         """Return an event that is taken, for the first time in its group; else count why not."""
         counts, key = self._counts, key_of(message)
-        if message.producer == self._name:
+        if message.producer in self._names:
             return None
         if (key, message.group) in self._seen:
             counts.duplicates += 1
@@ -137,6 +138,16 @@ class EventIntake:
         return self._order.elapse(now)
 
     @property
+    def seen(self) -> int:
+        """How many events are remembered."""
+        return len(self._seen)
+
+    @property
+    def late(self) -> int:
+        """How many came after a later one of their producer was delivered."""
+        return self._order.late
+
+    @property
     def wake_at(self) -> float:
         """When `elapse` is due."""
         return self._order.wake_at
@@ -164,11 +175,13 @@ class EventIntake:
             if self._live.take(size, ends_at, now):
                 valid_s = max(ends_at - now, 0.001)
         at = message.naval if message.at is None else message.at
+        producer = self._names.name if message.producer in self._names else message.producer
+        publisher = message.publisher or producer
         return Event(
-            message.event_id or id_of(message), message.subject,
-            message.publisher or message.producer, message.time, accepted.attributes,
+            message.event_id or id_of(message), message.subject, publisher, message.time,
+            accepted.attributes,
             Position(*at), True, accepted.target, valid_s, priority=accepted.type.priority,
-            payload=message.payload, session=message.producer if message.publisher else "",
+            payload=message.payload, session=producer if message.publisher else "",
         )  # fmt: skip
 
     # Where an event belongs
@@ -178,7 +191,7 @@ class EventIntake:
             if own.group != message.group or here is None:
                 continue
             if subject_matches(own.type.subject, message.subject):
-                target = own.proximity.target(self._name)
+                target = own.proximity.target(self._names.name)
                 kind = self._list.structure_of(message.subject) or _type_in(message)
                 return _Place(kind, own.proximity, here, 1.0, target)
         for each in self._list.of_group(message.group):

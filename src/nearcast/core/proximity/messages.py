@@ -1,7 +1,7 @@
 """What nodes without a broker tell each other: values, encoded by `nearcast.wire.beacons`.
 
-Positions are (lat, lon) in degrees, times seconds since 1970. Numbers of beacons and events count
-up from 1 in each run of a producer, which its incarnation names.
+Positions are (lat, lon) in degrees, times seconds since 1970. Numbers of beacons, of events and of
+what is told and asked count up from 1 in each run of a node, which its incarnation names.
 """
 
 from msgspec import Struct
@@ -36,6 +36,8 @@ class Beacon(Struct, frozen=True, array_like=True, tag_field="kind", tag=1):
     sought: bool = False
     ended: bool = False
     """It is no longer announced."""
+    signature: bytes = b""
+    """Of all the rest, by the producer; empty where the members do not sign."""
 
 
 class EventMessage(Struct, frozen=True, array_like=True, tag_field="kind", tag=2):
@@ -65,25 +67,35 @@ class EventMessage(Struct, frozen=True, array_like=True, tag_field="kind", tag=2
     beacon: Beacon | None = None
     """A beacon of its proximity, for those who may not hear the producer's: in the groups of
     consumers, and where an event is sent again."""
+    signature: bytes = b""
+    """Of what the producer said: all but the group, `hops` and the beacon, which members set."""
 
 
 class Holdings(Struct, frozen=True, array_like=True, tag_field="kind", tag=3):
     """What a member holds and can send again: events that are still true."""
 
     sender: str
+    incarnation: int
+    number: int
+    time: float
     at: LatLon
     events: tuple[tuple[str, str, int, tuple[int, ...]], ...]
     """Subject, producer, its incarnation, and the numbers of its events."""
     parting: bool = False
     """It expects to be out of somebody's range soon: tell what you hold now."""
+    signature: bytes = b""
 
 
 class Request(Struct, frozen=True, array_like=True, tag_field="kind", tag=4):
     """A wish for events that a member holds, and for the beacons of their producers."""
 
     sender: str
+    incarnation: int
+    number: int
+    time: float
     holder: str
     events: tuple[tuple[str, str, int, tuple[int, ...]], ...]
+    signature: bytes = b""
 
 
 Message = Beacon | EventMessage | Holdings | Request

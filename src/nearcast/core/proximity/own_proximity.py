@@ -10,6 +10,7 @@ from nearcast.core.model.geometry.position import Position
 from nearcast.core.proximity.event_type import EventType
 from nearcast.core.proximity.group_id import group_id
 from nearcast.core.proximity.messages import Beacon
+from nearcast.core.proximity.own_names import OwnNames
 from nearcast.core.proximity.proximity import Proximity
 from nearcast.core.proximity.seen_events import share_of
 from nearcast.core.proximity.settings import ProximitySettings
@@ -42,8 +43,8 @@ class OwnProximity(Struct):
 class OwnProximities:
     """All that one run of a node announces and seeks."""
 
-    def __init__(self, name: str, incarnation: int, settings: ProximitySettings) -> None:
-        self._name = name
+    def __init__(self, names: OwnNames, incarnation: int, settings: ProximitySettings) -> None:
+        self._names = names
         self._incarnation = incarnation
         self._settings = settings
         self._all: dict[tuple[str, bool], OwnProximity] = {}
@@ -88,6 +89,10 @@ class OwnProximities:
         self._sequences[subject] = self._sequences.get(subject, 0) + 1
         return self._sequences[subject]
 
+    def begin_sequences(self) -> None:
+        """Count events from 1 again, as those of another producer."""
+        self._sequences.clear()
+
     def beacon(
         self, own: OwnProximity, here: Position, speed_mps: float, now: float, *,
         ended: bool = False,
@@ -98,12 +103,13 @@ class OwnProximities:
         period_s = beacon_period_s(reach_m, speed_mps, self._settings)
         self._beacons += 1
         # Those who began together do not stay together.
-        jitter = share_of((self._name, self._incarnation, self._beacons), own.type.subject)
+        jitter = share_of((self._names.alias, self._incarnation, self._beacons), own.type.subject)
         own.next_beacon = now + period_s * (0.9 + 0.1 * jitter)
         self.next_beacon = min(self.next_beacon, own.next_beacon)
         initial = own.proximity.initial
         own.last = Beacon(
-            self._name, self._incarnation, self._beacons, now, own.type, own.proximity.area_text,
+            self._names.alias, self._incarnation, self._beacons, now, own.type,
+            own.proximity.area_text,
             (initial.lat, initial.lon), (here.lat, here.lon), scale, own.proximity.grow_s,
             period_s, reach_m > self._settings.radio_range_m, own.sought, ended,
         )  # fmt: skip

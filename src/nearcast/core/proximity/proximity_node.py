@@ -38,13 +38,14 @@ from nearcast.core.proximity.messages import (
     Request,
 )
 from nearcast.core.proximity.overheard import OverheardBeacons
+from nearcast.core.proximity.own_names import NodeOf, OwnNames, by_itself
 from nearcast.core.proximity.own_proximity import OwnProximities
 from nearcast.core.proximity.proximity import proximity
-from nearcast.core.proximity.recovery import Recovery
+from nearcast.core.proximity.recovery import WAITS_S, Recovery
 from nearcast.core.proximity.seen_events import EventKey, share_of
-from nearcast.core.proximity.send_queue import Send, SendQueue
+from nearcast.core.proximity.send_queue import Send, SendQueue, size_of
 from nearcast.core.proximity.settings import ProximitySettings
-from nearcast.core.proximity.step import ProximityCounts, ProximityStep
+from nearcast.core.proximity.step import ProximityCounts, ProximityKept, ProximityStep
 
 LARGEST_PAYLOAD_BYTES = 48 * 1024
 _BEACON_PRIORITY = 0
@@ -54,9 +55,13 @@ class ProximityNode:
     """One run of a node."""
 
     def __init__(
-        self, name: str, settings: ProximitySettings | None = None, incarnation: int = 1
+        self,
+        name: str,
+        settings: ProximitySettings | None = None,
+        incarnation: int = 1,
+        node_of: NodeOf = by_itself,
     ) -> None:
-        self.name = name
+        self.names = names = OwnNames(name, node_of)
         self.incarnation = incarnation
         self.settings = settings = ProximitySettings() if settings is None else settings
         self.counts = ProximityCounts()
@@ -65,15 +70,15 @@ class ProximityNode:
         self.hears_itself = True
         """Its own events become inputs of its engine too."""
         self._fixed_at = -math.inf
-        self._own = OwnProximities(name, incarnation, settings)
+        self._own = OwnProximities(names, incarnation, settings)
         self._memberships = Memberships()
         self._list = ProximityList(settings.proximities_most, settings.announcements_most)
         self._overheard = OverheardBeacons(settings.proximities_most)
-        self._recovery = Recovery(name, settings)
+        self._recovery = Recovery(names, incarnation, settings)
         node_rate = settings.channel_bytes_s * settings.node_share
         self._queue = SendQueue(bucket(node_rate, settings.burst_s, 0.0), settings.queue_most)
         self._intake = EventIntake(
-            name, settings, self.counts, self._own, self._list, self._memberships
+            names, settings, self.counts, self._own, self._list, self._memberships
         )
         self._numbers = 0
 
@@ -130,14 +135,14 @@ class ProximityNode:
         own.type.check(dict(attributes))  # type: ignore[arg-type]  # checked there
         here = self._here()
         size = OVERHEAD_BYTES + len(payload)
-        share = self._intake.shares.of_type(self.name, subject, now)
+        share = self._intake.shares.of_type(self.names.name, subject, now)
         if not share.take(size, now):
             raise AdmissionError(subject, share.rate, share.wait_s(size, now))
         self.counts.events_raised += 1
         self._numbers += 1
         scale = own.proximity.scale(self.speed_mps)
         message = EventMessage(
-            own.group, self.name, self.incarnation, self._numbers,
+            own.group, self.names.alias, self.incarnation, self._numbers,
             self._own.next_sequence(subject), subject, now,
             (here.lat, here.lon), scale, own.proximity.reach_m(here, scale) > self._range_m,
             payload, None if at is None else (at.lat, at.lon), publisher, event_id,
@@ -178,6 +183,16 @@ class ProximityNode:
         return self._end_own(subject, True, now)
 
     # The world
+
+    def vanish(self, now: float) -> ProximityStep:
+        """Tell others that all announcements end, before going on under another name."""
+        return self._tell_all(now, ended=True)
+
+    def rename(self, alias: str, now: float) -> ProximityStep:
+        """Be known to others by another name from now on; announcements go on under it."""
+        self.names.alias = alias
+        self._own.begin_sequences()
+        return self._tell_all(now, ended=False)
 
     def move(self, position: Position, now: float, speed_mps: float | None = None) -> ProximityStep:
         """Take a fix; without a speed it follows from the fix before."""
@@ -236,6 +251,11 @@ class ProximityNode:
         return step
 
     @property
+    def name(self) -> str:
+        """Its name, in its own engine."""
+        return self.names.name
+
+    @property
     def wake_at(self) -> float:
         """When `elapse` is due; infinite if nothing waits."""
         return min(
@@ -255,6 +275,16 @@ class ProximityNode:
     def discovered(self) -> list[Discovered]:
         """The proximities of others that concern it here."""
         return list(self._list)
+
+    @property
+    def kept(self) -> ProximityKept:
+        """How much it keeps, and what it had no room for."""
+        recovery, queue = self._recovery, self._queue
+        return ProximityKept(
+            len(self._list), self._list.evicted, len(self._overheard), self._intake.seen,
+            self._intake.late, len(recovery), recovery.bytes, recovery.anticipated,
+            len(queue), queue.overdue, queue.dropped,
+        )  # fmt: skip
 
     @property
     def announced(self) -> list[EventType]:
@@ -306,6 +336,15 @@ class ProximityNode:
         self._flush(step, now)
         return step
 
+    def _tell_all(self, now: float, *, ended: bool) -> ProximityStep:
+        step = ProximityStep()
+        if self.position is not None:
+            for own in self._own:
+                beacon = self._own.beacon(own, self.position, self.speed_mps, now, ended=ended)
+                self._put_beacon(beacon, now)
+        self._flush(step, now)
+        return step
+
     def _put_beacon(self, beacon: Beacon, now: float) -> None:
         self.counts.beacons_sent += 1
         self._queue.put(Send(beacon), now, _BEACON_PRIORITY, now + beacon.period_s)
@@ -331,7 +370,7 @@ class ProximityNode:
 
     def _receive_beacon(self, beacon: Beacon, step: ProximityStep, now: float) -> None:
         settings = self.settings
-        if beacon.producer == self.name:
+        if beacon.producer in self.names:
             return
         lasts_s = settings.missed_beacons * beacon.period_s
         if not -settings.clock_error_s <= now - beacon.time <= lasts_s + settings.clock_error_s:
@@ -339,6 +378,9 @@ class ProximityNode:
             return
         if not self._list.is_new(beacon, now + lasts_s + 2.0 * settings.clock_error_s):
             self.counts.duplicates += 1
+            return
+        if not self._intake.shares.take_beacon(beacon.producer, size_of(beacon), now):
+            self.counts.over_share += 1
             return
         known = self._list.get(proximity_key(beacon))
         try:
@@ -433,21 +475,29 @@ class ProximityNode:
         holdings = self._recovery.tell(here, now)
         if holdings is not None:
             self.counts.told += 1
-            self._queue.put(Send(holdings), now, LOWEST_PRIORITY, now + 1.0)
+            self._queue.put(Send(holdings), now, LOWEST_PRIORITY, now + WAITS_S)
 
     def _receive_holdings(self, told: Holdings, now: float) -> None:
-        if self.position is None or told.sender == self.name:
+        if self.position is None or told.sender in self.names:
+            return
+        if not self._recovery.is_new(told, now):
+            self.counts.replayed += 1
             return
         self._recovery.meet(told, now)
         request = self._recovery.ask(told, self._memberships.wants, self._intake.has, now)
         if request is not None:
             self.counts.asked += 1
-            self._queue.put(Send(request), now, LOWEST_PRIORITY, now + 1.0)
+            self._queue.put(Send(request), now, LOWEST_PRIORITY, now + WAITS_S)
 
     def _receive_request(self, request: Request, now: float) -> None:
+        if request.sender in self.names:
+            return
+        if not self._recovery.is_new(request, now):
+            self.counts.replayed += 1
+            return
         for message in self._recovery.answer(request, now):
             self.counts.recovered += 1
-            self._queue.put(Send(message), now, LOWEST_PRIORITY, now + 1.0)
+            self._queue.put(Send(message), now, LOWEST_PRIORITY, now + WAITS_S)
 
     def _forward_event(self, message: EventMessage, event_type: EventType, now: float) -> None:
         settings, here, key = self.settings, self._here(), key_of(message)

@@ -7,6 +7,7 @@ part.
 """
 
 import math
+from collections import OrderedDict
 from collections.abc import Callable
 from itertools import islice
 
@@ -15,6 +16,7 @@ from msgspec.structs import replace
 
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.proximity.messages import Beacon, EventMessage, Holdings, Request
+from nearcast.core.proximity.own_names import OwnNames
 from nearcast.core.proximity.seen_events import EventKey, share_of
 from nearcast.core.proximity.settings import ProximitySettings
 
@@ -27,6 +29,8 @@ MOST_NEIGHBOURS = 1_000
 _AGAIN_S = 0.02
 """An event that was just sent again is on its way to others who ask for it too."""
 _LONGEST_WAIT = 4.0
+WAITS_S = 1.0
+"""How long what is told, asked and answered may wait for the channel."""
 
 
 class _Held(Struct):
@@ -50,14 +54,16 @@ class _Neighbour(Struct):
 class Recovery:
     """What one node holds for others, and has asked for."""
 
-    def __init__(self, name: str, settings: ProximitySettings) -> None:
-        self._name = name
+    def __init__(self, names: OwnNames, incarnation: int, settings: ProximitySettings) -> None:
+        self._names = names
+        self._incarnation = incarnation
         self._settings = settings
         self._held: dict[EventKey, _Held] = {}
         self._bytes = 0
         self._asked: dict[EventKey, _Asked] = {}
         self._neighbours: dict[str, _Neighbour] = {}
-        self._told = 0
+        self._latest: OrderedDict[tuple[str, type], tuple[int, int]] = OrderedDict()
+        self._number = 0
         self._parting = False
         self.tells_at = math.inf
         """When to tell what is held."""
@@ -66,6 +72,11 @@ class Recovery:
 
     def __len__(self) -> int:
         return len(self._held)
+
+    @property
+    def bytes(self) -> int:
+        """What is held takes, about."""
+        return self._bytes
 
     def hold(self, message: EventMessage, beacon: Beacon, until: float, now: float) -> None:
         """Keep an event until a time, as far as there is room."""
@@ -92,8 +103,8 @@ class Recovery:
         if not self._held:
             self.tells_at = math.inf
             return None
-        self._told += 1
-        jitter = share_of((self._name, 0, self._told), "holdings")
+        self._number += 1
+        jitter = share_of((self._names.alias, 0, self._number), "holdings")
         self.tells_at = now + self._period_s() * (0.8 + 0.2 * jitter)
         listed: dict[tuple[str, str, int], list[int]] = {}
         for key in islice(reversed(self._held), MOST_TOLD):
@@ -102,7 +113,10 @@ class Recovery:
             listed.setdefault((subject, producer, incarnation), []).append(number)
         events = tuple((*key, tuple(numbers)) for key, numbers in listed.items())
         parting, self._parting = self._parting, False
-        return Holdings(self._name, (here.lat, here.lon), events, parting)
+        return Holdings(
+            self._names.alias, self._incarnation, self._number, now, (here.lat, here.lon), events,
+            parting,
+        )  # fmt: skip
 
     def ask(
         self,
@@ -117,7 +131,7 @@ class Recovery:
         asked = 0
         events = []
         for subject, producer, incarnation, numbers in told.events:
-            if producer == self._name or not wants(subject):
+            if producer in self._names or not wants(subject):
                 continue
             lacking = tuple(
                 number
@@ -130,11 +144,16 @@ class Recovery:
                 events.append((subject, producer, incarnation, lacking))
                 for number in lacking:
                     self._note_asked((producer, incarnation, number), now)
-        return Request(self._name, told.sender, tuple(events)) if events else None
+        if not events:
+            return None
+        self._number += 1
+        return Request(
+            self._names.alias, self._incarnation, self._number, now, told.sender, tuple(events)
+        )
 
     def answer(self, request: Request, now: float) -> list[EventMessage]:
         """Return the events that another asks this node for."""
-        if request.holder != self._name or not self._settings.recovers:
+        if request.holder not in self._names or not self._settings.recovers:
             return []
         found = []
         for _, producer, incarnation, numbers in request.events:
@@ -144,6 +163,20 @@ class Recovery:
                     held.sent_at = now
                     found.append(held.message)
         return found[:MOST_ASKED]
+
+    def is_new(self, message: Holdings | Request, now: float) -> bool:
+        """Return whether a node told or asked this now, and not what was recorded of it."""
+        error_s = self._settings.clock_error_s
+        if not -error_s <= now - message.time <= WAITS_S + error_s:
+            return False
+        key, found = (message.sender, type(message)), (message.incarnation, message.number)
+        if found <= self._latest.get(key, (0, 0)):
+            return False
+        self._latest[key] = found
+        self._latest.move_to_end(key)
+        if len(self._latest) > 2 * MOST_NEIGHBOURS:
+            self._latest.popitem(last=False)
+        return True
 
     def meet(self, told: Holdings, now: float) -> None:
         """Note where a neighbour is; if it is about to leave, what is held is told at once."""

@@ -6,7 +6,10 @@ import math
 from msgspec import Struct
 
 from nearcast.core.proximity.admission import OVERHEAD_BYTES, TokenBucket
-from nearcast.core.proximity.messages import EventMessage, Message
+from nearcast.core.proximity.messages import Beacon, EventMessage, Message
+
+LISTED_BYTES = 5
+"""What the number of an event takes in a list, about."""
 
 
 class Send(Struct, frozen=True):
@@ -71,5 +74,8 @@ class SendQueue:
 def size_of(message: Message) -> float:
     """Return about how many bytes a message takes on the channel."""
     if isinstance(message, EventMessage):
-        return OVERHEAD_BYTES + len(message.payload)
-    return 2.0 * OVERHEAD_BYTES
+        beacon_size = 0.0 if message.beacon is None else size_of(message.beacon)
+        return OVERHEAD_BYTES + len(message.payload) + beacon_size
+    if isinstance(message, Beacon):
+        return 2.0 * OVERHEAD_BYTES + len(message.area)
+    return OVERHEAD_BYTES + LISTED_BYTES * sum(len(each[3]) for each in message.events)

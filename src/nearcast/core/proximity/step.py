@@ -38,7 +38,9 @@ class ProximityCounts(Struct):
     """Beacons that gave a known subject another structure."""
     malformed: int = 0
     over_share: int = 0
-    """Events of others beyond their share of the channel."""
+    """Events and beacons of others beyond their share of the channel."""
+    replayed: int = 0
+    """What was told or asked before, and was sent again."""
     told: int = 0
     """Times that it told what it holds."""
     asked: int = 0
@@ -47,3 +49,28 @@ class ProximityCounts(Struct):
     """Events that it sent again."""
     expired: int = 0
     """Proximities that fell silent."""
+
+
+class ProximityKept(Struct, frozen=True):
+    """How much a node keeps, each within a bound of its settings, and what went over it."""
+
+    proximities: int
+    evicted: int
+    """Proximities that gave way to others."""
+    overheard: int
+    """Beacons of proximities that it is not in."""
+    seen: int
+    """Events that are remembered, so that none is taken twice."""
+    late: int
+    """Events of a promised order that came after a later one, and were discarded."""
+    held: int
+    """Events kept for others."""
+    held_bytes: int
+    anticipated: int
+    """Times that a neighbour was seen leaving, and was told at once what is held."""
+    waiting: int
+    """Messages that wait for their time or the channel."""
+    overdue: int
+    """Messages that waited too long, and were not sent."""
+    dropped: int
+    """Messages for which the queue had no room."""

@@ -18,6 +18,7 @@ from nearcast.wire.beacons.message_codec import (
     decode_message,
     encode_message,
 )
+from nearcast.wire.beacons.signatures import Signatures
 
 MAGIC = b"nc\x01"
 _SEALED, _PLAIN = b"\x01", b"\x00"
@@ -36,6 +37,8 @@ class DatagramCounts(Struct):
     """Not of this protocol, or sealed when no key is given, or the other way round."""
     unsealed: int = 0
     """Not sealed with a key of this node."""
+    forged: int = 0
+    """Not signed by the member that it says it is from."""
     malformed: int = 0
     partial: int = 0
     """Parts of messages of which others did not come in time."""
@@ -50,9 +53,12 @@ class _Partial(Struct):
 class DatagramCodec:
     """Turns messages into datagrams and back, for one node."""
 
-    def __init__(self, keys: KeyRing, largest_bytes: int) -> None:
+    def __init__(
+        self, keys: KeyRing, largest_bytes: int, signatures: Signatures | None = None
+    ) -> None:
         self.counts = DatagramCounts()
         self._keys = keys
+        self._signatures = signatures
         self._kind = _SEALED if keys.keys else _PLAIN
         self._head = MAGIC + self._kind
         self._room = largest_bytes - len(self._head) - keys.overhead_bytes
@@ -65,7 +71,8 @@ class DatagramCodec:
 
     def encode(self, message: Message) -> list[bytes]:
         """Return the datagrams of a message, or raise `BeaconError` if it is too large."""
-        body = encode_message(message)
+        signatures = self._signatures
+        body = encode_message(message if signatures is None else signatures.signed(message))
         if len(body) < self._room:
             return [self._head + self._keys.seal(_WHOLE + body)]
         if len(body) > LARGEST_MESSAGE_BYTES:
@@ -94,12 +101,19 @@ class DatagramCodec:
             return None
         try:
             if body[:1] == _WHOLE:
-                return decode_message(body[1:])
-            whole = self._join(body, now) if body[:1] == _PART else _refuse()
-            return None if whole is None else decode_message(whole)
+                message = decode_message(body[1:])
+            else:
+                whole = self._join(body, now) if body[:1] == _PART else _refuse()
+                if whole is None:
+                    return None
+                message = decode_message(whole)
         except BeaconError:
             self.counts.malformed += 1
             return None
+        if self._signatures is not None and not self._signatures.are_valid(message):
+            self.counts.forged += 1
+            return None
+        return message
 
     def _join(self, body: bytes, now: float) -> bytes | None:
         if len(body) <= _PART_HEADER_BYTES:

@@ -17,6 +17,7 @@ LARGEST_MESSAGE_BYTES = 64 * 1024
 LONGEST_NAME = 256
 LONGEST_AREA = 8_192
 MOST_LISTED = 4_096
+LONGEST_SIGNATURE = 64
 LATEST = 1e11
 """No time of ours is later than this, in seconds since 1970."""
 MOST = 1 << 62
@@ -46,6 +47,8 @@ def decode_message(data: bytes) -> Message:
             _check_beacon(message)
         else:
             _check_list(message)
+        if len(message.signature) > LONGEST_SIGNATURE:
+            raise ValueError("a signature is too long")
     except (msgspec.MsgspecError, UnicodeDecodeError, ValueError, RecursionError) as error:
         raise BeaconError(f"not a message: {error}") from None
     return message
@@ -74,6 +77,8 @@ def _check_beacon(beacon: Beacon) -> None:
         raise ValueError("an area is too long")
     if beacon.sought:
         check_pattern(beacon.type.subject)
+    if len(beacon.signature) > LONGEST_SIGNATURE:
+        raise ValueError("a signature is too long")
     _check_numbers(beacon.incarnation, beacon.number)
     _check_at(beacon.initial)
     _check_at(beacon.naval)
@@ -84,6 +89,8 @@ def _check_beacon(beacon: Beacon) -> None:
 
 def _check_list(message: Holdings | Request) -> None:
     _check_names((message.sender,))
+    _check_numbers(message.incarnation, message.number)
+    _check_range(message.time, 0.0, LATEST, "time")
     if isinstance(message, Holdings):
         _check_at(message.at)
     else:
