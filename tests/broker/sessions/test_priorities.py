@@ -100,6 +100,39 @@ def test_a_session_without_other_priorities_uses_all_places() -> None:
     assert phone.reads() == ["a", "b"]
 
 
+def test_with_relevance_a_place_is_kept_before_the_first_lower_message_comes() -> None:
+    phone = Phone(receive_maximum=3)
+    phone.session.pace_link(True)
+    phone.connect()
+    for text in ("a", "b", "c"):
+        phone.put(text)
+    assert phone.reads() == ["a", "b"]
+
+    phone.put("low", 3)
+    # All of what was given before was written.
+    phone.session.written()
+    assert phone.reads() == ["low"]
+
+
+def test_a_message_of_a_lower_priority_is_sent_again_by_who_takes_fewer_at_once() -> None:
+    phone = Phone(receive_maximum=2)
+    phone.connect()
+    phone.put("first", deadline=9.0)
+    phone.put("lower", 2)
+    assert phone.reads() == ["first", "lower"]
+    kept = Kept()
+    for change in phone.journal.take().changes:
+        kept.apply(change)
+
+    again = Phone(receive_maximum=1)
+    again.session = kept.session()
+    again.session.receive_maximum = 1
+    again.put("due", deadline=3.0)
+    again.connect()
+    again.session.validate_state(LIMITS)
+    assert again.session.waiting == 2
+
+
 def test_a_full_queue_drops_withheld_messages_then_the_oldest_of_the_lowest_priority() -> None:
     phone = Phone()
     for text, priority in (("urgent", 1), ("old", 3), ("low", 3), ("held", WITHHELD)):

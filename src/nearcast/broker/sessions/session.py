@@ -343,9 +343,7 @@ class Session:
         in_flight = self._in_flight
         if in_flight is None:
             in_flight = self._in_flight = {}
-        places, unconfirmed, counted = self.receive_maximum, outbox.unconfirmed, self.priorities
-        if places > limits.in_flight:
-            places = limits.in_flight
+        places, unconfirmed, counted = self._places(limits), outbox.unconfirmed, self.priorities
         if self.usage.used[QUEUED_BYTES] - outbox.waiting_bytes >= limits.queued_bytes:
             # So many bytes are in flight: nothing is added until the client acknowledges some.
             places = 0
@@ -413,6 +411,14 @@ class Session:
             self.update_direct_connection()
         elif unconfirmed and not outbox.unconfirmed:
             self.update_direct_connection()
+
+    def _places(self, limits: Limits) -> int:
+        """How many messages may be in flight."""
+        places = min(self.receive_maximum, limits.in_flight)
+        if self.pace is not None and not self._outbox.has_levels:
+            # It has relevance: the first message of a lower priority is to find a place.
+            return max(1, places - 1)
+        return places
 
     def take(self, now: float, journal: Journal) -> Sequence[QueuedDelivery]:
         """Take all that waits out of the queue, for a reader; in the store it stays.
@@ -516,7 +522,7 @@ class Session:
             if pace is not None:
                 allowance = pace.allowance(allowance)
             ready = self._outbox.ready(
-                min(self.receive_maximum, limits.in_flight),
+                self._places(limits),
                 len(self._in_flight or ()),
                 self._lower_in_flight,
                 allowance,

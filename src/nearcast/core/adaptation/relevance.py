@@ -13,6 +13,8 @@ from msgspec import Struct
 
 from nearcast.core.adaptation.errors import AdaptationError
 from nearcast.core.adaptation.form_function import AND, NOT, FormFunction, operations
+from nearcast.core.model.errors import ModelError
+from nearcast.core.model.geometry.position import parse_number
 
 LEVELS, LEARNED, ROLE = "levels:", "learned:", "role"
 LONGEST_LEVEL = 9
@@ -140,8 +142,11 @@ def _checked(vector: Levels) -> Levels:
 
 def _number(given: object) -> float:
     try:
-        value = float(given) if isinstance(given, str | int | float) else math.nan
-    except (ValueError, OverflowError):
+        if isinstance(given, str):
+            value = parse_number(given, "relevance")
+        else:
+            value = float(given) if isinstance(given, int | float) else math.nan
+    except (ModelError, OverflowError):
         value = math.nan
     if isinstance(given, bool) or not 0.0 <= value <= 1.0:
         raise AdaptationError(f"{_FORMS} This is neither: {repr(given)[:40]}.")
@@ -149,7 +154,8 @@ def _number(given: object) -> float:
 
 
 def _level(text: str, levels: int) -> int:
-    if not text.isdecimal() or len(text) > LONGEST_LEVEL or int(text) > levels:
+    is_whole = text.isascii() and text.isdecimal()
+    if not is_whole or len(text) > LONGEST_LEVEL or int(text) > levels:
         raise AdaptationError(
             f"A level of relevance is a whole number from 0 to {levels}, not {text[:40]!r}."
         )

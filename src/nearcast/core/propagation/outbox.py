@@ -9,7 +9,7 @@ methods for others.
 """
 
 from collections.abc import Callable, Hashable, Iterable, Sequence
-from typing import Generic, Protocol, TypeVar
+from typing import ClassVar, Generic, Protocol, TypeVar
 
 WITHHELD = -1
 """The priority of a message that stays queued unsent."""
@@ -81,6 +81,9 @@ class Outbox(Generic[M]):
     """The queue of one recipient."""
 
     __slots__ = ("_waiting", "unconfirmed", "waiting_bytes")
+
+    has_levels: ClassVar[bool] = False
+    """Whether it ever had a message of another priority than the best."""
 
     def __init__(self) -> None:
         self._waiting: list[M] = []

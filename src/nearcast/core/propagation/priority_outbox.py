@@ -27,7 +27,7 @@ class PriorityOutbox(Generic[M]):
     """The queue of one recipient that has messages of several priorities, or with deadlines."""
 
     __slots__ = (
-        "_again", "_arrivals", "_has_levels", "_levels", "_share_bytes", "_size", "unconfirmed",
+        "_again", "_arrivals", "_levels", "_share_bytes", "_size", "has_levels", "unconfirmed",
         "waiting_bytes",
     )  # fmt: skip
 
@@ -38,7 +38,7 @@ class PriorityOutbox(Generic[M]):
         """Messages that must be sent again, in this order."""
         self._levels: dict[int, PriorityLevel[M]] = {}
         """By priority, the best first; the withheld ones are a level too, without an order."""
-        self._has_levels = False
+        self.has_levels = False
         """Whether it ever had a message of another priority than the best."""
         self._arrivals = 0
         self._size = 0
@@ -49,6 +49,7 @@ class PriorityOutbox(Generic[M]):
             if message.was_sent:
                 self._again.append(message)
                 self._count(message, 1)
+                self.has_levels = self.has_levels or message.priority != 1
             else:
                 self.restore(message)
 
@@ -73,6 +74,7 @@ class PriorityOutbox(Generic[M]):
         self._again[:0] = messages
         for each in messages:
             self._count(each, 1)
+            self.has_levels = self.has_levels or each.priority != 1
 
     def make_room(self, message: M, count: int, size: int) -> list[M] | None:
         """Remove and return the messages to drop for a new one, the least urgent first.
@@ -98,7 +100,7 @@ class PriorityOutbox(Generic[M]):
     ) -> list[M]:
         """The messages that may be sent now, in their order; see `Outbox.ready`."""
         twin: PriorityOutbox[M] = PriorityOutbox(self._share_bytes, self.messages())
-        twin._has_levels = self._has_levels
+        twin.has_levels = self.has_levels
         for priority, level in self._levels.items():
             twin._levels[priority].passed_bytes = level.passed_bytes
         return twin.take(-inf, places, in_flight, lower, allowance)[0]
@@ -113,7 +115,7 @@ class PriorityOutbox(Generic[M]):
     ) -> Taken[M]:
         """Remove the messages that may be sent now, and those that are expired or late."""
         room = _Room(places, in_flight, allowance)
-        if self._has_levels:
+        if self.has_levels:
             room.divide(places, in_flight, lower)
         ready: list[M] = []
         expired: list[M] = []
@@ -225,7 +227,7 @@ class PriorityOutbox(Generic[M]):
         assert self.waiting_bytes == sum(each.size for each in messages)
         assert self.unconfirmed == sum(_is_unconfirmed(each) for each in messages)
         assert all(each.was_sent for each in self._again)
-        assert self._has_levels or all(each.priority == 1 for each in messages)
+        assert self.has_levels or all(each.priority == 1 for each in messages)
         assert not [p for p in self._levels if p < 1 and p != WITHHELD]
         assert list(self._levels) == sorted(self._levels)
         for priority, level in self._levels.items():
@@ -247,7 +249,7 @@ class PriorityOutbox(Generic[M]):
         if level is None:
             level = self._levels[priority] = PriorityLevel()
             if priority != 1:
-                self._has_levels = True
+                self.has_levels = True
             if len(self._levels) > 1:
                 self._levels = dict(sorted(self._levels.items()))
         level.append(arrival, message)
