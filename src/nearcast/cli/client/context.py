@@ -6,16 +6,16 @@ from typing import Annotated
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from nearcast.cli.client import server_options as server
 from nearcast.cli.client.option_checks import position_of
-from nearcast.client.api.node import Node
-from nearcast.client.api.options import ClientOptions
 from nearcast.client.receive.observations import Known
 from nearcast.core.model.geometry.position import plain
 from nearcast.wire.mqtt import MQTT_5
 
 
+@server.with_broker
 def context(
     node: Annotated[str, typer.Argument(help="The node; of a part, its node.")],
     *,
@@ -39,13 +39,7 @@ def context(
     as_json: Annotated[
         bool, typer.Option("--json", help="Print JSON; a position is [lon, lat].")
     ] = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
     mqtt: server.MqttOption = MQTT_5,
 ) -> None:
     """Print what is known of a node; with --at and --set, say it as that node first."""
@@ -54,12 +48,10 @@ def context(
     says = position is not None or bool(patch)
     # Parts share the context of their node.
     node = node.partition("~")[0] or node
-    if says and client_id is None:
+    if says and broker.client_id is None:
         # A part of the node: the node's context is changed, its own session is not affected.
-        client_id = f"{node}{server.client_options(None, 'context').client_id}"
-    options = server.client_options(client_id, "context", version=mqtt)
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
-    me = node_with(broker, options)
+        broker = replace(broker, client_id=f"{node}{broker.client_options('context').client_id}")
+    me = broker.node("context", version=mqtt)
 
     async def work() -> None:
         async with me:
@@ -80,12 +72,6 @@ def context(
 
     with contextlib.suppress(KeyboardInterrupt, asyncio.CancelledError):
         asyncio.run(work())
-
-
-def node_with(broker: server.BrokerOptions, options: ClientOptions) -> Node:
-    """Return a node that is not connected yet; invalid options end the command."""
-    made = broker.connection(options)
-    return Node(str(made.address), made.options, made.behaviour)
 
 
 def _member(text: str) -> tuple[str, object]:

@@ -7,12 +7,12 @@ import msgspec
 import typer
 
 from nearcast.cli.client import server_options as server
-from nearcast.cli.client.context import node_with
 from nearcast.client.receive.observations import Present
 from nearcast.core.model.geometry.position import plain
 from nearcast.wire.mqtt import MQTT_5
 
 
+@server.with_broker
 def nodes(
     *,
     area: Annotated[
@@ -30,21 +30,15 @@ def nodes(
         int | None, typer.Option(min=1, help="So many at most [default: all; with --near 10].")
     ] = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
     mqtt: server.MqttOption = MQTT_5,
 ) -> None:
     """List the nodes that are there: name, whether online, LAT,LON, distance and context.
 
     You see what your user, and the node that --id names, may see.
     """
-    options = server.client_options(client_id, "nodes", version=mqtt)
-    me = node_with(server.BrokerOptions(url, host, port, user, password_file, ca_file), options)
+    options = broker.client_options("nodes", version=mqtt)
+    me = broker.node_with(options)
     found: list[Present] = []
 
     async def work() -> None:
@@ -54,7 +48,7 @@ def nodes(
     asyncio.run(work())
     # The node of this command is not listed, unless the user named it.
     asking = options.client_id.lstrip(server.PART)
-    found = [each for each in found if client_id is not None or each.node != asking]
+    found = [each for each in found if broker.client_id is not None or each.node != asking]
     if as_json:
         typer.echo(msgspec.json.encode([_members(each) for each in found]).decode())
         return

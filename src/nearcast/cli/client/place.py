@@ -9,7 +9,6 @@ import msgspec
 import typer
 
 from nearcast.cli.client import server_options as server
-from nearcast.cli.client.context import node_with
 from nearcast.cli.failures import fail
 from nearcast.client.api.node import Node
 from nearcast.client.api.node_messages import place_topic
@@ -31,6 +30,7 @@ JsonOption = Annotated[bool, typer.Option("--json", help="Print JSON.")]
 
 
 @app.command()
+@server.with_broker
 def load(
     file: Annotated[
         Path,
@@ -49,13 +49,7 @@ def load(
         str, typer.Option("--kind-in", help="What holds a place's kind.")
     ] = "kind",
     as_json: JsonOption = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
 ) -> None:
     """Define the places in a file; what cannot be a place is named, and the others are loaded.
 
@@ -69,8 +63,7 @@ def load(
     # The broker identifies places by kind and name; the last one with the same would win.
     found = {(place.kind, place.name): place for place in places}
     twice = len(places) - len(found)
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
-    me = node_with(broker, server.client_options(client_id, "place"))
+    me = broker.node("place")
     asyncio.run(_define(me, list(found.values())))
     if as_json:
         rejects = [msgspec.structs.asdict(each) for each in loaded.rejects]
@@ -87,21 +80,15 @@ def load(
 
 
 @app.command("list")
+@server.with_broker
 def list_(
     kind: Annotated[str | None, typer.Argument(help="Only places of this kind.")] = None,
     *,
     as_json: JsonOption = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
 ) -> None:
     """Print the places that the broker knows."""
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
-    me = node_with(broker, server.client_options(client_id, "place"))
+    me = broker.node("place")
 
     async def work() -> None:
         shown: list[dict[str, object]] = []
@@ -122,21 +109,15 @@ def list_(
 
 
 @app.command()
+@server.with_broker
 def remove(
     kind: Annotated[str, typer.Argument(help="The place's kind.")],
     name: Annotated[str, typer.Argument(help="The place's name.")],
     *,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
 ) -> None:
     """Remove a place; the exit code is 1 if there is none."""
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
-    me = node_with(broker, server.client_options(client_id, "place"))
+    me = broker.node("place")
 
     async def work() -> None:
         async with me:

@@ -8,7 +8,6 @@ import msgspec
 import typer
 
 from nearcast.cli.client import server_options as server
-from nearcast.cli.client.context import node_with
 from nearcast.cli.client.policy_files import PolicyKey, read_policies
 from nearcast.cli.client.policy_loading import load_policies, policies_in_force
 from nearcast.cli.failures import fail
@@ -27,6 +26,7 @@ NameArgument = Annotated[str, typer.Argument(help="The policy's name.")]
 
 
 @app.command()
+@server.with_broker
 def load(
     file: Annotated[
         Path,
@@ -40,21 +40,14 @@ def load(
     *,
     name: Annotated[str | None, typer.Option(help="The name of the policy in XML.")] = None,
     as_json: JsonOption = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
 ) -> None:
     """Set all policies of a file, or none if one of them is wrong."""
     try:
         policies = read_policies(file, name)
     except AdaptationError as error:
         fail(str(error))
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
-    me = node_with(broker, server.client_options(client_id, "policy"))
+    me = broker.node("policy")
 
     async def work() -> str | None:
         async with me:
@@ -72,24 +65,16 @@ def load(
 
 
 @app.command("list")
+@server.with_broker
 def list_(
     kind: Annotated[str | None, typer.Argument(help="Only policies of this kind.")] = None,
     *,
     as_json: JsonOption = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
 ) -> None:
     """Print the policies that the broker has."""
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     found = [
-        (key, document)
-        for key, document in _read(broker, client_id).items()
-        if kind is None or key[0] == kind
+        (key, document) for key, document in _read(broker).items() if kind is None or key[0] == kind
     ]
     if as_json:
         typer.echo(msgspec.json.encode([_as_json(*each) for each in found]).decode())
@@ -99,22 +84,16 @@ def list_(
 
 
 @app.command()
+@server.with_broker
 def show(
     kind: KindArgument,
     name: NameArgument,
     *,
     as_json: JsonOption = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
 ) -> None:
     """Print a policy as it was published; the exit code is 1 if there is none."""
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
-    document = _read(broker, client_id).get((kind, name))
+    document = _read(broker).get((kind, name))
     if document is None:
         fail(f"There is no policy {kind}/{name}.")
     if as_json:
@@ -124,21 +103,15 @@ def show(
 
 
 @app.command()
+@server.with_broker
 def remove(
     kind: KindArgument,
     name: NameArgument,
     *,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
 ) -> None:
     """Remove a policy; the exit code is 1 if there is none."""
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
-    me = node_with(broker, server.client_options(client_id, "policy"))
+    me = broker.node("policy")
 
     async def work() -> None:
         async with me:
@@ -149,8 +122,8 @@ def remove(
     asyncio.run(work())
 
 
-def _read(broker: server.BrokerOptions, client_id: str | None) -> dict[PolicyKey, bytes]:
-    me = node_with(broker, server.client_options(client_id, "policy"))
+def _read(broker: server.BrokerOptions) -> dict[PolicyKey, bytes]:
+    me = broker.node("policy")
 
     async def work() -> dict[PolicyKey, bytes]:
         async with me:

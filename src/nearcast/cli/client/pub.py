@@ -24,6 +24,7 @@ from nearcast.wire.mqtt import MQTT_5
 ID_BYTES = 10
 
 
+@server.with_broker
 def pub(
     topic: Annotated[str, typer.Argument(help="Where to publish.")],
     message: Annotated[str | None, typer.Argument(help="What to publish.")] = None,
@@ -71,6 +72,10 @@ def pub(
     priority: Annotated[
         int | None, typer.Option(min=1, help="How urgent it is: 1 is the most.")
     ] = None,
+    deadline: Annotated[
+        float | None,
+        typer.Option(help="Seconds until which it is of use; what is due first leaves first."),
+    ] = None,
     people: Annotated[
         int | None,
         typer.Option(min=2, max=10_000, help="Nobody hears of fewer people together than so many."),
@@ -84,13 +89,7 @@ def pub(
     repeat: Annotated[int, typer.Option(min=1, help="Publish so many times.")] = 1,
     quiet: Annotated[bool, typer.Option("--quiet", help="Do not print the event's id.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print the id as JSON.")] = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
     mqtt: server.MqttOption = MQTT_5,
 ) -> None:
     """Publish to a broker; with QoS 1 and 2, wait until it has the message.
@@ -109,7 +108,7 @@ def pub(
             param_hint="--valid",
         )
     pairs = tuple(_pair(text) for text in properties or ())
-    given = (at, to, valid, key, priority, people, time, event_id)
+    given = (at, to, valid, key, priority, deadline, people, time, event_id)
     # Errors in these are reported only by an acknowledgement.
     level = qos if qos is not None else int(any(each is not None for each in given))
     event = EventOptions(
@@ -118,6 +117,7 @@ def pub(
         valid=valid,
         object=key,
         priority=priority,
+        deadline=deadline,
         people=people,
         time=time,
         id=event_id,
@@ -126,8 +126,7 @@ def pub(
     alone = not lines and repeat == 1 and mqtt == MQTT_5 and not topic.startswith("$")
     if alone and not quiet and event_id is None and "nc-id" not in dict(pairs):
         event = replace(event, id=secrets.token_hex(ID_BYTES))
-    options = server.client_options(client_id, "pub", version=mqtt)
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
+    options = broker.client_options("pub", version=mqtt)
     connection = broker.connection(options)
 
     # Only a moving target can be without effect.

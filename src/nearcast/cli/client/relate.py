@@ -8,13 +8,13 @@ import msgspec
 import typer
 
 from nearcast.cli.client import server_options as server
-from nearcast.cli.client.context import node_with
 from nearcast.client.receive.observations import Relation
 from nearcast.wire.mqtt import MQTT_5
 
 Members = list[str] | dict[str, float]
 
 
+@server.with_broker
 def relate(
     name: Annotated[str, typer.Argument(help="The name of the relationship.")],
     *,
@@ -49,13 +49,7 @@ def relate(
     ] = None,
     end: Annotated[bool, typer.Option("--end", help="End it.")] = False,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
     mqtt: server.MqttOption = MQTT_5,
 ) -> None:
     """Tell when nodes come near each other, and when they part: define it, watch it, end it."""
@@ -64,8 +58,7 @@ def relate(
     if end and (members or watch):
         raise typer.BadParameter("it is defined, watched or ended", param_hint="--end")
     nodes, needed = _members(members or []), _need(need)
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
-    me = node_with(broker, server.client_options(client_id, "relate", version=mqtt))
+    me = broker.node("relate", version=mqtt)
 
     async def work() -> None:
         async with me:

@@ -7,9 +7,9 @@ from typing import Annotated
 
 import msgspec
 import typer
+from msgspec.structs import replace
 
 from nearcast.cli.client import server_options as server
-from nearcast.cli.client.context import node_with
 from nearcast.cli.failures import fail
 from nearcast.client.api.node import Node
 from nearcast.client.api.node_scripts import ListedScript, Wanted
@@ -41,6 +41,7 @@ RunOption = Annotated[bool, typer.Option("--run", help="Call its run(args, state
 
 
 @app.command()
+@server.with_broker
 def add(
     id: IdArgument,  # noqa: A002  # the word of the contract
     file: FileArgument,
@@ -48,24 +49,18 @@ def add(
     node: NodeOption = None,
     events: EventsOption = None,
     run: RunOption = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
 ) -> None:
     """Place a script at a node; it is in force when this returns."""
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     source, wanted = file.read_text(encoding="utf-8"), _wanted(events or [])
     _run(
-        broker, client_id, node,
+        broker, node,
         lambda me: me.add_script(id, source, events=wanted, node=node, run_on_load=run),
     )  # fmt: skip
 
 
 @app.command()
+@server.with_broker
 def edit(
     id: IdArgument,  # noqa: A002
     file: Annotated[
@@ -75,48 +70,36 @@ def edit(
     node: NodeOption = None,
     events: EventsOption = None,
     run: RunOption = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
 ) -> None:
     """Change a script; its state, and what is not given, stay. A stopped script goes on."""
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     source = None if file is None else file.read_text(encoding="utf-8")
     wanted = None if events is None else _wanted(events)
     _run(
-        broker, client_id, node,
+        broker, node,
         lambda me: me.edit_script(id, source, events=wanted, node=node, run_on_load=run),
     )  # fmt: skip
 
 
 @app.command()
+@server.with_broker
 def execute(
     id: IdArgument,  # noqa: A002
     args: Annotated[str, typer.Argument(help="The arguments, as JSON.")] = "null",
     *,
     node: NodeOption = None,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
 ) -> None:
     """Call run(args, state) of a script."""
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     try:
         given = msgspec.json.decode(args)
     except msgspec.DecodeError as error:
         fail(f"the arguments are no JSON: {error}", 2)
-    _run(broker, client_id, node, lambda me: me.execute_script(id, given, node=node))
+    _run(broker, node, lambda me: me.execute_script(id, given, node=node))
 
 
 @app.command()
+@server.with_broker
 def remove(
     id: IdArgument,  # noqa: A002
     *,
@@ -124,43 +107,30 @@ def remove(
     evict: Annotated[
         bool, typer.Option("--evict", help="Also if another sent it to the client's own node.")
     ] = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
 ) -> None:
     """Remove a script."""
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     if evict:
-        _run(broker, client_id, node, lambda me: me.evict_script(id))
+        _run(broker, node, lambda me: me.evict_script(id))
     else:
-        _run(broker, client_id, node, lambda me: me.remove_script(id, node=node))
+        _run(broker, node, lambda me: me.remove_script(id, node=node))
 
 
 @app.command("list")
+@server.with_broker
 def list_(
     *,
     node: NodeOption = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print JSON.")] = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
 ) -> None:
     """List the scripts of the client's own node."""
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     found: list[ListedScript] = []
 
     async def read(me: Node) -> None:
         found.extend(await me.scripts())
 
-    _run(broker, client_id, node, read)
+    _run(broker, node, read)
     if as_json:
         typer.echo(msgspec.json.encode(found).decode())
         return
@@ -172,15 +142,14 @@ def list_(
 
 def _run(
     broker: server.BrokerOptions,
-    client_id: str | None,
     node: str | None,
     work: Callable[[Node], Awaitable[None]],
 ) -> None:
     """Connect, as a part of the node unless a user or an id is given, and do the work."""
-    options = server.client_options(client_id, "script")
-    if client_id is None and broker.user is None and node is not None:
-        options = server.client_options(f"{node}{options.client_id}", "script")
-    me = node_with(broker, options)
+    options = broker.client_options("script")
+    if broker.client_id is None and broker.user is None and node is not None:
+        options = replace(options, client_id=f"{node}{options.client_id}")
+    me = broker.node_with(options)
 
     async def connected() -> None:
         async with me:

@@ -1,7 +1,13 @@
-"""The options for the broker's address and the credentials of a command."""
+"""The options for the broker's address and the credentials of a command.
 
+A command with a parameter `broker: BrokerOptions` and the decorator `with_broker` has them all.
+"""
+
+import inspect
 import secrets
 import ssl
+from collections.abc import Callable
+from functools import wraps
 from pathlib import Path
 from typing import Annotated
 
@@ -9,6 +15,7 @@ import typer
 from msgspec import Struct
 from msgspec.structs import replace
 
+from nearcast.client.api.node import Node
 from nearcast.client.api.options import ClientOptions
 from nearcast.client.link.address import parse_address
 from nearcast.client.link.connection import ClientConnection, ConnectionOptions
@@ -57,6 +64,20 @@ class BrokerOptions(Struct, frozen=True):
     user: str | None
     password_file: Path | None
     authority: Path | None
+    client_id: str | None
+
+    def node(self, verb: str, **others: object) -> Node:
+        """Return the node of a command, not connected yet; invalid options end the command."""
+        return self.node_with(self.client_options(verb, **others))
+
+    def node_with(self, options: ClientOptions) -> Node:
+        """Return a node with these options, not connected yet; invalid ones end the command."""
+        made = self.connection(options)
+        return Node(str(made.address), made.options, made.behaviour)
+
+    def client_options(self, verb: str, **others: object) -> ClientOptions:
+        """Return options with the client id that the user gave, or one for this verb."""
+        return client_options(self.client_id, verb, **others)
 
     def connection(self, options: ClientOptions) -> ClientConnection:
         """Return a connection that is not open yet; invalid options end the command."""
@@ -106,3 +127,34 @@ def client_options(client_id: str | None, verb: str, **others: object) -> Client
         first_packet_id=secrets.randbelow(0xFFFF) + 1,
         **others,  # type: ignore[arg-type]
     )
+
+
+def with_broker(command: Callable[..., None]) -> Callable[..., None]:
+    """Let a command have the options of a broker in place of its parameter `broker`."""
+    signature = inspect.signature(command, eval_str=True)
+    options = inspect.signature(_broker_options, eval_str=True).parameters
+    parameters: list[inspect.Parameter] = []
+    for name, parameter in signature.parameters.items():
+        parameters += options.values() if name == "broker" else [parameter]
+
+    @wraps(command)
+    def with_options(**given: object) -> None:
+        values = {name: given.pop(name) for name in options}
+        command(**given, broker=_broker_options(**values))  # type: ignore[arg-type]
+
+    vars(with_options)["__signature__"] = signature.replace(parameters=parameters)
+    with_options.__annotations__ = {each.name: each.annotation for each in parameters}
+    return with_options
+
+
+def _broker_options(
+    *,
+    url: UrlOption = None,
+    host: HostOption = None,
+    port: PortOption = None,
+    user: UserOption = None,
+    password_file: PasswordFileOption = None,
+    ca_file: AuthorityOption = None,
+    client_id: IdOption = None,
+) -> BrokerOptions:
+    return BrokerOptions(url, host, port, user, password_file, ca_file, client_id)

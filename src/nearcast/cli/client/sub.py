@@ -28,6 +28,7 @@ STOPPED = 130
 _Subscribe = Callable[[], Coroutine[None, None, object]]
 
 
+@server.with_broker
 def sub(
     topics: Annotated[list[str], typer.Argument(help="Topic filters, with + and #.")],
     *,
@@ -89,29 +90,21 @@ def sub(
     meta: Annotated[
         bool, typer.Option("--meta", help="Ask for nc- properties; --json shows them.")
     ] = False,
-    url: server.UrlOption = None,
-    host: server.HostOption = None,
-    port: server.PortOption = None,
-    user: server.UserOption = None,
-    password_file: server.PasswordFileOption = None,
-    ca_file: server.AuthorityOption = None,
-    client_id: server.IdOption = None,
+    broker: server.BrokerOptions,
     mqtt: server.MqttOption = MQTT_5,
 ) -> None:
     """Print what is published, as `TOPIC MESSAGE`, until Ctrl-C."""
-    if session_expiry and client_id is None:
+    if session_expiry and broker.client_id is None:
         raise typer.BadParameter("a session that is kept needs an --id", param_hint="--id")
     here = None if at is None else position_of(at, "--at")
     situation = _Situation(where, from_, relevance, aggregate, here, name, envelope, meta)
     situation.check(topics, mqtt)
-    options = server.client_options(
-        client_id,
+    options = broker.client_options(
         "sub",
         version=mqtt,
         clean_start=not session_expiry,
         session_expiry_s=session_expiry if mqtt == MQTT_5 else 0,
     )
-    broker = server.BrokerOptions(url, host, port, user, password_file, ca_file)
     connection = broker.connection(options)
     connection.warn = _warn
     handling = 2 if no_retained and mqtt == MQTT_5 else 0
