@@ -110,6 +110,22 @@ class Field:
     def sent(self) -> int:
         return sum(int(node.ask("counts")["sent"]) for node in self.nodes.values())
 
+    def beacon_cost(self, area: str) -> float:
+        """Announce an area for a while, and return how many messages each beacon took."""
+        before = self._beacons()
+        self.nodes["a"].tell("announce", area)
+        until(lambda: self.discovered("b") == 1)
+        time.sleep(0.6)
+        self.nodes["a"].tell("unannounce")
+        until(lambda: self.discovered("b") == 0)
+        time.sleep(0.6)
+        after = self._beacons()
+        assert after["a"] > before["a"]
+        return (sum(after.values()) - sum(before.values())) / (after["a"] - before["a"])
+
+    def _beacons(self) -> dict[str, int]:
+        return {name: int(node.ask("counts")["beacons"]) for name, node in self.nodes.items()}
+
     def raise_at(self, name: str, lane: int) -> str:
         return str(self.nodes[name].ask("raise", lane)["raised"])
 
@@ -122,6 +138,8 @@ def run() -> dict[str, object]:
     field.move(a=0, b=150, c=300, d=450)
     for name in "bcd":
         nodes[name].tell("subscribe")
+    seen["beacon within range"] = field.beacon_cost("circle:me,200")
+    seen["beacon beyond range"] = field.beacon_cost("circle:me,500")
     # Within range of the producer: one message, whoever hears it.
     nodes["a"].tell("announce", "circle:me,200")
     until(lambda: field.discovered("b") == 1)
@@ -167,7 +185,8 @@ def run() -> dict[str, object]:
     attacker.wait()
     last = field.raise_at("a", 6)
     until(lambda: all(last in nodes[name].events() for name in "cd"))
-    seen["unsealed"] = min(int(nodes[name].ask("counts")["unsealed"]) for name in "cd")
+    for count in ("unsealed", "forged"):
+        seen[count] = min(int(nodes[name].ask("counts")[count]) for name in "cd")
     seen["events"] = {name: node.events() for name, node in nodes.items()}
     seen["lanes"] = sorted(
         {each["lane"] for node in nodes.values() for each in node.said if "event" in each}

@@ -9,9 +9,12 @@ import json
 import sys
 
 import nearcast as nc
+from nearcast.wire.beacons.signatures import Member, SigningKey
 
 SIREN = nc.event_type("siren", {"lane": int}, validity=120)
 KEY = b"k" * 32
+SECRETS = {name: name.encode() * 32 for name in "abcd"}
+MEMBERS = {name: Member(SigningKey(secret).public) for name, secret in SECRETS.items()}
 FAST = nc.ProximitySettings(beacon_least_s=0.2, beacon_most_s=0.5, recovers=True)
 
 
@@ -24,8 +27,9 @@ async def main(name: str, interface: str) -> None:
     audible: set[str] = set()
     loop = asyncio.get_running_loop()
     node = nc.adhoc(
-        name, key=KEY, interface=interface, settings=FAST, hears=lambda address: address in audible
-    )
+        name, key=KEY, interface=interface, settings=FAST, sign=SECRETS[name], members=MEMBERS,
+        hears=lambda address: address in audible,
+    )  # fmt: skip
 
     def got(event: nc.Received) -> None:
         say(event=event.id, publisher=event.publisher, lane=event.attributes["lane"])
@@ -54,6 +58,8 @@ async def main(name: str, interface: str) -> None:
                     beacons=found.counts.beacons_sent + found.counts.beacons_forwarded,
                     discovered=found.proximities,
                     unsealed=found.datagrams.unsealed,
+                    forged=found.datagrams.forged,
+                    over_share=found.counts.over_share,
                 )
 
 

@@ -4,12 +4,14 @@ import asyncio
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
+from typing import Any
 
 import pytest
 
 import nearcast as nc
 from nearcast.adhoc.group_addresses import BEACONS
 from nearcast.adhoc.multicast_socket import MulticastSocket
+from nearcast.wire.beacons.signatures import Member, SigningKey
 from tests.support.multicast import LOOPBACK, free_port, require_multicast, until_true
 
 KEY, OTHER = b"k" * 32, b"o" * 32
@@ -110,6 +112,102 @@ async def attacked() -> None:
 
 def test_replayed_forged_and_broken_datagrams_change_nothing() -> None:
     asyncio.run(attacked())
+
+
+async def signed() -> None:
+    require_multicast()
+    port, secrets = free_port(), {name: name[0].encode() * 32 for name in ("amb", "car", "gate")}
+    members = {name: Member(SigningKey(each).public) for name, each in secrets.items()}
+
+    def node(name: str, signs_as: str, known: dict[str, Member] | None) -> nc.AdhocNode:
+        return nc.adhoc(
+            name, key=KEY, interface=LOOPBACK, port=port, sign=secrets[signs_as], members=known
+        )
+
+    async with (
+        node("amb", "amb", members) as amb, node("car", "car", members) as car,
+        node("amb", "gate", None) as forger, car.subscribe("siren") as events,
+    ):  # fmt: skip
+        for each in (amb, car, forger):
+            await each.move(53.35, -6.26)
+        await forger.announce(SIREN, to=nc.circle(forger, 500))
+        await forger.raise_(SIREN, {"lane": 666})
+        await amb.announce(SIREN, to=nc.circle(amb, 500))
+        await until_true(lambda: car.discovered == [("amb", SIREN)])
+        await forger.raise_(SIREN, {"lane": 666})
+        name = await amb.raise_(SIREN, {"lane": 2})
+        assert (await asyncio.wait_for(anext(events), 20)).id == name
+        await until_true(lambda: car.statistics().datagrams.forged >= 3)
+        assert events.take_all() == []
+
+
+def test_a_member_that_speaks_as_another_is_not_believed_where_members_sign() -> None:
+    asyncio.run(signed())
+
+
+async def hidden() -> None:
+    require_multicast()
+    port, addresses, heard = free_port(), set[str](), list[bytes]()
+
+    def note(data: bytes, sender: str) -> None:
+        addresses.add(sender)
+        heard.append(data)
+
+    thief = MulticastSocket(LOOPBACK, port=port, receive=note)
+    thief.join(BEACONS)
+    thief.start(asyncio.get_running_loop())
+    async with (
+        nc.adhoc("amb", key=KEY, interface=LOOPBACK, port=port, pseudonym_s=600) as amb,
+        nc.adhoc("car", key=KEY, interface=LOOPBACK, port=port) as car,
+        amb.subscribe("siren") as own, car.subscribe("siren") as events,
+    ):  # fmt: skip
+        for each in (amb, car):
+            await each.move(53.35, -6.26)
+        await amb.announce(SIREN, to=nc.circle(amb, 100))
+        await until_true(lambda: car.discovered == [(amb.alias, SIREN)])
+        first = amb.alias
+        await amb.raise_(SIREN, {"lane": 1})
+        amb._change_name(600.0)
+        second = amb.alias
+        await until_true(lambda: car.discovered == [(second, SIREN)])
+        await amb.raise_(SIREN, {"lane": 2})
+        got = [await asyncio.wait_for(anext(events), 20) for _ in range(2)]
+        assert [each.publisher for each in got] == [first, second]
+        assert first != second
+        assert {car.node_of(first), car.node_of(second)} == {"amb"}
+        assert "amb" not in first + second
+        assert car.positions().keys() == {"amb"}
+        # To who has not the key nothing is alike: neither ports nor nonces.
+        assert len(addresses) == 2
+        assert len({data[8:14] for data in heard}) == 2
+        assert own.take_all() == []
+    thief.close()
+
+
+def test_pseudonyms_change_and_are_told_apart_by_the_group_key_alone() -> None:
+    asyncio.run(hidden())
+
+
+@pytest.mark.parametrize(
+    ("options", "says"),
+    [
+        ({"pseudonym_s": 600.0}, "take a group key"),
+        ({"key": KEY, "pseudonym_s": 1.0}, "at least 60"),
+        ({"sign": b"short"}, "has 32 bytes, not 5"),
+        ({"sign": b"a" * 32, "members": {}}, "'amb' is not among the members: nobody would"),
+        (
+            {"sign": b"a" * 32, "members": {"amb": Member(SigningKey(b"b" * 32).public)}},
+            "'amb' has another key among the members",
+        ),
+        ({"members": "no such file"}, "file of members no such file cannot be read"),
+        ({"sign": "no such file"}, "make one with: nearcast adhoc sign NODE FILE"),
+    ],
+)
+def test_what_a_node_cannot_prove_itself_with_is_refused(
+    options: dict[str, Any], says: str
+) -> None:
+    with pytest.raises(ValueError, match=says):
+        nc.adhoc("amb", **options)
 
 
 async def overflown() -> None:

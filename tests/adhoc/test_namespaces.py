@@ -27,9 +27,12 @@ def test_four_nodes_in_namespaces_go_on_whatever_one_of_them_does() -> None:
     seen = json.loads(done.stdout)
     # The same costs as on the simulated channel.
     assert (seen["cost within range"], seen["cost beyond range"]) == (1, 4)
+    assert (seen["beacon within range"], seen["beacon beyond range"]) == (1, 4)
     assert seen["beyond the area"] == []
     assert seen["missed while apart"]
     assert seen["unsealed"] > 100
+    # By a member, who has the group key and signs, in the names of others.
+    assert seen["forged"] > 100
     for name in "cd":
         assert set(seen["raised"]) <= set(seen["events"][name])
         assert len(seen["events"][name]) == len(set(seen["events"][name]))

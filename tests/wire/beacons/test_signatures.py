@@ -69,6 +69,12 @@ def test_what_a_member_says_is_taken_and_the_same_in_anothers_name_is_not(seed: 
     assert reader.codec.counts.forged == 2
 
 
+def test_whole_numbers_that_programs_give_for_others_are_signed_as_they_are_read() -> None:
+    whole = event_type("siren", {"lane": int}, validity=120, deadline=5)
+    beacon = replace(BEACON, type=whole, time=1_000_000_000, naval=(53, -6), period_s=2)
+    assert Crew("q").hears(beacon, Crew("p", P)) is not None
+
+
 def test_any_change_of_what_was_signed_is_noticed() -> None:
     honest, reader, relay = Crew("p", P), Crew("q"), Crew("r")
     said = reader.hears(EVENT, honest)

@@ -17,7 +17,7 @@ from msgspec.structs import replace
 
 from nearcast.core.proximity.messages import Beacon, EventMessage, Message
 from nearcast.errors import NearcastError
-from nearcast.wire.beacons.message_codec import encode_message
+from nearcast.wire.beacons.message_codec import decode_message, encode_message
 
 SIGNATURE_BYTES = 64
 KEY_BYTES = 32
@@ -109,7 +109,9 @@ class Signatures:
         if message.signature or self._node_of(author_of(message)) != self._node:
             return message
         assert self._key is not None
-        return replace(message, signature=self._key.sign(signed_bytes(message)))
+        # As it is read: programs say 5 where a reader finds 5.0.
+        read = decode_message(encode_message(message))
+        return replace(message, signature=self._key.sign(signed_bytes(read)))
 
     def _is_valid(self, message: Message) -> bool:
         public = self._public.get(self._node_of(author_of(message)))
