@@ -44,8 +44,8 @@ def main(interface: str, group: str, seconds: str) -> None:
         false: list[bytes] = [*stranger.encode(forged), *member.encode(forged)]
         if beacon is not None:
             run = replace(forged, incarnation=beacon.incarnation)
-            for each in (run, replace(run, producer="b", publisher="a", event_id=str(number))):
-                false += member.encode(each)
+            for event in (run, replace(run, producer="b", publisher="a", event_id=str(number))):
+                false += member.encode(event)
             # Would end the announcement, if it were believed.
             later = replace(beacon, number=beacon.number + 1, time=time.time(), ended=True)
             false += member.encode(replace(later, signature=b""))

@@ -2,8 +2,10 @@
 
 import asyncio
 from collections.abc import Awaitable, Callable
+from pathlib import Path
 
 import nearcast as nc
+from tests.situation.ruled_broker import broker_with
 from tests.support.multicast import LOOPBACK, free_port, require_multicast, until_true
 from tests.support.running_broker import RunningBroker
 
@@ -15,16 +17,21 @@ ALERT = nc.event_type("alert", {"text": str})
 class Town:
     """A broker, and nodes without one at one place."""
 
+    user: str | None = None
+    """Who the gateways are at the broker."""
+
     def __init__(self, broker: RunningBroker) -> None:
         require_multicast()
         self.url = f"mqtt://localhost:{broker.port}"
         self._port = free_port()
 
-    def node(self, name: str) -> nc.AdhocNode:
-        return nc.adhoc(name, key=KEY, interface=LOOPBACK, port=self._port)
+    def node(self, name: str, pseudonym_s: float | None = None) -> nc.AdhocNode:
+        return nc.adhoc(name, key=KEY, interface=LOOPBACK, port=self._port, pseudonym_s=pseudonym_s)
 
     def client(self, node: str, part: str | None = None) -> nc.Node:
-        return nc.connect(self.url, node=node, part=part)
+        if self.user is None:
+            return nc.connect(self.url, node=node, part=part)
+        return nc.connect(self.url, node=node, part=part, user=self.user, password="secret")
 
     def gateway(self, node: nc.AdhocNode, uplink: nc.Node) -> nc.Gateway:
         return nc.Gateway(
@@ -140,3 +147,101 @@ async def twice(town: Town) -> None:
 
 def test_the_same_program_runs_with_a_broker_and_without(broker: RunningBroker) -> None:
     asyncio.run(twice(Town(broker)))
+
+
+async def under_pseudonyms(town: Town) -> None:
+    async with (
+        town.node("amb", 600.0) as amb, town.node("bike") as bike, town.node("car") as car,
+        town.node("warden") as one, town.node("warden-2") as two, town.client("warden") as up_one,
+        town.client("warden-2") as up_two, town.client("office") as office,
+    ):  # fmt: skip
+        for node in (amb, bike, car, one, two):
+            await node.move(53.35, -6.26)
+        await office.move(53.351, -6.26)
+        async with (
+            office.subscribe("siren", where="lane >= 1") as sirens,
+            car.subscribe("siren") as heard,
+            town.gateway(one, up_one) as first, town.gateway(two, up_two) as second,
+        ):  # fmt: skip
+            names: list[str] = []
+            for lane in (1, 2):
+                await amb.announce(SIREN, to=nc.circle(amb, 300))
+                await until_true(lambda: amb.alias in (each[0] for each in one.discovered))
+                await until_true(lambda: amb.alias in (each[0] for each in two.discovered))
+                names.append(await amb.raise_(SIREN, {"lane": lane}))
+                event = await asyncio.wait_for(anext(sirens), 30)
+                # The broker sees one node, whatever it is called without it, and each event once.
+                assert (event.id, event.publisher) == (names[-1], "amb")
+                amb._change_name(600.0)
+            statistics = (first.statistics, second.statistics)
+            await until_true(lambda: all(each.up == 2 for each in statistics))
+            # For this one no rule lets the gateways act.
+            await bike.announce(SIREN, to=nc.circle(bike, 300))
+            await until_true(lambda: ("bike", SIREN) in one.discovered)
+            await until_true(lambda: ("bike", SIREN) in two.discovered)
+            await bike.raise_(SIREN, {"lane": 7})
+            await until_true(lambda: all(each.refused == 1 for each in statistics))
+            async with office.observe("amb") as states:
+                async with asyncio.timeout(30):
+                    async for known in states:
+                        if known.position == nc.Position(53.35, -6.26):
+                            break
+            assert sirens.take_all() == []
+            await until_true(lambda: heard.statistics().unread == 3)
+            publishers = {car.node_of(each.publisher or "") for each in heard.take_all()}
+            assert publishers == {"amb", "bike"}
+
+
+RULES = """
+[[rule]]
+permission = "allow"
+who = "user:warden"
+action = "connect"
+nodes = ["warden*", "office", "amb"]
+"""
+
+
+def test_two_gateways_act_for_a_node_with_pseudonyms_as_far_as_rules_let_them(
+    tmp_path: Path,
+) -> None:
+    broker = broker_with(tmp_path, RULES)
+    try:
+        town = Town(broker)
+        town.user = "warden"
+        asyncio.run(under_pseudonyms(town))
+    finally:
+        broker.stop()
+
+
+async def on_either_side(town: Town) -> None:
+    """The program of `meet`, one half of it with a broker and the other without."""
+    found: list[list[object]] = []
+    for with_broker in (True, False):
+        async with town.node("gw") as node, town.client("gw") as uplink:
+            await node.move(53.35, -6.26)
+            await uplink.move(53.35, -6.26)
+            gateway = nc.Gateway(
+                node, uplink, lambda each: town.client(each, "gw"), up=["horn"], down=["horn"],
+                area="circle:me,500",
+            )  # fmt: skip
+            async with gateway:
+                if with_broker:
+                    async with town.client("amb") as driver, town.node("car") as car:
+                        found.append(await meet(driver, car, heard_by(car, "gw")))
+                else:
+                    async with town.node("amb") as other, town.client("car") as reader:
+                        found.append(await meet(other, reader, heard_by(node, "amb")))
+    assert found == [[("horn", "amb", 2), ("horn", "amb", 3)]] * 2
+
+
+def heard_by(node: nc.AdhocNode, producer: str) -> Callable[[], Awaitable[None]]:
+    async def ready() -> None:
+        await until_true(lambda: producer in [each for each, _ in node.discovered])
+
+    return ready
+
+
+def test_the_same_program_runs_with_one_half_on_either_side_of_a_gateway(
+    broker: RunningBroker,
+) -> None:
+    asyncio.run(on_either_side(Town(broker)))

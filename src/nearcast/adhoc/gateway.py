@@ -26,7 +26,7 @@ from nearcast.client.api.areas import AreaLike
 from nearcast.client.api.node import Node
 from nearcast.client.errors import ClientError, ConnectionLostError
 from nearcast.client.receive.received import Received
-from nearcast.core.model import Position, area_text
+from nearcast.core.model import Area, Around, Position, area_text
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Delivery
 from nearcast.core.proximity.errors import AdmissionError
@@ -91,6 +91,7 @@ class Gateway:
         self._known: OrderedDict[tuple[str, str], None] = OrderedDict()
         """Publisher and id of what was heard on either side."""
         self._sessions: OrderedDict[str, Node] = OrderedDict()
+        self._opening = asyncio.Lock()
         self._refused_until: dict[str, float] = {}
         self._told: dict[str, Position] = {}
         self._waiting: asyncio.Queue[Delivery] = asyncio.Queue(MOST_WAITING)
@@ -159,7 +160,7 @@ class Gateway:
                     event.subject,
                     event.payload,
                     at=event.position,
-                    to=None if event.to is None else area_text(event.to),
+                    to=None if event.to is None else area_text(self._area_of(event.to)),
                     valid=None if event.valid_s is None else left_s,
                     id=event.id,
                 )
@@ -168,8 +169,19 @@ class Gateway:
                 self.statistics.dropped += 1
                 log_event(log, logging.WARNING, "event not carried up", why=str(error))
 
+    def _area_of(self, area: Area) -> Area:
+        """Return an area of the ad hoc world, round the node that a pseudonym stands for."""
+        if isinstance(area, Around):
+            return Around(self._node.node_of(area.anchor), area.shape)
+        return area
+
     async def _session(self, node: str) -> Node | None:
         """Return the session that acts for a node, or None if this may not."""
+        # Events and positions of a node may come at once, and it has one session.
+        async with self._opening:
+            return await self._found_or_opened(node)
+
+    async def _found_or_opened(self, node: str) -> Node | None:
         found = self._sessions.get(node)
         if found is not None:
             self._sessions.move_to_end(node)
