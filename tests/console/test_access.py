@@ -180,6 +180,7 @@ def test_answers_keep_to_the_rights_of_the_asker(tmp_path: Path) -> None:
         explained = await ask("/api/explain/open-1/bob", **bob)
         assert explained.status == 200
         assert "seq" not in json.loads(explained.body)
+        assert json.loads(explained.body)["waiting"] == []
         # Another node takes the right to all of it.
         assert (await ask("/api/explain/open-1/alice", **bob)).status == 403
         assert (await ask("/api/explain/open-1/bob", **alice)).status == 200

@@ -9,6 +9,7 @@ from typing import Annotated
 from urllib.parse import unquote
 
 from fastapi import APIRouter, Query, Request, Response
+from msgspec import to_builtins
 
 from nearcast.broker.config.setting_catalog import public
 from nearcast.broker.config.settings import Settings
@@ -21,6 +22,7 @@ from nearcast.broker.operations.explanation_queue import (
 from nearcast.broker.operations.explanation_worker import ExplainAnswer
 from nearcast.broker.operations.metrics import Metrics
 from nearcast.broker.operations.recent_events import recent_events
+from nearcast.broker.operations.waiting_copies import waiting_copies
 from nearcast.broker.server import Server
 from nearcast.broker.situation.metadata import time_text
 from nearcast.broker.situation.node_list import MOST as MOST_NODES
@@ -152,12 +154,12 @@ def make_api(
             found = await while_connected(request, explanations.explain(event, node, publisher))
         except (ExplanationBusyError, ExplanationFailedError) as error:
             return _later(str(error))
-        return Response() if found is None else _explained(event, found, view)
+        return Response() if found is None else _explained(event, found, view, server)
 
     return api
 
 
-def _explained(event: str, found: ExplainAnswer, view: View) -> Response:
+def _explained(event: str, found: ExplainAnswer, view: View, server: Server | None) -> Response:
     if found.status == "ambiguous":
         named = [each for each in found.publishers if view.sees(each) & SEE_IDENTITY]
         return json_answer(
@@ -170,6 +172,8 @@ def _explained(event: str, found: ExplainAnswer, view: View) -> Response:
     is_hidden = value.pop("hidden", False) and publisher != view.asker.node
     if found.status == "unknown" or is_hidden or not view.may_read(publisher, subject):
         return problem(404, UNKNOWN_EVENT)
+    if server is not None:
+        value["waiting"] = _waiting(server, event, str(value["node"]), publisher, view)
     sees = view.sees(publisher)
     if sees != SEE_ALL and value["node"] != view.asker.node:
         # A decision for another node reveals the position and the attributes of the publisher.
@@ -182,6 +186,19 @@ def _explained(event: str, found: ExplainAnswer, view: View) -> Response:
         if isinstance(later := value["later"], dict):
             value["later"] = {"time": later["time"]}
     return json_answer(value)
+
+
+def _waiting(
+    server: Server, event: str, node: str, publisher: str, view: View
+) -> list[dict[str, object]]:
+    hub = server.hub
+    found = waiting_copies(hub.sessions, hub.engine, event, node, publisher, server.now())
+    copies: list[dict[str, object]] = [to_builtins(each) for each in found]
+    if not view.asker.operates and node != view.asker.node:
+        # It would reveal how much is sent to somebody else.
+        for each in copies:
+            del each["ahead"]
+    return copies
 
 
 def _later(why: str) -> Response:

@@ -1,4 +1,4 @@
-"""Requests of an operator over the control socket: forget, list sessions, disconnect."""
+"""Requests of an operator over the control socket: forget, sessions, disconnect, what waits."""
 
 import asyncio
 import logging
@@ -11,6 +11,7 @@ from msgspec import Struct, to_builtins
 from nearcast.broker.operations.broker_load import BrokerLoad, LoadSample
 from nearcast.broker.operations.control import Ask
 from nearcast.broker.operations.session_table import SessionTable, SessionUse, SortKey, user_of
+from nearcast.broker.operations.waiting_copies import waiting_copies
 from nearcast.broker.sessions.session import Session
 from nearcast.logs import log_event
 from nearcast.wire.mqtt import ReasonCode
@@ -57,7 +58,19 @@ class OperatorRequests:
             "sessions": self._sessions,
             "disconnect": self._disconnect,
             "dictionaries": self._dictionaries,
+            "waiting": self._waiting,
         }
+
+    async def _waiting(self, about: Mapping[str, object]) -> object:
+        """Return the copies of an event that wait for a node."""
+        event, node, publisher = (about.get(name) for name in ("event", "node", "publisher"))
+        if not isinstance(event, str) or not isinstance(node, str):
+            raise ValueError("an event and a node are needed")
+        if publisher is not None and not isinstance(publisher, str):
+            raise ValueError("a publisher is the name of a node")
+        hub = self._server.hub
+        now = self._server.now()
+        return to_builtins(waiting_copies(hub.sessions, hub.engine, event, node, publisher, now))
 
     async def _dictionaries(self, about: Mapping[str, object]) -> object:
         """Use the dictionaries that were trained."""

@@ -622,6 +622,14 @@ class Session:
             self._lower_in_flight += delivery.priority != 1
             self._last_id = kept.packet
 
+    def queued_deliveries(self) -> list[QueuedDelivery]:
+        """What waits; what is to be sent again first, the rest in the order of arrival."""
+        return self._outbox.messages()
+
+    def sent_deliveries(self) -> list[QueuedDelivery]:
+        """What was sent and is not acknowledged."""
+        return [each for each in (self._in_flight or {}).values() if not each.released]
+
     def by_priority(self) -> dict[int, tuple[int, float]]:
         """How many messages of each priority wait, and since when the oldest does."""
         return self._outbox.by_priority()

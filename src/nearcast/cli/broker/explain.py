@@ -10,10 +10,12 @@ from pathlib import Path
 from typing import Annotated, TypeVar
 
 import typer
+from msgspec import convert, to_builtins
 from rich.console import Console
 from rich.progress import Progress
 
 from nearcast.broker.config.configuration import load
+from nearcast.broker.operations.control import ControlError, ask
 from nearcast.broker.operations.explanation import (
     Explanation,
     as_value,
@@ -24,14 +26,18 @@ from nearcast.broker.operations.explanation import (
 from nearcast.broker.operations.explanation import explain as explained
 from nearcast.broker.operations.recent_events import recent_events
 from nearcast.broker.operations.relationship_explanation import explain_relationship
+from nearcast.broker.operations.waiting_copies import WaitingCopy
 from nearcast.broker.situation.metadata import time_text
 from nearcast.cli.broker.relationship_lines import print_relationship
 from nearcast.cli.failures import fail
 from nearcast.core.model.event import Event
 from nearcast.core.model.subject import check_pattern
+from nearcast.core.propagation.outbox import WITHHELD
 from nearcast.store import LogReader, broker_directory
 
 LOGGED_WITHIN_S = 1.5
+ASKED_FOR_S = 5.0
+"""How long a running broker may take to say what waits."""
 T = TypeVar("T")
 Progressing = Callable[[int, int], None]
 
@@ -75,8 +81,8 @@ def explain(
     `explain` lists, `explain EVENT NODE` and `explain --last SUBJECT NODE` say why; `explain
     --relationship NAME` says whose reports made it near or apart, and by what margin. The broker's
     log is played again up to the event, so the answer is that of then, not of now; for an event
-    that stays it is played on until the node got it. The broker may be running. An event is in the
-    log a second after it was published.
+    that stays it is played on until the node got it. If the broker is running, it says as well what
+    of the event still waits for the node. An event is in the log a second after it was published.
     """
     settings = load(config, os.environ, {"broker.data": data})
     log = broker_directory(Path(settings.node.data), settings.node.name) / "log"
@@ -102,7 +108,8 @@ def explain(
     if node is None:
         _print_everyone(_played(as_json, explain_everyone, log, event, publisher), as_json)
     else:
-        _print(_played(as_json, partial(_of_node, node), log, event, publisher), as_json)
+        explanation = _played(as_json, partial(_of_node, node), log, event, publisher)
+        _print(explanation, as_json, _waiting(log.parent, explanation))
 
 
 def _wait_for(log: Path, event: str) -> None:
@@ -110,6 +117,18 @@ def _wait_for(log: Path, event: str) -> None:
     until = time.monotonic() + LOGGED_WITHIN_S
     while log.is_dir() and not events_named(LogReader(log), event) and time.monotonic() < until:
         time.sleep(0.1)
+
+
+def _waiting(directory: Path, found: Explanation) -> list[WaitingCopy] | None:
+    """Ask the broker what waits of an event for a node; None if it does not run."""
+    event, publisher = found.event.id, found.event.publisher
+    try:
+        answer = ask(
+            directory, "waiting", ASKED_FOR_S, event=event, node=found.node, publisher=publisher
+        )
+    except (ConnectionError, ControlError):
+        return None
+    return convert(answer, list[WaitingCopy])
 
 
 def _of(publisher: str | None) -> Callable[[Event], bool]:
@@ -164,14 +183,15 @@ def _print_everyone(found: Sequence[Explanation], as_json: bool) -> None:
         typer.echo(json.dumps([as_value(each) for each in found], indent=2))
         return
     for each in found:
-        _print(each, False)
+        _print(each, False, None)
     if not found:
         typer.echo("Nobody had a subscription then.")
 
 
-def _print(found: Explanation, as_json: bool) -> None:
+def _print(found: Explanation, as_json: bool, waiting: list[WaitingCopy] | None) -> None:
     if as_json:
-        typer.echo(json.dumps(as_value(found), indent=2))
+        told = {} if waiting is None else {"waiting": to_builtins(waiting)}
+        typer.echo(json.dumps(as_value(found) | told, indent=2))
         return
     event = found.event
     got = "was for" if found.delivered else "was not for"
@@ -185,5 +205,10 @@ def _print(found: Explanation, as_json: bool) -> None:
     if found.later is not None:
         when = time_text(found.later.time)
         typer.echo(f"{found.node} got it later, by input {found.later.seq} at {when}.")
+    for copy in waiting or ():
+        urgency = "withheld" if copy.priority == WITHHELD else f"priority {copy.priority}"
+        ahead = f", {copy.ahead} before it" if copy.ahead else ""
+        so_far = f"{copy.waits_s:.0f} s so far ({urgency}{ahead})"
+        typer.echo(f"It waits for {copy.client}, {so_far}: {copy.why}.")
     for gap in found.missing:
         typer.echo(f"Part of the log is missing, so this may be wrong: {gap}", err=True)
