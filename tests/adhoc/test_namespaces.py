@@ -40,16 +40,32 @@ def test_four_nodes_in_namespaces_go_on_whatever_one_of_them_does() -> None:
     assert set(seen["lanes"]) - {1} == {2, 3, 4, 5, 6}
 
 
-def test_without_a_multicast_route_it_is_said_what_to_do() -> None:
-    if not shutil.which("unshare"):
-        pytest.skip("no network namespaces: unshare is not installed")
+def in_namespace(*command: str) -> "subprocess.CompletedProcess[str]":
+    """Run Python in a network namespace of its own, or skip the test."""
+    if not shutil.which("unshare") or not shutil.which("ip"):
+        pytest.skip("no network namespaces: unshare or ip is not installed")
     done = subprocess.run(
-        ["unshare", "--user", "--map-root-user", "--net", sys.executable, "-m", "nearcast",
-         "adhoc", "listen", "#", "--at", "53.35,-6.26"],
-        capture_output=True, text=True, timeout=200, check=False,
+        ["unshare", "--user", "--map-root-user", "--net", sys.executable, *command],
+        capture_output=True, text=True, timeout=200, check=False, cwd=ROOT,
     )  # fmt: skip
-    if "unshare:" in done.stderr:
-        pytest.skip(f"no network namespaces: {done.stderr.strip()[-300:]}")
+    if done.returncode == CANNOT or "unshare:" in done.stderr:
+        pytest.skip(f"no network namespaces: {done.stdout}{done.stderr.strip()[-300:]}")
+    return done
+
+
+def test_ipv6_chosen_interfaces_and_what_the_kernel_forbids() -> None:
+    done = in_namespace("-m", "tests.adhoc.namespace_links")
+    assert done.returncode == 0, done.stderr
+    seen = json.loads(done.stdout)
+    assert "is not permitted (Permission denied): let the firewall pass UDP" in seen["forbidden"]
+    assert "goes out on one interface: name it" in seen["IPv6 anywhere"]
+    assert "near, far" in seen["IPv6 anywhere"] or "far, near" in seen["IPv6 anywhere"]
+    assert seen["received"] == [["p", {"lane": 2}]]
+    assert seen["other interface"] == []
+
+
+def test_without_a_multicast_route_it_is_said_what_to_do() -> None:
+    done = in_namespace("-m", "nearcast", "adhoc", "listen", "#", "--at", "53.35,-6.26")
     assert done.returncode == 1
     assert "no route for multicast" in done.stderr
     assert "ip route add 239.0.0.0/8 dev" in done.stderr

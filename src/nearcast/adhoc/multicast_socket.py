@@ -12,6 +12,7 @@ import errno
 import socket
 import struct
 from collections.abc import Callable
+from typing import Any
 
 from nearcast.adhoc.errors import MulticastError
 from nearcast.adhoc.group_addresses import BEACONS, PORT, Family, group_address
@@ -233,13 +234,22 @@ class MulticastSocket:
                 data, sender = found.recvfrom(65_536)
             except OSError:
                 return
-            if sender[:2] == self._own or (self._hears and not self._hears(sender[0])):
+            if sender[:2] == self._own or self._came_elsewhere(sender):
+                continue
+            if self._hears and not self._hears(sender[0]):
                 continue
             self._received += 1
             self._received_bytes += len(data)
             self.receive(data, f"{sender[0]}:{sender[1]}")
             if found not in self._sockets:
                 return
+
+    def _came_elsewhere(self, sender: tuple[Any, ...]) -> bool:
+        """Return whether a datagram came over another interface than this one's.
+
+        A membership of IPv6 is for an interface, and lets in what comes over any.
+        """
+        return self.family == 6 and sender[3] not in (0, self._index)
 
 
 def no_multicast(error: OSError, interface: str | None, family: Family) -> MulticastError:
@@ -253,13 +263,18 @@ def no_multicast(error: OSError, interface: str | None, family: Family) -> Multi
         )
     if error.errno in _NO_ROUTE:
         if family == 4:
-            device = interface or "wlan0"
+            device = interface or _some_interface()
             advice = f"add one with: ip route add 239.0.0.0/8 dev {device}"
         else:
             advice = "name an interface that has IPv6, with interface=..."
         return MulticastError(
             f"there is no route for multicast {where} ({error.strerror}): {advice}; or name "
             "another interface (interfaces are listed by: ip link)"
+        )
+    if family == 6 and interface is None and error.errno == errno.EINVAL:
+        return MulticastError(
+            "multicast over IPv6 goes out on one interface: name it, with interface=... "
+            f"(there are {_interfaces()})"
         )
     return MulticastError(f"multicast {where} does not work: {error.strerror or error}")
 
@@ -286,7 +301,15 @@ def _interface_index(interface: str | None) -> int:
     try:
         return socket.if_nametoindex(interface)
     except OSError:
-        known = ", ".join(name for _, name in socket.if_nameindex())
         raise MulticastError(
-            f"there is no interface {interface!r} here; there are {known}"
+            f"there is no interface {interface!r} here; there are {_interfaces()}"
         ) from None
+
+
+def _interfaces() -> str:
+    return ", ".join(name for _, name in socket.if_nameindex())
+
+
+def _some_interface() -> str:
+    """Return an interface that other machines may be on, for advice."""
+    return next((name for _, name in socket.if_nameindex() if name != "lo"), "wlan0")
