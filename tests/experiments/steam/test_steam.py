@@ -7,10 +7,12 @@ import pytest
 from nearcast.core.model import circle
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.experiments.steam import experiment
+from nearcast.experiments.steam.collisions import forced
 from nearcast.experiments.steam.crowds import RANGE_M, SCENARIOS, Scenario, places
 from nearcast.experiments.steam.dissemination import formula
 from nearcast.experiments.steam.flood import WARNING, spread
 from nearcast.experiments.steam.intersection import Intersection, summary_rows
+from nearcast.experiments.steam.recovery import account
 from nearcast.simulation.radio import RadioSettings
 from tests.support.radio_field import RadioField
 
@@ -60,12 +62,26 @@ def test_filters_at_the_intersection_cut_deliveries_as_geometry_says() -> None:
     assert counted.ours == pytest.approx(93.6, abs=1.0)
 
 
+def test_a_forced_collision_passes_nothing_and_counts_everything() -> None:
+    assert forced(20) == (0, 20)
+
+
+def test_with_recovery_all_who_are_owed_an_event_get_it_within_two_periods() -> None:
+    found = [account(seed, recovers=True) for seed in range(1, 4)]
+    assert sum(each.owed for each in found) > 6
+    assert all(each.owed == each.owed_and_got for each in found)
+    assert max(each.longest_periods for each in found) <= 2.0
+    without = [account(seed, recovers=False) for seed in range(1, 4)]
+    assert sum(each.owed_and_got for each in without) < sum(each.owed for each in without)
+
+
 def test_the_whole_experiment_runs() -> None:
     parts: list[str] = []
     result, figures = experiment.run(experiment.QUICK, parts.append)
     assert tuple(parts) == experiment.PARTS
     sources = {row.source.split(",")[0] for row in result.rows}
     assert {"Figure 7", "Figure 11", "Figure 12", "Figure 14", "Figure 15", "Table 1"} <= sources
+    assert {"Apart", "Collisions", "Recovery", "Missed proximities"} <= sources
     assert {figure.name for figure in figures} == {
         "figure-7-aa", "figure-7-ab", "figure-7-ba", "figure-7-bb", "figure-11", "figure-12",
         "figure-14", "figure-15",

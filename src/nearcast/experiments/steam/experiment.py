@@ -8,6 +8,7 @@ from nearcast.experiments.experiment_result import (
     ExperimentRow,
     Progress,
 )
+from nearcast.experiments.steam.collisions import collision_rows
 from nearcast.experiments.steam.crowds import PROXIMITIES_M, SATURATIONS
 from nearcast.experiments.steam.dissemination import (
     cost_rows,
@@ -18,6 +19,7 @@ from nearcast.experiments.steam.dissemination import (
 from nearcast.experiments.steam.fast_movers import miss_rows
 from nearcast.experiments.steam.intersection import intersection_rows
 from nearcast.experiments.steam.latency import latency_rows
+from nearcast.experiments.steam.recovery import recovery_rows
 
 NAME = "steam"
 PARTS = (
@@ -28,6 +30,8 @@ PARTS = (
     "Figure 14: partitions",
     "Figure 15: gossip",
     "Fast movers",
+    "Collisions",
+    "Recovery",
 )
 
 
@@ -49,12 +53,16 @@ class SteamSettings(Struct, frozen=True):
     speeds_mps: tuple[float, ...] = (10.0, 30.0, 60.0)
     beacon_periods_s: tuple[float, ...] = (1.0, 2.0, 5.0)
     passes: int = 200
+    type_sets: int = 2_000
+    """So often 40 types are announced in one place."""
+    recovery_runs: int = 40
 
 
 QUICK = SteamSettings(
     runs=1, proximities_m=(200.0, 400.0), saturations=(60, 120), vehicles_per_lane=1,
     types=(1, 4), subscriptions=(1, 10), events=50, timed_runs=1, radii_m=(40.0,),
-    speeds_mps=(30.0,), beacon_periods_s=(2.0,), passes=5,
+    speeds_mps=(30.0,), beacon_periods_s=(2.0,), passes=5, type_sets=20,
+    recovery_runs=1,
 )  # fmt: skip
 
 
@@ -89,5 +97,9 @@ def run(
         settings.radii_m, settings.speeds_mps, settings.beacon_periods_s, settings.passes,
         settings.seed,
     )  # fmt: skip
+    progress(next(parts))
+    rows += collision_rows(settings.type_sets, settings.seed)
+    progress(next(parts))
+    rows += recovery_rows(settings.recovery_runs, settings.seed)
     described: dict[str, object] = to_builtins(settings)
     return ExperimentResult(NAME, settings.seed, rows, described), figures

@@ -2,7 +2,8 @@
 
 As in the text: an event of five parameters, five filter terms, a stationary circle of 200 m.
 Raising includes the check of its type, marshalling, sealing with the group key and sending.
-Delivering begins with the sealed datagram and ends with the application's handler.
+Delivering begins with the sealed datagram and ends with the application's handler. Matching and
+signatures are measured apart.
 """
 
 import asyncio
@@ -11,17 +12,24 @@ import socket
 import time
 from collections.abc import Callable, Sequence
 
+from msgspec.structs import replace
+
 from nearcast.adhoc.adhoc_node import AdhocNode, adhoc
 from nearcast.adhoc.errors import MulticastError
 from nearcast.adhoc.multicast_socket import MulticastSocket
 from nearcast.core.model.geometry.area import circle
 from nearcast.core.model.subject import subject_matches
 from nearcast.core.proximity.event_type import EventType, event_type
+from nearcast.core.proximity.messages import EventMessage
 from nearcast.core.proximity.proximity import proximity
+from nearcast.core.proximity.proximity_node import ProximityNode
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.experiments.experiment_result import Curve, ExperimentFigure, ExperimentRow
 from nearcast.experiments.steam.crowds import CENTRE
 from nearcast.simulation.datagrams import DatagramSocket, Receive, SocketStatistics
+from nearcast.wire.beacons.datagram_codec import DatagramCodec
+from nearcast.wire.beacons.group_key import GroupKey, KeyRing
+from nearcast.wire.beacons.signatures import Member, Signatures, SigningKey
 
 NOTEBOOK_US, ROBOT_US = 1_800.0, 30.0
 AREA = circle((CENTRE.lat, CENTRE.lon), 200.0)
@@ -91,6 +99,10 @@ def latency_rows(
         )
         for number, cost in zip(subscriptions, delivering, strict=True)
     ]  # fmt: skip
+    rows += [
+        ExperimentRow("Apart", case, None, cost, "us")
+        for case, cost in _apart_us(count, runs)
+    ]  # fmt: skip
     figures = [
         ExperimentFigure(
             "figure-11", "Raising an event", "event types announced", "us of CPU",
@@ -157,6 +169,60 @@ async def _deliver_us(subscriptions: int, count: int, runs: int) -> float:
             best = min(best, time.process_time() - begun)
             assert len(got) == before + count
         return 1e6 * best / count
+
+
+def _apart_us(count: int, runs: int) -> list[tuple[str, float]]:
+    """What is not in the figures: signatures; and what matching takes of a delivery."""
+    event = _message()
+    key, ring = SigningKey(KEY), KeyRing([GroupKey(KEY)], b"apart")
+    members = {"producer": Member(key.public)}
+    signer = Signatures("producer", key)
+    signed = [signer.signed(replace(event, number=number)) for number in range(1, count + 1)]
+    codec = DatagramCodec(ring, 1_472)
+    datagrams = [codec.encode(each)[0] for each in signed]
+
+    def sign() -> None:
+        for number in range(1, count + 1):
+            signer.signed(replace(event, number=number))
+
+    def verify() -> None:
+        reader = Signatures("consumer", None, members)
+        for each in signed:
+            reader.are_valid(each)
+
+    def read() -> None:
+        node = ProximityNode("consumer", PLENTY)
+        node.move(CENTRE, 0.0)
+        node.subscribe("s", event.subject, 0.0)
+        for send in _announcing().announce(type_named(0), AREA, 0.0).sends:
+            node.receive(send.message, 0.0)
+        for data in datagrams:
+            found = codec.decode(data, 0.0)
+            assert found is not None
+            node.receive(found, 0.0)
+        assert node.counts.delivered == count
+
+    ways = (
+        ("signing an event", sign),
+        ("verifying an event", verify),
+        ("delivering without matching: opening, decoding, checking", read),
+    )
+    return [(what, _least_us(way, count, runs)) for what, way in ways]
+
+
+def _announcing() -> ProximityNode:
+    node = ProximityNode("producer", PLENTY)
+    node.move(CENTRE, 0.0)
+    return node
+
+
+def _message() -> EventMessage:
+    node = _announcing()
+    node.announce(type_named(0), AREA, 0.0)
+    _, step = node.raise_event(type_named(0).subject, ATTRIBUTES, 0.0)
+    (send,) = step.sends
+    assert isinstance(send.message, EventMessage)
+    return send.message
 
 
 def _node(name: str, make: Callable[[], DatagramSocket]) -> AdhocNode:
