@@ -6,7 +6,7 @@ import pytest
 from msgspec.structs import replace
 
 from nearcast.core.model import ModelError, circle
-from nearcast.core.model.inputs import Announced, Moved, Published, Unannounced
+from nearcast.core.model.inputs import Announced, Moved, NodeExpired, Published, Unannounced
 from nearcast.core.proximity.errors import AdmissionError, EventTypeError
 from nearcast.core.proximity.event_type import EventType, event_type
 from nearcast.core.proximity.group_id import hashed
@@ -433,7 +433,7 @@ def test_where_a_node_is_that_is_not_heard_any_more_is_unknown() -> None:
     node = consumer()
     node.receive(beacon, 0.1)
     step = node.elapse(node.wake_at)
-    assert step.inputs == [Unannounced("p", "siren"), Moved("p", None)]
+    assert step.inputs == [Unannounced("p", "siren"), Moved("p", None), NodeExpired("p")]
 
 
 def test_a_flood_of_beacons_is_bounded_and_counted_and_events_go_on() -> None:
@@ -497,3 +497,17 @@ def test_under_another_name_announcements_go_on_and_nothing_of_its_own_comes_bac
     _, step = source.raise_event("siren", {"lane": 3}, 1.3)
     (own,) = (each for each in step.inputs if isinstance(each, Published))
     assert own.event.publisher == "p"
+
+
+def test_of_producers_that_are_known_by_an_event_alone_the_oldest_are_forgotten() -> None:
+    settings = ProximitySettings(recovers=True, proximities_most=10)
+    source, beacon = producer(settings)
+    node, event, known = consumer(settings=settings), raised(source, 1, 0.0), set()
+    for number in range(100):
+        name, now = f"x{number}", 0.01 * number
+        held = replace(beacon, producer=name, time=now)
+        step = node.receive(replace(event, producer=name, time=now, beacon=held, hops=False), now)
+        assert published(step) == [1]
+        known |= {each.node for each in step.inputs if isinstance(each, Moved)}
+        known -= {each.node for each in step.inputs if isinstance(each, NodeExpired)}
+    assert len(known) <= 10

@@ -4,6 +4,8 @@ An event is taken if somebody announced its type in a proximity that this node i
 type, is neither outdated nor overdue, and is within its producer's share of the channel.
 """
 
+from collections import OrderedDict
+
 from msgspec import Struct
 
 from nearcast.core.model.context import Attributes
@@ -11,7 +13,7 @@ from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
 from nearcast.core.model.geometry.area import Area
 from nearcast.core.model.geometry.position import Position
-from nearcast.core.model.inputs import Input, Moved, Published
+from nearcast.core.model.inputs import Input, Moved, NodeExpired, Published
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.subject import subject_matches
 from nearcast.core.proximity.admission import OVERHEAD_BYTES, ByteBudget, ChannelShares
@@ -78,6 +80,8 @@ class EventIntake:
         self._order: EventOrder[Accepted] = EventOrder(
             settings.order_wait_s, settings.recovers, lambda accepted: accepted.message
         )
+        self._elsewhere: OrderedDict[str, None] = OrderedDict()
+        """Producers that the engine knows, of which no proximity is known here."""
         self._live = ByteBudget(settings.live_bytes)
 
     def has(self, key: EventKey) -> bool:
@@ -163,7 +167,23 @@ class EventIntake:
         known = self._list.get((message.producer, message.subject, False))
         if known is not None and known.naval_time > message.time:
             return [published]
-        return [Moved(message.producer, Position(*message.naval)), published]
+        moved = Moved(message.producer, Position(*message.naval))
+        if known is not None:
+            return [moved, published]
+        return [*self._met_elsewhere(message.producer), moved, published]
+
+    def met_here(self, producer: str) -> None:
+        """Note that a producer's proximity is known: the list says when it is forgotten."""
+        self._elsewhere.pop(producer, None)
+
+    def _met_elsewhere(self, producer: str) -> list[Input]:
+        """Note a producer of which only an event is known; forget the oldest of too many."""
+        self._elsewhere[producer] = None
+        self._elsewhere.move_to_end(producer)
+        if len(self._elsewhere) <= self._settings.proximities_most:
+            return []
+        oldest, _ = self._elsewhere.popitem(last=False)
+        return [NodeExpired(oldest)]
 
     def event(self, accepted: Accepted, now: float) -> Event:
         """Return an event as the engine knows it."""

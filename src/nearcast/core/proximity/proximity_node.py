@@ -21,7 +21,7 @@ from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Announcement
 from nearcast.core.model.geometry.area import Area
 from nearcast.core.model.geometry.position import Position
-from nearcast.core.model.inputs import Announced, Moved, Published, Unannounced
+from nearcast.core.model.inputs import Announced, Moved, NodeExpired, Published, Unannounced
 from nearcast.core.model.subject import subject_matches
 from nearcast.core.proximity.admission import OVERHEAD_BYTES, bucket
 from nearcast.core.proximity.discovery import Discovered, ProximityList, described_by
@@ -405,6 +405,7 @@ class ProximityNode:
         self._learn(beacon, now + lasts_s, step)
 
     def _learn(self, beacon: Beacon, expires_at: float, step: ProximityStep) -> None:
+        self._intake.met_here(beacon.producer)
         found, gone = self._list.add(beacon, expires_at)
         for each in gone:
             self._part(each, step)
@@ -446,8 +447,8 @@ class ProximityNode:
         if not found.beacon.sought:
             step.inputs.append(Unannounced(producer, found.type.subject))
         if not any(each.beacon.producer == producer for each in self._list):
-            # Nothing tells where it is any more.
-            step.inputs.append(Moved(producer, None))
+            # Nothing tells where it is any more: relationships part, and it is forgotten.
+            step.inputs += [Moved(producer, None), NodeExpired(producer)]
 
     def _update_members(self, proximities: Iterable[Discovered], step: ProximityStep) -> None:
         self._memberships.update(proximities, self._own.subjects, step)
