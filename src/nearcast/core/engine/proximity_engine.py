@@ -19,6 +19,7 @@ from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     ContextPatched,
     Input,
+    NodeExpired,
     RelationshipDefined,
     RelationshipEnded,
     Subscribed,
@@ -64,6 +65,8 @@ class ProximityEngine:
         """Inputs that the engine refused: events or announcements of others that are not valid."""
         self._reason = ""
         """Why the last of them was refused."""
+        self._members: dict[str, tuple[str, ...]] = {}
+        """Of each relationship: they are not forgotten, so that they part once."""
         self._introspective: set[str] = set()
         """Subscriptions that this node's own events may concern."""
 
@@ -145,6 +148,9 @@ class ProximityEngine:
         outcome = self._apply(step, now)
         if self.refusals > refusals:
             raise ModelError(self._reason)
+        self._members.pop(each.name, None)
+        if isinstance(each, RelationshipDefined):
+            self._members[each.name] = each.members
         return outcome
 
     def move(self, position: Position, now: float) -> ProximityOutcome:
@@ -180,7 +186,7 @@ class ProximityEngine:
         found = [] if deliveries is None else deliveries
         notices: list[RelationshipNotice] = []
         if step.inputs or due:
-            inputs: list[Input] = step.inputs
+            inputs = step.inputs if not self._members else self._without_members(step.inputs)
             outcome = self.engine.step(inputs, now)
             self.refusals += len(outcome.refusals)
             if outcome.refusals:
@@ -188,6 +194,12 @@ class ProximityEngine:
             found = [*found, *outcome.deliveries]
             notices = [each for each in outcome.notices if isinstance(each, RelationshipNotice)]
         return ProximityOutcome(step.sends, step.joins, step.leaves, found, notices)
+
+    def _without_members(self, inputs: list[Input]) -> list[Input]:
+        members = {node for each in self._members.values() for node in each}
+        return [
+            each for each in inputs if not (isinstance(each, NodeExpired) and each.node in members)
+        ]
 
 
 def joined(steps: list[ProximityStep]) -> ProximityStep:
