@@ -248,6 +248,10 @@ def test_an_event_with_a_smallest_people_is_unknown_except_to_its_publisher(tmp_
     values: tuple[Input, ...] = (
         Subscribed(Subscription("bob\0#", "bob", "#")),
         Published(hidden),
+        *(
+            Published(Event("same", "bus/7", name, 1.7e9, people=3, base_set="every 60"))
+            for name in ("carol", "dave")
+        ),
     )
     rows = [record_row(Record(seq, 1.7e9, value), "local") for seq, value in enumerate(values, 1)]
     store.commit([], RowBuffer.of(rows), now=0.0)
@@ -260,6 +264,9 @@ def test_an_event_with_a_smallest_people_is_unknown_except_to_its_publisher(tmp_
             assert listed == []
             answer = await ask("/api/explain/hidden-1/bob", **basic(name))
             unknown = await ask("/api/explain/nothing/bob", **basic(name))
+            assert (answer.status, answer.body) == (404, unknown.body)
+        for name in ("bob", "root"):
+            answer = await ask("/api/explain/same/bob", **basic(name))
             assert (answer.status, answer.body) == (404, unknown.body)
         alice = basic("alice")
         assert len(json.loads((await ask("/api/events", **alice)).body)) == 1

@@ -15,7 +15,7 @@ from nearcast.broker.operations.explanation import as_value, explain
 from nearcast.core.gathering.cells import Cell
 from nearcast.pipeline.decide.player import Player
 from nearcast.testing import World, explore
-from nearcast.wire.mqtt import MQTT_5, Properties, Publish, ReasonCode, TopicFilter
+from nearcast.wire.mqtt import MQTT_5, Connect, Properties, Publish, ReasonCode, TopicFilter, Will
 from tests.situation.ruled_broker import broker_with, user
 from tests.support.clients.raw_client import fresh
 from tests.support.clients.talker import VERSIONS, Talker, told
@@ -187,7 +187,6 @@ def test_explain_tells_nothing_of_who_got_a_single_event(tmp_path: Path) -> None
     writer.says("spot", b"{}", more={"people": "3", "id": "e"})
     running.stop()
     found: Any = as_value(explain(next(tmp_path.glob("brokers/*/log")), "e", "reader"))
-    assert found["hidden"] is True
     assert found["delivered"] is False
     (step,) = found["subscriptions"][0]["steps"]
     assert step["step"] == "people"
@@ -215,13 +214,13 @@ def live(world: World) -> None:
         if kind < 0.7:
             made += 1
             hidden = Properties(user_properties=(("nc-people", "3"),))
-            packet = Publish("spot", b'{"n": 1}', 2).with_(hidden)
+            packet = Publish("spot", b'{"n": 1}', draw.choice((0, 2, 2))).with_(hidden)
             driver.publish(draw.choice(people), [packet])
         elif kind < 0.9:
             driver.later(draw.choice((1.0, 15.0, 40.0)))
         else:
             counted += sum(count_in(each) for each in driver.received("eve"))
-            driver.restart()
+            driver.restart(draw.choice((1.0, 30.0, 150.0)))
             connect()
     driver.later(150.0)
     driver.publish("eve", [Publish("other", b"", 1)])
@@ -241,3 +240,11 @@ def count_in(message: Publish) -> int:
 
 def test_crashes_never_let_fewer_people_out() -> None:
     assert explore(live, range(6)) == 6
+
+
+def test_a_will_that_would_stay_is_refused_at_connect(daily: RunningBroker) -> None:
+    hidden = Properties(user_properties=(("nc-people", "3"),))
+    for retain, expected in ((True, BAD), (False, ReasonCode.SUCCESS)):
+        will = Will("spot", b"{}", 1, retain, hidden)
+        answer = daily.open().connect(Connect(fresh("mortal"), MQTT_5, will=will))
+        assert answer.reason_code == expected

@@ -151,7 +151,9 @@ def make_api(
         if view.sees(node) != SEE_ALL:
             return problem(403, f"you may not see all of {node!r}")
         try:
-            found = await while_connected(request, explanations.explain(event, node, publisher))
+            found = await while_connected(
+                request, explanations.explain(event, node, publisher, view.asker.node)
+            )
         except (ExplanationBusyError, ExplanationFailedError) as error:
             return _later(str(error))
         return Response() if found is None else _explained(event, found, view, server)
@@ -169,8 +171,7 @@ def _explained(event: str, found: ExplainAnswer, view: View, server: Server | No
         return problem(500, found.problem)
     value = found.value
     publisher, subject = str(value.get("publisher")), str(value.get("subject"))
-    is_hidden = value.pop("hidden", False) and publisher != view.asker.node
-    if found.status == "unknown" or is_hidden or not view.may_read(publisher, subject):
+    if found.status == "unknown" or not view.may_read(publisher, subject):
         return problem(404, UNKNOWN_EVENT)
     if server is not None:
         value["waiting"] = _waiting(server, event, str(value["node"]), publisher, view)

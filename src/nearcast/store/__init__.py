@@ -56,6 +56,7 @@ from nearcast.store.rows.row_kinds import ERASED as ERASED
 from nearcast.store.rows.row_kinds import GAP as GAP
 from nearcast.store.rows.row_kinds import INFORMATIONAL as INFORMATIONAL
 from nearcast.store.rows.row_kinds import KINDS as KINDS
+from nearcast.store.rows.row_kinds import TICK as TICK
 from nearcast.store.rows.row_kinds import is_input as is_input
 from nearcast.store.rows.row_kinds import is_unknown as is_unknown
 from nearcast.store.rows.rows import Recipient as Recipient

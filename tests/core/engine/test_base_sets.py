@@ -9,11 +9,13 @@ import pytest
 from msgspec.structs import replace
 
 from nearcast.core.engine.engine import Engine
+from nearcast.core.engine.settings import EngineSettings
 from nearcast.core.language import parse
-from nearcast.core.model.event import Event, Subscription
+from nearcast.core.model.event import Announcement, Delivery, Event, Subscription
 from nearcast.core.model.geometry.area import Circle
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
+    Announced,
     ContextPatched,
     Forgot,
     Input,
@@ -23,6 +25,7 @@ from nearcast.core.model.inputs import (
     Published,
     Restarted,
     Subscribed,
+    Unannounced,
     Unsubscribed,
 )
 
@@ -85,6 +88,10 @@ def plain_sets(log: list[tuple[Input, float]], end: float) -> Counter[tuple[str,
     found: Counter[tuple[str, int]] = Counter()
     tick = 1_000.0 // EVERY * EVERY
     for value, at in [*log, (Unsubscribed(""), end)]:
+        if isinstance(value, Restarted):
+            # What was due while the broker was down was not due before.
+            for key, some in waiting.items():
+                waiting[key] = [(event, since) for event, since in some if event.qos]
         while (tick + EVERY) <= at:
             tick += EVERY
             for key in list(waiting):
@@ -96,14 +103,10 @@ def plain_sets(log: list[tuple[Input, float]], end: float) -> Counter[tuple[str,
         if isinstance(value, Published) and value.event.position is not None:
             key = value.event.subject, value.event.position.lat
             waiting.setdefault(key, []).append((value.event, at))
-        elif isinstance(value, Forgot | Restarted):
+        elif isinstance(value, Forgot):
             for key, some in waiting.items():
                 waiting[key] = [
-                    (event, since)
-                    for event, since in some
-                    if (
-                        event.qos if isinstance(value, Restarted) else event.publisher != value.node
-                    )
+                    (event, since) for event, since in some if event.publisher != value.node
                 ]
     return found
 
@@ -259,6 +262,111 @@ def test_a_subscriber_who_asks_for_more_people_gets_unions_of_whole_sets() -> No
     assert (payload["people"], payload["count"]) == (5, 7)
     mean = (3 * 10 + 4 * 40) / 7
     assert payload["attributes"] == {"speed": {"mean": pytest.approx(mean)}}
+
+
+def test_whoever_is_forgotten_is_not_named_in_sets_that_wait_for_a_subscriber() -> None:
+    engine = Engine()
+    engine.step([Subscribed(Subscription("w", "w", "s", aggregate="people 5"))], 0.0)
+    engine.step([hidden(n, f"p{n}", person=f"user p{n}") for n in range(3)], 1.0)
+    engine.step([], 31.0)
+    outcome = engine.step([Forgot("p1")], 32.0)
+    (pool,) = engine.waiting()
+    assert pool.events[0].event.persons == ("user p0", "", "user p2")
+    assert len(outcome.waiting_changes) == 2
+
+
+def test_whoever_says_more_than_others_loses_its_own_events(
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:
+    monkeypatch.setattr("nearcast.core.engine.base_set_updates.MOST_WAITING", 10)
+    engine = Engine()
+    engine.step([Subscribed(Subscription("w", "w", "s"))], 0.0)
+    engine.step([hidden(n, f"p{n % 2}") for n in range(2)], 1.0)
+    engine.step([hidden(10 + n, "loud") for n in range(50)], 2.0)
+    (delivery,) = engine.step([], 30.0).deliveries
+    payload = json.loads(delivery.event.payload)
+    assert (payload["people"], payload["count"]) == (3, 10)
+    assert engine.statistics()["gathering_discarded_total"] == 42
+
+
+def test_a_flood_of_topics_discards_the_flood(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("nearcast.core.engine.base_set_updates.MOST_GROUPS", 10)
+    engine = Engine()
+    engine.step([Subscribed(Subscription("w", "w", "#"))], 0.0)
+    engine.step([hidden(n, f"p{n}") for n in range(3)], 1.0)
+    engine.step([hidden(10 + n, "loud", subject=f"t{n}") for n in range(50)], 2.0)
+    assert [each.event.subject for each in engine.step([], 30.0).deliveries] == ["s"]
+
+
+def test_an_event_that_expires_before_the_tick_is_in_no_set() -> None:
+    engine = Engine()
+    engine.step([Subscribed(Subscription("w", "w", "s"))], 0.0)
+    engine.step([hidden(n, f"p{n}", expires_at=20.0 if n == 0 else None) for n in range(3)], 1.0)
+    assert not engine.step([], 30.0).deliveries
+    engine.step([hidden(9, "p9")], 31.0)
+    (delivery,) = engine.step([], 60.0).deliveries
+    assert json.loads(delivery.event.payload)["count"] == 3
+
+
+def test_what_is_refused_may_be_sent_again_with_its_id() -> None:
+    engine = Engine()
+    engine.step([Announced(Announcement("p", "s", Circle(Position(53.0, -6.0), 10.0)))], 0.0)
+    assert engine.step([hidden(1, "p")], 1.0).refusals
+    engine.step([Unannounced("p", "s")], 2.0)
+    outcome = engine.step([hidden(1, "p")], 3.0)
+    assert not outcome.refusals
+    assert outcome.records
+
+
+WATCHES: tuple[tuple[str | None, object], ...] = (
+    ("distance(me, event) < 90000", None),
+    (None, {"volume": "distance(me, publisher)", "wait": 50}),
+    (None, {"case": [["distance(me, event) < 90000", "volume 5"]], "else": "volume 2", "wait": 50}),
+)
+
+
+@pytest.mark.parametrize("seed", range(8))
+def test_what_leaves_by_time_does_not_depend_on_when_it_is_noticed(seed: int) -> None:
+    """Positions expire, the clock ticks and waiting ends in between, and are noticed late."""
+    life, settings = Life(seed), EngineSettings(position_ttl_s=47.0)
+    inputs: list[tuple[Input, float]] = [
+        (
+            Subscribed(
+                Subscription(
+                    f"{reader} w{place}", reader, "#", None if where is None else parse(where),
+                    aggregate=needs,
+                )
+            ),
+            life.now,
+        )
+        for place, (where, needs) in enumerate(WATCHES)
+        for reader in READERS
+    ]  # fmt: skip
+    while len(inputs) < 150:
+        life.later()
+        value = life.an_input()
+        if life.draw.random() < 0.5:
+            where = Position(53.0 + life.draw.random(), -6.0)
+            value = Moved(life.draw.choice(READERS + PEOPLE), where)
+        if not isinstance(value, Restarted):
+            inputs.append((value, life.now))
+    prompt, late = Engine(settings), Engine(settings)
+    expected: Counter[object] = Counter()
+    due: float | None = None
+    for value, at in inputs:
+        while due is not None and due <= at:
+            outcome = prompt.step([], due)
+            expected.update(map(told, outcome.deliveries))
+            due = outcome.timer
+        outcome = prompt.step([value], at)
+        expected.update(map(told, outcome.deliveries))
+        due = outcome.timer
+    found = late.play([value for value, _ in inputs], [at for _, at in inputs])
+    assert Counter(map(told, found.deliveries)) == expected
+
+
+def told(delivery: Delivery) -> object:
+    return delivery.event.id, delivery.event.payload, delivery.node, delivery.subscriptions
 
 
 def test_what_is_counted_is_base_sets_only() -> None:

@@ -37,7 +37,8 @@ class PlainGathering:
         self.left: list[tuple[str, list[str]]] = []
 
     def take(self, value: Input, now: float) -> None:
-        self.expire(now)
+        if not isinstance(value, Restarted):
+            self.expire(now)
         match value:
             case Published(event):
                 for id_, wanted in self.wanted.items():
@@ -55,6 +56,8 @@ class PlainGathering:
                 gone = [each.id for each in self.wanted.values() if each.owner not in sessions]
                 self.end(gone)
                 self.only(lambda id_, event: bool(event.qos and self.wanted[id_].qos))
+                # What was due while the broker was down was not due before.
+                self.expire(now)
 
     def rule(self, id_: str) -> Aggregability:
         return parse_aggregability(self.wanted[id_].aggregate)

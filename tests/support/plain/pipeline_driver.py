@@ -63,10 +63,10 @@ class LeftToThePipeline(Virtual):
         super().unsubscribe(client, topic_filter)
         self._follow()
 
-    def restart(self) -> None:
+    def restart(self, down_s: float = 1.0) -> None:
         self._pipeline.crash()
         self._world.clients.pop("$pipeline")
-        super().restart()
+        super().restart(down_s)
         self._pipeline = self._world.client("$pipeline", OPTIONS)
         self._world.settle()
         self._follow()

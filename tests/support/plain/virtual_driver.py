@@ -65,11 +65,11 @@ class Virtual:
     def later(self, seconds: float) -> None:
         self._world.run(seconds)
 
-    def restart(self) -> None:
+    def restart(self, down_s: float = 1.0) -> None:
         for client in list(self._clients):
             self._clients.pop(client).crash()
         self._broker.crash(power_cut=True)
-        self._world.run(1.0)
+        self._world.run(down_s)
         self._broker.start()
 
     def received(self, client: str) -> list[Publish]:

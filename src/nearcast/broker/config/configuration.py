@@ -256,6 +256,9 @@ def _contradictions(settings: Settings, origin: Callable[[str], Origin]) -> Iter
         yield f"{given_as(given)} needs listen.{missing}"
     if listen.client_certificate == "required" and not listen.client_authority:
         yield f"{given_as('client_certificate')} is required, which needs listen.client_authority"
+    if settings.gathering.wait_s < settings.gathering.every_s:
+        where = origin("gathering.wait_s").where
+        yield f"{where + ': ' if where else ''}gathering.wait_s is less than gathering.every_s"
     ports: dict[int, str] = {}
     for name in ("mqtt_port", "ws_port", "http_port", "mqtts_port", "wss_port"):
         port = getattr(listen, name)

@@ -440,7 +440,7 @@ class AdaptationSection(Struct, frozen=True, forbid_unknown_fields=True):
 class GatheringSection(Struct, frozen=True, forbid_unknown_fields=True):
     """Events with a smallest number of people of their own (`nc-people`), without a rule."""
 
-    every_s: Annotated[float, Meta(gt=0.0, le=86_400.0)] = 60.0
+    every_s: Annotated[float, Meta(ge=0.1, le=86_400.0)] = 60.0
     """At each multiple of this, groups of enough people go out."""
     wait_s: Annotated[float, Meta(gt=0.0, le=604_800.0)] = 3600.0
     """Events that have waited longer are discarded."""

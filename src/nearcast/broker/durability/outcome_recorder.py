@@ -24,6 +24,7 @@ from nearcast.store import (
     LivePut,
     delivery_row,
     encoded_node,
+    tick_row,
 )
 
 NODES = "nodes"
@@ -95,6 +96,9 @@ class OutcomeRecorder:
             self.waiting.record(outcome.waiting_changes, journal)
         if outcome.hidden_changes:
             self.hidden.record(outcome.hidden_changes, journal)
+        if not outcome.records and (outcome.waiting_changes or outcome.hidden_changes):
+            # Time alone made something leave: a log that is played says so before the next input.
+            journal.rows.append(tick_row(self._state.name, self._state.engine.next_seq(), now))
         for record in outcome.records:
             journal.rows.append_record(record)
         if self._deliveries:

@@ -12,18 +12,20 @@ An event that does not stay is neither published nor recorded if nobody here has
 
 from collections.abc import Callable, Mapping
 
+from msgspec.structs import replace
+
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
 from nearcast.broker.engine_driver import EngineDriver
 from nearcast.broker.handover.release_throttle import ReleaseThrottle
 from nearcast.broker.handover.row_bases import bases_of, check_judged
 from nearcast.broker.handover.staged_rows import Chunk, StagedRows
-from nearcast.broker.ingest.publish_request import claim_live
+from nearcast.broker.ingest.publish_request import claim_live, with_smallest_people
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.broker.net.connection import Connection
 from nearcast.broker.quotas.sizes import event_bytes
 from nearcast.broker.sessions.session import Session
-from nearcast.broker.situation.nc_properties import BAD, area_of
+from nearcast.broker.situation.nc_properties import BAD, NO_EVENT_OPTIONS, area_of
 from nearcast.core.adaptation.priority_basis import PriorityBasis
 from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
@@ -225,6 +227,14 @@ class HandoverInbox:
             about=row.about,
             headers=row.headers,
         )
+        try:
+            hidden = with_smallest_people(state, row.subject, NO_EVENT_OPTIONS, stays=stays)
+        except RefusedError:
+            state.counters["refused_rows"] += 1
+            return
+        if hidden.people:
+            # What the pipeline makes names people too: all of it is of one person.
+            event = replace(event, people=hidden.people, base_set=hidden.base_set)
         if stays and valid_s != 0.0:
             try:
                 claim_live(state, state.quotas.broker, event, event_bytes(event))

@@ -186,26 +186,12 @@ class PublishChecks:
 
         Refuses what would tell of a single event.
         """
-        state = self._state
-        rule = next((each for each in state.people_rules if each.fits(topic)), None)
-        if rule is None and not options.people:
-            return options
-        if stays or options.stays:
-            why = "with a smallest people nothing is retained, valid or an object"
-            raise RefusedError(BAD, f"{topic!r}: {why}")
-        if options.to is not None:
-            raise RefusedError(BAD, f"{topic!r}: with a smallest people there is no target")
-        person = ""
-        if state.has_users:
-            user = None if session.owner is None else session.owner.user
-            # All anonymous clients are one user.
-            person = "anonymous" if user is None else f"user {user}"
-        return replace(
-            options,
-            people=max(options.people, 0 if rule is None else rule.least),
-            base_set=state.hidden_clock if rule is None else rule.base_set,
-            person=person,
-        )
+        hidden = with_smallest_people(self._state, topic, options, stays=stays)
+        if not hidden.people or not self._state.has_users:
+            return hidden
+        user = None if session.owner is None else session.owner.user
+        # All anonymous clients are one user.
+        return replace(hidden, person="anonymous" if user is None else f"user {user}")
 
     def check_rights(self, connection: Connection, request: PublishRequest) -> None:
         """Refuse what a rule forbids; rules treat all live events as retained."""
@@ -305,6 +291,25 @@ def check_aggregate(request: PublishRequest) -> None:
         parts_from_json(request.payload, request.options.aggregate)
     except ModelError as error:
         raise RefusedError(BAD, str(error)) from None
+
+
+def with_smallest_people(
+    state: BrokerState, topic: str, options: EventOptions, *, stays: bool
+) -> EventOptions:
+    """Return options with the smallest people of a topic; refuse what would tell of one event."""
+    rule = next((each for each in state.people_rules if each.fits(topic)), None)
+    if rule is None and not options.people:
+        return options
+    if stays or options.stays:
+        why = "with a smallest people nothing is retained, valid or an object"
+        raise RefusedError(BAD, f"{topic!r}: {why}")
+    if options.to is not None:
+        raise RefusedError(BAD, f"{topic!r}: with a smallest people there is no target")
+    return replace(
+        options,
+        people=max(options.people, 0 if rule is None else rule.least),
+        base_set=state.hidden_clock if rule is None else rule.base_set,
+    )
 
 
 def claim_live(state: BrokerState, usage: SessionUsage, event: Event, size: int) -> None:

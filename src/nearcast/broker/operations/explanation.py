@@ -69,13 +69,15 @@ def explain(
     settings: EngineSettings | None = None,
     progress: Callable[[int, int], None] | None = None,
     publisher: str | None = None,
+    asker: str | None = None,
 ) -> Explanation:
     """Explain why a node did or did not get an event; raises `StoreError` if it is unknown.
 
     Ids are unique per publisher only: if several have the same, `publisher` selects one, and
-    without it `AmbiguousEventError` names them all.
+    without it `AmbiguousEventError` names them all. To an `asker`, events of others with a smallest
+    people are unknown.
     """
-    playing = _Playing(log, event_id, publisher, settings, progress)
+    playing = _Playing(log, event_id, publisher, settings, progress, asker)
     found = playing.explain((node,))[0]
     if waits(found.verdicts):
         return playing.follow(found)
@@ -112,14 +114,14 @@ class _Playing:
         publisher: str | None,
         settings: EngineSettings | None,
         progress: Callable[[int, int], None] | None,
+        asker: str | None = None,
     ) -> None:
         reader = LogReader(log)
-        everything = _events_named(reader, event_id)
-        found = {name: seq for name, (seq, _) in everything.items()}
-        if publisher is None and len(found) > 1:
-            # Whoever asks for another's event must not hear of one that is not told of.
-            told = {name: seq for name, (seq, hidden) in everything.items() if not hidden}
-            found = told or found
+        found = {
+            name: seq
+            for name, (seq, hidden) in _events_named(reader, event_id).items()
+            if asker is None or not hidden or name == asker
+        }
         if publisher is None and len(found) > 1:
             raise AmbiguousEventError(event_id, list(found))
         total = rows_in(reader)
@@ -283,7 +285,6 @@ def as_value(found: Explanation) -> dict[str, object]:
             for verdict in found.verdicts
         ],
         "missing": list(found.missing),
-        **({"hidden": True} if found.event.people else {}),
     }
 
 

@@ -60,14 +60,16 @@ class ExplanationQueue:
         """The id of the process; None if there is none."""
         return None if self._process is None else self._process.pid
 
-    async def explain(self, event: str, node: str, publisher: str | None = None) -> ExplainAnswer:
-        """Explain why a node did or did not get an event.
+    async def explain(
+        self, event: str, node: str, publisher: str | None = None, asker: str | None = None
+    ) -> ExplainAnswer:
+        """Explain why a node did or did not get an event, to an asker (None: the operator).
 
         Raises `ExplanationBusyError` or `ExplanationFailedError`; cancelling it ends the work.
         """
         if self._waiting >= MOST_WAITING:
             raise ExplanationBusyError("many explanations are being made; try again later")
-        request = ExplainRequest(str(self._log), event, node, publisher)
+        request = ExplainRequest(str(self._log), event, node, publisher, asker)
         self._waiting += 1
         try:
             async with self._turn:

@@ -32,6 +32,8 @@ class ExplainRequest(Struct, frozen=True):
     event: str
     node: str
     publisher: str | None = None
+    asker: str | None = None
+    """The node that asks, which hears nothing of others' events with a smallest people."""
 
 
 class ExplainAnswer(Struct, frozen=True):
@@ -47,7 +49,13 @@ class ExplainAnswer(Struct, frozen=True):
 def answer(request: ExplainRequest) -> ExplainAnswer:
     """Explain a decision."""
     try:
-        found = explain(Path(request.log), request.event, request.node, publisher=request.publisher)
+        found = explain(
+            Path(request.log),
+            request.event,
+            request.node,
+            publisher=request.publisher,
+            asker=request.asker,
+        )
     except AmbiguousEventError as error:
         return ExplainAnswer("ambiguous", publishers=error.publishers, problem=str(error))
     except UpgradeError as error:

@@ -4,8 +4,9 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 
 from nearcast.core.engine.engine import Engine
-from nearcast.core.model.inputs import Input
+from nearcast.core.model.inputs import Input, TimePassed
 from nearcast.store import (
+    TICK,
     CorruptError,
     Gap,
     LogReader,
@@ -43,7 +44,7 @@ def resume_before(engine: Engine, log: Path, seq: int) -> int:
 
 def replayed_inputs(
     reader: LogReader, first_seq: int, missing: list[str], progress: Progress | None = None
-) -> Iterator[tuple[Row, Input]]:
+) -> Iterator[tuple[Row, Input | TimePassed]]:
     """Yield the inputs from a row on; what is missing before the next is appended to `missing`."""
     total = rows_in(reader)
     for part in reader.read(first_seq):
@@ -51,6 +52,9 @@ def replayed_inputs(
             missing.append(part.reason)
             continue
         for row in rows_of(part):
+            if row.kind == TICK:
+                yield row, TimePassed()
+                continue
             if not is_input(row.kind):
                 continue
             if progress is not None and row.seq % 1_000 == 0:

@@ -23,6 +23,7 @@ from nearcast.core.model.inputs import (
     RelationshipEnded,
     RelationshipSettled,
     RelationshipSilenced,
+    TimePassed,
 )
 from nearcast.core.model.region_record import RegionRecord
 from nearcast.core.relationships.relationship import Relationship
@@ -137,7 +138,7 @@ class _Watch:
         """By member and peer."""
         self._is_silent = False
 
-    def play(self, row: Row, value: Input) -> list[StateChange]:
+    def play(self, row: Row, value: Input | TimePassed) -> list[StateChange]:
         """Apply an input; return the states that it changed."""
         engine, name = self._engine, self._name
         # What time alone brings about comes before the input.
@@ -174,7 +175,9 @@ class _Watch:
             and not notice.veiled
         )
 
-    def _cause(self, row: Row, value: Input, notice: RelationshipNotice) -> tuple[str | None, str]:
+    def _cause(
+        self, row: Row, value: Input | TimePassed, notice: RelationshipNotice
+    ) -> tuple[str | None, str]:
         """Whose report an input was, and what it said."""
         if isinstance(value, RelationshipDefined | RelationshipEnded) and value.name == self._name:
             if notice.ended:

@@ -179,7 +179,7 @@ class ConnectHandler:
             why = f"the session of client id {shown(client_id)} belongs to another user"
             return AuthRefusal(ReasonCode.NOT_AUTHORIZED, why)
         if packet.will is not None:
-            problem = problem_with(packet.will, connection.permissions, self._state.limits)
+            problem = problem_with(packet.will, connection.permissions, self._state)
             if problem is not None:
                 return problem
         return _Accepted(packet, client_id, assigned, owner)

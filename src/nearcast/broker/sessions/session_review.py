@@ -39,7 +39,7 @@ class SessionReview:
         notices: list[tuple[str, str]] = []
         will = self._lifecycle.will_of(session)
         if will is not None:
-            problem = problem_with(will, session.permissions, self._state.limits)
+            problem = problem_with(will, session.permissions, self._state)
             if problem is not None:
                 self._lifecycle.drop_will(session)
                 self._state.counters["revoked_wills"] += 1

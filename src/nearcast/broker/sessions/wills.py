@@ -4,19 +4,21 @@ from msgspec.structs import replace
 
 from nearcast.broker.auth import AuthRefusal
 from nearcast.broker.auth.permissions import Permissions
-from nearcast.broker.config.settings import Limits
-from nearcast.broker.ingest.publish_request import request_of_will
+from nearcast.broker.broker_state import BrokerState
+from nearcast.broker.ingest.publish_request import request_of_will, with_smallest_people
 from nearcast.broker.ingest.refusal import RefusedError
 from nearcast.store import StoredMessage, StoredWill
 from nearcast.wire.mqtt import Properties, Publish, ReasonCode, Will
 
 
-def problem_with(will: Will, allowed: Permissions, limits: Limits) -> AuthRefusal | None:
+def problem_with(will: Will, allowed: Permissions, state: BrokerState) -> AuthRefusal | None:
     """Return why a will is not allowed, or None if it is."""
+    limits = state.limits
     topic, pairs = will.topic, will.properties.user_properties
     try:
         request = request_of_will(will)
         topic = request.topic
+        with_smallest_people(state, topic, request.options, stays=request.retain)
     except RefusedError as error:
         return AuthRefusal(error.reason, f"the will: {error.why}")
     if topic.startswith("$"):

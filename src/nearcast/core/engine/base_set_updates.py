@@ -3,9 +3,17 @@
 The clock alone decides when, so that nobody can tell from a time who came last.
 """
 
-from collections.abc import Iterable
+from collections import Counter
+from collections.abc import Callable, Iterable
+from heapq import heappop, heappush
 
-from nearcast.core.engine.books.gathering_book import PoolAdded, PoolChange, PoolEnded, PoolPut
+from nearcast.core.engine.books.gathering_book import (
+    PoolAdded,
+    PoolChange,
+    PoolEnded,
+    PoolPut,
+    PoolRemoved,
+)
 from nearcast.core.engine.dependent import EngineDependent
 from nearcast.core.engine.engine_state import EngineState
 from nearcast.core.engine.outcome import EngineStep
@@ -14,17 +22,17 @@ from nearcast.core.gathering.base_sets import (
     BaseSetRule,
     base_set_event,
     base_set_rule,
-    people_in,
+    person_of,
 )
 from nearcast.core.gathering.division import Division, division_of
 from nearcast.core.gathering.grouping import PlaceMiddles
 from nearcast.core.gathering.waiting import EVERYBODY, WaitingEvent, WaitingPool
-from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
 
 MOST_GROUPS = 10_000
 MOST_BYTES = 64 * 1024 * 1024
-"""Beyond these bounds the group that began first is discarded."""
+"""Beyond these bounds events are discarded: of whoever has more than a fair share, else the group
+that began first."""
 GroupPlace = tuple[str, str, int, str]
 """Topic, rule, smallest number of people, and division."""
 
@@ -35,9 +43,36 @@ class _Group:
         self.place = place
         self.rule = rule
         self.division = division
-        self.waiting: list[WaitingEvent] = []
+        self.waiting: dict[int, WaitingEvent] = {}
+        """By number, in the order of arrival."""
+        self.of_person: dict[str, dict[int, None]] = {}
+        """Numbers of the events of each person, in the order of arrival."""
         self.tick = 0.0
-        """When it is looked at next."""
+        """When it is looked at next: something may be enough, or too old."""
+
+    @property
+    def is_enough(self) -> bool:
+        return len(self.of_person) >= self.place[2]
+
+    def add(self, waiting: WaitingEvent) -> None:
+        self.waiting[waiting.number] = waiting
+        self.of_person.setdefault(person_of(waiting.event), {})[waiting.number] = None
+
+    def remove(self, number: int) -> WaitingEvent:
+        gone = self.waiting.pop(number)
+        person = person_of(gone.event)
+        numbers = self.of_person[person]
+        del numbers[number]
+        if not numbers:
+            del self.of_person[person]
+        return gone
+
+    def next_look(self, now: float) -> float:
+        """The tick at which it goes out, or its oldest event is too old."""
+        if self.is_enough:
+            return self.rule.next_tick(now)
+        oldest = next(iter(self.waiting.values()))
+        return self.rule.next_tick(max(now, oldest.ingested + self.rule.wait_s))
 
 
 class BaseSetUpdates(EngineDependent):
@@ -46,19 +81,21 @@ class BaseSetUpdates(EngineDependent):
     def __init__(self, state: EngineState) -> None:
         self._places = PlaceMiddles(state.matcher.places)
         self._groups: dict[GroupPlace, _Group] = {}
+        self._due: list[tuple[float, GroupPlace]] = []
+        """Ticks of groups, the first one first; of those that changed there are more."""
         self._made = 0
         self._arrived = 0
         self._size = 0
+        self._sizes: Counter[str] = Counter()
+        """Bytes by person."""
         self._changes: list[PoolChange] = []
         self.discarded = 0
         """Events that stayed below the number for too long, or were too many."""
 
-    def check(self, event: Event) -> None:
-        """Refuse what would tell of a single event, or let it stay."""
-        if event.to is not None:
-            raise ModelError("an event with a smallest people has no target: it would single out")
-        if event.stays:
-            raise ModelError("an event with a smallest people is not retained, valid or an object")
+    @property
+    def is_active(self) -> bool:
+        """True if something waits."""
+        return bool(self._groups)
 
     def take(self, event: Event, now: float) -> None:
         """Let an event wait for others."""
@@ -69,50 +106,57 @@ class BaseSetUpdates(EngineDependent):
         if group is None:
             self._made += 1
             group = self._groups[place] = _Group(self._made, place, rule, division)
-            group.tick = rule.next_tick(now)
             self._changes.append(PoolPut(group.id, event.subject, division, (EVERYBODY,)))
         self._arrived += 1
         waiting = WaitingEvent(event, now, self._arrived)
-        group.waiting.append(waiting)
+        was_enough = group.is_enough
+        self._add(group, waiting)
         self._changes.append(PoolAdded(group.id, waiting))
-        self._size += waiting.size
+        if len(group.waiting) == 1 or (group.is_enough and not was_enough):
+            self._look_at(group, group.next_look(now))
         if len(group.waiting) > MOST_WAITING:
-            self._keep(group, group.waiting[1:])
-        while len(self._groups) > MOST_GROUPS or self._size > MOST_BYTES:
-            first = next(iter(self._groups.values()))
-            self._keep(first, [])
-            self._end(first)
+            # Whoever says more than others loses its own.
+            own = group.of_person[person_of(event)]
+            is_much = len(own) * len(group.of_person) > MOST_WAITING
+            self._discard(group, next(iter(own if is_much else group.waiting)))
+        while self._groups and (len(self._groups) > MOST_GROUPS or self._size > MOST_BYTES):
+            self._make_room(person_of(event))
 
     def next_timer(self) -> float | None:
-        """The next tick of a group's clock."""
-        return min((group.tick for group in self._groups.values()), default=None)
+        """The next tick at which something may leave, or is too old."""
+        while self._due:
+            tick, place = self._due[0]
+            group = self._groups.get(place)
+            if group is not None and group.tick == tick:
+                return tick
+            heappop(self._due)
+        return None
 
     def base_sets(self, tick: float) -> list[Event]:
         """Return the base sets of a tick; what is too old is discarded."""
         found = []
-        for place in sorted(place for place, each in self._groups.items() if each.tick <= tick):
+        places: set[GroupPlace] = set()
+        while (due := self.next_timer()) is not None and due <= tick:
+            places.add(heappop(self._due)[1])
+        for place in sorted(places):
             group = self._groups[place]
             oldest = tick - group.rule.wait_s
-            young = [each for each in group.waiting if each.ingested >= oldest]
-            if len(young) < len(group.waiting):
-                self._keep(group, young)
-            if not young:
-                self._end(group)
-            elif len(people_in(young)) >= place[2]:
-                found.append(base_set_event(young, group.division, group.rule, tick))
+            for each in [*group.waiting.values()]:
+                if each.ingested < oldest or _has_expired(each.event, tick):
+                    self._discard(group, each.number)
+            if not group.waiting:
+                continue
+            if group.is_enough:
+                waiting = list(group.waiting.values())
+                found.append(base_set_event(waiting, group.division, group.rule, tick))
                 self._end(group)
             else:
-                group.tick = group.rule.next_tick(tick)
+                self._look_at(group, group.next_look(tick))
         return found
 
     def node_forgotten(self, node: str, step: EngineStep) -> None:
         """Drop the events of a node."""
-        for group in list(self._groups.values()):
-            left = [each for each in group.waiting if each.event.publisher != node]
-            if len(left) < len(group.waiting):
-                self._keep(group, left)
-                if not left:
-                    self._end(group)
+        self._drop(lambda event: event.publisher == node)
 
     def take_changes(self) -> list[PoolChange]:
         """Return what changed since the last call."""
@@ -123,7 +167,11 @@ class BaseSetUpdates(EngineDependent):
         """All groups, as they are kept."""
         return [
             WaitingPool(
-                group.id, group.place[0], group.division, (EVERYBODY,), tuple(group.waiting)
+                group.id,
+                group.place[0],
+                group.division,
+                (EVERYBODY,),
+                tuple(group.waiting.values()),
             )
             for group in self._groups.values()
         ]
@@ -131,27 +179,67 @@ class BaseSetUpdates(EngineDependent):
     def resume(self, pools: Iterable[WaitingPool]) -> None:
         """Restore groups."""
         for pool in pools:
-            first = pool.events[0].event
+            first, last = pool.events[0].event, pool.events[-1]
             place = first.subject, first.base_set, first.people, pool.division.members
             rule = base_set_rule(first.base_set)
             group = self._groups[place] = _Group(pool.id, place, rule, pool.division)
-            group.waiting = list(pool.events)
-            self._size += sum(each.size for each in group.waiting)
+            for each in pool.events:
+                self._add(group, each)
             # Ticks that have passed made no base set of it: its next one is not before the last.
-            group.tick = rule.next_tick(pool.events[-1].ingested)
+            self._look_at(group, group.next_look(last.ingested))
             self._made = max(self._made, pool.id)
-            self._arrived = max(self._arrived, pool.events[-1].number)
+            self._arrived = max(self._arrived, last.number)
 
-    def _keep(self, group: _Group, waiting: list[WaitingEvent]) -> None:
-        self.discarded += len(group.waiting) - len(waiting)
-        self._size -= sum(each.size for each in group.waiting) - sum(each.size for each in waiting)
-        group.waiting = waiting
-        self._changes.append(PoolPut(group.id, group.place[0], group.division, ()))
-        if waiting:
-            self._changes.append(PoolPut(group.id, group.place[0], group.division, (EVERYBODY,)))
-            self._changes += [PoolAdded(group.id, each) for each in waiting]
+    def _add(self, group: _Group, waiting: WaitingEvent) -> None:
+        group.add(waiting)
+        self._size += waiting.size
+        self._sizes[person_of(waiting.event)] += waiting.size
+
+    def _look_at(self, group: _Group, tick: float) -> None:
+        if group.tick != tick:
+            group.tick = tick
+            heappush(self._due, (tick, group.place))
+
+    def _drop(self, is_gone: Callable[[Event], bool]) -> None:
+        for group in list(self._groups.values()):
+            for each in [*group.waiting.values()]:
+                if is_gone(each.event):
+                    self._remove(group, each.number)
+
+    def _make_room(self, person: str) -> None:
+        """Discard the first events of a person with more than a fair share, or the first group."""
+        is_much = self._sizes[person] * len(self._sizes) > self._size
+        for group in self._groups.values():
+            own = group.of_person.get(person)
+            if own is not None or not is_much:
+                for number in [*(own if is_much and own is not None else group.waiting)]:
+                    self._discard(group, number)
+                return
+
+    def _discard(self, group: _Group, number: int) -> None:
+        self.discarded += 1
+        self._remove(group, number)
+
+    def _remove(self, group: _Group, number: int) -> None:
+        self._forget(group.remove(number))
+        if group.waiting:
+            self._changes.append(PoolRemoved(group.id, number))
+        else:
+            self._end(group)
 
     def _end(self, group: _Group) -> None:
         del self._groups[group.place]
-        self._size -= sum(each.size for each in group.waiting)
+        for each in group.waiting.values():
+            self._forget(each)
         self._changes.append(PoolEnded(group.id))
+
+    def _forget(self, gone: WaitingEvent) -> None:
+        person = person_of(gone.event)
+        self._size -= gone.size
+        self._sizes[person] -= gone.size
+        if not self._sizes[person]:
+            del self._sizes[person]
+
+
+def _has_expired(event: Event, at: float) -> bool:
+    return event.expires_at is not None and event.expires_at <= at

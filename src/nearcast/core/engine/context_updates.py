@@ -30,6 +30,7 @@ from nearcast.core.model.inputs import (
     PlaceDefined,
     RulesSet,
     SightSet,
+    TimePassed,
 )
 
 
@@ -65,7 +66,9 @@ class ContextUpdates(EngineDependent):
             at = positions.checked(each.position)
             self._set_state(moved(state, at, step.now), step, by_move=True)
 
-    def move_later(self, inputs: Sequence[Input], times: Sequence[float], step: EngineStep) -> int:
+    def move_later(
+        self, inputs: Sequence[Input | TimePassed], times: Sequence[float], step: EngineStep
+    ) -> int:
         """Hold moves that cause no delivery, to be applied together; return the next input's index.
 
         Starts at the input of the step, and stops at the first input that is no such move or has

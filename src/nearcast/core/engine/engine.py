@@ -7,6 +7,7 @@ waits, and leaves together with others.
 """
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
+from math import inf
 
 import numpy as np
 from msgspec.structs import replace
@@ -71,6 +72,7 @@ from nearcast.core.model.inputs import (
     SightSet,
     SilenceTold,
     Suspended,
+    TimePassed,
 )
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.record import Record as Record
@@ -152,7 +154,7 @@ class Engine:
 
     def play(
         self,
-        inputs: Sequence[Input],
+        inputs: Sequence[Input | TimePassed],
         times: Sequence[float],
         now: float | None = None,
         *,
@@ -170,7 +172,7 @@ class Engine:
             now = times[0] if times else 0.0
         step = EngineStep(now)
         outcome = step.outcome
-        self._expire(step)
+        self._expire(step, gathered=not inputs or type(inputs[0]) is not Restarted)
         done = 0
         for index, (each, at) in enumerate(zip(inputs, times, strict=True)):
             if index < done:
@@ -178,13 +180,17 @@ class Engine:
             step.index = outcome.index = index
             if at != now:
                 step.now = outcome.now = now = at
-                self._pass_to_now(step)
+                self._pass_to_now(step, gathered=type(each) is not Restarted)
+            if isinstance(each, TimePassed):
+                continue
             if type(each) is Moved and not step.events:
                 done = self._context.move_later(inputs, times, step)
                 if done > index:
                     first, self.seq = self.seq + 1 - index, self.seq + done - index
                     outcome.records += [
-                        Record(first + n, now, inputs[n]) for n in range(index, done)
+                        Record(first + n, now, moved)
+                        for n in range(index, done)
+                        if isinstance(moved := inputs[n], Moved)
                     ]
                     continue
             try:
@@ -196,7 +202,6 @@ class Engine:
                     if event is not each.event:
                         each = Published(event)
                     if event.people:
-                        self._base_sets.check(event)
                         if not self._state.policy.is_elsewhere(event.subject):
                             self._base_sets.take(event, now)
                             if not self._state.policy.records(event):
@@ -268,26 +273,42 @@ class Engine:
                 due = at
         return due
 
-    def _pass_to_now(self, step: EngineStep) -> None:
+    def _pass_to_now(self, step: EngineStep, *, gathered: bool) -> None:
         """Handle a change of time between two inputs; pending moves and events come first."""
         timer = self.next_timer()
         if self._gathering.is_active or (timer is not None and timer <= step.now):
             self._context.settle_moves()
             self._match(step)
-            self._expire(step)
+            self._expire(step, gathered=gathered)
         else:
             self._state.recent.expire(step)
 
-    def _expire(self, step: EngineStep) -> None:
-        """Expire everything that is due."""
+    def _expire(self, step: EngineStep, *, gathered: bool = True) -> None:
+        """Expire everything that is due; what was gathered only if it is `gathered` by now.
+
+        Before a restart it is not: what was due while a broker was down leaves after that.
+        """
+        if gathered and (self._gathering.is_active or self._base_sets.is_active):
+            # What leaves depends on what holds when it is due, and not on when that is noticed.
+            now, done = step.now, -inf
+            while (due := self.next_timer()) is not None and done < due < now:
+                step.now = done = due
+                self._expire_at(step)
+            step.now = now
+            self._expire_at(step)
+        else:
+            for expire in self._expirers:
+                expire(step)
+
+    def _expire_at(self, step: EngineStep) -> None:
+        """Expire what is due at the time of a step, and release what was gathered."""
+        for expire in self._expirers:
+            expire(step)
+        self._gathering.release_due(step)
         while (tick := self._base_sets.next_timer()) is not None and tick <= step.now:
-            # What waits for subscriptions was due before, or waits for what comes now.
-            self._gathering.expire(step, tick)
             step.events = self._base_sets.base_sets(tick)
             step.made, step.event_index = [tick] * len(step.events), step.index
             self._match(step)
-        for expire in self._expirers:
-            expire(step)
 
     def _leaves_no_trace(self, event: Event) -> bool:
         """True if matching the event changes no state that later inputs depend on."""

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 from msgspec.structs import replace
 
 from nearcast.core.engine.engine_state import EngineState
+from nearcast.core.gathering.base_sets import check_single
 from nearcast.core.matching.reference import anchor_for
 from nearcast.core.model.context import check_attributes
 from nearcast.core.model.errors import ModelError
@@ -60,14 +61,17 @@ class EventIngest:
             check(event.to, self._matcher.places)
         if event.priority is not None and event.priority > self._levels:
             event = replace(event, priority=self._levels)
-        self._know(event.publisher, event.id)
         if event.time > now + self._ahead_s:
             event = replace(event, time=now, clock_off=True)
         if event.valid_s:
             ends_at = now + event.valid_s
             if event.expires_at is None or event.expires_at > ends_at:
                 event = replace(event, expires_at=ends_at)
-        return self.complete(event)
+        event = self.complete(event)
+        if event.people:
+            check_single(event)
+        self._know(event.publisher, event.id)
+        return event
 
     def complete(self, event: Event) -> Event:
         """Return the event with the position and the announced target of its publisher.

@@ -105,9 +105,9 @@ class GatheringUpdates(EngineDependent):
                 pool.needs.clear()
                 self._judge(pool, cause)
 
-    def expire(self, step: EngineStep, until: float | None = None) -> None:
-        """Release what has waited for the longest time allowed, by now or another time."""
-        while (pool := self._book.due(step.now if until is None else until)) is not None:
+    def release_due(self, step: EngineStep) -> None:
+        """Release what has waited for the longest time allowed."""
+        while (pool := self._book.due(step.now)) is not None:
             self._release(pool, _Cause(step, pool.due, step.index))
         if self._book.changes:
             step.outcome.waiting_changes += self._book.take_changes()
@@ -117,8 +117,12 @@ class GatheringUpdates(EngineDependent):
         return self._book.next_due()
 
     def node_forgotten(self, node: str, step: EngineStep) -> None:
-        """Drop the events of a node."""
+        """Drop the events of a node, and its name from the people of base sets."""
         self._drop(lambda event: event.publisher == node)
+        names = {node, f"user {node}"}
+        for pool in self._book.pools:
+            if any(names.intersection(each.event.persons) for each in pool.waiting):
+                self._book.rewrite(pool, [_without(each, names) for each in pool.waiting])
 
     def withdraw(self, event: Event) -> None:
         """Drop the versions of a live event that wait: its withdrawal takes their place."""
@@ -361,6 +365,12 @@ class _Cause(Struct, frozen=True):
     step: EngineStep
     at: float
     index: int
+
+
+def _without(waiting: WaitingEvent, names: set[str]) -> WaitingEvent:
+    # All who were forgotten count as one person from now on.
+    left = tuple("" if each in names else each for each in waiting.event.persons)
+    return replace(waiting, event=replace(waiting.event, persons=left))
 
 
 def _has_expired(event: Event, at: float) -> bool:

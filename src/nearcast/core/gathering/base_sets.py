@@ -21,11 +21,13 @@ from nearcast.core.gathering.rule_words import RuleWords
 from nearcast.core.gathering.rules import Per, PerKind, read_per
 from nearcast.core.gathering.waiting import WaitingEvent
 from nearcast.core.model.context import Value
+from nearcast.core.model.errors import ModelError
 from nearcast.core.model.event import Event
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.time_text import time_text
 
 EVERY_S, WAIT_S = 60.0, 3600.0
+SHORTEST_S = 0.1
 LEAST, MOST = 2, 10_000
 MOST_WAITING = 10_000
 """So many events wait in one group; more discard the oldest."""
@@ -55,11 +57,21 @@ def base_set_rule(text: str) -> BaseSetRule:
             per = read_per(words, _PER, _CLAUSES)
         elif clause == "every":
             every_s = words.amount("every needs", "seconds")
+            if every_s < SHORTEST_S:
+                raise words.error(f"the clock ticks every {SHORTEST_S:g} s at most")
         else:
             wait_s = words.amount("wait needs", "seconds")
     if wait_s < every_s:
         raise words.error("what waits is discarded before the clock ticks; let wait be longer")
     return BaseSetRule(per, every_s, wait_s)
+
+
+def check_single(event: Event) -> None:
+    """Refuse what would tell of a single event, or let it stay."""
+    if event.to is not None:
+        raise ModelError("an event with a smallest people has no target: it would single out")
+    if event.stays:
+        raise ModelError("an event with a smallest people is not retained, valid or an object")
 
 
 def person_of(event: Event) -> str:

@@ -357,6 +357,10 @@ class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
     """True if sessions get what is left of a replay that the restart interrupted."""
 
 
+class TimePassed(Struct, frozen=True):
+    """Nothing but time passed: what was due by then has happened. It decides nothing itself."""
+
+
 Input = (
     Published
     | Moved

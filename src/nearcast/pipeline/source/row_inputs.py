@@ -7,10 +7,10 @@ from msgspec import Struct
 from msgspec.structs import replace
 
 from nearcast.core.model.event import Event
-from nearcast.core.model.inputs import Input, Published
+from nearcast.core.model.inputs import Input, Published, TimePassed
 from nearcast.core.model.payload import attributes_of
 from nearcast.pipeline.decide.plain_events import PlainEvents
-from nearcast.store import GAP, CorruptError, Row, input_of, is_input, plain_event
+from nearcast.store import GAP, TICK, CorruptError, Row, input_of, is_input, plain_event
 from nearcast.wire.mqtt import ProtocolError
 
 
@@ -46,13 +46,18 @@ class Inputs:
     """
 
     def __init__(self, rows: Sequence[Row], seqs: EventSeqs, quietly: bool = False) -> None:
-        self.values: list[Input] = []
+        self.values: list[Input | TimePassed] = []
         self.times: list[float] = []
         self.seqs: list[int] = []
         self.unusable: list[Unusable] = []
         self.event_seqs = seqs
         self.last = rows[-1].seq if rows else 0
         for row in rows:
+            if row.kind == TICK:
+                self.values.append(TimePassed())
+                self.times.append(row.ingested)
+                self.seqs.append(row.seq)
+                continue
             if not is_input(row.kind):
                 if row.kind == GAP:
                     gap = gap_in(row)

@@ -286,6 +286,12 @@ class GatheringBook:
         self.changes += [PoolRemoved(pool.id, number) for number in gone]
         heappush(self._due, (pool.due, pool.id))
 
+    def rewrite(self, pool: Pool, waiting: Sequence[WaitingEvent]) -> None:
+        """Let the same events wait on, with other contents."""
+        self._hold(pool, waiting)
+        for each in waiting:
+            self.changes += [PoolRemoved(pool.id, each.number), PoolAdded(pool.id, each)]
+
     def move(self, pool: Pool, members: I32, waiting: Sequence[WaitingEvent]) -> Pool | None:
         """Let only these events wait for some members of a pool; return their pool if any do."""
         found = None
