@@ -1,4 +1,7 @@
-"""Seed C's files as printed: Listings 6-1 and 7-6 lack or repeat tags, 7-1 has a value too many."""
+"""Seed C's files as printed: Listings 6-1 and 7-6 lack or repeat tags, 7-1 has a value too many.
+
+Listing 1 of Appendix A is Listing 6-1 with empty operators; here its tags are closed.
+"""
 
 UNITS = """    <ATOM name="type" operator="=" value="document"/>
       <ATOM name="type" operator="=" value="time"/>
@@ -20,6 +23,9 @@ LISTING_6_1 = f"""<SUBSCRIPTION filename="subscription.xml">
     {SIDES}  </LOGICAL_OPERATOR>
 </SUBSCRIPTION>
 """
+APPENDIX_A_LISTING_1 = LISTING_6_1.replace('operator="="', 'operator=""').replace(
+    "</SUBSCRIPTION>", "</LOGICAL_OPERATOR></SUBSCRIPTION>"
+)
 LISTING_7_1 = "<SERVERLIST>\n" + "".join(
     f'  <SERVER hostname="128.6.237.{host}" port="{port}" name="{name}" '
     'value="0.9 0.9 0.9 0.9 0.9 0.9 0.9 0.9 0.9"/>\n'

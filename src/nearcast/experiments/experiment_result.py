@@ -22,6 +22,8 @@ class ExperimentRow(Struct, frozen=True):
     """A set of atoms as it is printed, where the number is its size."""
     our_atoms: str = ""
     note: str = ""
+    model: float | None = None
+    """What a formula of the document gives, where its text prints no number."""
 
 
 class ExperimentResult(Struct, frozen=True):

@@ -16,7 +16,10 @@ from nearcast.experiments.experiment_result import (
 
 
 def show(result: ExperimentResult, console: Console) -> None:
-    """Print the rows as a table, and the notes below it."""
+    """Print the rows as a table, and the notes below it.
+
+    A paper's number in brackets is what a formula of it gives.
+    """
     table = Table(
         title=f"Experiment {result.experiment}, seed {result.seed}",
         title_justify="left",
@@ -71,7 +74,10 @@ def draw(figures: Iterable[ExperimentFigure], folder: Path) -> list[Path]:
 
 
 def _paper(row: ExperimentRow) -> str:
-    return row.paper_atoms or ("" if row.paper is None else number_text(row.paper))
+    """The number of the text; in brackets what its formula gives where it has no number."""
+    if row.paper is None:
+        return "" if row.model is None else f"({number_text(row.model)})"
+    return row.paper_atoms or number_text(row.paper)
 
 
 def _ours(row: ExperimentRow) -> str:

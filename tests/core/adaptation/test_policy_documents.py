@@ -18,7 +18,7 @@ from nearcast.core.adaptation.policy_documents import (
 from nearcast.core.adaptation.role_vectors import RoleVectors
 from nearcast.core.adaptation.server_list import ServerList
 from nearcast.core.language import parse
-from tests.support.paper_files import LISTING_6_1, LISTING_7_1, LISTING_7_6
+from tests.support.paper_files import APPENDIX_A_LISTING_1, LISTING_6_1, LISTING_7_1, LISTING_7_6
 
 ROLES = """<RELEVANCE>
   <ROLE name="leader">
@@ -184,6 +184,11 @@ def test_wrong_server_lists_are_explained(document: object, said: str) -> None:
         ("matrix", "<MATRIX/>", "Line 1: A policy of kind matrix is a JSON object, without an XML"),
         ("awareness", {"modules": {}}, "at least one module"),
         ("template", " " * LARGEST_DOCUMENT + "{}", "at most 65536 characters"),
+        (
+            "template",
+            APPENDIX_A_LISTING_1,
+            "Line 4: The operator of an ATOM is =, !=, <, <=, > or >=",
+        ),
     ],
 )
 def test_wrong_documents_are_explained(kind: str, document: object, said: str) -> None:

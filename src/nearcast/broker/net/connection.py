@@ -4,6 +4,7 @@ No I/O: the host (a socket, a WebSocket, a simulated link) is opaque here. Slots
 tens of thousands of these and most are idle.
 """
 
+from collections.abc import Sequence
 from typing import TYPE_CHECKING
 
 from nearcast.broker.auth import Admitted, Peer
@@ -27,6 +28,8 @@ if TYPE_CHECKING:
     from nearcast.broker.sessions.session import Session
 
 NO_HOST = object()
+_NO_DICTIONARIES: frozenset[int] = frozenset()
+"""One for all: each empty set would be 216 bytes."""
 
 
 class Connection:
@@ -80,7 +83,7 @@ class Connection:
         self.aliases_out: dict[str, int] | None = None
         self.encoder: PayloadEncoder | None = None
         """Encodes payloads in what the client accepts; None: nothing but plain payloads."""
-        self.dictionaries: frozenset[int] = frozenset()
+        self.dictionaries = _NO_DICTIONARIES
         """The ids of the dictionaries that the client was told."""
         self.chains: PeerChains | None = None
         """Takes what may go along chains of peers; None: the client is no peer."""
@@ -92,7 +95,7 @@ class Connection:
         """Its share of the broker's work, from the first bytes on."""
         self.decoder: Decoder | None = None
         """Bytes that were received and not read yet are in it."""
-        self.backlog: list[Packet] = []
+        self.backlog: list[Packet] | tuple[()] = ()
         """Packets that were read and wait to be processed."""
         self.request: FiltersRequest | None = None
         """The request that the first packet of the backlog goes on with."""
@@ -113,6 +116,13 @@ class Connection:
     def has_input(self) -> bool:
         """Whether received input waits to be processed."""
         return bool(self.backlog or (self.decoder is not None and self.decoder.unread))
+
+    def keep(self, packets: Sequence[Packet]) -> None:
+        """Let packets wait behind those that wait already."""
+        if isinstance(self.backlog, list):
+            self.backlog += packets
+        else:
+            self.backlog = list(packets)
 
     def close(self) -> None:
         """End the output after `out` and `farewell`."""

@@ -120,7 +120,7 @@ class InputScheduler:
         connection.heard_at = now
         costs = self._state.costs
         if costs.is_contended or costs.spent >= self.budget or connection.is_undecided:
-            connection.backlog += packets
+            connection.keep(packets)
             self._wait(connection, flow)
             return
         self._serve(flow, packets, now)
@@ -160,10 +160,10 @@ class InputScheduler:
         self._go_on_with_paced(now)
         while (flow := costs.next_flow()) is not None:
             connection = flow.connection
-            packets: Sequence[Packet] = connection.backlog
+            packets = connection.backlog
             connection.heard_at = now
             if packets:
-                connection.backlog = []
+                connection.backlog = ()
                 self._serve(flow, packets, now)
             elif connection.decoder is not None:
                 self._turn(flow, connection.decoder, b"", now)
@@ -200,7 +200,7 @@ class InputScheduler:
 
     def drop(self, connection: Connection) -> None:
         """Discard the waiting input of a connection."""
-        connection.backlog = []
+        connection.backlog = ()
         connection.decoder = None
         if connection.flow is not None:
             self._finish(connection, connection.flow)

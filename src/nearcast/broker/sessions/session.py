@@ -56,6 +56,8 @@ _DROPPED = OutboundMessage(PublishFrame("dropped"))
 """Replaces the content of an in-flight message that is dropped."""
 _EMPTY: Outbox[QueuedDelivery] = Outbox()
 """The shared outbox of sessions that never queued a message."""
+_NOTHING_GRANTED: dict[str, SessionSubscription] = {}
+"""The shared subscriptions of sessions that have none: most of those that are idle."""
 _UNCOUNTED = PriorityTraffic()
 """For sessions without a broker."""
 _NONE: Sequence[QueuedDelivery] = ()
@@ -100,7 +102,7 @@ class Session:
         self.is_kept = False
         """It is in the store: it is durable, or has a will."""
         self.receive_maximum = LARGEST_PACKET_ID
-        self.granted: dict[str, SessionSubscription] = {}
+        self.granted = _NOTHING_GRANTED
         """By the id of the subscription."""
         self.received: set[int] | None = None
         """Packet ids of QoS 2 messages that the client has not released yet."""
@@ -153,6 +155,8 @@ class Session:
     def grant(self, id_: str, granted: SessionSubscription) -> None:
         """Add a subscription, replacing that of the same id."""
         self.revoke(id_)
+        if self.granted is _NOTHING_GRANTED:
+            self.granted = {}
         self.granted[id_] = granted
         count_subscription(self.usage, granted, 1)
 
@@ -647,6 +651,7 @@ class Session:
         outbox, in_flight = self._outbox, self._in_flight or {}
         outbox.validate_state()
         assert not _EMPTY
+        assert not _NOTHING_GRANTED
         assert len(outbox) <= limits.queued + limits.in_flight
         assert all(0 < number <= LARGEST_PACKET_ID for number in in_flight)
         assert all(each.packet_id == number for number, each in in_flight.items())

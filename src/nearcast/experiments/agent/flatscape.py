@@ -66,9 +66,10 @@ PROBES = (*_TYPES, *_UNITS)
 DECISIONS = f"of {len(PROBES)} events, delivered as the printed sets say"
 
 EMPTY_NOTE = (
-    "Misprint: the fact of priority 1 is empty. The rule priorityMatrix (Listing 5-6) loops "
-    "`while (> ?priority 0)`, so one of the sets is never filled; by Equation 4-5 the set contains "
-    "that of every better priority. The decisions are the same: priority 0 already selects all."
+    "Misprint: the fact of priority 1 is empty; by Equation 4-5 the set contains that of every "
+    "better priority. The rule priorityMatrix (Listing 5-6) loops `while (> ?priority 0)`, so one "
+    "of the sets is never filled: by Appendix B that of priority 2, which Listing 7-5 has in full. "
+    "The decisions are the same: priority 0 already selects all."
 )
 NO_FACT_NOTE = (
     "The listing has no fact of priority 2: the text says that it is the same as that of priority "
