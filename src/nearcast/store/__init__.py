@@ -56,6 +56,7 @@ from nearcast.store.rows.row_kinds import ERASED as ERASED
 from nearcast.store.rows.row_kinds import GAP as GAP
 from nearcast.store.rows.row_kinds import INFORMATIONAL as INFORMATIONAL
 from nearcast.store.rows.row_kinds import KINDS as KINDS
+from nearcast.store.rows.row_kinds import NOTICE as NOTICE
 from nearcast.store.rows.row_kinds import TICK as TICK
 from nearcast.store.rows.row_kinds import is_input as is_input
 from nearcast.store.rows.row_kinds import is_unknown as is_unknown
@@ -64,6 +65,7 @@ from nearcast.store.rows.rows import Row as Row
 from nearcast.store.rows.rows import delivery_row as delivery_row
 from nearcast.store.rows.rows import gap_row as gap_row
 from nearcast.store.rows.rows import input_of as input_of
+from nearcast.store.rows.rows import notice_row as notice_row
 from nearcast.store.rows.rows import recipients_of as recipients_of
 from nearcast.store.rows.rows import record_row as record_row
 from nearcast.store.rows.rows import tick_row as tick_row

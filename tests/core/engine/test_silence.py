@@ -136,3 +136,14 @@ def test_a_restart_counts_as_the_end_of_a_silence() -> None:
         assert each.position("a") == HERE
         each.step([], 1_061.0)
         assert each.position("a") is None
+
+
+def test_who_parts_because_a_report_grew_old_parted_then_whenever_the_host_looks() -> None:
+    for looks in ([70.0], [60.0, 70.0], [61.5]):
+        one = engine()
+        one.step([PAIR, Moved("a", HERE)], 0.0)
+        one.step([Moved("b", NEAR_BY)], 30.0)
+        found = [notice for now in looks for notice in one.step([], now).notices]
+        assert [
+            (each.near, each.time) for each in found if isinstance(each, RelationshipNotice)
+        ] == [(False, 60.0)]

@@ -16,7 +16,15 @@ from nearcast.core.model.record import Record
 from nearcast.pipeline.decide.player import Player
 from nearcast.store import Row, record_row
 from nearcast.testing import World, explore
-from tests.support.logs.recorded_life import Copy, log_of_a_life, played, recorded
+from tests.support.logs.recorded_life import (
+    Copy,
+    log_of_a_life,
+    played,
+    played_states,
+    recorded,
+    recorded_states,
+)
+from tests.support.logs.recorded_meetings import log_of_meetings
 
 
 def play_again(world: World) -> None:
@@ -45,6 +53,22 @@ def play_again(world: World) -> None:
 
 def test_a_played_log_gives_what_its_broker_recorded() -> None:
     assert explore(play_again, range(500, 525)) == 25
+
+
+def test_a_played_log_gives_what_its_broker_told_of_relationships_and_areas() -> None:
+    def play_meetings_again(world: World) -> None:
+        rows = log_of_meetings(world)
+        expected = recorded_states(rows)
+        assert {each.state for each in expected} == {"near", "apart", "ended", "in", "out"}
+        whole = played_states(Player("broker"), rows)
+        assert whole == expected, (whole - expected, expected - whole)
+        at = random.Random(world.seed).randrange(1, len(rows))
+        early, late = Player("broker"), Player("broker")
+        late.apply(rows[:at])
+        before = played_states(early, rows[:at])
+        assert played_states(late, rows[at:]) == expected - before
+
+    assert explore(play_meetings_again, range(4)) == 4
 
 
 def test_events_that_are_only_applied_take_turns_by_their_attributes() -> None:

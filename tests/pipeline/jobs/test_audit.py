@@ -9,11 +9,12 @@ from msgspec.structs import replace
 
 from nearcast.core.model.inputs import Subscribed
 from nearcast.pipeline.jobs.audit import EXTRA, MISSING, PRIORITY, Audit, audit
-from nearcast.store import DELIVERY, ERASED, Row, input_of, recipients_of
+from nearcast.store import DELIVERY, ERASED, NOTICE, Row, input_of, recipients_of
 from nearcast.store.rows.row_json import text
 from nearcast.testing import World
 from tests.support.logs.broker_log import write_log
-from tests.support.logs.recorded_life import log_of_a_life, recorded
+from tests.support.logs.recorded_life import log_of_a_life, recorded, recorded_states
+from tests.support.logs.recorded_meetings import log_of_meetings
 
 if TYPE_CHECKING:
     from pyspark.sql import SparkSession
@@ -61,6 +62,38 @@ def test_rows_of_a_later_release_are_passed_over_or_refused(
     assert not told.unusable
     with pytest.raises(Exception, match=f"row {last.seq} of .* kind 'teleport'.*upgrade"):
         audited(spark, tmp_path / "decided", [[*rows, replace(last, kind="teleport")]])
+
+
+@pytest.fixture(scope="module")
+def meetings() -> list[Row]:
+    """The log of a broker with relationships and watched areas."""
+    return [replace(row, broker="b7") for row in log_of_meetings(World(seed=7))]
+
+
+@pytest.mark.parametrize("shards", [1, 2])
+def test_what_was_told_of_relationships_and_areas_is_compared(
+    spark: "SparkSession", tmp_path: Path, meetings: list[Row], shards: int
+) -> None:
+    found = audited(spark, tmp_path, [meetings], shards)
+    assert found.passed, found.differences
+    told = recorded_states(meetings).total()
+    assert told > 20
+    assert found.copies == recorded(meetings).total() + told
+
+
+def test_a_state_that_a_broker_told_wrongly_is_found(
+    spark: "SparkSession", tmp_path: Path, meetings: list[Row]
+) -> None:
+    rows = list(meetings)
+    at = next(
+        i for i, row in enumerate(rows) if row.kind == NOTICE and row.subject == "$relate/far"
+    )
+    other = "apart" if '"near"' in rows[at].data else "near"
+    rows[at] = replace(rows[at], data=text({"state": other, "members": ["b", "c"]}))
+    found = audited(spark, tmp_path, [rows])
+    assert found.counts == {MISSING: 1, EXTRA: 1, PRIORITY: 0, "waiting": 0}
+    assert {each.session for each in found.differences} == {"$relate/far"}
+    assert {each.event.split(" ")[0] for each in found.differences} == {"near", "apart"}
 
 
 def lose_a_copy(row: Row) -> Row:

@@ -3,9 +3,13 @@
 from collections import Counter
 from collections.abc import Iterable
 
+import msgspec
+
 from nearcast.broker.config.settings import RecordSection, Settings, SituationSection
+from nearcast.core.engine.recorded_notices import recorded_notices
+from nearcast.core.model.notice_record import NoticeRecord
 from nearcast.pipeline.decide.player import Player
-from nearcast.store import DELIVERY, Gap, Recipient, Row, recipients_of, rows_of
+from nearcast.store import DELIVERY, NOTICE, Gap, Recipient, Row, recipients_of, rows_of
 from nearcast.testing import World
 from tests.support.plain.random_life import RandomLife
 from tests.support.plain.virtual_driver import Virtual
@@ -41,6 +45,24 @@ def played(player: Player, rows: Iterable[Row]) -> Counter[Copy]:
                 to = [(each.owner, each.subscriptions, each.priority, each.replayed)]
                 found.update(copies(each.event.publisher, each.event.id, to))
     return found
+
+
+def recorded_states(rows: Iterable[Row]) -> Counter[NoticeRecord]:
+    """What the broker told of relationships and areas."""
+    found: Counter[NoticeRecord] = Counter()
+    for row in rows:
+        if row.kind == NOTICE:
+            assert row.subject is not None
+            assert row.time is not None
+            state = msgspec.json.decode(row.data, type=dict[str, object])["state"]
+            found[NoticeRecord(row.subject, str(state), row.node, row.time)] += 1
+    return found
+
+
+def played_states(player: Player, rows: Iterable[Row]) -> Counter[NoticeRecord]:
+    """What a player tells of them."""
+    told = (each for part in player.decide(rows) for each, _ in recorded_notices(part.notices))
+    return Counter(told)
 
 
 def log_of_a_life(world: World, steps: int = 60) -> list[Row]:

@@ -13,6 +13,7 @@ import msgspec
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.durability.waiting_recorder import HIDDEN, HIDDEN_GROUPS, WaitingRecorder
 from nearcast.core.engine.engine import Outcome
+from nearcast.core.engine.recorded_notices import recorded_notices
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.inputs import Undelivered
 from nearcast.store import (
@@ -24,6 +25,7 @@ from nearcast.store import (
     LivePut,
     delivery_row,
     encoded_node,
+    notice_row,
     tick_row,
 )
 
@@ -151,7 +153,7 @@ class OutcomeRecorder:
             self._mark(outcome.records[0].seq - 1)
 
     def _note_deliveries(self, outcome: Outcome, now: float) -> None:
-        """Note the recipients of events."""
+        """Note the recipients of events, and the states that were told."""
         state = self._state
         for deliveries in outcome.sent:
             for _, copies in groupby(deliveries, key=lambda each: id(each.event)):
@@ -159,3 +161,6 @@ class OutcomeRecorder:
                 to = [(c.owner, c.subscriptions, c.priority, c.replayed) for c in some]
                 row = delivery_row(some[0].event, to, state.name, state.engine.next_seq(), now)
                 state.journal.rows.append(row)
+        for notice, members in recorded_notices(outcome.notices):
+            row = notice_row(notice, members, state.name, state.engine.next_seq(), now)
+            state.journal.rows.append(row)

@@ -171,8 +171,7 @@ class _Watch:
         return (
             isinstance(notice, RelationshipNotice)
             and notice.relationship == self._name
-            and not notice.is_old
-            and not notice.veiled
+            and (notice.ended or not (notice.is_old or notice.veiled))
         )
 
     def _cause(

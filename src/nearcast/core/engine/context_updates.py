@@ -116,15 +116,20 @@ class ContextUpdates(EngineDependent):
         self._set_state(state, step)
 
     def expire(self, step: EngineStep) -> None:
-        """Clear positions older than the time limit."""
-        for before in self._nodes.outdated(step.now):
-            node = before.node
+        """Clear positions older than the time limit.
+
+        It has happened when it was due, whenever the host looks: all hosts tell the same time.
+        """
+        now = step.now
+        for before, due in self._nodes.outdated(now):
+            step.now, node = due, before.node
             gone = NodeState(node, attributes=before.attributes, changed_at=before.changed_at)
             self._nodes.by_name[node] = gone
             self._matcher.move(node, None)
             step.node_changed(node, gone, before)
             reclassed = self._rights.changed(before, gone)
             self._tell(NodeUpdate(before, gone, True, reclassed, expired=True), step)
+        step.now = now
 
     def next_timer(self) -> float | None:
         """The time at which the next position expires."""

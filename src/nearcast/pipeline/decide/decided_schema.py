@@ -3,6 +3,7 @@
 import pyarrow as pa
 
 DELIVERY, CONTEXT, UNUSABLE, SUSPECT = "delivery", "context", "unusable", "suspect"
+NOTICE = "notice"
 """The kinds of decided rows."""
 PROPERTIES = pa.list_(pa.struct([("name", pa.string()), ("value", pa.string())]))
 IDS = pa.list_(pa.field("element", pa.string(), nullable=False))

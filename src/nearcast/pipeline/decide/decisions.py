@@ -21,11 +21,14 @@ import msgspec
 import numpy as np
 import pyarrow as pa
 
+from nearcast.core.engine.recorded_notices import recorded_notices
 from nearcast.core.engine.shard import WHOLE, Shard
 from nearcast.core.model.context import NodeState
+from nearcast.core.model.notice_record import NoticeRecord
 from nearcast.pipeline.decide.decided_schema import ARROW_SCHEMA as ARROW_SCHEMA
 from nearcast.pipeline.decide.decided_schema import CONTEXT as CONTEXT
 from nearcast.pipeline.decide.decided_schema import DELIVERY as DELIVERY
+from nearcast.pipeline.decide.decided_schema import NOTICE as NOTICE
 from nearcast.pipeline.decide.decided_schema import RECIPIENT as RECIPIENT
 from nearcast.pipeline.decide.decided_schema import SUSPECT as SUSPECT
 from nearcast.pipeline.decide.decided_schema import UNUSABLE as UNUSABLE
@@ -236,7 +239,7 @@ def shard_batches(broker: str, rows: ShardRows, *parts: Played) -> Iterator[pa.R
 
 
 def _batches_and_causes(
-    broker: str, parts: Iterable[Played]
+    broker: str, parts: Sequence[Played]
 ) -> Iterator[tuple[pa.RecordBatch, pa.Array | None]]:
     """Yield batches with the seqs of the rows that caused theirs; None: their own."""
     sent: list[pa.RecordBatch] = []
@@ -257,6 +260,10 @@ def _batches_and_causes(
         yield decided_batch(broker, *_contexts(rest.contexts)), None
     if rest.unusable:
         yield decided_batch(broker, *_unusable(rest.unusable)), None
+    for part in parts:
+        told = [record for record, _ in recorded_notices(part.notices)]
+        if told:
+            yield decided_batch(broker, *_notices(told, part)), None
     if rest.suspects:
         yield decided_batch(broker, *_suspects(rest.suspects)), None
 
@@ -293,6 +300,18 @@ def _unusable(found: Sequence[Unusable]) -> tuple[int, Columns]:
         "seq": [each.seq for each in found],
         "last_seq": [each.last for each in found],
         "reason": [each.reason for each in found],
+    }
+
+
+def _notices(found: Sequence[NoticeRecord], part: Played) -> tuple[int, Columns]:
+    return len(found), {
+        "kind": pa.repeat(NOTICE, len(found)),
+        "id": [each.state for each in found],
+        "subject": [each.topic for each in found],
+        "node": [each.node for each in found],
+        "time": [each.time for each in found],
+        "seq": pa.repeat(pa.scalar(part.seq, pa.int64()), len(found)),
+        "recorded": pa.repeat(part.recorded, len(found)),
     }
 
 

@@ -73,6 +73,10 @@ class Played(Struct):
     unusable: list[Unusable] = []
     suspects: list[Suspect] = []
     notices: list[Notice] = []
+    seq: int = 0
+    """The seq of the last row."""
+    recorded: bool = False
+    """True if the broker recorded its deliveries and notices."""
 
 
 class Player:
@@ -211,6 +215,8 @@ class Player:
             [*inputs.unusable, *_refused(outcome, inputs)],
             list(_suspects(outcome, inputs)),
             outcome.notices,
+            self.seq,
+            self._begun.deliveries,
         )
 
     def _sent(self, deliveries: Deliveries, inputs: Inputs) -> PlayedDeliveries:

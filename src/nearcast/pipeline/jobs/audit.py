@@ -1,7 +1,8 @@
 """The audit: compares the deliveries that follow from each broker's log with those it recorded.
 
 Both sides have one row for each copy of an event: broker, event, session, subscriptions and
-priority. A copy that only one side has is a difference.
+priority. A copy that only one side has is a difference. A notice, the state of a relationship or of
+a watched area, counts as a copy: its topic is the session, its state and time are the event.
 """
 
 from collections.abc import Iterable, Iterator
@@ -11,8 +12,9 @@ import pyarrow as pa
 from msgspec import Struct
 from pyspark.sql import functions as F  # noqa: N812
 
-from nearcast.pipeline.decide.decisions import DELIVERY, RECIPIENT, UNUSABLE, decided
+from nearcast.pipeline.decide.decisions import DELIVERY, NOTICE, RECIPIENT, UNUSABLE, decided
 from nearcast.store import DELIVERY as RECORDED
+from nearcast.store import NOTICE as RECORDED_NOTICE
 from nearcast.store import recipients_of, rows_of
 
 if TYPE_CHECKING:
@@ -27,6 +29,7 @@ priority, and one that the pipeline has decided on and its broker has yet to sen
 WAITING_S = 60.0
 MOST_SHOWN = 1_000
 COPY = ("broker", "publisher", "event_id", "session", "subscriptions", "replayed")
+SIDE = (*COPY, "priority")
 _RECORDED_SCHEMA = (
     "broker string, publisher string, event_id string, recipients array<struct<session: string, "
     "subscriptions: array<string>, priority: int, replayed: boolean>>"
@@ -87,10 +90,18 @@ def audit(
         expected = _copies(by_log.withColumnRenamed("id", "event_id")).withColumn(
             "waiting", F.col("elsewhere") & (F.col("time") > last - WAITING_S)
         )
+        told = found.where((F.col("kind") == NOTICE) & F.col("recorded"))
+        expected = expected.select(*SIDE, "waiting").unionByName(
+            _notices(told, F.col("id")).withColumn("waiting", F.lit(False))
+        )
         skipped = found.where((F.col("kind") == DELIVERY) & ~F.col("recorded"))
         # Deliveries that a later replay published may be recorded although none was expected.
         late = _copies(skipped.withColumnRenamed("id", "event_id")).select(*COPY)
         recorded_copies = _copies(recorded(log)).join(late, list(COPY), "left_anti")
+        state = F.get_json_object("data", "$.state")
+        recorded_copies = recorded_copies.select(*SIDE).unionByName(
+            _notices(log.where(F.col("kind") == RECORDED_NOTICE), state)
+        )
         compared = _compared(expected, recorded_copies).persist()
         counts = {row["what"]: row["count"] for row in compared.groupBy("what").count().collect()}
         same = counts.pop("same", 0)
@@ -148,6 +159,19 @@ def _copies(deliveries: "DataFrame") -> "DataFrame":
         F.col("each.replayed").alias("replayed"),
     ).drop("each", "recipients", "session")
     return flat.withColumnRenamed("to_session", "session")
+
+
+def _notices(rows: "DataFrame", state: "Column") -> "DataFrame":
+    """Return notices as copies of events."""
+    return rows.select(
+        "broker",
+        F.lit("").alias("publisher"),
+        F.concat_ws(" at ", state, F.col("time").cast("string")).alias("event_id"),
+        F.col("subject").alias("session"),
+        F.array(F.coalesce("node", F.lit(""))).alias("subscriptions"),
+        F.lit(False).alias("replayed"),
+        F.lit(1).alias("priority"),
+    )
 
 
 def _compared(expected: "DataFrame", recorded_copies: "DataFrame") -> "DataFrame":

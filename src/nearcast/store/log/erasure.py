@@ -17,7 +17,7 @@ from nearcast.core.model.input_form import form_of
 from nearcast.core.model.subscription_id import SEPARATOR
 from nearcast.store.errors import StoreError
 from nearcast.store.rows.row_json import Json, text
-from nearcast.store.rows.row_kinds import DELIVERY, is_unknown
+from nearcast.store.rows.row_kinds import DELIVERY, NOTICE, is_unknown
 from nearcast.store.rows.rows import PIPELINE, Recipient, Row, erased, input_of, recipients_of
 
 FORGOTTEN = "(forgotten)"
@@ -63,7 +63,8 @@ class Erasure:
             return self._delivery_left(row) if row.kind == DELIVERY else row
         form = form_of(row.kind)
         if form is None:
-            return self._unknown_left(row) if is_unknown(row.kind) else row
+            tells = row.kind == NOTICE or is_unknown(row.kind)
+            return self._telling_left(row) if tells else row
         value = _decoded(row.data)
         if form.sessions is not None:
             return self._sessions_left(row, value, form.sessions)
@@ -89,8 +90,8 @@ class Erasure:
             told += (*_texts(_json(row.payload or b"")), *_texts(_json(row.data)))
         return any(map(self._is_told, told))
 
-    def _unknown_left(self, row: Row) -> Row:
-        """Erase a row of unknown kind that names the node: its meaning is unknown."""
+    def _telling_left(self, row: Row) -> Row:
+        """Erase a notice, or a row whose meaning is unknown, that names the node."""
         told = [row.subject or "", row.event_id or ""]
         told += (word for pair in row.properties for word in pair)
         for value in (row.payload or b"", row.headers or b"", row.data):

@@ -21,10 +21,12 @@ DELIVERY = "delivery"
 GAP = "gap"
 TICK = "info.tick"
 """The time at a broker, recorded when the pipeline needs it and nothing else happens."""
+NOTICE = "info.notice"
+"""A state that the broker told on a topic of its own: of a relationship, or of a watched area."""
 INFORMATIONAL = "info."
 """The prefix of all other informational kinds."""
 
-NO_INPUTS = frozenset((ERASED, DELIVERY, GAP, TICK))
+NO_INPUTS = frozenset((ERASED, DELIVERY, GAP, TICK, NOTICE))
 """Kinds that record no input; most are older than the rule for names."""
 KINDS = (*(form.__struct_config__.tag for form in get_args(Input)), *sorted(NO_INPUTS))
 """All kinds of rows in this release."""

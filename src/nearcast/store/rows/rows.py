@@ -23,6 +23,7 @@ from nearcast.core.model.geometry.position import (
 )
 from nearcast.core.model.input_form import form_of, form_of_input
 from nearcast.core.model.inputs import Input, Moved, Published
+from nearcast.core.model.notice_record import NoticeRecord
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.record import Record
 from nearcast.store.errors import CorruptError, StoreError, newer
@@ -30,7 +31,15 @@ from nearcast.store.rows.area_form import area_from_store, stored_area
 from nearcast.store.rows.input_data import InputColumns, needed, read_input, write_input
 from nearcast.store.rows.message_headers import UserProperties, header_columns, headers_of
 from nearcast.store.rows.row_json import Json, text
-from nearcast.store.rows.row_kinds import DELIVERY, ERASED, GAP, TICK, is_input, unknown_kind
+from nearcast.store.rows.row_kinds import (
+    DELIVERY,
+    ERASED,
+    GAP,
+    NOTICE,
+    TICK,
+    is_input,
+    unknown_kind,
+)
 from nearcast.wire.mqtt import ProtocolError
 
 SCHEMA = 1
@@ -102,6 +111,16 @@ def delivery_row(
     return Row(
         broker, seq, DELIVERY, now, SCHEMA, event.id, event.subject, event.publisher, event.time,
         data=text({"to": recipients}),
+    )  # fmt: skip
+
+
+def notice_row(
+    notice: NoticeRecord, members: Sequence[str], broker: str, seq: int, now: float
+) -> Row:
+    """Return the row that records a notice; `members` are those whose erasure erases it."""
+    return Row(
+        broker, seq, NOTICE, now, SCHEMA, None, notice.topic, None, notice.time, None, None,
+        notice.node, data=text({"state": notice.state, "members": members}),
     )  # fmt: skip
 
 

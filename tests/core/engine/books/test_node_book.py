@@ -26,7 +26,9 @@ def test_positions_expire_when_they_are_old_in_whatever_order_they_came() -> Non
         assert expiry <= min(plain.values()) + 10.0
         expected = sorted((at, each) for each, at in plain.items() if at + 10.0 <= later)
         found = []
-        for gone in book.outdated(later):
+        for gone, due in book.outdated(later):
+            assert gone.position_at is not None
+            assert due == gone.position_at + 10.0
             found.append((gone.position_at, gone.node))
             # As the engine does: it has no position any more.
             del plain[gone.node], book.by_name[gone.node]

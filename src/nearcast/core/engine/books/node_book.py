@@ -57,8 +57,8 @@ class NodeBook:
             )
         )
 
-    def outdated(self, now: float) -> Iterator[NodeState]:
-        """Yield the states of nodes whose position has expired, each once.
+    def outdated(self, now: float) -> Iterator[tuple[NodeState, float]]:
+        """Yield the states of nodes whose position has expired, each once, and when it did.
 
         Ordered by the times of the fixes and by name, as in an engine that was restored since.
         """
@@ -70,7 +70,7 @@ class NodeBook:
         for at, node in sorted(due):
             state = self.by_name.get(node)
             if state is not None and state.position_at == at and node not in self.silent:
-                yield state
+                yield state, at + self._ttl_s
 
     def next_expiry(self) -> float | None:
         """The time at which the next position expires."""
