@@ -5,8 +5,8 @@ from collections.abc import Awaitable, Callable
 from pathlib import Path
 
 import nearcast as nc
-from tests.situation.ruled_broker import broker_with
 from tests.support.multicast import LOOPBACK, free_port, require_multicast, until_true
+from tests.support.ruled_broker import broker_with
 from tests.support.running_broker import RunningBroker
 
 KEY = b"k" * 32

@@ -11,9 +11,9 @@ from nearcast.wire.encoding.columns import decode_columns
 from nearcast.wire.encoding.content_codings import ALL, Coding, Dictionary, decode_payload
 from nearcast.wire.encoding.zstd_frames import decompress
 from nearcast.wire.mqtt import MQTT_3_1_1, Properties, Publish
-from tests.situation.ruled_broker import broker_with
 from tests.support.clients.raw_client import RawClient, fresh
 from tests.support.clients.talker import told, words
+from tests.support.ruled_broker import broker_with
 from tests.support.running_broker import RunningBroker
 
 CHANCE = random.Random(1)

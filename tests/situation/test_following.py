@@ -8,9 +8,9 @@ import pytest
 
 from nearcast.broker.config.settings import Settings, SituationSection
 from nearcast.wire.mqtt import ReasonCode
-from tests.situation.ruled_broker import broker_with
 from tests.support.clients.raw_client import fresh
 from tests.support.clients.talker import Talker, at
+from tests.support.ruled_broker import broker_with
 from tests.support.running_broker import ClockedServer, RunningBroker
 
 BAD, BAD_JSON = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR, ReasonCode.PAYLOAD_FORMAT_INVALID

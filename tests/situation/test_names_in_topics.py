@@ -6,9 +6,9 @@ from collections.abc import Iterator
 import pytest
 
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, Connect, Properties, ReasonCode, Will
-from tests.situation.ruled_broker import SQUARE, broker_with
 from tests.support.clients.raw_client import RawClient, fresh
 from tests.support.clients.talker import Talker
+from tests.support.ruled_broker import SQUARE, broker_with
 from tests.support.running_broker import RunningBroker
 
 NO_RIGHT = ReasonCode.NOT_AUTHORIZED

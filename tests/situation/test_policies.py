@@ -10,10 +10,10 @@ from nearcast.broker.config.settings import AdaptationSection, Settings
 from nearcast.core.engine.books.policy_book import PolicyBook
 from nearcast.wire.mqtt import MQTT_3_1_1, ReasonCode
 from tests.situation.bad_events import BAD
-from tests.situation.ruled_broker import broker_with, user
 from tests.support.clients.raw_client import fresh
 from tests.support.clients.talker import VERSIONS, Talker
 from tests.support.paper_files import LISTING_6_1, LISTING_7_1, LISTING_7_6
+from tests.support.ruled_broker import broker_with, user
 from tests.support.running_broker import RunningBroker
 
 OK, BAD_JSON = ReasonCode.SUCCESS, ReasonCode.PAYLOAD_FORMAT_INVALID

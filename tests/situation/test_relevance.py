@@ -10,9 +10,9 @@ import pytest
 from nearcast.broker.config.settings import AdaptationSection, Settings
 from nearcast.broker.operations.explanation import as_value, explain
 from nearcast.wire.mqtt import MQTT_3_1_1, MQTT_5, Publish, ReasonCode, TopicFilter
-from tests.situation.ruled_broker import broker_with, user
 from tests.support.clients.raw_client import fresh
 from tests.support.clients.talker import VERSIONS, Talker, told, words
+from tests.support.ruled_broker import broker_with, user
 from tests.support.running_broker import RunningBroker
 
 BAD = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR

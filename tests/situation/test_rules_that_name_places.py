@@ -5,9 +5,9 @@ from collections.abc import Iterator
 import pytest
 
 from nearcast.wire.mqtt import MQTT_3_1_1, Connect, Properties, ReasonCode, Will
-from tests.situation.ruled_broker import SQUARE, broker_with, square, user
 from tests.support.clients.raw_client import fresh
 from tests.support.clients.talker import Talker, words
+from tests.support.ruled_broker import SQUARE, broker_with, square, user
 from tests.support.running_broker import RunningBroker
 
 NO_RIGHT = ReasonCode.NOT_AUTHORIZED

@@ -16,12 +16,12 @@ from nearcast.core.gathering.cells import Cell
 from nearcast.pipeline.decide.player import Player
 from nearcast.testing import World, explore
 from nearcast.wire.mqtt import MQTT_5, Connect, Properties, Publish, ReasonCode, TopicFilter, Will
-from tests.situation.ruled_broker import broker_with, user
 from tests.support.clients.raw_client import fresh
 from tests.support.clients.talker import VERSIONS, Talker, told
 from tests.support.logs.recorded_life import RECORDED, played, recorded
 from tests.support.logs.world_log import rows_in
 from tests.support.plain.virtual_driver import Virtual
+from tests.support.ruled_broker import broker_with, user
 from tests.support.running_broker import RunningBroker
 
 BAD = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
