@@ -70,6 +70,10 @@ class Follower:
             member = self._members.get(number)
             if member is not None:
                 self._note(number, member.receive(message, now))
+                if self._reported is not None and not member.may_be_at(self._reported, now):
+                    # Regions that I adopt in silence would not fit the report that all know:
+                    # it may be newer than the one from which the peer made them.
+                    self._is_due = True
 
     def elapse(self, now: float) -> None:
         """Let time pass: repeat what was not acknowledged."""

@@ -129,6 +129,14 @@ class PairMember:
             return self.regions.teller_margin(self._motion.point, now)
         return self.regions.peer_margin(self._motion.point, now)
 
+    def may_be_at(self, point: Point, now: float) -> bool:
+        """Return whether a point is in this member's region; True without regions."""
+        if self.regions is None:
+            return True
+        if self.told_by_me:
+            return self.regions.teller_margin(point, now) >= 0.0
+        return self.regions.peer_margin(point, now) >= 0.0
+
     # A fix, or time
 
     def _check(self, now: float) -> PairStep:
