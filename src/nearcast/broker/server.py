@@ -214,7 +214,7 @@ class Server:
         except BaseException:
             await self.stop()
             raise
-        self.hub.scripts.runner.start(self._script_workers, self.soon)
+        self.hub.scripts.start(self._script_workers, self.soon)
         self.soon()
         self._sweep()
         self.diagnostics.start(self._loop)

@@ -31,7 +31,7 @@ from nearcast.placement.limits import (
 )
 from nearcast.placement.worker_messages import CallDone, PublishedOutput, ScriptCall
 
-FUNCTIONS = ("on_event", "run")
+FUNCTIONS = ("on_event", "run", "aggregability")
 OPTIONS = ("at", "to", "valid", "object", "priority", "deadline", "people", "time", "id")
 STEPS_A_CHECK = 1_000
 _CALLER = """
@@ -39,6 +39,11 @@ def nearcast_call_{0}(nearcast_argument, nearcast_state):
     nearcast_argument, nearcast_state = json.decode(nearcast_argument), json.decode(nearcast_state)
     {0}(nearcast_argument, nearcast_state)
     return json.encode(nearcast_state)
+"""
+_NEED_CALLER = """
+def nearcast_call_{0}(nearcast_argument, nearcast_state):
+    nearcast_argument = json.decode(nearcast_argument)
+    return json.encode({{"need": {0}(nearcast_argument[0], nearcast_argument[1])}})
 """
 _PLACE = re.compile(r"(?:-->|\*) script:([0-9]+)")
 _OUT_OF_MEMORY = "out of memory"
@@ -86,7 +91,7 @@ class Sandbox:
         try:
             functions = self._defined(source)
             module = self._module()
-            text = source + "".join("\n" + _CALLER.format(name) for name in functions)
+            text = source + "".join("\n" + _caller(name) for name in functions)
             ast = starlark.parse("script", text, self._dialect)
             starlark.eval_with(self._options(), module, ast, self._globals)
             return Program(functions, module.freeze())
@@ -235,6 +240,11 @@ class Sandbox:
         return f"{where}{what}"[:LONGEST_PROBLEM]
 
 
+def _caller(name: str) -> str:
+    caller = _NEED_CALLER if name == "aggregability" else _CALLER
+    return caller.format(name)
+
+
 def _is_defined(module: starlark.FrozenModule, name: str, options: starlark.EvalOptions) -> bool:
     """Whether a module defines a function: calling it without arguments says so."""
     try:
@@ -248,7 +258,11 @@ def _is_defined(module: starlark.FrozenModule, name: str, options: starlark.Eval
     raise ScriptError(f"{name} is a function of two arguments: define {_SIGNATURES[name]}")
 
 
-_SIGNATURES = {"on_event": "on_event(event, state)", "run": "run(args, state)"}
+_SIGNATURES = {
+    "on_event": "on_event(event, state)",
+    "run": "run(args, state)",
+    "aggregability": "aggregability(me, other)",
+}
 
 
 def _payload(payload: object) -> bytes:

@@ -20,6 +20,7 @@ from nearcast.core.model.inputs import (
     Left,
     LiveForgotten,
     Moved,
+    NeedTold,
     NodeExpired,
     PlaceDefined,
     PolicySet,
@@ -308,6 +309,16 @@ WRITTEN: list[tuple[Input, Written]] = [
     (
         SilenceTold("ann", False, "ann~car"),
         ("ann", None, None, None, '{"silent":false,"input":{"session":"ann~car"}}'),
+    ),
+    (
+        NeedTold("ann", "ann\0s", "bob", "e1", "volume 5"),
+        (
+            "ann",
+            None,
+            None,
+            None,
+            '{"subscription":"ann\\u0000s","publisher":"bob","event":"e1","need":"volume 5"}',
+        ),
     ),
     (
         Restarted(),

@@ -23,11 +23,12 @@ def gathered(
     for pool in engine.waiting():
         if id_ in pool.subscriptions and (at := _ingested(pool, event)) is not None:
             need = engine.needs(id_, event)
+            text = need.text or "what its function has not said yet"
             have = {kind: figures_of(pool).of(kind) for kind in need.kinds}
             so_far = ", ".join(f"{kind} {value:g}" for kind, value in have.items())
             since = time_text(at)
-            why = f"waits since {since}: it has {so_far} and needs {need.text}"
-            told = {"state": "waits", "have": have, "need": need.text, "since": since}
+            why = f"waits since {since}: it has {so_far} and needs {text}"
+            told = {"state": "waits", "have": have, "need": text, "since": since}
             return _told(verdict, why, told), True
     for copy in outcome.deliveries:
         if id_ in copy.subscriptions and _holds(copy.event, event):

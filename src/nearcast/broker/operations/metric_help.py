@@ -51,6 +51,8 @@ _HELP = {
     "hub_script_batches_waiting": "Batches of calls that wait for a process.",
     "hub_users": "Users with connections, and addresses with anonymous ones.",
     "hub_users_waiting": "Users whose input waits for its turn.",
+    "hub_aggregability_calls_total": "Calls of functions that say what events need.",
+    "hub_aggregability_failures_total": "Calls of such functions that failed.",
     "hub_gathering": "Subscriptions that gather.",
     "hub_gathering_pools": "Pools of events that wait for subscriptions that gather.",
     "hub_gathering_bytes": "Size of the events that wait for subscriptions that gather.",

@@ -1,5 +1,7 @@
 """The scripts of a broker: one place for its hub, its host and its store."""
 
+from collections.abc import Callable
+
 from nearcast.broker.auth.admission import Admission
 from nearcast.broker.broker_state import BrokerState
 from nearcast.broker.delivery.dispatcher import DeliveryDispatcher
@@ -8,11 +10,12 @@ from nearcast.broker.ingest.acknowledgements import Acknowledger
 from nearcast.broker.ingest.publish import PublishHandler
 from nearcast.broker.ingest.subscribe import SubscribeHandler
 from nearcast.broker.scheduling.input_scheduler import InputScheduler
+from nearcast.broker.scripts.aggregability_calls import AggregabilityCalls
 from nearcast.broker.scripts.node_execution import RESULTS, NodeExecution
 from nearcast.broker.scripts.script_book import ScriptBook
 from nearcast.broker.scripts.script_commands import OWN, ScriptCommands
 from nearcast.broker.scripts.script_reports import ScriptReports
-from nearcast.broker.scripts.script_runner import ScriptRunner
+from nearcast.broker.scripts.script_runner import Executor, ScriptRunner
 from nearcast.broker.scripts.script_subscriptions import ScriptSubscriptions
 from nearcast.broker.sessions.session_lifecycle import SessionLifecycle
 from nearcast.broker.situation.errors import ErrorReports
@@ -55,12 +58,25 @@ class ScriptHost:
         runner.submit_to_node = at_nodes.submit
         reports.on_changed = at_nodes.note_changed
         publishing.commands.register(RESULTS, at_nodes.take)
+        self.aggregability = AggregabilityCalls(state, errors)
+        """Asks functions what events that wait need."""
+        driver.register(self.aggregability)
         subscribing.hosts = at_nodes.listen
 
     @property
     def is_due(self) -> bool:
         """Whether workers have results that are to be applied."""
-        return self.runner.is_due or self._commands.is_due or self._at_nodes.is_due
+        return (
+            self.runner.is_due
+            or self._commands.is_due
+            or self._at_nodes.is_due
+            or self.aggregability.is_due
+        )
+
+    def start(self, executor: Executor, wake: Callable[[], object]) -> None:
+        """Run scripts and functions from now on; `wake` lets the host run a tick."""
+        self.runner.start(executor, wake)
+        self.aggregability.start(executor, wake)
 
     def go_on(self, now: float) -> None:
         """Apply what workers have done since the last tick."""
@@ -68,6 +84,8 @@ class ScriptHost:
             self._commands.apply_checks(now)
         if self.runner.is_due:
             self.runner.apply_results(now)
+        if self.aggregability.is_due:
+            self.aggregability.go_on(now)
 
     def end_tick(self, now: float) -> None:
         """Let workers run what has come, and tell hosts what has changed."""
@@ -100,4 +118,4 @@ class ScriptHost:
 
     def statistics(self) -> dict[str, float]:
         """Counters and gauges."""
-        return self.runner.statistics()
+        return self.runner.statistics() | self.aggregability.statistics()

@@ -29,6 +29,8 @@ from nearcast.core.model.geometry.position import (
     position_from_json,
     shown,
 )
+from nearcast.placement.errors import ScriptError
+from nearcast.placement.source import check_source
 from nearcast.wire.encoding.content_codings import ACCEPT, Coding, accepted_codings
 from nearcast.wire.mqtt import ReasonCode
 from nearcast.wire.mqtt.properties import PropertyPairs
@@ -307,7 +309,12 @@ _BODIES = ("payload", "text", "base64")
 
 
 def _aggregate(value: object, what: str) -> object:
-    _meant(lambda: parse_aggregability(value), what)
+    found = _meant(lambda: parse_aggregability(value), what)
+    if found.by_function is not None:
+        try:
+            check_source(found.by_function.source)
+        except ScriptError as error:
+            raise RefusedError(BAD, f"{what}: function: {error}") from None
     return aggregate_value(value)
 
 

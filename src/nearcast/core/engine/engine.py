@@ -31,6 +31,7 @@ from nearcast.core.engine.event_ingest import EventIngest
 from nearcast.core.engine.gathering_updates import GatheringUpdates
 from nearcast.core.engine.outcome import EngineStep, Handlers
 from nearcast.core.engine.outcome import LiveChanged as LiveChanged
+from nearcast.core.engine.outcome import NeedQuestion as NeedQuestion
 from nearcast.core.engine.outcome import NodeChanged as NodeChanged
 from nearcast.core.engine.outcome import Outcome as Outcome
 from nearcast.core.engine.outcome import Refusal as Refusal
@@ -130,6 +131,7 @@ class Engine:
             **self._presence.handlers,
             **self._priority_updates.handlers,
             **self._relationship_updates.handlers,
+            **self._gathering.handlers,
             LiveForgotten: self._forget_live,
             Forgot: self._forget,
             Restarted: self._restart,
@@ -238,6 +240,7 @@ class Engine:
         self._context.settle_moves()
         self._match(step)
         outcome.hidden_changes += self._base_sets.take_changes()
+        outcome.need_questions += self._gathering.take_questions()
         outcome.timer = self.next_timer()
         return outcome
 
@@ -391,6 +394,7 @@ class Engine:
             *self._standing.unfinished(),
             *self._presence.in_force(),
             *self._priority_updates.in_force(),
+            *self._gathering.told(),
         ]
         return EngineInputs(
             self.settings.restart(self._presence.uncertain()),
@@ -427,7 +431,7 @@ class Engine:
         self._silence.resume(standing)
         self._presence.resume(standing, inputs.restarted)
         self._priority_updates.resume(standing)
-        self._gathering.resume(inputs.waiting)
+        self._gathering.resume(inputs.waiting, standing)
         self._base_sets.resume(inputs.hidden)
         remembered = list(inputs.recent)
         self._state.recent.note([event for _, event in remembered], [at for at, _ in remembered])
@@ -603,6 +607,10 @@ class Engine:
     def waiting(self) -> list[WaitingPool]:
         """What waits for subscriptions that gather."""
         return self._gathering.in_force()
+
+    def unanswered_needs(self) -> list[NeedQuestion]:
+        """Of which events functions have not said what they need."""
+        return self._gathering.unanswered()
 
     def statistics(self) -> dict[str, int]:
         """How many subscriptions gather, what waits, and what was discarded."""

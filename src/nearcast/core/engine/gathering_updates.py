@@ -14,20 +14,23 @@ from nearcast.core.engine.books.gathering_book import NO_RULE, Pool, PoolPlace
 from nearcast.core.engine.delivery.aggregate_event import Sight, aggregate_event
 from nearcast.core.engine.dependent import EngineDependent, NodeUpdate
 from nearcast.core.engine.engine_state import EngineState
-from nearcast.core.engine.outcome import EngineStep
+from nearcast.core.engine.outcome import EngineStep, Handlers, NeedQuestion
 from nearcast.core.gathering.aggregability import Aggregability
 from nearcast.core.gathering.base_sets import union_event
 from nearcast.core.gathering.division import Division, division_of
 from nearcast.core.gathering.grouping import PlaceMiddles
 from nearcast.core.gathering.needs import Needs
+from nearcast.core.gathering.needs_by_function import NOT_TOLD
 from nearcast.core.gathering.waiting import (
     LARGEST_POOL_BYTES,
     WaitingEvent,
+    WaitingFigures,
     WaitingPool,
 )
 from nearcast.core.matching.reference import EventScope
 from nearcast.core.matching.tables import I32
 from nearcast.core.model.event import Event
+from nearcast.core.model.inputs import Input, NeedTold
 from nearcast.core.model.payload import attributes_of
 from nearcast.core.model.visibility import SEE_ALL
 
@@ -44,6 +47,8 @@ class GatheringUpdates(EngineDependent):
         self._live = state.live
         self._matcher = state.matcher
         self._places = PlaceMiddles(state.matcher.places)
+        self._questions: list[NeedQuestion] = []
+        self.handlers: Handlers = {NeedTold: self.tell}
 
     @property
     def is_active(self) -> bool:
@@ -203,18 +208,19 @@ class GatheringUpdates(EngineDependent):
         """Release what may leave of a pool."""
         if pool.is_met:
             self._release(pool, cause)
-        elif pool.rule.by_case is not None:
+        elif pool.rule.depends_on_contexts:
             self._judge_by_case(pool, cause)
 
     def _judge_by_case(self, pool: Pool, cause: "_Cause") -> None:
         """Release to each member the events whose own needs are met by all that waits."""
-        figures, leaving = pool.figures.figures, dict[frozenset[int], list[int]]()
+        leaving = dict[frozenset[int], list[int]]()
         for number in pool.members.tolist():
-            met = frozenset(
-                each.number
-                for each in pool.waiting
-                if self._needs(pool, number, each).are_met(figures)
-            )
+            needs = [(each, self._needs(pool, number, each)) for each in pool.waiting]
+            # What a function has not spoken of has not arrived yet.
+            known = [each for each, need in needs if need is not NOT_TOLD]
+            whole = len(known) == len(needs)
+            figures = (pool.figures if whole else WaitingFigures(known)).figures
+            met = frozenset(each.number for each, need in needs if need.are_met(figures))
             if met:
                 leaving.setdefault(met, []).append(number)
         waiting, division = list(pool.waiting), pool.division
@@ -230,8 +236,13 @@ class GatheringUpdates(EngineDependent):
     def _needs(self, pool: Pool, number: int, waiting: WaitingEvent) -> Needs:
         found = pool.needs.get((number, waiting.number))
         if found is None:
-            node = self._subscriptions.at(number).node
-            found = self._needs_now(pool.rule, node, waiting.event)
+            if pool.rule.by_function is not None:
+                found = NOT_TOLD
+                id_ = self._subscriptions.at(number).id
+                self._questions.append(NeedQuestion(id_, waiting.event))
+            else:
+                node = self._subscriptions.at(number).node
+                found = self._needs_now(pool.rule, node, waiting.event)
             pool.needs[number, waiting.number] = found
         return found
 
@@ -244,7 +255,7 @@ class GatheringUpdates(EngineDependent):
 
     def _follow(self, pool: Pool) -> None:
         """Follow the contexts of publishers and subscribers, if needs depend on them."""
-        if pool.rule.by_case is not None:
+        if pool.rule.depends_on_contexts:
             nodes = {each.event.publisher for each in pool.waiting}
             nodes.update(self._subscriptions.at(number).node for number in pool.members.tolist())
             self._book.follow(pool, nodes)
@@ -296,7 +307,7 @@ class GatheringUpdates(EngineDependent):
     def _send_base_sets(self, members: I32, sets: Sequence[WaitingEvent], cause: "_Cause") -> None:
         """Send the union of whole base sets."""
         rule = self._book.rule(int(self._book.rules_of(members[:1])[0]))
-        needs = [] if rule.by_case is not None else rule.needs.any_of
+        needs = [] if rule.depends_on_contexts else rule.needs.any_of
         asked = [need.value for all_of in needs for need in all_of if need.kind == "people"]
         event = union_event([each.event for each in sets], int(max(asked, default=0)))
         self._send(event, members, min(each.priority for each in sets), cause)
@@ -327,9 +338,66 @@ class GatheringUpdates(EngineDependent):
 
     def needs(self, id_: str, event: Event) -> Needs:
         """What an event that waits for a subscription needs now."""
+        for _, number, waiting, found in self._by_function():
+            same = (waiting.event.publisher, waiting.event.id) == (event.publisher, event.id)
+            if same and self._subscriptions.at(number).id == id_:
+                return found or NOT_TOLD
         number = self._subscriptions.number(id_)
         rule = self._book.rule(int(self._book.rules_of(np.array([number], np.int32))[0]))
         return self._needs_now(rule, self._subscriptions.at(number).node, event)
+
+    def tell(self, each: NeedTold, step: EngineStep) -> None:
+        """Take what a function said of an event, and judge what waits with it."""
+        if each.subscription not in self._subscriptions.by_id:
+            return
+        for pool in self._note_told(each):
+            self._judge(pool, _Cause(step, step.now, step.index))
+
+    def take_questions(self) -> list[NeedQuestion]:
+        """Return of which events functions are to say what they need."""
+        found, self._questions = self._questions, []
+        return found
+
+    def unanswered(self) -> list[NeedQuestion]:
+        """Return all questions that have no answer: after a restart nobody asks them."""
+        return [
+            NeedQuestion(self._subscriptions.at(number).id, waiting.event)
+            for _, number, waiting, found in self._by_function()
+            if found is None or found is NOT_TOLD
+        ]
+
+    def told(self) -> list[NeedTold]:
+        """What functions said of the events that wait."""
+        return [
+            NeedTold(
+                self._subscriptions.at(number).node, self._subscriptions.at(number).id,
+                waiting.event.publisher, waiting.event.id, found.text,
+            )
+            for _, number, waiting, found in self._by_function()
+            if found is not None and found is not NOT_TOLD
+        ]  # fmt: skip
+
+    def _by_function(self) -> Iterator[tuple[Pool, int, WaitingEvent, Needs | None]]:
+        for pool in self._book.pools:
+            if pool.rule.by_function is not None:
+                for number in pool.members.tolist():
+                    for waiting in pool.waiting:
+                        yield pool, number, waiting, pool.needs.get((number, waiting.number))
+
+    def _note_told(self, each: NeedTold) -> list[Pool]:
+        """Note what a function said; return the pools in which the event waits."""
+        number = self._subscriptions.number(each.subscription)
+        node, found = self._subscriptions.at(number).node, []
+        for id_ in sorted(self._book.followed.get(node, ())):
+            pool = self._book.pool(id_)
+            if pool is None or pool.rule.by_function is None or number not in pool.members:
+                continue
+            needs = pool.rule.by_function.needs(each.need)
+            for waiting in pool.waiting:
+                if (waiting.event.publisher, waiting.event.id) == (each.publisher, each.event):
+                    pool.needs[number, waiting.number] = needs
+                    found.append(pool)
+        return found
 
     def in_force(self) -> list[WaitingPool]:
         """All pools, as they are kept."""
@@ -344,7 +412,7 @@ class GatheringUpdates(EngineDependent):
             for pool in self._book.pools
         ]
 
-    def resume(self, pools: Iterable[WaitingPool]) -> None:
+    def resume(self, pools: Iterable[WaitingPool], standing: Iterable[Input] = ()) -> None:
         """Restore pools; subscriptions that there are not any more get nothing."""
         for kept in pools:
             known = [each for each in kept.subscriptions if each in self._subscriptions.by_id]
@@ -357,6 +425,9 @@ class GatheringUpdates(EngineDependent):
             pool = self._book.restore(kept.id, place, kept.division, gathering)
             self._book.refill(pool, kept.events)
             self._follow(pool)
+        for each in standing:
+            if isinstance(each, NeedTold) and each.subscription in self._subscriptions.by_id:
+                self._note_told(each)
 
 
 class _Cause(Struct, frozen=True):

@@ -48,6 +48,13 @@ class RelationshipNotice(Struct, frozen=True):
         return self.near == self.before and not self.defined
 
 
+class NeedQuestion(Struct, frozen=True):
+    """What does a subscription need to get this event? Its function is to say."""
+
+    subscription: str
+    event: Event
+
+
 Notice = AreaNotice | RelationshipNotice
 
 
@@ -102,6 +109,8 @@ class Outcome(Struct):
     """What changed in what waits for subscriptions that gather."""
     hidden_changes: list[PoolChange] = []
     """What changed in events that wait for a smallest number of people."""
+    need_questions: list[NeedQuestion] = []
+    """Of which events functions are to say what they need."""
     now: float = 0.0
     """The time of the input that is being applied."""
     index: int = 0

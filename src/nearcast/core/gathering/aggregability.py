@@ -13,6 +13,7 @@ from msgspec.structs import replace
 
 from nearcast.core.gathering.needs import Figures, Needs, read_needs
 from nearcast.core.gathering.needs_by_case import NeedsByCase, needs_by_case
+from nearcast.core.gathering.needs_by_function import NeedsByFunction, needs_by_function
 from nearcast.core.gathering.rule_words import RuleWords
 from nearcast.core.gathering.rules import MOST_PARTS, Per, PerKind, read_per
 from nearcast.core.gathering.thresholds import AT_MOST
@@ -38,11 +39,18 @@ class Aggregability(Struct, frozen=True):
     """The longest time that a part waits, by ingest."""
     by_case: NeedsByCase | None = None
     """The needs of each event, if they depend on the contexts."""
+    by_function: NeedsByFunction | None = None
+    """The same, if a function decides."""
+
+    @property
+    def depends_on_contexts(self) -> bool:
+        """True if each event has needs of its own, which contexts decide."""
+        return self.by_case is not None or self.by_function is not None
 
     @property
     def is_immediate(self) -> bool:
         """True if every event meets it alone."""
-        return self.by_case is None and self.needs.are_met(Figures(1, 0.0, 1))
+        return not self.depends_on_contexts and self.needs.are_met(Figures(1, 0.0, 1))
 
 
 def parse_aggregability(text: object) -> Aggregability:
@@ -96,6 +104,8 @@ def _by_case(members: Mapping[str, object]) -> Aggregability:
         clauses.append(f"wait {members['wait']}")
     rest = parse_aggregability(" ".join(("volume 1", *clauses)))
     needs = {name: each for name, each in members.items() if name not in ("per", "at most", "wait")}
+    if "function" in needs:
+        return replace(rest, by_function=needs_by_function(needs))
     return replace(rest, by_case=needs_by_case(needs))
 
 

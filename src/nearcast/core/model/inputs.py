@@ -357,6 +357,18 @@ class Restarted(Struct, frozen=True, tag_field="kind", tag="restart"):
     """True if sessions get what is left of a replay that the restart interrupted."""
 
 
+@InputForm(node="node")
+class NeedTold(Struct, frozen=True, tag_field="kind", tag="need"):
+    """What the function of a subscription said of an event that waits; empty: it failed."""
+
+    node: str
+    """The node of the subscription."""
+    subscription: str
+    publisher: str
+    event: str
+    need: str
+
+
 class TimePassed(Struct, frozen=True):
     """Nothing but time passed: what was due by then has happened. It decides nothing itself."""
 
@@ -391,4 +403,5 @@ Input = (
     | RelationshipSettled
     | SilenceTold
     | Restarted
+    | NeedTold
 )

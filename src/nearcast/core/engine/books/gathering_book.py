@@ -72,7 +72,7 @@ class Pool:
         found = self.figures.figures
         if found.volume >= self.rule.at_most:
             return True
-        return self.rule.by_case is None and self.rule.needs.are_met(found)
+        return not self.rule.depends_on_contexts and self.rule.needs.are_met(found)
 
     def keep(self, waiting: Iterable[WaitingEvent]) -> None:
         """Hold these events and no others."""
@@ -297,6 +297,7 @@ class GatheringBook:
         found = None
         if waiting:
             found = self._new(pool.place, pool.division, members)
+            found.needs = _needs_of(pool, members)
             self._hold(found, waiting)
             self.changes += [PoolAdded(found.id, each) for each in waiting]
             heappush(self._due, (found.due, found.id))
@@ -404,6 +405,7 @@ class GatheringBook:
     def _divide(self, pool: Pool, inside: Flags) -> Pool:
         """Return a new pool with what waits in another, for some of its members."""
         found = self._new(pool.place, pool.division, pool.members[inside])
+        found.needs = _needs_of(pool, found.members)
         self._hold(found, pool.waiting)
         self.changes += [PoolAdded(found.id, each) for each in found.waiting]
         heappush(self._due, (found.due, found.id))
@@ -429,3 +431,9 @@ class GatheringBook:
         if len(pool.waiting) == 1:
             heappush(self._due, (pool.due, pool.id))
         self.changes.append(PoolAdded(pool.id, waiting))
+
+
+def _needs_of(pool: Pool, members: I32) -> dict[tuple[int, int], Needs]:
+    """Return what is known of the needs of some members."""
+    numbers = set(members.tolist()) if pool.needs else set()
+    return {key: needs for key, needs in pool.needs.items() if key[0] in numbers}
