@@ -14,8 +14,9 @@ from nearcast.core.proximity.event_type import event_type
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.experiments.experiment_result import ExperimentRow
 from nearcast.experiments.steam.crowds import CENTRE, RANGE_M, position
-from nearcast.simulation.radio import RadioSettings
-from nearcast.testing.virtual_radio import VirtualRadio
+from nearcast.simulation.radio import Radio, RadioSettings
+from nearcast.simulation.radio_node import RadioNode
+from nearcast.simulation.virtual_clock import VirtualClock
 
 NEWS = event_type("news", {"value": int}, validity=60.0)
 NODES, HALF_M, SECONDS, STEP_S = 6, 600.0, 50.0, 0.1
@@ -64,28 +65,31 @@ def account(seed: int, *, recovers: bool) -> Account:
     """Run one road, and return who was owed the event and who got it."""
     random = Random(f"{seed}/recovery")
     settings = ProximitySettings(recovers=recovers, type_share=1.0, node_share=1.0)
-    field = VirtualRadio(seed, radio=RadioSettings(contention=False), settings=settings)
+    clock = VirtualClock(seed)
     names = [f"n{number}" for number in range(NODES)]
     at = {name: random.uniform(-HALF_M, HALF_M) for name in names}
     speed = {name: random.choice((0.0, 20.0, -20.0)) for name in names}
-    for name in names:
-        field.node(name, position((at[name], 0.0))).subscribe("news")
-    field.nodes["n0"].announce(NEWS, circle((CENTRE.lat, CENTRE.lon), 5_000.0))
-    field.run(0.2)
-    event = field.nodes["n0"].raise_event("news", {"value": 1})
+    radio = Radio(clock, lambda name: position((at[name], 0.0)), RadioSettings(contention=False))
+    nodes = {name: RadioNode(radio.open(name), clock, settings) for name in names}
+    for name, node in nodes.items():
+        node.move(position((at[name], 0.0)))
+        node.subscribe("news")
+    nodes["n0"].announce(NEWS, circle((CENTRE.lat, CENTRE.lon), 5_000.0))
+    clock.run(0.2)
+    event = nodes["n0"].raise_event("news", {"value": 1})
     period_s = settings.beacon_most_s
     begun: dict[tuple[str, str], float] = {}
     owed: set[str] = set()
     longest_s = 0.0
     for _ in range(int(SECONDS / STEP_S)):
-        before = {"n0"} | {name for name in names if event in field.got(name)}
-        field.run(STEP_S)
+        before = {"n0"} | {name for name in names if _has(nodes[name], event)}
+        clock.run(STEP_S)
         for name in names:
             at[name] += speed[name] * STEP_S
             if abs(at[name]) > HALF_M:
                 speed[name] = -speed[name]
-            field.move(name, position((at[name], 0.0)))
-        now = field.clock.now()
+            nodes[name].move(position((at[name], 0.0)))
+        now = clock.now()
         for name in names[1:]:
             for holder in before - {name}:
                 if abs(at[name] - at[holder]) > SHORT_M:
@@ -94,7 +98,11 @@ def account(seed: int, *, recovers: bool) -> Account:
                 waited_s = now - begun.setdefault((name, holder), now)
                 if waited_s >= 2.0 * period_s:
                     owed.add(name)
-                if event not in field.got(name):
+                if not _has(nodes[name], event):
                     longest_s = max(longest_s, waited_s)
-    got = {name for name in names[1:] if event in field.got(name)}
+    got = {name for name in names[1:] if _has(nodes[name], event)}
     return Account(NODES - 1, len(owed), len(got), len(owed & got), longest_s / period_s)
+
+
+def _has(node: RadioNode, event: str) -> bool:
+    return any(each.event.id == event for each in node.delivered)
