@@ -21,7 +21,7 @@ from nearcast.core.engine.books.relationship_book import RelationshipBook
 from nearcast.core.engine.context_updates import ContextUpdates
 from nearcast.core.engine.delivery.deliveries import NO_DELIVERIES, Deliveries, Recipient
 from nearcast.core.engine.delivery.judged_copies import JudgedCopies, judged_copies
-from nearcast.core.engine.delivery.routes import Route
+from nearcast.core.engine.delivery.routes import GatheringRoute, Route
 from nearcast.core.engine.delivery.string_pair_table import Texts
 from nearcast.core.engine.dependent import EngineDependent, overriding
 from nearcast.core.engine.engine_inputs import EngineInputs as EngineInputs
@@ -48,6 +48,7 @@ from nearcast.core.engine.standing_inputs import StandingInputs
 from nearcast.core.gathering.needs import Needs
 from nearcast.core.gathering.waiting import WaitingPool
 from nearcast.core.matching.live.live_events import LiveEvents
+from nearcast.core.matching.matcher import NO_MATCHES
 from nearcast.core.matching.reference import Verdict
 from nearcast.core.model.context import NodeState
 from nearcast.core.model.errors import ModelError
@@ -326,7 +327,13 @@ class Engine:
         if not events:
             return
         step.events, step.made = [], []
-        matches = self.matcher.match(EventBatch.of(events))
+        routes = self._gathering_routes(events) if self._gathering.is_active else None
+        if routes is None:
+            matches = self.matcher.match(EventBatch.of(events))
+        else:
+            matches = NO_MATCHES
+            for event, route in zip(events, routes, strict=True):
+                self._state.subscriptions.gather(event, route.numbers)
         if self.attribute_watch:
             self.attribute_watch.see(events, self.matcher.world)
         for event, at in zip(events, made, strict=True):
@@ -362,6 +369,23 @@ class Engine:
         if self._gathering.is_active:
             # While something gathers, all events of a batch are of one time.
             self._gathering.settle(step, made[-1], step.event_index)
+
+    def _gathering_routes(self, events: Sequence[Event]) -> list[GatheringRoute] | None:
+        """Return for whom each event waits, if subjects alone decide for all of them; else None.
+
+        So what an event costs does not depend on how many wait for it.
+        """
+        if not self.settings.routes:
+            return None
+        found = []
+        for event in events:
+            if event.to is not None or event.stays or event.valid_s is not None:
+                return None
+            route = self._state.subscriptions.routes.gathering(event.subject)
+            if route is None or event.origin in route.no_local:
+                return None
+            found.append(route)
+        return found
 
     def _forget_live(self, each: LiveForgotten, step: EngineStep) -> None:
         """End some live events of a node."""

@@ -176,12 +176,20 @@ class GatheringUpdates(EngineDependent):
 
     # Deciding
 
-    def _take(self, event: Event, numbers: I32, priorities: I32, cause: "_Cause") -> None:
+    def _take(self, event: Event, numbers: I32, priorities: I32 | None, cause: "_Cause") -> None:
         """Let an event wait for subscriptions that it matches, each with a priority."""
+        if priorities is None:
+            self._put(event, int(self._book.rules_of(numbers[:1])[0]), numbers, 1, cause)
+            return
         if event.stays:
             owners = [self._subscriptions.at(number).owner for number in numbers.tolist()]
             self._live.mark_seen(event, owners)
         rules = self._book.rules_of(numbers)
+        if _are_equal(rules) and _are_equal(priorities):
+            # The usual case, in which nothing is sorted twice: many with one rule.
+            rule, priority = int(rules[0]), int(priorities[0])
+            self._put(event, rule, _ascending(numbers), priority, cause)
+            return
         order = np.lexsort((numbers, priorities, rules))
         numbers, rules, priorities = numbers[order], rules[order], priorities[order]
         changes = (np.diff(rules, prepend=NO_RULE) != 0) | (np.diff(priorities, prepend=0) != 0)
@@ -436,6 +444,14 @@ class _Cause(Struct, frozen=True):
     step: EngineStep
     at: float
     index: int
+
+
+def _are_equal(values: I32) -> bool:
+    return bool((values == values[0]).all())
+
+
+def _ascending(numbers: I32) -> I32:
+    return numbers if bool((numbers[1:] > numbers[:-1]).all()) else np.sort(numbers)
 
 
 def _without(waiting: WaitingEvent, names: set[str]) -> WaitingEvent:

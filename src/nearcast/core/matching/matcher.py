@@ -68,6 +68,9 @@ class Matches(NamedTuple):
         return Matches(*columns, truths)
 
 
+NO_MATCHES = Matches(np.zeros(0, np.int32), np.zeros(0, np.int32), np.zeros(0, np.int32))
+
+
 class LiveMatches(NamedTuple):
     """Pairs of a live event's row and a subscription's number, with the priority."""
 

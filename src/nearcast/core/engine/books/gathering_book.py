@@ -236,7 +236,7 @@ class GatheringBook:
         parts = waiting.parts()
         found: list[Pool] = []
         for pool in list(self._pools.get(place, ())):
-            if len(members) == len(pool.members) and np.array_equal(members, pool.members):
+            if members is pool.members or np.array_equal(members, pool.members):
                 found.append(pool)
                 members = members[:0]
                 break

@@ -25,7 +25,7 @@ from nearcast.core.engine.delivery.deliveries import (
 from nearcast.core.engine.delivery.match_order import Flags
 from nearcast.core.engine.delivery.routes import Routes
 from nearcast.core.engine.delivery.string_pair_table import StringPairTable
-from nearcast.core.matching.matcher import Matcher, Matches
+from nearcast.core.matching.matcher import NO_MATCHES, Matcher, Matches
 from nearcast.core.matching.tables import I32, I64
 from nearcast.core.model.event import Event, Subscription
 from nearcast.core.model.event_batch import EventBatch
@@ -40,7 +40,7 @@ class SubscriptionBook:
         self._matcher = matcher
         self._contexts = contexts
         self._gathering = gathering
-        self._gathered: list[tuple[Event, I32, I32]] = []
+        self._gathered: list[tuple[Event, I32, I32 | None]] = []
         """Matches of subscriptions that gather: event, numbers and priorities."""
         self.by_id: dict[str, Subscription] = {}
         self.routes = Routes()
@@ -299,10 +299,15 @@ class SubscriptionBook:
         owners = self._owners[rows.subscription] if len(events) > 1 else NO_OWNERS
         return Deliveries(events, rows, owners, recipients)
 
-    def take_gathered(self) -> list[tuple[Event, I32, I32]]:
+    def gather(self, event: Event, numbers: I32) -> None:
+        """Let an event wait for subscriptions that all gather by one rule."""
+        self._gathered.append((event, numbers, None))
+
+    def take_gathered(self) -> list[tuple[Event, I32, I32 | None]]:
         """Return the matches of subscriptions that gather, since the last call.
 
-        Each is an event with numbers of subscriptions and their priorities.
+        Each is an event with numbers of subscriptions and their priorities; None: all have one rule
+        and priority 1, and their numbers ascend.
         """
         if not self._gathered:
             return []
@@ -317,6 +322,9 @@ class SubscriptionBook:
             gathers &= ~np.isin(matches.event, withdrawals)
         if not gathers.any():
             return matches
+        if len(events) == 1 and gathers.all():
+            self._gathered.append((events[0], matches.subscription, matches.priority))
+            return NO_MATCHES
         for place in np.unique(matches.event[gathers]).tolist():
             own = gathers & (matches.event == place)
             found = events[place], matches.subscription[own], matches.priority[own]

@@ -5,7 +5,9 @@ matches the subject are plain. A route is cached until one of them changes; a ho
 route sees that it is no longer `valid`.
 """
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+
+import numpy as np
 
 from nearcast.core.engine.delivery.deliveries import Recipient
 from nearcast.core.matching.index.patterns import Patterns
@@ -45,6 +47,20 @@ class Route:
         return Route(tuple(left))
 
 
+class GatheringRoute:
+    """Subscriptions of one rule for which all events on a subject wait."""
+
+    __slots__ = ("no_local", "numbers")
+
+    def __init__(self, recipients: Iterable[Recipient]) -> None:
+        found = list(recipients)
+        numbers = [number for each in found for number in each.numbers]
+        self.numbers = np.array(sorted(numbers), np.int32)
+        """The numbers of the subscriptions, in ascending order."""
+        self.no_local = {each.owner for each in found if each.subscriptions[0].no_local}
+        """Sessions that do not want their own events."""
+
+
 class Routes:
     """Subscriptions by pattern, separated by whether they are plain."""
 
@@ -55,6 +71,7 @@ class Routes:
         self._others: dict[int, dict[str, Recipient]] = {}
         self._numbers: dict[str, int] = {}
         self._known: dict[str, Route | None] = {}
+        self._gathering: dict[str, GatheringRoute | None] = {}
 
     def add(self, recipient: Recipient) -> None:
         """Add the recipient of one subscription, whose id is new."""
@@ -98,9 +115,27 @@ class Routes:
             self._known[subject] = route
         return route
 
+    def gathering(self, subject: str) -> GatheringRoute | None:
+        """Those for which all events on a subject wait; None if more decides than the subject."""
+        try:
+            return self._gathering[subject]
+        except KeyError:
+            pass
+        if len(self._gathering) >= MOST_KNOWN:
+            self._gathering.clear()
+        route = None
+        if not self._patterns.matching(subject):
+            found = [r for n in self._other.matching(subject) for r in self._others[n].values()]
+            if found and _wait_alike([each.subscriptions[0] for each in found]):
+                route = GatheringRoute(found)
+        if len(subject) <= LONGEST_KNOWN:
+            self._gathering[subject] = route
+        return route
+
     def clear(self) -> None:
         """Clear the cache."""
         self._forget(list(self._known))
+        self._gathering.clear()
 
     def fitting(self, subject: str) -> list[Subscription]:
         """All subscriptions whose pattern matches a subject, whatever their other conditions."""
@@ -121,6 +156,10 @@ class Routes:
 
     def _changed(self, pattern: str) -> None:
         if "+" not in pattern and "#" not in pattern:
+            self._gathering.pop(pattern, None)
+        elif self._gathering:
+            self._gathering.clear()
+        if "+" not in pattern and "#" not in pattern:
             self._forget((pattern,))
         elif len(self._known) <= MOST_COMPARED:
             self._forget([s for s in self._known if subject_matches(pattern, s)])
@@ -132,3 +171,16 @@ class Routes:
             route = self._known.pop(subject, None)
             if route is not None:
                 route.valid = False
+
+
+def _wait_alike(subscriptions: Sequence[Subscription]) -> bool:
+    """True if all gather by the same rule, whatever an event without a target says."""
+    rule = subscriptions[0].aggregate
+    return rule is not None and all(
+        each.aggregate == rule
+        and each.where is None
+        and each.from_ is None
+        and each.relevance is None
+        and each.group is None
+        for each in subscriptions
+    )
