@@ -10,6 +10,7 @@ import typer
 from rich.console import Console
 from rich.progress import Progress
 
+from nearcast.cli.failures import fail
 from nearcast.experiments import report
 from nearcast.experiments.agent import experiment as agents
 from nearcast.experiments.experiment_result import ExperimentFigure, ExperimentResult
@@ -42,10 +43,15 @@ def agent(
         Path | None, typer.Option(help="Draw each figure to a PNG in this directory.")
     ] = None,
 ) -> None:
-    """Relevance, context and priorities (seed C): its tables, listings and client figures."""
+    """Relevance, context and priorities (seed C): its tables, listings and client figures.
+
+    The exit code is 1 if selection or a change of class costs more than it is to cost.
+    """
     base = agents.QUICK if quick else agents.AgentSettings()
     settings = msgspec.structs.replace(base, seed=seed)
-    _run(agents.PARTS, lambda follow: agents.run(settings, follow), out, as_json=as_json)
+    found = _run(agents.PARTS, lambda follow: agents.run(settings, follow), out, as_json=as_json)
+    if not quick and (missed := report.missed_aims(found)):
+        fail("\n".join(missed))
 
 
 @app.command()
@@ -117,8 +123,8 @@ def _run(
     out: Path | None,
     *,
     as_json: bool,
-) -> None:
-    """Run an experiment behind a progress bar, and show what it found."""
+) -> ExperimentResult:
+    """Run an experiment behind a progress bar, show what it found and return it."""
     errors = Console(stderr=True)
     with Progress(console=errors, disable=not errors.is_terminal, transient=True) as bar:
         task = bar.add_task("starting", total=len(parts))
@@ -133,7 +139,8 @@ def _run(
     files = [] if out is None else report.draw(figures, out)
     if as_json:
         sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")
-        return
+        return result
     report.show(result, Console())
     for file in files:
         typer.echo(f"Drew {file}")
+    return result

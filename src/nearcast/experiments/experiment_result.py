@@ -24,6 +24,8 @@ class ExperimentRow(Struct, frozen=True):
     note: str = ""
     model: float | None = None
     """What a formula of the document gives, where its text prints no number."""
+    at_most: float | None = None
+    """What ours is to be at most; None: no aim of ours depends on it."""
 
 
 class ExperimentResult(Struct, frozen=True):

@@ -45,6 +45,15 @@ def show(result: ExperimentResult, console: Console) -> None:
         console.print(Text(f"[{number}] {note}"))
 
 
+def missed_aims(result: ExperimentResult) -> list[str]:
+    """Return a line for each figure that exceeds its aim."""
+    return [
+        f"{row.source}: {row.case}: {row.ours:g} {row.unit}, aim: at most {row.at_most:g}"
+        for row in result.rows
+        if row.at_most is not None and row.ours > row.at_most
+    ]
+
+
 def draw(figures: Iterable[ExperimentFigure], folder: Path) -> list[Path]:
     """Draw each figure to a PNG in a folder, which is made; return the files."""
     from matplotlib.backends.backend_agg import FigureCanvasAgg

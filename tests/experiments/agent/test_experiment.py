@@ -9,8 +9,8 @@ from typer.testing import CliRunner
 from nearcast.cli.experiment import app
 from nearcast.experiments.agent import experiment
 from nearcast.experiments.agent.experiment import QUICK
-from nearcast.experiments.experiment_result import ExperimentRow
-from nearcast.experiments.report import draw, number_text
+from nearcast.experiments.experiment_result import ExperimentResult, ExperimentRow
+from nearcast.experiments.report import draw, missed_aims, number_text
 
 SOURCES = {
     "Table 4-6", "Table 4-7", "Figure 4-6", "Table 6-1", "Listing 7-4", "Listing 7-5",
@@ -53,6 +53,7 @@ def test_decisions_and_counts_do_not_depend_on_the_machine() -> None:
     rules = by_case["distinct rules of 100 users"].ours
     assert rules - 1 <= by_case["evaluations, 100 users, grouped"].ours <= rules
     assert abs(rules - (by_case["distinct rules of 100 users"].model or 0.0)) < 12
+    assert [row.at_most for row in first.rows if row.at_most is not None] == [12.0, 2.0, 5.0]
     # The text prints none of these numbers.
     assert {row.paper for row in first.rows if row.source in ("Figure 8-4", "Figure 8-5")} == {None}
     apart = by_case["evaluations, 100 users, not grouped"]
@@ -70,6 +71,15 @@ def test_a_table_is_printed_and_every_figure_is_drawn(tmp_path: Path) -> None:
     for path in (tmp_path / "figures").iterdir():
         assert path.read_bytes().startswith(b"\x89PNG")
     assert draw([], tmp_path / "none") == []
+
+
+def test_figures_beyond_their_aims_are_named() -> None:
+    slow = ExperimentRow("Cost of selection", "a change of class", None, 9.5, "µs", at_most=5.0)
+    fast = ExperimentRow("Cost of selection", "a filter", None, 12.0, "µs", at_most=12.0)
+    plain = ExperimentRow("Cost of selection", "plain forwarding", None, 99.0, "µs")
+    assert missed_aims(ExperimentResult("agent", 1, [slow, fast, plain], {})) == [
+        "Cost of selection: a change of class: 9.5 µs, aim: at most 5"
+    ]
 
 
 def test_numbers_have_about_three_digits() -> None:
