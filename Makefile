@@ -121,10 +121,7 @@ bench: setup system
 	@$(PY) -m nearcast bench tables
 
 experiments: setup
-	@$(PY) -m nearcast experiment agent --out build/experiments
-	@$(PY) -m nearcast experiment fulcrum --out build/experiments
-	@$(PY) -m nearcast experiment radiator --out build/experiments
-	@$(PY) -m nearcast experiment steam --out build/experiments
+	@$(PY) -m nearcast experiment all --out build/experiments
 
 docs: setup
 	$(PY) -m pytest tests/test_docs.py tests/test_docs_pasted.py tests/test_tutorial.py

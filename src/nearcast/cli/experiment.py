@@ -2,6 +2,7 @@
 
 import sys
 from collections.abc import Callable, Sequence
+from functools import partial
 from pathlib import Path
 from typing import Annotated
 
@@ -117,6 +118,41 @@ def steam(
     _run(proximities.PARTS, lambda follow: proximities.run(settings, follow), out, as_json=as_json)
 
 
+@app.command("all")
+def all_(
+    quick: Annotated[bool, typer.Option("--quick", help="Smoke tests of all.")] = False,
+    as_json: Annotated[
+        bool, typer.Option("--json", help="Print the results of all as a JSON array.")
+    ] = False,
+    out: Annotated[
+        Path | None, typer.Option(help="Draw each figure to a PNG in this directory.")
+    ] = None,
+) -> None:
+    """All experiments, one after the other."""
+    found: list[ExperimentResult] = []
+    figures: list[ExperimentFigure] = []
+    for parts, run in (
+        (agents.PARTS, partial(agents.run, agents.QUICK if quick else agents.AgentSettings())),
+        (pairs.PARTS, partial(pairs.run, pairs.QUICK if quick else pairs.FulcrumSettings())),
+        (crowds.PARTS, partial(crowds.run, crowds.QUICK if quick else crowds.RadiatorSettings())),
+        (
+            proximities.PARTS,
+            partial(proximities.run, proximities.QUICK if quick else proximities.SteamSettings()),
+        ),
+    ):
+        result, drawn = _find(parts, run)
+        found.append(result)
+        figures += drawn
+        if not as_json:
+            report.show(result, Console())
+    if as_json:
+        _print_json(found)
+    _draw(figures, out, quiet=as_json)
+    missed = [line for result in found for line in report.missed_aims(result)]
+    if missed and not quick:
+        fail("\n".join(missed))
+
+
 def _run(
     parts: Sequence[str],
     run: Callable[[Follow], tuple[ExperimentResult, list[ExperimentFigure]]],
@@ -124,7 +160,20 @@ def _run(
     *,
     as_json: bool,
 ) -> ExperimentResult:
-    """Run an experiment behind a progress bar, show what it found and return it."""
+    """Run an experiment, show what it found and return it."""
+    result, figures = _find(parts, run)
+    if as_json:
+        _print_json(result)
+    else:
+        report.show(result, Console())
+    _draw(figures, out, quiet=as_json)
+    return result
+
+
+def _find(
+    parts: Sequence[str], run: Callable[[Follow], tuple[ExperimentResult, list[ExperimentFigure]]]
+) -> tuple[ExperimentResult, list[ExperimentFigure]]:
+    """Run an experiment behind a progress bar."""
     errors = Console(stderr=True)
     with Progress(console=errors, disable=not errors.is_terminal, transient=True) as bar:
         task = bar.add_task("starting", total=len(parts))
@@ -135,12 +184,14 @@ def _run(
             begun += 1
             bar.update(task, description=part, completed=begun)
 
-        result, figures = run(follow)
+        return run(follow)
+
+
+def _print_json(found: ExperimentResult | list[ExperimentResult]) -> None:
+    sys.stdout.write(msgspec.json.format(msgspec.json.encode(found)).decode() + "\n")
+
+
+def _draw(figures: Sequence[ExperimentFigure], out: Path | None, *, quiet: bool) -> None:
     files = [] if out is None else report.draw(figures, out)
-    if as_json:
-        sys.stdout.write(msgspec.json.format(msgspec.json.encode(result)).decode() + "\n")
-        return result
-    report.show(result, Console())
-    for file in files:
+    for file in () if quiet else files:
         typer.echo(f"Drew {file}")
-    return result
