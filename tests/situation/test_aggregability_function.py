@@ -1,7 +1,6 @@
 """Functions that say what events need, over MQTT: who gets what when, and whom a bad one hurts."""
 
 import json
-from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
@@ -11,6 +10,7 @@ from tests.support.clients.talker import Talker
 from tests.support.running_broker import RunningBroker
 from tests.support.waiting import until
 
+KEEPS = True
 FRIENDS_AT_ONCE = """
 def aggregability(me, other):
     if other["node"] in me["context"].get("friends", []):
@@ -19,14 +19,6 @@ def aggregability(me, other):
         return {"volume": 1}
     return {"volume": 3}
 """
-
-
-@pytest.fixture
-def broker(tmp_path: Path) -> Iterator[RunningBroker]:
-    running = RunningBroker(data=tmp_path)
-    yield running
-    running.validate()
-    running.stop()
 
 
 def soon(talker: Talker, most: int = 1) -> list[Publish]:
