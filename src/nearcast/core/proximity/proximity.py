@@ -6,6 +6,8 @@ that every node computes the same group from it, wherever the producer is by the
 grow with speed: its reach is longer by what the producer travels in so many seconds.
 """
 
+from functools import lru_cache
+
 from msgspec import Struct
 
 from nearcast.core.model.errors import ModelError
@@ -22,14 +24,16 @@ from nearcast.core.model.geometry.area import (
     PlaceHere,
     vertex_count,
 )
-from nearcast.core.model.geometry.area_resolution import Anchored, holds
+from nearcast.core.model.geometry.area_resolution import Anchored, code_holds, holds
 from nearcast.core.model.geometry.bounds import bounding_circle
 from nearcast.core.model.geometry.forms.area_text import area_text, parse_area
 from nearcast.core.model.geometry.position import Position, checked, plain
+from nearcast.core.model.geometry.shapes import Code, encode
 
 MOST_VERTICES = 64
 LARGEST_SCALE = 100.0
 MOST_GROWTH_S = 600.0
+_MOVING = (MovingCircle, MovingPolygons)
 
 
 class Proximity(Struct, frozen=True):
@@ -43,7 +47,7 @@ class Proximity(Struct, frozen=True):
     @property
     def moves(self) -> bool:
         """True if it moves with its producer."""
-        return isinstance(self.area, MovingCircle | MovingPolygons)
+        return isinstance(self.area, _MOVING)
 
     @property
     def area_text(self) -> str:
@@ -71,9 +75,9 @@ class Proximity(Struct, frozen=True):
 
     def holds(self, at: Position, naval: Position, scale: float = 1.0) -> bool:
         """Return whether a position is inside while the naval is there."""
-        if isinstance(self.area, MovingCircle | MovingPolygons):
+        if isinstance(self.area, _MOVING):
             return holds(Anchored(naval, scaled(self.area, scale)), at)
-        return holds(self.area, at)
+        return code_holds(_code_of(self.area), at)
 
     def reach_m(self, at: Position, scale: float = 1.0) -> float:
         """Return how far from the producer, who is there, its farthest point is at most."""
@@ -90,9 +94,14 @@ class Proximity(Struct, frozen=True):
         return bounding_circle(self.area)[2]
 
     def _area(self, anchor: str, scale: float = 1.0) -> Area:
-        if isinstance(self.area, MovingCircle | MovingPolygons):
+        if isinstance(self.area, _MOVING):
             return Around(anchor, scaled(self.area, scale))
         return self.area
+
+
+@lru_cache(1_024)
+def _code_of(area: FixedArea) -> Code:
+    return encode(area)
 
 
 def proximity(area: Area, at: Position, grow_s: float = 0.0) -> Proximity:

@@ -23,7 +23,7 @@ from nearcast.core.model.geometry.area import (
 from nearcast.core.model.geometry.geodesy import ecef
 from nearcast.core.model.geometry.places import Places
 from nearcast.core.model.geometry.position import Position
-from nearcast.core.model.geometry.shapes import encode, shape_holds
+from nearcast.core.model.geometry.shapes import Code, encode, shape_holds
 
 
 class Anchored(Struct, frozen=True):
@@ -65,10 +65,17 @@ def holds(area: FixedArea | Anchored | None, position: Position) -> bool:
     """Return whether a resolved area contains a position."""
     if area is None:
         return False
-    lat, lon = float(position.lat), float(position.lon)
-    x, y, z = ecef(lat, lon)
     if isinstance(area, Anchored):
+        lat, lon = float(position.lat), float(position.lon)
+        x, y, z = ecef(lat, lon)
         anchor = area.anchor
         code = encode(area.shape)
         return shape_holds(code, 0, lat, lon, x, y, z, float(anchor.lat), float(anchor.lon))
-    return shape_holds(encode(area), 0, lat, lon, x, y, z, 0.0, 0.0)
+    return code_holds(encode(area), position)
+
+
+def code_holds(code: Code, position: Position) -> bool:
+    """Return whether a fixed area, by its code, contains a position."""
+    lat, lon = float(position.lat), float(position.lon)
+    x, y, z = ecef(lat, lon)
+    return shape_holds(code, 0, lat, lon, x, y, z, 0.0, 0.0)
