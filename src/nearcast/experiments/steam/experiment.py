@@ -91,7 +91,7 @@ def run(
     progress(next(parts))
     add(partition_rows(ranges, saturations, seeds))
     progress(next(parts))
-    add(gossip_rows(ranges, [each for each in saturations if each > 60], seeds))
+    add(gossip_rows(ranges, saturations, seeds))
     progress(next(parts))
     rows += miss_rows(
         settings.radii_m, settings.speeds_mps, settings.beacon_periods_s, settings.passes,
