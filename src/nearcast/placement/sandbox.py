@@ -45,6 +45,9 @@ def nearcast_call_{0}(nearcast_argument, nearcast_state):
     nearcast_argument = json.decode(nearcast_argument)
     return json.encode({{"need": {0}(nearcast_argument[0], nearcast_argument[1])}})
 """
+_ARGUMENTS = (None, None)
+MANY_ARGUMENTS = 100
+_EXTRA = re.compile(r"Found ([0-9]+) extra positional argument")
 _PLACE = re.compile(r"(?:-->|\*) script:([0-9]+)")
 _OUT_OF_MEMORY = "out of memory"
 LONGEST_PROBLEM = 500
@@ -251,11 +254,36 @@ def _is_defined(module: starlark.FrozenModule, name: str, options: starlark.Eval
         module.call_with(options, name)
     except starlark.StarlarkError as error:
         text = str(error)
-        if "Missing parameter" in text:
-            return True
         if "has no symbol" in text:
             return False
+        if "Missing parameter" in text and _takes_two(module, name, options):
+            return True
     raise ScriptError(f"{name} is a function of two arguments: define {_SIGNATURES[name]}")
+
+
+def _takes_two(module: starlark.FrozenModule, name: str, options: starlark.EvalOptions) -> bool:
+    """Whether a function can be called with two arguments; one that takes just two is not run."""
+    most = MANY_ARGUMENTS - _extra_arguments(module, name, options, MANY_ARGUMENTS)
+    if most <= len(_ARGUMENTS):
+        return most == len(_ARGUMENTS)
+    try:
+        module.call_with(options, name, *_ARGUMENTS)
+    except starlark.StarlarkError as error:
+        text = str(error)
+        return not any(each in text for each in ("Missing ", "extra positional"))
+    return True
+
+
+def _extra_arguments(
+    module: starlark.FrozenModule, name: str, options: starlark.EvalOptions, count: int
+) -> int:
+    """Return how many of so many arguments are too many."""
+    try:
+        module.call_with(options, name, *[None] * count)
+    except starlark.StarlarkError as error:
+        found = _EXTRA.search(str(error))
+        return 0 if found is None else int(found[1])
+    return 0
 
 
 _SIGNATURES = {
