@@ -12,7 +12,8 @@ from nearcast.experiments.experiment_result import (
     ExperimentRow,
     Progress,
 )
-from nearcast.experiments.fulcrum.growth import over_distance, over_members, over_relationships
+from nearcast.experiments.fulcrum.growth import over_distance, over_members
+from nearcast.experiments.fulcrum.many_peers import over_relationships
 from nearcast.experiments.fulcrum.real_tracks import pedestrian_rows, taxi_rows
 from nearcast.experiments.fulcrum.scenarios import (
     SCENARIOS,

@@ -1,16 +1,12 @@
-"""How messages grow: with the distance, with the number of members, and with relationships."""
+"""How messages grow: with the distance, and with the number of members."""
 
 import math
-import random
-import time
 from collections.abc import Sequence
 
 import numpy as np
 
 from nearcast.core.relationships.silence.pair_member import PairSettings
-from nearcast.core.relationships.silence.region import Point, Region, position_limit, position_point
-from nearcast.core.relationships.silence.region_table import RegionTable
-from nearcast.core.relationships.silence.report import Report
+from nearcast.core.relationships.silence.region import Point, position_limit, position_point
 from nearcast.core.relationships.silence.shared_rings import SharedRings, near_pairs
 from nearcast.core.relationships.silence.strategy import SilenceStrategy
 from nearcast.experiments.experiment_result import Curve, ExperimentFigure, ExperimentRow
@@ -21,7 +17,6 @@ from nearcast.simulation.population import MovementKind, population
 
 GROUP_WITHIN_M = 5.0
 GROUP_SECONDS = 300
-RELATIONSHIP_WITHIN_M = 100.0
 
 
 def over_distance(
@@ -111,50 +106,3 @@ def _group_reports(size: int, seconds: int, within: float, seed: int) -> tuple[i
             sent += len(rings.fix(member, points[member]))
         wrong += int((rings.near() != near_pairs(np.array(points), within)).sum()) // 2
     return sent, wrong
-
-
-def over_relationships(
-    strategy: SilenceStrategy, count: int, seconds: int, seed: int
-) -> list[ExperimentRow]:
-    """One node in many relationships: the time of a fix inside all regions, and of a crossing."""
-    draw = random.Random(f"{seed}/relationships")
-    within = position_limit(RELATIONSHIP_WITHIN_M)
-    node, *peers = (Report(_spot(draw)) for _ in range(count + 1))
-    regions: list[Region] = [strategy.propose(node, peer, within, 30.0).teller for peer in peers]
-    table = RegionTable(regions)
-    table.left_by(node.point)
-    inside: list[int] = []
-    crossing: list[float] = []
-    (x, y, z), crossings = node.point, 0
-    for second in range(seconds):
-        for _ in range(10):
-            x, y = x + 1.0, y + draw.gauss(0.0, 0.3)
-            point = (x, y, z)
-            began = time.perf_counter_ns()
-            left = table.left_by(point)
-            took = time.perf_counter_ns() - began
-            if not left:
-                inside.append(took)
-                continue
-            began = time.perf_counter_ns()
-            mine = Report(point, (1.0, 0.0, 0.0), float(second))
-            for number in left:
-                table.replace(number, strategy.propose(mine, peers[number], within, 30.0).teller)
-            table.left_by(point)
-            crossing.append((time.perf_counter_ns() - began) / 1000.0 / len(left))
-            crossings += len(left)
-    inside.sort()
-    name = f"{count} relationships of one node"
-    return [
-        ExperimentRow("cost", f"{name}: a fix inside all regions, median", None,
-                      inside[len(inside) // 2] / 1000.0, "µs"),
-        ExperimentRow("cost", f"{name}: 99th of 100", None,
-                      inside[len(inside) * 99 // 100] / 1000.0, "µs"),
-        ExperimentRow("cost", f"{name}: a crossing", None,
-                      float(np.mean(crossing)) if crossing else 0.0, "µs"),
-        ExperimentRow("cost", f"{name}: crossings", None, crossings),
-    ]  # fmt: skip
-
-
-def _spot(draw: random.Random) -> Point:
-    return (draw.uniform(-2e4, 2e4), draw.uniform(-2e4, 2e4), UP_M)
