@@ -23,7 +23,7 @@ from nearcast.benchmarks.attacks.catalogue.floods import (
     UserProperties,
 )
 from nearcast.benchmarks.attacks.catalogue.requests import Explanations, IdleSockets
-from nearcast.benchmarks.attacks.catalogue.scripts import EndlessScripts
+from nearcast.benchmarks.attacks.catalogue.scripts import EndlessScripts, HostileScripts
 from nearcast.benchmarks.attacks.catalogue.sessions import (
     ConnectStorm,
     HalfPackets,
@@ -66,5 +66,6 @@ ATTACKS: dict[str, type[Attack]] = {
         WillStorm,
         IdleSockets,
         EndlessScripts,
+        HostileScripts,
     )
 }
