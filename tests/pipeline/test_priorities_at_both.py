@@ -170,7 +170,7 @@ class Twins:
         return {
             reader: [
                 (each.message.frame.payload, each.priority, each.deadline is not None)
-                for each in sessions[reader]._outbox.messages()
+                for each in sessions[reader].outbox.messages()
             ]
             for reader in READERS
         }

@@ -66,6 +66,8 @@ class BrokerState:
         self.hidden_clock = ""
         """How events with a smallest people of their own go out."""
         """Patterns of users whose priorities may raise the computed ones."""
+        self.is_woken = True
+        """Something happened other than an event along a route: parts may have work in a tick."""
         self.now = 0.0
         """The time of this tick, at which its events were ingested."""
         self.parts: Counter[str] = Counter()

@@ -134,6 +134,7 @@ class EngineDriver:
             remind(now)
 
     def _tell_followers(self, inputs: Sequence[Input], outcome: Outcome, now: float) -> None:
+        self._state.is_woken = True
         others = [each for each in inputs if type(each) not in _FREQUENT]
         for follower in self._followers:
             follower.follow(others, outcome, now)

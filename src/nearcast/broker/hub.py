@@ -251,6 +251,7 @@ class Hub:
         without permission have ended on return; the next tick stores that.
         """
         self._driver.step(now)
+        self.state.is_woken = True
         for session in list(self.sessions.values()):
             self.session_review.review(session, now)
         self._driver.step(now)
@@ -285,6 +286,7 @@ class Hub:
 
     def admit(self, connection: Connection, answer: Admitted | Refusal, now: float) -> None:
         """Finish a CONNECT whose slow credential check is done."""
+        self.state.is_woken = True
         self.connect_handler.decide(connection, answer, now)
         self.scheduler.decided(connection)
 
@@ -293,17 +295,16 @@ class Hub:
         state = self.state
         state.now = now
         slow: list[tuple[Connection, CredentialCheck]] = []
-        releasing = self.releasing
         if (
-            state.pending.inputs
+            state.is_woken
+            or self._due_at <= now
+            or state.pending.inputs
             or state.leaving
             or state.arriving
-            or self._due_at <= now
-            or releasing.pending
+            or self.releasing.staging.ready
             or self.scheduler.is_due(now)
-            or self.scripts.is_due
-            or self._silence.is_due
         ):
+            releasing = self.releasing
             state.phases.switch(Phase.INPUT)
             self.lifecycle.detach_lost(now)
             slow = self.connect_handler.decide_some(now, self.scheduler.decided)
@@ -318,25 +319,31 @@ class Hub:
                 # What followers asked for.
                 self._driver.step(now)
             self.look_ahead()
-        self.scripts.end_tick(now)
+            self.scripts.tell_hosts()
+            state.is_woken = self._has_work
+        if self.scripts.book:
+            self.scripts.run_ready(now)
         limits, journal = state.limits, state.journal
-        if journal.rows:
+        if journal.rows.payloads:
             state.phases.switch(Phase.RECORDING)
             self.recorder.catch_up(now)
         state.phases.switch(Phase.OUTPUT)
         self._dispatcher.flush()
-        # What it dropped from full queues.
-        self.recorder.record_undelivered(now)
-        self._pass_on(now)
+        if state.undelivered:
+            # What it dropped from full queues.
+            self.recorder.record_undelivered(now)
+        if state.peers.is_used:
+            self._pass_on(now)
         writes: list[Write] = []
         parts: list[bytes] = []
-        data = b""
+        data, sent_bytes = b"", 0
         touched, state.touched = state.touched, []
         for connection in touched:
             connection.touched = False
             session, pace = connection.session, None
             if session is not None:
-                session.pump(now, limits, journal)
+                if session.outbox.waiting_bytes:
+                    session.pump(now, limits, journal)
                 pace = session.pace
                 if session.losses:
                     state.losers.add(session)
@@ -350,16 +357,19 @@ class Hub:
                 else:
                     parts = [] if connection.farewell else connection.out.copy()
                     data = connection.take()
-                state.traffic.bytes_sent += len(data)
+                size = len(data)
+                sent_bytes += size
                 if session is not None:
-                    session.account.bytes_sent += len(data)
+                    session.account.bytes_sent += size
                 writes.append(
                     Write(connection, data, connection.acknowledgements, connection.closing, pace)
                 )
                 connection.acknowledgements = 0
+        state.traffic.bytes_sent += sent_bytes
         state.costs.end_of_tick()
-        for usage in state.quotas.settle():
-            state.quotas.tidy(usage)
+        if state.quotas.reserved:
+            for usage in state.quotas.settle():
+                state.quotas.tidy(usage)
         served, self.scheduler.served = self.scheduler.served, []
         return Batch(journal.take(), writes, slow, served)
 
@@ -396,21 +406,25 @@ class Hub:
         """The time of the next tick without input; `now` if work is left, None if none is due."""
         state = self.state
         if (
-            state.arriving
+            state.is_woken
+            or state.arriving
             or state.leaving
-            or state.pending
+            or state.pending.inputs
             or state.touched
             or self.scheduler.is_busy
-            or self.scripts.is_due
-            or self._silence.is_due
         ):
             return now
-        times = (
-            self.releasing.due(now), self.scheduler.next_timer(), state.peers.next_due,
-            self._due_at,
-        )  # fmt: skip
-        due = min(each for each in times if each is not None)
+        due = min(self._due_at, self.scheduler.next_due)
+        if self.releasing.staging.ready:
+            due = min(due, self.releasing.due(now))
+        if state.peers.is_used:
+            due = min(due, state.peers.next_due)
         return None if due == inf else due
+
+    @property
+    def _has_work(self) -> bool:
+        """Whether a part has something left for the next tick, other than input."""
+        return self.scripts.is_due or self._silence.is_due
 
     def look_ahead(self) -> None:
         """Update the time when a session timer or an engine timer is due next."""
@@ -473,6 +487,7 @@ class Hub:
     def validate_state(self) -> None:
         """Assert the invariants that hold between ticks."""
         state = self.state
+        assert state.is_woken or not self._has_work
         assert not state.pending
         assert not state.pending.answers
         assert sum(state.parts.values()) == len(state.sessions)

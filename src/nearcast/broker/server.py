@@ -57,7 +57,7 @@ from nearcast.wire.mqtt import Connect, ReasonCode
 SWEEP_S = 1.0
 KNOCK_S = 0.2
 """Delay before a connection from an address with too many new connections is tried again."""
-HELD_BYTES = 8 << 20
+HELD_BYTES = 2 << 20
 """While more bytes than this wait for the disk, who sends much is not read."""
 HELD_MOST_BYTES = 64 << 20
 """While more bytes than this wait for the disk, nobody is read who sends anything."""
@@ -394,7 +394,7 @@ class Server:
         """Return the time of the tick that input is being collected for."""
         ticking = self._ticking
         if ticking.reading():
-            self.was_full = self.is_full
+            self.was_full = self._store_writer is not None and self.is_full
             if not self.was_full and self._sent_while_full:
                 self._sent_while_full.clear()
         return ticking.time
@@ -408,9 +408,11 @@ class Server:
         batch = self.hub.tick(now)
         for connection, check in batch.slow:
             self._access.check(connection, check)
-        awaited_s = self._awaited_s
+        writer = self._store_writer
+        awaited_s = 0.0 if writer is None else writer.awaited_s
         self._commit_gate.take(batch)
-        phases.move(self._awaited_s - awaited_s, Phase.COMMIT, Phase.DISK)
+        if writer is not None and writer.awaited_s != awaited_s:
+            phases.move(writer.awaited_s - awaited_s, Phase.COMMIT, Phase.DISK)
         for connection in batch.served:
             link: Link = connection.host  # type: ignore[assignment]  # made by a link
             link.let(Hold.TURN)
@@ -421,11 +423,6 @@ class Server:
         took_s = self.diagnostics.end_tick()
         if self._feed_tick is not None:
             self._feed_tick(took_s)
-
-    @property
-    def _awaited_s(self) -> float:
-        """How long the event loop has waited for commits, in all."""
-        return 0.0 if self._store_writer is None else self._store_writer.awaited_s
 
     def _is_late(self) -> bool:
         """Whether the tick has taken so long that other input must be looked at."""

@@ -103,7 +103,7 @@ class House:
         """Payload, priority and deadline of all that waits, in the order of arrival."""
         return [
             (each.message.frame.payload.decode(), each.priority, each.deadline)
-            for each in self.session(name)._outbox.messages()
+            for each in self.session(name).outbox.messages()
         ]
 
 

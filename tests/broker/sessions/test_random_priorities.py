@@ -151,7 +151,7 @@ def levels_of(session: Session) -> list[tuple[bytes, int, float | None]]:
     """Payload, priority and deadline of the stored messages that wait and were not sent."""
     return [
         (each.message.frame.payload, each.priority, each.deadline)
-        for each in session._outbox.messages()
+        for each in session.outbox.messages()
         if each.qos and not each.was_sent
     ]
 

@@ -77,23 +77,26 @@ class DeliveryDispatcher:
         if route is None:
             return
         self._route, self._waiting = None, []
-        self.deliver(Deliveries.along(route, joined_runs(waiting)))
+        events = waiting[0] if len(waiting) == 1 else joined_runs(waiting)
+        self.deliver(Deliveries.along(route, events))
 
     def deliver(self, deliveries: Deliveries) -> None:
         """Deliver the engine's decisions, session by session."""
         state, events = self._state, deliveries.events
         frames = SharedFrames(events)
         everything, touched, sent, counted = len(events), state.touched, 0, state.priorities
+        sees_all = not state.engine.matcher.sight.restricted
+        version, whole = 0, b""
         alike: Sequence[int] | None = None
         """Priorities that are all the best; those of a route are one sequence for everybody."""
         for recipient, places, priorities in deliveries.by_session():
-            receiver = recipient.host
+            receiver: Receiver | None = recipient.host  # type: ignore[assignment]  # put there here
             if receiver is None:
                 receiver = recipient.host = self._receiver(recipient)
-            assert isinstance(receiver, Receiver)
-            connection = receiver.connection
+            session, copies = receiver.session, len(places)
+            connection = session.direct_connection if receiver.takes_shared_frames else None
             if priorities is not alike:
-                if priorities.count(1) == len(priorities):
+                if priorities.count(1) == copies:
                     alike = priorities
                 elif WITHHELD in priorities:
                     connection = None
@@ -102,20 +105,30 @@ class DeliveryDispatcher:
                     self._deliver(receiver, frames, place, priority, deliveries)
                 continue
             if receiver.labels is not None:
-                connection.out += [
-                    self._with_metadata(receiver, connection, frames, place, priority)
-                    for place, priority in zip(places, priorities, strict=True)
-                ]
-            elif len(places) == everything:
-                connection.out.append(frames.joined(connection.version))
+                if sees_all:
+                    told = frames.with_metadata
+                    connection.out += [
+                        told(connection.version, place, priority, receiver.labels, SEE_ALL)
+                        for place, priority in zip(places, priorities, strict=True)
+                    ]
+                else:
+                    connection.out += [
+                        self._with_metadata(receiver, connection, frames, place, priority)
+                        for place, priority in zip(places, priorities, strict=True)
+                    ]
+            elif copies == everything:
+                if connection.version != version:
+                    version = connection.version
+                    whole = frames.joined(version)
+                connection.out.append(whole)
             else:
                 plain = frames.plain(connection.version)
                 connection.out += [plain[place] for place in places]
-            sent += len(places)
+            sent += copies
             if priorities is not alike:
                 counted.sent.update(priorities)
-                counted.sent[1] -= len(places)
-            receiver.session.account.packets_sent += len(places)
+                counted.sent[1] -= copies
+            session.account.packets_sent += copies
             if not connection.touched:
                 connection.touched = True
                 touched.append(connection)

@@ -38,8 +38,15 @@ class SharedFrames:
         if frames is None:
             events = self.events
             if isinstance(events, EventRun):
-                topic, headers = topic_field(events.subject), events.headers
-                frames = [plain_publish(topic, headers, each, five) for each in events.payloads]
+                topic, headers, payloads = (
+                    topic_field(events.subject),
+                    events.headers,
+                    events.payloads,
+                )
+                if len(payloads) == 1:
+                    frames = [plain_publish(topic, headers, payloads[0], five)]
+                else:
+                    frames = [plain_publish(topic, headers, each, five) for each in payloads]
             else:
                 frames = [
                     plain_publish(
@@ -55,7 +62,8 @@ class SharedFrames:
         five = version == MQTT_5
         whole = self._joined.get(five)
         if whole is None:
-            whole = self._joined[five] = b"".join(self.plain(version))
+            frames = self.plain(version)
+            whole = self._joined[five] = frames[0] if len(frames) == 1 else b"".join(frames)
         return whole
 
     def with_metadata(

@@ -74,7 +74,7 @@ class Journal:
     def take(self) -> Entries:
         """Return all entries so far, and start empty."""
         rows = NO_ROWS
-        if self.rows:
+        if self.rows.payloads:
             rows, self.rows = self.rows, RowBuffer(self.rows.broker)
         entries = Entries(self.changes, rows, self.must_sync)
         self.changes, self.must_sync = [], False

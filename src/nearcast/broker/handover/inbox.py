@@ -156,10 +156,8 @@ class HandoverInbox:
         """Whether released rows are still to be delivered."""
         return bool(self.staging.ready)
 
-    def due(self, now: float) -> float | None:
-        """The time to deliver the next rows; None if there are none."""
-        if not self.pending:
-            return None
+    def due(self, now: float) -> float:
+        """The time to deliver the next rows, of which there are some."""
         if self._held_back(now):
             return self._not_before
         return now if self.may_go_on() else now + WAIT_S

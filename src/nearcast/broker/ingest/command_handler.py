@@ -86,6 +86,7 @@ class CommandHandler:
         now: float,
     ) -> None:
         """Carry out a message to a `$` topic; raises `RefusedError` if it is not allowed."""
+        self._state.is_woken = True
         for topic, handler in self._handlers.items():
             if packet.topic == topic or (topic[-1] == "/" and packet.topic.startswith(topic)):
                 told = handler(connection, session, packet, now)

@@ -74,8 +74,10 @@ class PacketHandler:
             connection.close()
             self._state.touch(connection)
         elif isinstance(packet, Subscribe):
+            self._state.is_woken = True
             return self._subscribe(connection, session, packet)
         elif isinstance(packet, Unsubscribe):
+            self._state.is_woken = True
             self._driver.step(connection.heard_at)
             return self._subscribing.unsubscribe(connection, session, packet)
         else:

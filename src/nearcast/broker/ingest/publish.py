@@ -237,7 +237,8 @@ class PublishHandler:
         if request.retain or request.options is not NO_EVENT_OPTIONS:
             return None
         state = self._state
-        if state.pending.must_precede(connection, request.topic, request.qos):
+        pending = state.pending
+        if pending.inputs and pending.must_precede(connection, request.topic, request.qos):
             return None
         return state.engine.route(session.node, request.topic)
 
@@ -266,7 +267,9 @@ class PublishHandler:
                 state.journal.must_sync = True
         if route.recipients:
             state.costs.note_copies(session, len(run) * len(route.recipients))
-            self._dispatcher.deliver_along(route.without(client_id), events)
+            if route.no_local:
+                route = route.without(client_id)
+            self._dispatcher.deliver_along(route, events)
         if qos:
             for packet in run:
                 self._acknowledger.accept(connection, qos, packet.packet_id)

@@ -99,7 +99,8 @@ class Link:
             self._discard(len(data))
             return
         server.hub.take(connection, data, server.begin())
-        if connection.must_wait:
+        flow = connection.flow
+        if flow is not None and (flow.is_waiting or flow.paced_until):
             self.hold(Hold.TURN)
         server.note_input()
         if server.was_full:

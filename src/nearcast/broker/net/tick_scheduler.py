@@ -7,7 +7,7 @@ one client is one write.
 
 from collections.abc import Callable
 
-QUIET_S = 0.000_2
+QUIET_S = 0.000_03
 """Input that comes sooner than this after a tick is treated as load."""
 LONGEST_S = 0.005
 """How long input waits for more at most."""

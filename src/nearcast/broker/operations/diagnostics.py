@@ -37,10 +37,12 @@ class Diagnostics:
         """Note that a tick has ended; return its duration."""
         times = self._state.phases.finish()
         now = time.monotonic()
-        self.ticks.note(times.took_s, now)
-        self.slow_ticks.note(times, self._state.costs, now)
-        self.monitor.note_tick(times.took_s)
-        return times.took_s
+        took_s, slow_ticks = times.took_s, self.slow_ticks
+        self.ticks.note(took_s, now)
+        if took_s > slow_ticks.least_s or now >= slow_ticks.ends_at:
+            slow_ticks.note(times, self._state.costs, now)
+        self.monitor.tick_s += took_s
+        return took_s
 
     def longest_wait_s(self) -> float:
         """How long one tick, or a stall of the event loop, kept all clients waiting lately."""

@@ -27,8 +27,8 @@ class LoopMonitor:
         self._clock = clock
         self._collections = collections
         self._timer: asyncio.TimerHandle | None = None
-        self._tick_s = 0.0
-        """Seconds of ticks since the last heartbeat."""
+        self.tick_s = 0.0
+        """Seconds of ticks since the last heartbeat, which delay the loop for a known reason."""
         self._longest = RecentMaximum()
         self.count = 0
         self.seconds = 0.0
@@ -43,10 +43,6 @@ class LoopMonitor:
         if self._timer is not None:
             self._timer.cancel()
 
-    def note_tick(self, took_s: float) -> None:
-        """Note a tick, which delays the loop for a known reason."""
-        self._tick_s += took_s
-
     def longest_s(self, now: float) -> float:
         """Return the longest delay of the last minute."""
         return self._longest.value(now)
@@ -60,7 +56,7 @@ class LoopMonitor:
         }
 
     def _arm(self, loop: asyncio.AbstractEventLoop) -> None:
-        self._tick_s = 0.0
+        self.tick_s = 0.0
         collection_s = self._collections.seconds
         due = self._clock() + HEARTBEAT_S
         self._timer = loop.call_later(HEARTBEAT_S, self._beat, loop, due, collection_s)
@@ -69,7 +65,7 @@ class LoopMonitor:
         now = self._clock()
         late_s = max(0.0, now - due)
         self._longest.note(late_s, now)
-        unexplained_s = late_s - self._tick_s
+        unexplained_s = late_s - self.tick_s
         if unexplained_s > self._limit_s:
             self.count += 1
             self.seconds += unexplained_s
@@ -78,7 +74,7 @@ class LoopMonitor:
                 logging.WARNING,
                 "event loop was stalled",
                 late_s=round(late_s, 3),
-                tick_s=round(self._tick_s, 3),
+                tick_s=round(self.tick_s, 3),
                 collection_s=round(self._collections.seconds - collection_s, 3),
             )
         self._arm(loop)

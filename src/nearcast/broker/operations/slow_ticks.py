@@ -33,11 +33,14 @@ class SlowTicks:
         self.count = 0
         self.seconds = 0.0
         """Seconds of all slow ticks together."""
+        self.least_s, self.ends_at = 0.0, 0.0
+        """Ticks that take no longer need not be noted before this time."""
 
     def note(self, times: TickTimes, ledger: CostLedger, now: float) -> None:
         """Note a tick, slow or not, after which its costs are the latest of the ledger."""
-        took_s = times.took_s
-        self._slowest.note(took_s, now)
+        took_s, slowest = times.took_s, self._slowest
+        slowest.note(took_s, now)
+        self.least_s, self.ends_at = min(slowest.floor, self._limit_s), slowest.ends_at
         if took_s <= self._limit_s:
             return
         costs = ledger.latest

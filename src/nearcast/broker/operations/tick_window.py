@@ -47,6 +47,8 @@ class RecentMaximum:
     def __init__(self) -> None:
         self._seconds: deque[tuple[int, float]] = deque(maxlen=MINUTE_S)
         """Seconds with values, and the largest of each."""
+        self.floor, self.ends_at = 0.0, 0.0
+        """Values up to the floor need not be noted before this time."""
 
     def note(self, value: float, now: float) -> None:
         """Note a value."""
@@ -56,6 +58,7 @@ class RecentMaximum:
                 self._seconds[-1] = second, value
         else:
             self._seconds.append((second, value))
+        self.floor, self.ends_at = self._seconds[-1][1], second + 1.0
 
     def value(self, now: float) -> float:
         """Return the maximum; zero if no value was noted."""

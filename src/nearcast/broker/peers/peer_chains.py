@@ -8,6 +8,7 @@ is passed on stays in order.
 
 import hmac
 from collections.abc import Callable, Sequence
+from math import inf
 
 import msgspec
 import numpy as np
@@ -91,6 +92,8 @@ class PeerChains:
         self.pushes = self.chains = self.direct = self.sent_again = 0
         """Messages of peers: pushes in all, to the first of chains, directly, and directly after
         all."""
+        self.is_used = False
+        """Some client has offered an address; until then there is nothing to do here."""
         self.peers = 0
         """How many clients are peers."""
         self._told: list[Connection] = []
@@ -99,6 +102,7 @@ class PeerChains:
 
     def offer(self, connection: Connection, offered: str) -> None:
         """Note an address that a client offers; it is used when it is proved."""
+        self.is_used = True
         try:
             address = self._checked(connection, offered)
         except ValueError as error:
@@ -188,9 +192,10 @@ class PeerChains:
         return len(self._contents)
 
     @property
-    def next_due(self) -> float | None:
-        """When `flush` is due without new messages."""
-        return self._ledger.next_due()
+    def next_due(self) -> float:
+        """When `flush` is due without new messages; infinite if it is not."""
+        due = self._ledger.next_due()
+        return inf if due is None else due
 
     def statistics(self) -> dict[str, float]:
         """Return counters and gauges."""

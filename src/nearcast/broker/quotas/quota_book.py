@@ -50,7 +50,7 @@ class QuotaBook:
         self._users: dict[str, UserUsage] = {}
         self.broker = SessionUsage("", user=UserUsage(BROKER), in_all=self.in_all)
         """For what belongs to no client: what the pipeline or an operator brought."""
-        self._reserved: dict[tuple[Resource, str], tuple[SessionUsage, int]] = {}
+        self.reserved: dict[tuple[Resource, str], tuple[SessionUsage, int]] = {}
         self.refusals = 0
         self.shortage = ""
         """Why nothing new is accepted now, whatever the bounds; empty if it is."""
@@ -155,7 +155,7 @@ class QuotaBook:
 
         A later request under the same key takes the place of an earlier one.
         """
-        before = [(each, *self._reserved.get((each, key), (usage, 0))) for each in amounts]
+        before = [(each, *self.reserved.get((each, key), (usage, 0))) for each in amounts]
         for resource, other, amount in before:
             other.add(resource, -amount)
         try:
@@ -167,18 +167,18 @@ class QuotaBook:
             raise
         for resource, amount in amounts.items():
             usage.add(resource, amount)
-            self._reserved[resource, key] = usage, amount
+            self.reserved[resource, key] = usage, amount
 
     def anticipate(self, usage: SessionUsage, key: str, resource: Resource) -> None:
         """Count one less of a resource, since its end is queued already."""
         usage.add(resource, -1)
-        self._reserved[resource, key] = usage, -1
+        self.reserved[resource, key] = usage, -1
 
     def settle(self) -> list[SessionUsage]:
         """Release all reservations; return whose they were, to be tidied after counting."""
-        if not self._reserved:
+        if not self.reserved:
             return []
-        reserved, self._reserved = self._reserved, {}
+        reserved, self.reserved = self.reserved, {}
         for (resource, _), (usage, amount) in reserved.items():
             usage.add(resource, -amount)
         return [usage for usage, _ in reserved.values()]
@@ -246,7 +246,7 @@ class QuotaBook:
 
     def validate_state(self) -> None:
         """Assert that users and the broker have in use what their sessions have."""
-        assert not self._reserved
+        assert not self.reserved
         totals = [0] * len(Resource)
         of_users = {name: [0] * len(Resource) for name in self._users}
         counts = dict.fromkeys(self._users, 0)

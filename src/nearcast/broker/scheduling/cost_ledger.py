@@ -202,8 +202,16 @@ class CostLedger:
         if copies:
             cost += DELIVERY * copies
         measured = MICROSECONDS * took_s
+        if measured > cost:
+            cost = measured
         kind = CostKind.INPUT if copies <= packets else CostKind.DELIVERIES
-        self.charge(flow, kind, measured if measured > cost else cost)
+        if self.is_contended:
+            self.charge(flow, kind, cost)
+            return
+        account.cost += cost
+        self.spent += cost
+        self._charges.append((account, kind, cost))
+        flow.cost += cost
 
     def charge_step(
         self,

@@ -84,7 +84,11 @@ class InputScheduler:
 
     def is_due(self, now: float) -> bool:
         """Whether input waits that can be processed at a time."""
-        return self.is_busy or (bool(self._paced) and self._paced[0][0] <= now)
+        return (
+            self._state.costs.is_contended
+            or bool(self.replays)
+            or (bool(self._paced) and self._paced[0][0] <= now)
+        )
 
     def take(self, connection: Connection, data: bytes, now: float) -> None:
         """Process received bytes, or keep them until it is the connection's turn."""
@@ -205,9 +209,10 @@ class InputScheduler:
         if connection.flow is not None:
             self._finish(connection, connection.flow)
 
-    def next_timer(self) -> float | None:
-        """The time when a connection that exceeded its rate goes on."""
-        return self._paced[0][0] if self._paced else None
+    @property
+    def next_due(self) -> float:
+        """The time when a connection that exceeded its rate goes on; infinite without any."""
+        return self._paced[0][0] if self._paced else inf
 
     def statistics(self) -> dict[str, float]:
         """The number of connections that exceed the limit of their rate."""

@@ -33,6 +33,9 @@ def no_clock() -> float:
     return 0.0
 
 
+_NOTHING = [0.0] * len(Phase)
+
+
 class PhaseTimer:
     """Adds up the seconds of each phase."""
 
@@ -42,7 +45,7 @@ class PhaseTimer:
         self.clock: Callable[[], float] = no_clock
         self._phase = Phase.IDLE
         self._since = 0.0
-        self.seconds = [0.0] * len(Phase)
+        self.seconds = _NOTHING.copy()
         """Seconds of each phase since the last tick ended."""
         self.collection_s = 0.0
         """Seconds of garbage collection in all phases together."""
@@ -66,9 +69,11 @@ class PhaseTimer:
 
     def finish(self) -> "TickTimes":
         """End the tick; return its times, and begin to count anew."""
-        self.switch(Phase.IDLE)
-        times = TickTimes(self.seconds, self.collection_s)
-        self.seconds, self.collection_s = [0.0] * len(Phase), 0.0
+        seconds, now = self.seconds, self.clock()
+        seconds[self._phase] += now - self._since
+        self._phase, self._since = Phase.IDLE, now
+        times = TickTimes(seconds, self.collection_s)
+        self.seconds, self.collection_s = _NOTHING.copy(), 0.0
         return times
 
 

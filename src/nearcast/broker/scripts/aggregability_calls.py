@@ -130,6 +130,7 @@ class AggregabilityCalls(OutcomeFollower):
                 problem = str(error)
         function.failures = function.failures + 1 if problem else 0
         self._told.append((function, event, need, problem))
+        self._state.is_woken = True
         self._wake()
 
     def note_finished(self, function: _Function, broken: bool) -> None:
@@ -173,6 +174,7 @@ class AggregabilityCalls(OutcomeFollower):
         if function.failures >= FAILURES:
             asked, function.asked = function.asked, {}
             self._told += ((function, event, "", "") for event in asked.values())
+            self._state.is_woken = True
             self._wake()
             return
         session = self._state.sessions.get(function.subscription.owner)

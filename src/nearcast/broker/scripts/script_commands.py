@@ -215,6 +215,7 @@ class ScriptCommands:
     def note_checked(self, check: "SourceCheck") -> None:
         """Let the result of a check be applied in the next tick."""
         self._checked.append(check)
+        self._state.is_woken = True
         self._runner.wake()
 
     def apply_checks(self, now: float) -> None:

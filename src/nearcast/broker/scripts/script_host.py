@@ -87,9 +87,12 @@ class ScriptHost:
         if self.aggregability.is_due:
             self.aggregability.go_on(now)
 
-    def end_tick(self, now: float) -> None:
-        """Let workers run what has come, and tell hosts what has changed."""
+    def run_ready(self, now: float) -> None:
+        """Let workers run what has come."""
         self.runner.start_ready(now)
+
+    def tell_hosts(self) -> None:
+        """Tell hosts what has changed."""
         self._reports.tell_hosts()
 
     def forget(self, node: str, now: float) -> None:

@@ -78,6 +78,7 @@ class ScriptReports:
 
     def note_changed(self, node: str) -> None:
         """Note that the scripts of a host are others."""
+        self._state.is_woken = True
         self.on_changed(node)
         if self._watched:
             self._changed[node] = None

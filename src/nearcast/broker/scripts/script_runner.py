@@ -113,6 +113,7 @@ class ScriptRunner:
     def note(self, running: RunningBatch, result: CallDone | bool) -> None:
         """Take a result, or the end of a batch; it is applied in the next tick."""
         self._results.append((running, result))
+        self._state.is_woken = True
         self.wake()
 
     def note_queued(self, script: HostedScript) -> None:

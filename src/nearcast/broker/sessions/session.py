@@ -67,10 +67,33 @@ class Session:
     """One client's subscriptions and messages."""
 
     __slots__ = (
-        "_allowance", "_in_flight", "_last_id", "_lower_in_flight", "_outbox", "account",
-        "client_id", "connection", "created", "direct_connection", "dropped", "durable",
-        "expiry_s", "granted", "is_kept", "left_at", "losses", "misses", "node", "notices",
-        "owner", "pace", "permissions", "priorities", "reader", "receive_maximum", "received",
+        "_allowance",
+        "_in_flight",
+        "_last_id",
+        "_lower_in_flight",
+        "account",
+        "client_id",
+        "connection",
+        "created",
+        "direct_connection",
+        "dropped",
+        "durable",
+        "expiry_s",
+        "granted",
+        "is_kept",
+        "left_at",
+        "losses",
+        "misses",
+        "node",
+        "notices",
+        "outbox",
+        "owner",
+        "pace",
+        "permissions",
+        "priorities",
+        "reader",
+        "receive_maximum",
+        "received",
         "usage",
     )  # fmt: skip
 
@@ -116,7 +139,7 @@ class Session:
         """Who reads its queue in place of a client."""
         self.misses = False
         """It still has to get live events that did not fit into its queue."""
-        self._outbox: Outbox[QueuedDelivery] | PriorityOutbox[QueuedDelivery] = _EMPTY
+        self.outbox: Outbox[QueuedDelivery] | PriorityOutbox[QueuedDelivery] = _EMPTY
         self._in_flight: dict[int, QueuedDelivery] | None = None
         self._lower_in_flight = 0
         """How many messages in flight are not of the best priority."""
@@ -138,17 +161,17 @@ class Session:
     @property
     def has_messages(self) -> bool:
         """Whether messages are queued or in flight."""
-        return bool(self._outbox or self._in_flight)
+        return bool(self.outbox or self._in_flight)
 
     @property
     def waiting(self) -> int:
         """The number of queued messages."""
-        return len(self._outbox)
+        return len(self.outbox)
 
     @property
     def waiting_bytes(self) -> int:
         """The size of the queued messages."""
-        return self._outbox.waiting_bytes
+        return self.outbox.waiting_bytes
 
     # Subscriptions
 
@@ -226,7 +249,7 @@ class Session:
         if self.pace is None:
             return False
         self.pace.is_writing = False
-        return bool(self._outbox)
+        return bool(self.outbox)
 
     def update_direct_connection(self) -> None:
         """Recompute whether shared QoS 0 frames may bypass the outbox.
@@ -242,9 +265,9 @@ class Session:
             or connection.alias_most  # its topic may be written as an alias
             or connection.encoder is not None  # its payload may be encoded
             or connection.chains is not None  # it may come from a peer
-            or self._outbox.unconfirmed  # it would overtake them
+            or self.outbox.unconfirmed  # it would overtake them
             or self._allowance is not None  # it has a share of the uplink
-            or (self.pace is not None and (self.pace.is_thin or self._outbox.waiting_bytes))
+            or (self.pace is not None and (self.pace.is_thin or self.outbox.waiting_bytes))
         ):
             connection = None
         self.direct_connection = connection
@@ -261,7 +284,7 @@ class Session:
         qos = delivery.qos
         if not qos and self.connection is None and self.reader is None:
             return _NONE
-        outbox = self._outbox
+        outbox = self.outbox
         if outbox is _EMPTY or delivery.priority != 1 or delivery.deadline is not None:
             outbox = self._outbox_for(delivery)
         dropped = _NONE
@@ -286,7 +309,7 @@ class Session:
 
     def fits(self, delivery: QueuedDelivery, limits: Limits) -> bool:
         """Whether there is room for a message, without dropping another that is to be sent."""
-        return self._outbox.fits(delivery, limits) and self.usage.shortage(delivery.size) <= 0
+        return self.outbox.fits(delivery, limits) and self.usage.shortage(delivery.size) <= 0
 
     def put_anyway(self, delivery: QueuedDelivery, limits: Limits, journal: Journal) -> bool:
         """Queue a message of the broker itself although the queue may be full.
@@ -308,7 +331,7 @@ class Session:
         self, delivery: QueuedDelivery, reason: str, limits: Limits, journal: Journal
     ) -> Sequence[QueuedDelivery]:
         """Drop the least urgent messages for a new one, or the new one alone; return them."""
-        outbox, size = self._outbox, delivery.size
+        outbox, size = self.outbox, delivery.size
         excess = outbox.waiting_bytes + size - limits.queued_bytes
         excess = max(excess, self.usage.shortage(size))
         gone = outbox.make_room(delivery, len(outbox) + 1 - limits.queued, excess)
@@ -325,18 +348,18 @@ class Session:
 
         What is stored of it stays: after a restart it is prioritised again.
         """
-        outbox = self._outbox
+        outbox = self.outbox
         if not isinstance(outbox, PriorityOutbox):
             messages = outbox.messages()
             if all(each.was_sent or priority_of(each) == 1 for each in messages):
                 return
-            outbox = self._outbox = PriorityOutbox(self.priorities.share_bytes, messages)
+            outbox = self.outbox = PriorityOutbox(self.priorities.share_bytes, messages)
         self.priorities.withheld += outbox.reprioritise(priority_of)
         self.update_direct_connection()
 
     def pump(self, now: float, limits: Limits, journal: Journal) -> None:
         """Write as many queued messages to the connection as can be sent now."""
-        outbox, connection = self._outbox, self.connection
+        outbox, connection = self.outbox, self.connection
         if (
             not outbox.waiting_bytes
             or connection is None
@@ -419,7 +442,7 @@ class Session:
     def _places(self, limits: Limits) -> int:
         """How many messages may be in flight."""
         places = min(self.receive_maximum, limits.in_flight)
-        if self.pace is not None and not self._outbox.has_levels:
+        if self.pace is not None and not self.outbox.has_levels:
             # It has relevance: the first message of a lower priority is to find a place.
             return max(1, places - 1)
         return places
@@ -429,7 +452,7 @@ class Session:
 
         A reader says by `finish_reading` what need not be read again after a restart.
         """
-        taken, expired, late = self._outbox.take(now, LARGEST_PACKET_ID)
+        taken, expired, late = self.outbox.take(now, LARGEST_PACKET_ID)
         self._drop((*expired, *late), journal)
         for delivery in late:
             self.lose(LossReason.DEADLINE, priority=delivery.priority)
@@ -450,7 +473,7 @@ class Session:
 
     def has_room(self, limits: Limits) -> bool:
         """Whether the queue is at most half full."""
-        return self._outbox.has_room(limits)
+        return self.outbox.has_room(limits)
 
     def resume(self, now: float, journal: Journal) -> None:
         """Send unacknowledged messages again to a client that reconnected.
@@ -474,9 +497,9 @@ class Session:
                 self.lose(LossReason.TOO_LARGE, priority=delivery.priority)
                 self._finish(delivery, journal)
         if waiting:
-            if self._outbox is _EMPTY:
-                self._outbox = Outbox()
-            self._outbox.put_back(waiting)
+            if self.outbox is _EMPTY:
+                self.outbox = Outbox()
+            self.outbox.put_back(waiting)
             self.update_direct_connection()
 
     def acknowledged(self, packet_id: int, journal: Journal) -> None:
@@ -517,7 +540,7 @@ class Session:
 
     def drop_copies(self, live_key: str, limits: Limits, journal: Journal) -> None:
         """Drop queued copies of a withdrawn live event, except plain MQTT messages."""
-        if not any(each.live_key == live_key for each in self._outbox.messages()):
+        if not any(each.live_key == live_key for each in self.outbox.messages()):
             return
         connection, ready = self.connection, _NONE
         if connection is not None and not connection.closing and not connection.blocked:
@@ -525,13 +548,13 @@ class Session:
             allowance, pace = self._allowance, self.pace
             if pace is not None:
                 allowance = pace.allowance(allowance)
-            ready = self._outbox.ready(
+            ready = self.outbox.ready(
                 self._places(limits),
                 len(self._in_flight or ()),
                 self._lower_in_flight,
                 allowance,
             )
-        self._drop(self._outbox.withdraw(live_key, ready), journal)
+        self._drop(self.outbox.withdraw(live_key, ready), journal)
 
     def drop_from(self, node: str, journal: Journal) -> int:
         """Drop a publisher's queued and in-flight messages; return how many."""
@@ -539,13 +562,13 @@ class Session:
 
     def drop_unconfirmed(self, journal: Journal) -> Counter[int]:
         """Drop the queued messages of QoS 0; return how many, by priority."""
-        gone = self._outbox.drop(lambda each: not each.qos)
+        gone = self.outbox.drop(lambda each: not each.qos)
         self._drop(gone, journal)
         return Counter(each.priority for each in gone)
 
     def drop(self, unwanted: Callable[[QueuedDelivery], bool], journal: Journal) -> int:
         """Drop queued and unreleased in-flight messages that match; return how many."""
-        gone = self._outbox.drop(unwanted)
+        gone = self.outbox.drop(unwanted)
         self._drop(gone, journal)
         in_flight = (self._in_flight or {}).values()
         sent = [each for each in in_flight if not each.released and unwanted(each)]
@@ -628,7 +651,7 @@ class Session:
 
     def queued_deliveries(self) -> list[QueuedDelivery]:
         """What waits; what is to be sent again first, the rest in the order of arrival."""
-        return self._outbox.messages()
+        return self.outbox.messages()
 
     def sent_deliveries(self) -> list[QueuedDelivery]:
         """What was sent and is not acknowledged."""
@@ -636,11 +659,11 @@ class Session:
 
     def by_priority(self) -> dict[int, tuple[int, float]]:
         """How many messages of each priority wait, and since when the oldest does."""
-        return self._outbox.by_priority()
+        return self.outbox.by_priority()
 
     def statistics(self) -> dict[str, int]:
         """Counts of queued, in-flight, received and dropped messages."""
-        return self._outbox.statistics() | {
+        return self.outbox.statistics() | {
             "in_flight": len(self._in_flight or ()),
             "received": len(self.received or ()),
             "dropped": self.dropped,
@@ -648,7 +671,7 @@ class Session:
 
     def validate_state(self, limits: Limits) -> None:
         """Assert the invariants."""
-        outbox, in_flight = self._outbox, self._in_flight or {}
+        outbox, in_flight = self.outbox, self._in_flight or {}
         outbox.validate_state()
         assert not _EMPTY
         assert not _NOTHING_GRANTED
@@ -671,13 +694,13 @@ class Session:
         self, delivery: QueuedDelivery
     ) -> Outbox[QueuedDelivery] | PriorityOutbox[QueuedDelivery]:
         """The outbox of this session, with levels if the message needs them."""
-        outbox = self._outbox
+        outbox = self.outbox
         if needs_levels(delivery):
             if not isinstance(outbox, PriorityOutbox):
                 outbox = PriorityOutbox(self.priorities.share_bytes, outbox.messages())
         elif outbox is _EMPTY:
             outbox = Outbox()
-        self._outbox = outbox
+        self.outbox = outbox
         return outbox
 
     def _finish(self, delivery: QueuedDelivery, journal: Journal) -> None:

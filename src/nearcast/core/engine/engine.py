@@ -59,7 +59,6 @@ from nearcast.core.model.event_run import EventRun
 from nearcast.core.model.geometry.area import Area
 from nearcast.core.model.geometry.area_resolution import check
 from nearcast.core.model.geometry.places import Places
-from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import (
     Announced,
     AreaWatched,
@@ -106,6 +105,8 @@ class Engine:
         """Visibility rules: which node may see what of another."""
         self.forget_routes = state.subscriptions.routes.clear
         """Clear the cache of routes."""
+        self.position = state.nodes.position
+        """The position of a node, None if unknown."""
         self.observe = state.observe
         """Tell an observer of what is kept from now on."""
         self.policy = state.policy
@@ -668,13 +669,16 @@ class Engine:
         Valid for events that do not stay, have no target and carry no id of their own. The caller
         passes events sent along a route to `note`.
         """
-        if self.matcher.counting or (publisher, subject) in self._state.announcements.by_subject:
+        state = self._state
+        if not self.settings.routes or self.matcher.counting:
             return None
-        if not self.settings.routes or self._state.policy.is_elsewhere(subject):
+        if (publisher, subject) in state.announcements.by_subject:
             return None
-        if self._state.live.is_deferred(subject):
+        if state.policy.has_elsewhere and state.policy.is_elsewhere(subject):
             return None
-        return self._state.subscriptions.routes.of(subject)
+        if state.live.is_deferred(subject):
+            return None
+        return state.subscriptions.routes.of(subject)
 
     def fitting(self, subject: str) -> list[Subscription]:
         """All subscriptions whose pattern matches a subject, whatever their other conditions."""
@@ -690,21 +694,18 @@ class Engine:
         They count as recent events and take sequence numbers: returns the first `seq`, None if they
         are not recorded.
         """
-        self._state.recent.note_run(run)
-        if not self._state.policy.records_run(run):
+        state = self._state
+        state.recent.note_run(run)
+        if not (state.policy.records_all or state.policy.records_run(run)):
             return None
         first = self.seq + 1
-        self.seq += len(run)
+        self.seq += len(run.ids)
         return first
 
     def next_seq(self) -> int:
         """Allocate a sequence number for another recorded item."""
         self.seq += 1
         return self.seq
-
-    def position(self, node: str) -> Position | None:
-        """The position of a node, None if unknown."""
-        return self._state.nodes.position(node)
 
     def vet(self, value: Subscription | Announcement | Event | AreaWatched) -> None:
         """Raise `ModelError` if the value would be refused for its subject or its area."""

@@ -12,10 +12,23 @@ class SubjectPolicy:
     def __init__(self, settings: EngineSettings) -> None:
         self._unrecorded = SubjectRules([(each, True) for each in settings.unrecorded])
         self._elsewhere = SubjectRules(settings.elsewhere)
-        self.records_unpromised = True
-        """False: events of QoS 0 that do not stay are not recorded; no decision depends on it."""
+        self.has_elsewhere = not self._elsewhere.is_empty
+        """Whether events on any subject are matched elsewhere."""
+        self._records_unpromised = True
+        self.records_all = self._unrecorded.is_empty
+        """Whether all events are recorded now, whatever their subject."""
         self.left_out = 0
         """Events that were not recorded for that reason."""
+
+    @property
+    def records_unpromised(self) -> bool:
+        """False: events of QoS 0 that do not stay are not recorded; no decision depends on it."""
+        return self._records_unpromised
+
+    @records_unpromised.setter
+    def records_unpromised(self, records: bool) -> None:
+        self._records_unpromised = records
+        self.records_all = records and self._unrecorded.is_empty
 
     def records(self, event: Event) -> bool:
         """True if an event is recorded."""

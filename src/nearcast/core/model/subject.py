@@ -92,6 +92,8 @@ class SubjectRules:
 
     def __init__(self, rules: Sequence[tuple[str, bool]]) -> None:
         self._rules = tuple(rules)
+        self.is_empty = not self._rules
+        """No subject fits."""
         self._known: dict[str, bool] = {}
 
     def fits(self, subject: str) -> bool:

@@ -36,7 +36,7 @@ class RecentEvents(Struct, gc=False):
     """Bytes of the payloads that are left."""
     start: int = 0
     """The events before this one were dropped."""
-    ends: list[int] = []
+    ends: Sequence[int] = ()
     """Bytes of the payloads up to and including each event; computed when some are dropped."""
 
     def __len__(self) -> int:
@@ -70,7 +70,7 @@ class RecentEvents(Struct, gc=False):
                 self.events = events.part(start, len(events))
             else:
                 self.events = events[start:]
-            self.start, self.ends = 0, []
+            self.start, self.ends = 0, ()
         return nbytes
 
     def one_by_one(self) -> "Iterator[RecentEvents]":
@@ -95,7 +95,7 @@ class RecentEvents(Struct, gc=False):
         """Return the bytes of the payloads before `start`."""
         return self._sizes()[self.start - 1] if self.start else 0
 
-    def _sizes(self) -> list[int]:
+    def _sizes(self) -> Sequence[int]:
         """Return `ends`, computed once."""
         if not self.ends:
             events = self.events
@@ -134,15 +134,21 @@ class RecentBook(EngineDependent):
 
     def note_run(self, run: EventRun) -> None:
         """Store a run of events."""
-        sizes = list(map(len, run.payloads))
-        if self._counting or max(sizes) > LARGEST_JSON_PAYLOAD:
-            self.note(run, (run.time,) * len(sizes))
+        payloads = run.payloads
+        count = len(payloads)
+        nbytes = len(payloads[0]) if count == 1 else sum(map(len, payloads))
+        if self._counting or (
+            nbytes > LARGEST_JSON_PAYLOAD and max(map(len, payloads)) > LARGEST_JSON_PAYLOAD
+        ):
+            self.note(run, (run.time,) * count)
             return
-        nbytes = sum(sizes)
-        self._events.append(RecentEvents(run, run.time, nbytes))
-        self._count += len(sizes)
+        # A run is an object that every garbage collection looks at; an event is not.
+        events = (run[0],) if count == 1 else run
+        self._events.append(RecentEvents(events, run.time, nbytes))
+        self._count += count
         self._bytes += nbytes
-        self._bound()
+        if self._bytes > self._most_bytes or self._count > self._most:
+            self._bound()
 
     def note_columns(self, events: EventColumns) -> None:
         """Store events given as columns."""

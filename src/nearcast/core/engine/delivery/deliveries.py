@@ -216,14 +216,15 @@ class Deliveries:
     def by_session(self) -> Iterator[Share]:
         """Yield all copies of each session, in the order of the events."""
         if self._route is not None:
-            everything, best = range(len(self.events)), (1,) * len(self.events)
+            count = len(self.events)
+            everything, best = range(count), (1,) * count
             for recipient in self._route.recipients:
                 yield recipient, everything, best
             return
         rows = self.rows
         if len(self.events) == 1:
             for recipient, _, level in self.copies():
-                yield recipient, _FIRST, (level,)
+                yield recipient, _FIRST, _BEST if level == 1 else (level,)
             return
         order: I64 = np.empty(len(rows.event), np.int64)
         order_by_owner(np.abs(self._owners), order)
@@ -287,7 +288,7 @@ class Deliveries:
         return [*np.flatnonzero(starts).tolist(), len(starts)]
 
 
-_FIRST = (0,)
+_FIRST, _BEST = (0,), (1,)
 NO_OWNERS: I32 = np.zeros(0, np.int32)
 NO_DELIVERIES = Deliveries(
     (), Rows(NO_OWNERS, NO_OWNERS, NO_OWNERS, np.zeros(0, np.bool_)), NO_OWNERS
