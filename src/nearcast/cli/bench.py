@@ -17,6 +17,9 @@ from nearcast.benchmarks.attacks.catalogue.all_attacks import ATTACKS
 from nearcast.benchmarks.broker import benchmark as brokers
 from nearcast.benchmarks.broker import report as broker_report
 from nearcast.benchmarks.broker.rows import BrokerBenchSettings as BrokerSettings
+from nearcast.benchmarks.gathering import benchmark as gathering_costs
+from nearcast.benchmarks.gathering import report as gathering_report
+from nearcast.benchmarks.gathering.benchmark import GatheringBenchSettings
 from nearcast.benchmarks.matching.benchmark import MatchingBenchSettings, run
 from nearcast.benchmarks.matching.peers import PEERS
 from nearcast.benchmarks.matching.report import show
@@ -46,6 +49,7 @@ QUICK_BROKERS = BrokerSettings(
     runs=1,
     settle_s=0.0,
 )
+QUICK_GATHERING = GatheringBenchSettings(subscribers=(6, 600), rounds=2)
 QUICK_SITUATION = situations.SituationBenchSettings(
     scenario=Scenario(movers=100, side_m=6_000.0, rounds=4),
     cells_m=(500.0,),
@@ -222,6 +226,20 @@ def thin_link(
         thin_link_report.show(result, Console())
     if result.failures:
         raise typer.Exit(1)
+
+
+@app.command()
+def gathering(
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few of them: a smoke test.")] = False,
+) -> None:
+    """Let events wait for subscribers of one rule: what one costs, by how many there are."""
+    settings = QUICK_GATHERING if quick else GatheringBenchSettings()
+    result = _measured(lambda step: gathering_costs.run(settings, step))
+    if as_json:
+        _print_json(result)
+    else:
+        gathering_report.show(result, Console())
 
 
 @app.command()

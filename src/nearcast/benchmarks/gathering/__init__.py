@@ -1,0 +1,1 @@
+"""What events cost that wait for many subscribers."""
