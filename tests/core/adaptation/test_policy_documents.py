@@ -78,6 +78,17 @@ def test_a_template_has_a_filter(where: object) -> None:
     assert template({"where": where}).where == parse("a = 1")
 
 
+@pytest.mark.parametrize(
+    "text",
+    [
+        '\ufeff{"where": "a = 1"}',
+        '\ufeff<SUBSCRIPTION>\n<ATOM name="a" operator="=" value="x"/></SUBSCRIPTION>',
+    ],
+)
+def test_a_byte_order_mark_is_no_part_of_a_document(text: str) -> None:
+    assert len(template(text).where.atoms) == 1
+
+
 def test_a_template_in_xml_is_two_valued_and_named_by_its_file() -> None:
     text = '<SUBSCRIPTION filename="s.xml"><ATOM name="a" operator="=" value="5"/></SUBSCRIPTION>'
     found = template(text)

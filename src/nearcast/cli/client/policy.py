@@ -134,6 +134,7 @@ def _read(broker: server.BrokerOptions) -> dict[PolicyKey, bytes]:
 
 def _as_json(key: PolicyKey, document: bytes) -> dict[str, object]:
     """Return a policy with its document as JSON, or as text if it is XML."""
-    is_xml = document.lstrip(b"\xef\xbb\xbf \t\r\n").startswith(b"<")
-    shown: object = document.decode() if is_xml else msgspec.Raw(document)
+    text = document.removeprefix(b"\xef\xbb\xbf")
+    is_xml = text.lstrip(b" \t\r\n").startswith(b"<")
+    shown: object = text.decode() if is_xml else msgspec.Raw(text)
     return {"kind": key[0], "name": key[1], "document": shown}

@@ -82,7 +82,8 @@ def check_length(text: str) -> None:
 
 def read_document(text: str) -> PolicyDocument:
     """Return the members of a JSON object, or the elements of XML (text that begins with ``<``)."""
-    if text.lstrip("\ufeff \t\r\n").startswith("<"):
+    text = text.removeprefix("\ufeff")
+    if text.lstrip(" \t\r\n").startswith("<"):
         try:
             return PolicyElements(text, read_elements(text))
         except LanguageError as error:
