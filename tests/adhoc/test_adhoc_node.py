@@ -1,6 +1,7 @@
 """The node that programs use, over real sockets on loopback."""
 
 import asyncio
+import errno
 from collections.abc import AsyncIterator
 from contextlib import AsyncExitStack, asynccontextmanager
 from pathlib import Path
@@ -10,7 +11,7 @@ import pytest
 
 import nearcast as nc
 from nearcast.adhoc.group_addresses import BEACONS
-from nearcast.adhoc.multicast_socket import MulticastSocket
+from nearcast.adhoc.multicast_socket import MulticastSocket, no_multicast
 from nearcast.wire.beacons.signatures import Member, SigningKey
 from tests.support.multicast import LOOPBACK, free_port, require_multicast, until_true
 
@@ -275,3 +276,29 @@ async def related() -> None:
 
 def test_a_node_tells_when_others_are_near_and_when_they_part() -> None:
     asyncio.run(related())
+
+
+async def forbidden_for_a_while() -> None:
+    async with nodes("amb", "car") as (amb, car), car.subscribe("siren") as events:
+        await amb.announce(SIREN, to=nc.circle(amb, 100))
+        await until_true(lambda: car.discovered != [])
+        socket = amb._socket
+        assert isinstance(socket, MulticastSocket)
+        send, wakes = socket.send, amb._engine.wake_at
+
+        def forbid(data: bytes, to: str) -> None:
+            raise no_multicast(OSError(errno.EPERM, "no"), None, 4)
+
+        socket.send = forbid  # type: ignore[method-assign]  # a firewall that changes
+        with pytest.raises(nc.MulticastError, match="not permitted"):
+            await amb.raise_(SIREN, {"lane": 1})
+        await until_true(lambda: amb._engine.wake_at > wakes)
+        socket.send = send  # type: ignore[method-assign]
+        name = await amb.raise_(SIREN, {"lane": 2})
+        assert (await asyncio.wait_for(anext(events), 20)).id == name
+        beacons = amb.statistics().counts.beacons_sent
+        await until_true(lambda: amb.statistics().counts.beacons_sent > beacons)
+
+
+def test_beacons_go_on_after_the_network_refused_for_a_while() -> None:
+    asyncio.run(forbidden_for_a_while())

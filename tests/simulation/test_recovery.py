@@ -133,3 +133,19 @@ def test_who_stays_in_range_of_a_holder_for_two_periods_gets_the_event(seed: int
                     since.pop((name, holder), None)
         assert owed - {"n0"} <= holders
     assert all(field.got(name).count(event) <= 1 for name in names)
+
+
+def test_events_with_long_names_are_told_and_asked_for_in_messages_that_fit() -> None:
+    field = RadioField(settings=RECOVERS)
+    late_at = 5_000.0
+    source, late = field.add("source", 0), field.add("late", late_at)
+    late.subscribe("#")
+    names = []
+    for number in range(50):
+        kind = event_type(f"{number}/{'x' * 900}", validity=100)
+        source.announce(kind, circle("me", 150))
+        names.append(source.raise_event(kind.subject, {}))
+    field.clock.run(1.0)
+    field.put("late", 100)
+    field.clock.run(60.0)
+    assert sorted(field.got("late")) == sorted(names)

@@ -41,10 +41,12 @@ from nearcast.core.model.subject import check_pattern
 from nearcast.core.proximity.event_type import EventType
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.core.proximity.step import ProximityCounts, ProximityKept
+from nearcast.errors import NearcastError
 from nearcast.logs import log_event
 from nearcast.simulation.datagrams import DatagramSocket, SocketStatistics
 from nearcast.wire.beacons.datagram_codec import DatagramCodec, DatagramCounts
 from nearcast.wire.beacons.group_key import PSEUDONYM, SALT_BYTES, KeyRing
+from nearcast.wire.beacons.message_codec import BeaconError
 from nearcast.wire.beacons.signatures import Signatures
 
 log = logging.getLogger("nearcast.adhoc")
@@ -370,7 +372,7 @@ class AdhocNode:
         now = self._clock()
         message = self._codec.decode(data, now)
         if message is not None:
-            self._carry_out(self._engine.receive(message, now))
+            self._go_on(self._engine.receive(message, now))
 
     def _carry_out(self, outcome: ProximityOutcome) -> None:
         socket, codec = self._socket, self._codec
@@ -383,10 +385,15 @@ class AdhocNode:
                 log_event(log, logging.WARNING, "cannot_join_group", reason=str(error))
         for group in outcome.leaves:
             socket.leave(group_name(group))
+        problem: NearcastError | None = None
         for send in outcome.sends:
             to = BEACONS if send.group is None else group_name(send.group)
-            for datagram in codec.encode(send.message):
-                socket.send(datagram, to)
+            try:
+                for datagram in codec.encode(send.message):
+                    socket.send(datagram, to)
+            except (MulticastError, BeaconError) as error:
+                # The rest of what follows has to happen all the same.
+                problem = error
         for delivery in outcome.deliveries:
             for name in delivery.subscriptions:
                 stream = self._streams.get(name)
@@ -395,6 +402,8 @@ class AdhocNode:
         for notice in outcome.notices:
             self._tell_relation(notice)
         self._schedule()
+        if problem is not None:
+            raise problem
 
     def _tell_relation(self, notice: RelationshipNotice) -> None:
         relation = relation_in(notice)
@@ -423,16 +432,23 @@ class AdhocNode:
         if self._socket is not None:
             # A timer may ring a little early.
             now = max(self._clock(), self._engine.wake_at)
-            self._carry_out(self._engine.elapse(now))
+            self._go_on(self._engine.elapse(now))
+
+    def _go_on(self, outcome: ProximityOutcome) -> None:
+        """Carry out what nobody called for; what cannot be sent is told in the log."""
+        try:
+            self._carry_out(outcome)
+        except (MulticastError, BeaconError) as error:
+            log_event(log, logging.WARNING, "cannot_send", reason=str(error))
 
     def _change_name(self, lasts_s: float) -> None:
         """Go by another pseudonym; what is sent before and after has nothing in common."""
         alias = self._keys.keys[0].pseudonym(self.node, os.urandom(SALT_BYTES))
-        self._carry_out(self._engine.vanish(self._clock()))
+        self._go_on(self._engine.vanish(self._clock()))
         self._keys.renew(os.urandom(6))
         if isinstance(self._socket, MulticastSocket):
             self._socket.renew()
-        self._carry_out(self._engine.rename(alias, self._clock()))
+        self._go_on(self._engine.rename(alias, self._clock()))
         # Those who began together do not change together.
         wait_s = lasts_s * (0.8 + 0.2 * int.from_bytes(os.urandom(2), "big") / 65_536.0)
         loop = asyncio.get_running_loop()

@@ -26,6 +26,7 @@ KINDS: Mapping[type, Kind] = {
 _NAMES: tuple[Kind, ...] = ("boolean", "integer", "number", "text", "position", "list", "object")
 MOST_PARAMETERS = 64
 LONGEST_NAME = 64
+LONGEST_SUBJECT = 1_000
 LONGEST_S = 7 * 86_400.0
 LOWEST_PRIORITY = 9
 
@@ -55,6 +56,11 @@ class EventType(Struct, frozen=True, array_like=True):
 
     def _check(self) -> None:
         check_subject(self.subject)
+        if len(self.subject) > LONGEST_SUBJECT:
+            raise EventTypeError(
+                f"a subject of {len(self.subject)} characters is longer than {LONGEST_SUBJECT}: it "
+                "travels in every beacon"
+            )
         if self.subject.startswith("$"):
             raise EventTypeError(f"subject {self.subject!r}: those that begin with $ are reserved")
         if self.content is not None:

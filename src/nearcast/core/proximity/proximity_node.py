@@ -474,9 +474,9 @@ class ProximityNode:
 
     def _tell_holdings(self, here: Position, now: float) -> None:
         holdings = self._recovery.tell(here, now)
-        if holdings is not None:
-            self.counts.told += 1
-            self._queue.put(Send(holdings), now, LOWEST_PRIORITY, now + WAITS_S)
+        self.counts.told += bool(holdings)
+        for each in holdings:
+            self._queue.put(Send(each), now, LOWEST_PRIORITY, now + WAITS_S)
 
     def _receive_holdings(self, told: Holdings, now: float) -> None:
         if self.position is None or told.sender in self.names:

@@ -8,8 +8,7 @@ part.
 
 import math
 from collections import OrderedDict
-from collections.abc import Callable
-from itertools import islice
+from collections.abc import Callable, Iterator
 
 from msgspec import Struct
 from msgspec.structs import replace
@@ -25,6 +24,10 @@ OVERHEAD_BYTES = 400
 MOST_TOLD = 400
 MOST_ASKED = 64
 MOST_ASKED_FOR = 10_000
+MOST_LISTED_BYTES = 32 * 1024
+"""Of names in one message."""
+Listed = tuple[tuple[str, str, int, tuple[int, ...]], ...]
+"""Subject, producer, its incarnation, and the numbers of its events."""
 MOST_NEIGHBOURS = 1_000
 _AGAIN_S = 0.02
 """An event that was just sent again is on its way to others who ask for it too."""
@@ -48,7 +51,8 @@ class _Asked(Struct):
 class _Neighbour(Struct):
     position: Position
     time: float
-    parting: bool = False
+    parting_at: float = -math.inf
+    """When one of both saw that they would part."""
 
 
 class Recovery:
@@ -83,7 +87,7 @@ class Recovery:
         if not self._settings.recovers or beacon.type.validity_s is None:
             return
         key = message.producer, message.incarnation, message.number
-        size = OVERHEAD_BYTES + len(message.payload)
+        size = _kept_bytes(message)
         if key in self._held or size > self._settings.held_bytes:
             return
         self._expire(now)
@@ -95,28 +99,44 @@ class Recovery:
         self._asked.pop(key, None)
         self.tells_at = min(self.tells_at, now + self._period_s())
 
-    def tell(self, here: Position, now: float) -> Holdings | None:
-        """Return what is held, if it is time and there is something."""
+    def tell(self, here: Position, now: float) -> list[Holdings]:
+        """Return what is held, in messages that fit, if it is time and there is something."""
         if now < self.tells_at:
-            return None
+            return []
         self._expire(now)
         if not self._held:
             self.tells_at = math.inf
-            return None
-        self._number += 1
+            return []
         jitter = share_of((self._names.alias, 0, self._number), "holdings")
         self.tells_at = now + self._period_s() * (0.8 + 0.2 * jitter)
-        listed: dict[tuple[str, str, int], list[int]] = {}
-        for key in islice(reversed(self._held), MOST_TOLD):
-            producer, incarnation, number = key
-            subject = self._held[key].message.subject
-            listed.setdefault((subject, producer, incarnation), []).append(number)
-        events = tuple((*key, tuple(numbers)) for key, numbers in listed.items())
         parting, self._parting = self._parting, False
-        return Holdings(
-            self._names.alias, self._incarnation, self._number, now, (here.lat, here.lon), events,
-            parting,
-        )  # fmt: skip
+        found = []
+        for events in self._listed():
+            self._number += 1
+            found.append(
+                Holdings(
+                    self._names.alias, self._incarnation, self._number, now, (here.lat, here.lon),
+                    events, parting,
+                )
+            )  # fmt: skip
+        return found
+
+    def _listed(self) -> Iterator[Listed]:
+        """Yield the keys of all that is held, the latest first, as much at once as fits."""
+        by_stream: dict[tuple[str, str, int], list[int]] = {}
+        count, room = 0, MOST_LISTED_BYTES
+        for producer, incarnation, number in reversed(self._held):
+            subject = self._held[producer, incarnation, number].message.subject
+            stream = subject, producer, incarnation
+            if stream not in by_stream:
+                room -= _size_of(subject, producer)
+            if by_stream and (room < 0 or count >= MOST_TOLD):
+                yield _as_listed(by_stream)
+                by_stream, count = {}, 0
+                room = MOST_LISTED_BYTES - _size_of(subject, producer)
+            by_stream.setdefault(stream, []).append(number)
+            count += 1
+        yield _as_listed(by_stream)
 
     def ask(
         self,
@@ -128,11 +148,14 @@ class Recovery:
         """Return a request for what another holds and this node lacks, if there is any."""
         if not self._settings.recovers:
             return None
-        asked = 0
+        asked, room = 0, MOST_LISTED_BYTES
         events = []
         for subject, producer, incarnation, numbers in told.events:
             if producer in self._names or not wants(subject):
                 continue
+            room -= _size_of(subject, producer)
+            if room < 0 or asked >= MOST_ASKED:
+                break
             lacking = tuple(
                 number
                 for number in sorted(numbers)
@@ -180,8 +203,11 @@ class Recovery:
 
     def meet(self, told: Holdings, now: float) -> None:
         """Note where a neighbour is; if it is about to leave, what is held is told at once."""
-        self._neighbours.pop(told.sender, None)
-        self._neighbours[told.sender] = _Neighbour(Position(*told.at), now, told.parting)
+        known = self._neighbours.pop(told.sender, None)
+        parting_at = -math.inf if known is None else known.parting_at
+        self._neighbours[told.sender] = _Neighbour(
+            Position(*told.at), now, now if told.parting else parting_at
+        )
         while len(self._neighbours) > MOST_NEIGHBOURS:
             self._neighbours.pop(next(iter(self._neighbours)))
         if told.parting and self._held:
@@ -198,10 +224,10 @@ class Recovery:
             min(max(here.lon + (here.lon - before.lon) * ahead, -180.0), 180.0),
         )
         for each in self._neighbours.values():
-            if each.parting or now - each.time > 2.0 * period_s:
+            if now - each.parting_at <= period_s or now - each.time > 2.0 * period_s:
                 continue
             if here.distance_m(each.position) <= range_m < soon.distance_m(each.position):
-                each.parting = self._parting = True
+                each.parting_at, self._parting = now, True
                 self.anticipated += 1
                 self.tells_at = now
 
@@ -230,4 +256,17 @@ class Recovery:
 
     def _drop(self, key: EventKey) -> None:
         held = self._held.pop(key)
-        self._bytes -= OVERHEAD_BYTES + len(held.message.payload)
+        self._bytes -= _kept_bytes(held.message)
+
+
+def _kept_bytes(message: EventMessage) -> int:
+    return OVERHEAD_BYTES + len(message.payload) + len(message.subject)
+
+
+def _as_listed(by_stream: dict[tuple[str, str, int], list[int]]) -> Listed:
+    return tuple((*stream, tuple(numbers)) for stream, numbers in by_stream.items())
+
+
+def _size_of(subject: str, producer: str) -> int:
+    """Return how many bytes the names of one producer's events take in a list."""
+    return len(subject.encode()) + len(producer.encode()) + 32

@@ -9,6 +9,7 @@ from collections.abc import Iterable
 import msgspec
 
 from nearcast.core.model.subject import check_pattern, check_subject
+from nearcast.core.proximity.event_type import LONGEST_SUBJECT
 from nearcast.core.proximity.messages import Beacon, EventMessage, Holdings, Message, Request
 from nearcast.core.proximity.proximity import LARGEST_SCALE
 from nearcast.errors import NearcastError
@@ -59,6 +60,8 @@ def _check_event(message: EventMessage) -> None:
     if len(message.publisher) > LONGEST_NAME or len(message.event_id) > LONGEST_NAME:
         raise ValueError("a name is too long")
     check_subject(message.subject)
+    if len(message.subject) > LONGEST_SUBJECT:
+        raise ValueError("a subject is too long")
     _check_numbers(message.incarnation, message.number, message.sequence)
     if not 0 <= message.group < 1 << 24:
         raise ValueError("a group has 24 bits")
