@@ -4,7 +4,10 @@ import asyncio
 from collections.abc import Awaitable, Callable
 from pathlib import Path
 
+import pytest
+
 import nearcast as nc
+from nearcast.wire.beacons.signatures import Member, SigningKey
 from tests.support.multicast import LOOPBACK, free_port, require_multicast, until_true
 from tests.support.ruled_broker import broker_with
 from tests.support.running_broker import RunningBroker
@@ -245,3 +248,36 @@ def test_the_same_program_runs_with_one_half_on_either_side_of_a_gateway(
     broker: RunningBroker,
 ) -> None:
     asyncio.run(on_either_side(Town(broker)))
+
+
+async def signed(town: Town) -> None:
+    secrets = {name: name[0].encode() * 32 for name in ("gw", "car")}
+    members = {name: Member(SigningKey(each).public) for name, each in secrets.items()}
+    port = free_port()
+
+    def node(name: str, known: dict[str, Member]) -> nc.AdhocNode:
+        return nc.adhoc(
+            name, key=KEY, interface=LOOPBACK, port=port, sign=secrets[name], members=known
+        )
+
+    uplink = town.client("gw")
+    with pytest.raises(nc.AdhocOptionsError, match="mark it as a gateway"):
+        nc.Gateway(node("gw", members), uplink, town.client, down=["alert"], area="circle:me,500")
+    members["gw"] = Member(members["gw"].public, gateway=True)
+    async with (
+        uplink, town.client("office") as office, node("gw", members) as gateway,
+        node("car", members) as car, car.subscribe("alert") as alerts,
+    ):  # fmt: skip
+        for each in (gateway, car):
+            await each.move(53.35, -6.26)
+        async with nc.Gateway(gateway, uplink, town.client, down=["alert"], area="circle:me,500"):
+            await until_true(lambda: car.discovered != [])
+            name = await office.publish("alert", {"text": "fog"})
+            alert = await asyncio.wait_for(anext(alerts), 30)
+            assert (alert.id, alert.publisher) == (name, "office")
+
+
+def test_where_members_sign_a_gateway_speaks_for_others_if_it_is_listed_as_one(
+    broker: RunningBroker,
+) -> None:
+    asyncio.run(signed(Town(broker)))

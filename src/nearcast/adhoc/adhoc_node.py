@@ -251,6 +251,11 @@ class AdhocNode:
         return self._keys.node_of(name)
 
     @property
+    def speaks_for_others(self) -> bool:
+        """True if members believe this node what others published elsewhere; for gateways."""
+        return self._signatures.speaks_for_others
+
+    @property
     def alias(self) -> str:
         """The name by which others know this node now."""
         return self._engine.proximities.names.alias

@@ -80,6 +80,11 @@ class Gateway:
     ) -> None:
         if down and area is None:
             raise AdhocOptionsError("what comes down needs an area in which it is raised: area=...")
+        if down and not node.speaks_for_others:
+            raise AdhocOptionsError(
+                f"members do not believe {node.node!r} what others published: mark it as a gateway "
+                "in the file of members (nearcast adhoc sign NODE FILE --gateway)"
+            )
         self.statistics = GatewayStatistics()
         self._node = node
         self._uplink = uplink
