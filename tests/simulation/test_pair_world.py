@@ -11,9 +11,11 @@ from nearcast.simulation.virtual_connection import LinkQuality
 BAD_LINK = LinkQuality(0.0, 0.3, loss=0.3, duplication=0.2, reordering=0.2, reordering_s=2.0)
 
 
-def result_of(seed: int, link: LinkQuality, fixes: FixQuality, crashes: float) -> PairWorldResult:
+def result_of(
+    seed: int, link: LinkQuality, fixes: FixQuality, crashes: float, partitions: float = 0.0
+) -> PairWorldResult:
     settings = PairWorldSettings(
-        seed, 300.0, 30.0, STRATEGIES["exit-hazard"], 4, fixes, link, crashes
+        seed, 300.0, 30.0, STRATEGIES["exit-hazard"], 4, fixes, link, crashes, partitions
     )
     return PairWorld(population(MovementKind.WALKERS, 12, seed), settings).run()
 
@@ -31,6 +33,17 @@ def test_a_seed_is_a_world_whatever_fails_in_it() -> None:
     assert first == again != other
     assert first.crashes > 5
     assert first.detected > first.changes / 3
+
+
+def test_what_a_partition_hides_is_detected_when_it_is_over() -> None:
+    good, fixes = LinkQuality(0.0, 0.0), FixQuality(jitter=0.2)
+    whole = result_of(1, good, fixes, 0.0)
+    parted = result_of(1, good, fixes, 0.0, partitions=60.0)
+    assert whole.partitions == 0
+    assert parted.partitions > 5
+    assert parted.changes == whole.changes
+    assert parted.longest_delay_s > 1.0
+    assert whole.changes / 2 < parted.detected < whole.changes
 
 
 @pytest.mark.parametrize("kind", MovementKind)

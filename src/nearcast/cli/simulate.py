@@ -56,6 +56,9 @@ def simulate(
         float, typer.Option(min=0.0, max=1.0, help="Probability that it is overtaken.")
     ] = 0.0,
     crashes: Annotated[float, typer.Option(min=0.0, help="Crashes of a node per hour.")] = 0.0,
+    partitions: Annotated[
+        float, typer.Option(min=0.0, help="Partitions of a node from its peers per hour.")
+    ] = 0.0,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
     """Let nodes move and keep silent in pairs, and say what was sent and detected."""
@@ -74,7 +77,7 @@ def simulate(
         FixQuality(fix_every, jitter, noise, gaps, clock_error_s=clock_error),
         LinkQuality(0.0, delay, loss=loss, duplication=duplication, reordering=reordering,
                     reordering_s=2.0),
-        crashes,
+        crashes, partitions,
     )  # fmt: skip
     moving = population(movement, nodes, seed) if tracks is None else _recorded(tracks, nodes)
     world = PairWorld(moving, settings)
@@ -94,6 +97,7 @@ def simulate(
         ("acknowledgements", f"{result.acks:,}"),
         ("bytes", f"{result.bytes:,}"),
         ("crashes", f"{result.crashes:,}"),
+        ("partitions", f"{result.partitions:,}"),
         ("near or apart began", f"{result.changes:,}"),
         ("detected before the next", f"{result.detected:,}"),
         ("delay", f"{result.mean_delay_s:.3f} s, longest {result.longest_delay_s:.3f} s"),

@@ -38,6 +38,8 @@ class PairWorldSettings(Struct, frozen=True):
     link: LinkQuality
     crashes_per_hour: float = 0.0
     """Of each node; it is back after half a minute on average, without its memory."""
+    partitions_per_hour: float = 0.0
+    """Of each node, from all its peers; over after half a minute on average."""
 
 
 class PairWorldResult(Struct, frozen=True):
@@ -51,6 +53,7 @@ class PairWorldResult(Struct, frozen=True):
     acks: int
     bytes: int
     crashes: int
+    partitions: int
     changes: int
     """Times at which near or apart began, by all fixes."""
     detected: int
@@ -84,7 +87,9 @@ class PairWorld:
         for pair in self._pairs.values():
             for member in pair.members:
                 self._of[member].append(pair)
-        self._raw = self._messages = self._acks = self._bytes = self._crashes = self._changes = 0
+        self._parting = Random(f"{settings.seed}/partitions")
+        self._raw = self._messages = self._acks = self._bytes = 0
+        self._crashes = self._partitions = self._changes = 0
         self._delays: list[float] = []
 
     def run(self, progress: Callable[[float], object] = lambda elapsed_s: None) -> PairWorldResult:
@@ -95,6 +100,8 @@ class PairWorld:
             self._next_fix(name, fixes_of(node, settings.fixes, settings.seconds, settings.seed))
             if settings.crashes_per_hour:
                 self._plan_crash(name)
+            if settings.partitions_per_hour:
+                self._plan_partition(name)
         elapsed_s = 0.0
         while elapsed_s < settings.seconds:
             elapsed_s = min(elapsed_s + max(settings.seconds / 100.0, 1.0), settings.seconds)
@@ -105,7 +112,7 @@ class PairWorld:
         delays = self._delays
         return PairWorldResult(
             len(self._moving), len(self._pairs), self._raw, self._messages, self._acks,
-            self._bytes, self._crashes, self._changes, len(delays),
+            self._bytes, self._crashes, self._partitions, self._changes, len(delays),
             sum(delays) / len(delays) if delays else 0.0, max(delays, default=0.0),
         )  # fmt: skip
 
@@ -161,6 +168,25 @@ class PairWorld:
             self._plan_crash(name)
 
         self._clock.after(self._chance.expovariate(1.0 / 30.0), come_back)
+
+    def _plan_partition(self, name: str) -> None:
+        self._clock.after(
+            self._parting.expovariate(self._settings.partitions_per_hour / 3600.0),
+            lambda: self._part(name),
+        )
+
+    def _part(self, name: str) -> None:
+        pairs = [pair.members for pair in self._of[name]]
+        for members in pairs:
+            self._network.part(*members)
+        self._partitions += 1
+
+        def join() -> None:
+            for members in pairs:
+                self._network.heal(*members)
+            self._plan_partition(name)
+
+        self._clock.after(self._parting.expovariate(1.0 / 30.0), join)
 
     def _count(self, node: SilentNode) -> None:
         self._messages += node.crossings
