@@ -248,3 +248,84 @@ def test_a_will_that_would_stay_is_refused_at_connect(daily: RunningBroker) -> N
         will = Will("spot", b"{}", 1, retain, hidden)
         answer = daily.open().connect(Connect(fresh("mortal"), MQTT_5, will=will))
         assert answer.reason_code == expected
+
+
+NAMED = ("nc-meta", "1")
+SPIES: tuple[tuple[str, str], ...] = (
+    ("nc-where", "count > 3"), ("nc-where", "attributes.n.mean > 4"), ("nc-where", "n = 3"),
+    ("nc-where", "publisher.role = 'x' OR publisher.role IS NULL"), ("nc-meta", "1"),
+    ("nc-aggregate", "people 4"), ("nc-aggregate", "volume 9 wait 60"),
+    ("nc-aggregate", "volume 1"),
+)  # fmt: skip
+
+
+def spy(world: World) -> None:
+    """Colluding subscribers compare all that they hear: whole sets, the same for everybody."""
+    draw = Random(f"spies {world.seed}")
+    driver = Virtual(world, CLOCK)
+    people = [f"p{number}" for number in range(6)]
+    spies = [f"spy{number}" for number in range(4)]
+
+    def connect() -> None:
+        for client in ("eve", *spies, *people):
+            driver.connect(client, MQTT_5, lasting=True, clean=False)
+
+    heard: list[Publish] = []
+    sets: list[Publish] = []
+    connect()
+    driver.subscribe("eve", TopicFilter("spot/+", qos=2), Properties(user_properties=(NAMED,)))
+    for _ in range(60):
+        kind = draw.random()
+        if kind < 0.55:
+            people_in = ("nc-people", "3")
+            payload = json.dumps({"n": draw.randrange(9)}).encode()
+            packet = Publish(f"spot/{draw.randrange(2)}", payload, draw.choice((0, 1)))
+            hidden = packet.with_(Properties(user_properties=(people_in,)))
+            driver.publish(draw.choice(people), [hidden])
+        elif kind < 0.75:
+            wanted = draw.choice(("spot/#", "spot/0", "#", "$share/all/spot/#"))
+            options = draw.choice(SPIES[:5] if wanted.startswith("$") else SPIES)
+            driver.subscribe(
+                draw.choice(spies),
+                TopicFilter(wanted, qos=1),
+                Properties(user_properties=(options,)),
+            )
+        elif kind < 0.8:
+            driver.unsubscribe(draw.choice(spies), "spot/#")
+        elif kind < 0.95:
+            driver.later(draw.choice((1.0, 11.0, 40.0)))
+        else:
+            sets += driver.received("eve")
+            heard += [each for name in spies for each in driver.received(name)]
+            driver.restart(draw.choice((1.0, 30.0)))
+            connect()
+    driver.later(150.0)
+    sets += driver.received("eve")
+    heard += [each for name in spies for each in driver.received(name)]
+    known = {told(each)["nc-id"][0]: each.payload for each in sets}
+    counts: dict[str, list[int]] = {"spot/0": [], "spot/1": []}
+    for each in sets:
+        counts[each.topic].append(count_in(each))
+    assert sets
+    assert heard
+    for each in heard:
+        said = told(each)
+        assert "nc-publisher" not in said
+        count = count_in(each)
+        if said["nc-id"][0] in known:
+            assert each.payload == known[said["nc-id"][0]]
+        else:
+            # A union of whole sets.
+            assert count in sums_of(counts[each.topic])
+            assert json.loads(each.payload)["people"] in (3, 4)
+
+
+def sums_of(counts: list[int]) -> set[int]:
+    found = {0}
+    for count in counts:
+        found |= {each + count for each in found}
+    return found
+
+
+def test_colluding_subscribers_hear_whole_sets_only() -> None:
+    assert explore(spy, range(8)) == 8

@@ -23,6 +23,9 @@ from nearcast.benchmarks.gathering.benchmark import GatheringBenchSettings
 from nearcast.benchmarks.matching.benchmark import MatchingBenchSettings, run
 from nearcast.benchmarks.matching.peers import PEERS
 from nearcast.benchmarks.matching.report import show
+from nearcast.benchmarks.peers import benchmark as peer_clients
+from nearcast.benchmarks.peers import report as peer_report
+from nearcast.benchmarks.peers.benchmark import PeerBenchSettings
 from nearcast.benchmarks.relationships import benchmark as relationship_costs
 from nearcast.benchmarks.relationships import report as relationship_report
 from nearcast.benchmarks.relationships.benchmark import RelationshipBenchSettings
@@ -50,6 +53,7 @@ QUICK_BROKERS = BrokerSettings(
     settle_s=0.0,
 )
 QUICK_GATHERING = GatheringBenchSettings(subscribers=(6, 600), rounds=2)
+QUICK_PEERS = PeerBenchSettings(20, 3, 1, 2, 20.0)
 QUICK_SITUATION = situations.SituationBenchSettings(
     scenario=Scenario(movers=100, side_m=6_000.0, rounds=4),
     cells_m=(500.0,),
@@ -240,6 +244,24 @@ def gathering(
         _print_json(result)
     else:
         gathering_report.show(result, Console())
+
+
+@app.command()
+def peers(
+    clients: Annotated[
+        int | None, typer.Option(min=10, max=20_000, help="How many pass on.  [default: 2000]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print all figures as JSON.")] = False,
+    quick: Annotated[bool, typer.Option("--quick", help="Few clients: a smoke test.")] = False,
+) -> None:
+    """Let clients pass messages on over real sockets: what the server pushes, and who gets it."""
+    base = QUICK_PEERS if quick else PeerBenchSettings()
+    settings = base if clients is None else msgspec.structs.replace(base, peers=clients)
+    result = _measured(lambda step: peer_clients.run(settings, step))
+    if as_json:
+        _print_json(result)
+    else:
+        peer_report.show(result, Console())
 
 
 @app.command()

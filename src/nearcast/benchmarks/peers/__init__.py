@@ -1,0 +1,1 @@
+"""Clients that pass messages on, over real sockets."""
