@@ -23,12 +23,12 @@ from nearcast.core.model.geometry.area import Area
 from nearcast.core.model.geometry.position import Position
 from nearcast.core.model.inputs import Announced, Moved, NodeExpired, Published, Unannounced
 from nearcast.core.model.subject import subject_matches
-from nearcast.core.proximity.admission import OVERHEAD_BYTES, bucket
+from nearcast.core.proximity.admission import OVERHEAD_BYTES
 from nearcast.core.proximity.discovery import Discovered, ProximityList, described_by
 from nearcast.core.proximity.discovery import key_of as proximity_key
 from nearcast.core.proximity.errors import AdmissionError, EventTypeError
-from nearcast.core.proximity.event_intake import Accepted, EventIntake, id_of, key_of
-from nearcast.core.proximity.event_type import LOWEST_PRIORITY, EventType
+from nearcast.core.proximity.event_intake import Accepted, EventIntake, id_of
+from nearcast.core.proximity.event_type import EventType
 from nearcast.core.proximity.memberships import Memberships
 from nearcast.core.proximity.messages import (
     Beacon,
@@ -37,18 +37,17 @@ from nearcast.core.proximity.messages import (
     Message,
     Request,
 )
+from nearcast.core.proximity.outbox import Outbox
 from nearcast.core.proximity.overheard import OverheardBeacons
 from nearcast.core.proximity.own_names import NodeOf, OwnNames, by_itself
 from nearcast.core.proximity.own_proximity import OwnProximities
 from nearcast.core.proximity.proximity import proximity
-from nearcast.core.proximity.recovery import WAITS_S, Recovery
-from nearcast.core.proximity.seen_events import EventKey, share_of
-from nearcast.core.proximity.send_queue import Send, SendQueue, size_of
+from nearcast.core.proximity.recovery import Recovery
+from nearcast.core.proximity.send_queue import size_of
 from nearcast.core.proximity.settings import ProximitySettings
 from nearcast.core.proximity.step import ProximityCounts, ProximityKept, ProximityStep
 
 LARGEST_PAYLOAD_BYTES = 48 * 1024
-_BEACON_PRIORITY = 0
 
 
 class ProximityNode:
@@ -75,8 +74,7 @@ class ProximityNode:
         self._list = ProximityList(settings.proximities_most, settings.announcements_most)
         self._overheard = OverheardBeacons(settings.proximities_most)
         self._recovery = Recovery(names, incarnation, settings)
-        node_rate = settings.channel_bytes_s * settings.node_share
-        self._queue = SendQueue(bucket(node_rate, settings.burst_s, 0.0), settings.queue_most)
+        self._outbox = Outbox(name, settings, self.counts)
         self._intake = EventIntake(
             names, settings, self.counts, self._own, self._list, self._memberships
         )
@@ -148,14 +146,14 @@ class ProximityNode:
             payload, None if at is None else (at.lat, at.lon), publisher, event_id,
         )  # fmt: skip
         step = ProximityStep()
-        self._put(message, own.type, now)
+        self._outbox.event(message, own.type, now)
         assert own.last is not None
         self._send_to_seekers(message, own.last, here, now)
         self._recovery.hold(message, own.last, now + own.type.lifetime_s(0.0), now)
         if self.hears_itself:
             raised = Accepted(message, own.type, None, dict(attributes))  # type: ignore[arg-type]
             step.inputs.append(Published(self._intake.event(raised, now)))
-        self._flush(step, now)
+        self._outbox.flush(step, now)
         return event_id or id_of(message), step
 
     # The consumer
@@ -218,7 +216,7 @@ class ProximityNode:
         for own in self._own:
             if not own.sought and own.rescaled(self.speed_mps):
                 step.inputs.append(Announced(own.announcement(self.name)))
-        self._flush(step, now)
+        self._outbox.flush(step, now)
         return step
 
     def receive(self, message: Message, now: float) -> ProximityStep:
@@ -232,7 +230,7 @@ class ProximityNode:
             self._receive_holdings(message, now)
         elif isinstance(message, Request):
             self._receive_request(message, now)
-        self._flush(step, now)
+        self._outbox.flush(step, now)
         return step
 
     def elapse(self, now: float) -> ProximityStep:
@@ -243,11 +241,11 @@ class ProximityNode:
             self._part(gone, step)
         if self.position is not None:
             for beacon in self._own.due(self.position, self.speed_mps, now):
-                self._put_beacon(beacon, now)
+                self._outbox.beacon(beacon, now)
             self._tell_holdings(self.position, now)
         for accepted in self._intake.elapse(now):
             step.inputs += self._intake.inputs(accepted, now)
-        self._flush(step, now)
+        self._outbox.flush(step, now)
         return step
 
     @property
@@ -259,7 +257,7 @@ class ProximityNode:
     def wake_at(self) -> float:
         """When `elapse` is due; infinite if nothing waits."""
         return min(
-            self._queue.wake_at,
+            self._outbox.wake_at,
             self._list.wake_at,
             self._intake.wake_at,
             self._own.next_beacon,
@@ -279,7 +277,7 @@ class ProximityNode:
     @property
     def kept(self) -> ProximityKept:
         """How much it keeps, and what it had no room for."""
-        recovery, queue = self._recovery, self._queue
+        recovery, queue = self._recovery, self._outbox.queue
         return ProximityKept(
             len(self._list), self._list.evicted, len(self._overheard), self._intake.seen,
             self._intake.late, len(recovery), recovery.bytes, recovery.anticipated,
@@ -317,8 +315,8 @@ class ProximityNode:
         else:
             step.inputs.append(Announced(own.announcement(self.name)))
             self._update_members(self._list, step)
-        self._put_beacon(self._own.beacon(own, self.position, self.speed_mps, now), now)
-        self._flush(step, now)
+        self._outbox.beacon(self._own.beacon(own, self.position, self.speed_mps, now), now)
+        self._outbox.flush(step, now)
         return step
 
     def _end_own(self, subject: str, sought: bool, now: float) -> ProximityStep:
@@ -332,8 +330,8 @@ class ProximityNode:
             step.inputs.append(Unannounced(self.name, subject))
             self._update_members(self._list, step)
         beacon = self._own.beacon(own, self._here(), self.speed_mps, now, ended=True)
-        self._put_beacon(beacon, now)
-        self._flush(step, now)
+        self._outbox.beacon(beacon, now)
+        self._outbox.flush(step, now)
         return step
 
     def _tell_all(self, now: float, *, ended: bool) -> ProximityStep:
@@ -341,13 +339,9 @@ class ProximityNode:
         if self.position is not None:
             for own in self._own:
                 beacon = self._own.beacon(own, self.position, self.speed_mps, now, ended=ended)
-                self._put_beacon(beacon, now)
-        self._flush(step, now)
+                self._outbox.beacon(beacon, now)
+        self._outbox.flush(step, now)
         return step
-
-    def _put_beacon(self, beacon: Beacon, now: float) -> None:
-        self.counts.beacons_sent += 1
-        self._queue.put(Send(beacon), now, _BEACON_PRIORITY, now + beacon.period_s)
 
     def _send_to_seekers(
         self, message: EventMessage, beacon: Beacon, here: Position, now: float
@@ -356,15 +350,9 @@ class ProximityNode:
             if not subject_matches(each.type.subject, message.subject):
                 continue
             hops = here.distance_m(each.naval) + each.proximity.reach_m(each.naval) > self._range_m
-            self._put(
+            self._outbox.event(
                 replace(message, group=each.group, hops=hops, beacon=beacon), beacon.type, now
             )
-
-    def _put(self, message: EventMessage, event_type: EventType, now: float) -> None:
-        overdue_at = message.time + event_type.lifetime_s(self.settings.transient_s)
-        self.counts.events_sent += 1
-        send = Send(message, message.group)
-        self._queue.put(send, now, event_type.priority, overdue_at)
 
     # Beacons of others
 
@@ -399,7 +387,7 @@ class ProximityNode:
                 self._overheard.put(beacon, described, now + lasts_s)
             return
         if beacon.hops:
-            self._forward(beacon, (beacon.producer, beacon.incarnation, -beacon.number), now)
+            self._outbox.pass_beacon_on(beacon, now)
         if beacon.ended or self._conflicts(beacon):
             return
         self._learn(beacon, now + lasts_s, step)
@@ -460,7 +448,7 @@ class ProximityNode:
         if accepted is None:
             return
         if message.hops:
-            self._forward_event(message, accepted.type, now)
+            self._outbox.pass_on(message, accepted.type, self._here(), now)
         self._hold(message, now, message.time + accepted.type.lifetime_s(0.0))
         for each in self._intake.ready(accepted, now):
             step.inputs += self._intake.inputs(each, now)
@@ -476,7 +464,7 @@ class ProximityNode:
         holdings = self._recovery.tell(here, now)
         self.counts.told += bool(holdings)
         for each in holdings:
-            self._queue.put(Send(each), now, LOWEST_PRIORITY, now + WAITS_S)
+            self._outbox.recovery(each, now)
 
     def _receive_holdings(self, told: Holdings, now: float) -> None:
         if self.position is None or told.sender in self.names:
@@ -488,7 +476,7 @@ class ProximityNode:
         request = self._recovery.ask(told, self._memberships.wants, self._intake.has, now)
         if request is not None:
             self.counts.asked += 1
-            self._queue.put(Send(request), now, LOWEST_PRIORITY, now + WAITS_S)
+            self._outbox.recovery(request, now)
 
     def _receive_request(self, request: Request, now: float) -> None:
         if request.sender in self.names:
@@ -498,28 +486,4 @@ class ProximityNode:
             return
         for message in self._recovery.answer(request, now):
             self.counts.recovered += 1
-            self._queue.put(Send(message), now, LOWEST_PRIORITY, now + WAITS_S)
-
-    def _forward_event(self, message: EventMessage, event_type: EventType, now: float) -> None:
-        settings, here, key = self.settings, self._here(), key_of(message)
-        is_far = here.distance_m(Position(*message.naval)) > settings.gossip_m
-        if is_far and share_of(key, self.name) >= settings.gossip_share:
-            return
-        self.counts.events_forwarded += 1
-        overdue_at = message.time + event_type.lifetime_s(settings.transient_s)
-        send = Send(message, message.group)
-        self._queue.put(send, self._forward_at(key, now), event_type.priority, overdue_at)
-
-    def _forward(self, beacon: Beacon, key: EventKey, now: float) -> None:
-        self.counts.beacons_forwarded += 1
-        overdue_at = now + beacon.period_s
-        self._queue.put(Send(beacon), self._forward_at(key, now), _BEACON_PRIORITY, overdue_at)
-
-    def _forward_at(self, key: EventKey, now: float) -> float:
-        delay_s = self.settings.forward_delay_s
-        return now + delay_s * share_of(key, f"{self.name}~") if delay_s else now
-
-    # The channel
-
-    def _flush(self, step: ProximityStep, now: float) -> None:
-        step.sends += self._queue.take(now)
+            self._outbox.recovery(message, now)
