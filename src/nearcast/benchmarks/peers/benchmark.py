@@ -16,7 +16,6 @@ from multiprocessing.connection import Connection
 
 from msgspec import Struct
 
-import nearcast as nc
 from nearcast.benchmarks.errors import BenchmarkError
 from nearcast.benchmarks.this_machine import machine
 from nearcast.broker.config.settings import (
@@ -27,6 +26,9 @@ from nearcast.broker.config.settings import (
 )
 from nearcast.broker.peers.peer_chains import PeerChains
 from nearcast.broker.server import Server, open_server
+from nearcast.client.api.node import connect
+from nearcast.client.receive.received import Received
+from nearcast.client.receive.streams import Stream
 from nearcast.core.propagation.chains.chain_plan import server_pushes
 
 SUBJECT = "news"
@@ -96,7 +98,7 @@ async def _measure(
     settings: PeerBenchSettings, server: Server, crowd: "_Crowd", step: Callable[[str], None]
 ) -> PeerBenchResult:
     chains, pushes, seconds = server.hub.state.peers, list[int](), list[float]()
-    async with nc.connect(f"mqtt://127.0.0.1:{server.port}", "writer") as writer:
+    async with connect(f"mqtt://127.0.0.1:{server.port}", "writer") as writer:
         for number in range(settings.messages):
             step(f"message {number + 1}")
             before, start = chains.pushes, time.monotonic()
@@ -189,12 +191,12 @@ async def _read(port: int, numbers: range, offers: bool, messages: int, pipe: Co
         streams = []
         for number in numbers:
             address = f"127.0.0.1:{FIRST_PORT + number}" if offers else None
-            client = nc.connect(f"mqtt://127.0.0.1:{port}", f"client-{number}", p2p=address)
+            client = connect(f"mqtt://127.0.0.1:{port}", f"client-{number}", p2p=address)
             node = await stack.enter_async_context(client)
             streams.append(await stack.enter_async_context(node.subscribe(SUBJECT)))
         pipe.send(len(streams))
 
-        async def texts(stream: nc.Stream[nc.Received]) -> list[str]:
+        async def texts(stream: Stream[Received]) -> list[str]:
             return sorted([(await anext(stream)).text for _ in range(messages)])
 
         found = await asyncio.gather(*map(texts, streams))
