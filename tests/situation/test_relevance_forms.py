@@ -190,6 +190,7 @@ def test_hysteresis_and_ends_of_intervals(house: RunningBroker) -> None:
     ("name", "value"),
     [
         ("priority", "0"), ("priority", "-1"), ("priority", "1.5"), ("priority", "high"),
+        ("priority", "1e0"), ("priority", "+1"), ("priority", " 1"), ("priority", "000"),
         ("deadline", "0"), ("deadline", "-3"), ("deadline", "nan"), ("deadline", "inf"),
         ("deadline", "soon"),
     ],
@@ -221,6 +222,14 @@ def test_without_relevance_all_is_priority_1_whatever_the_publisher_says(
     for reader in (plain, both):
         (message,) = reader.gets()
         assert told(message)["nc-priority"] == ["1"]
+
+
+@pytest.mark.parametrize("said", ["4", "007", "9" * 5_000])
+def test_a_priority_beyond_the_levels_is_the_lowest(house: RunningBroker, said: str) -> None:
+    reader, writer = Talker(house), Talker(house)
+    assert not reader.wants("report", where=KINDS, relevance="1,1,1").failed
+    report(writer, "fire", priority=said)
+    assert priorities(reader.gets()) == [("fire", 3)]
 
 
 def test_the_earliest_deadline_leaves_first_and_the_order_of_a_flow_is_kept(

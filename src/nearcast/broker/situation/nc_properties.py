@@ -41,6 +41,8 @@ PEER = "nc-p2p"
 AT_CONNECT = (ACCEPT, PEER)
 """Properties that a CONNECT may have."""
 LONGEST_NAME = 200
+_MOST_DIGITS = 15
+"""Of a priority: Python refuses to read numbers of several thousand."""
 T = TypeVar("T")
 BAD = ReasonCode.IMPLEMENTATION_SPECIFIC_ERROR
 BAD_JSON = ReasonCode.PAYLOAD_FORMAT_INVALID
@@ -356,8 +358,12 @@ def _number(value: object, what: str) -> float:
 
 
 def _priority(value: object, what: str) -> int:
+    is_text = isinstance(value, str)
+    if isinstance(value, str) and value.isascii() and value.isdigit():
+        # However large it is: beyond the levels that there are it is the lowest.
+        value, is_text = int(value.lstrip("0")[:_MOST_DIGITS] or "0"), False
     number = _number(value, what)
-    if number != int(number) or number < 1:
+    if is_text or number != int(number) or number < 1:
         raise RefusedError(BAD, f"{what} is a whole number from 1, not {shown(value)}")
     return int(number)
 
