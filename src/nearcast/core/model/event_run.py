@@ -58,6 +58,13 @@ class EventRun(Sequence[Event]):
             and self.expires_at == other.expires_at
         )
 
+    def without_headers(self) -> "EventRun":
+        """The same events without the properties that are forwarded."""
+        return EventRun(
+            self.ids, self.subject, self.publisher, self.time, self.position, self.payloads,
+            self.qos, self.session, b"", self.expires_at,
+        )  # fmt: skip
+
     @property
     def origin(self) -> str:
         """The session that published them."""

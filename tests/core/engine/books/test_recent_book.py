@@ -70,3 +70,12 @@ def test_all_events_of_a_forgotten_node_are_dropped_and_no_others(seed: int) -> 
             plain = [each for each in plain if each[1] != gone]
         assert [name for name, _ in remembered(book)] == [name for name, _ in plain]
         assert (book._count, book._bytes) == (len(plain), len(plain))
+
+
+def test_properties_that_are_forwarded_take_no_memory() -> None:
+    book, large = RecentBook(Matcher(), EngineSettings()), b"x" * 1_000_000
+    book.note([Event("one", "a", "node", 1.0, headers=large)], [1.0])
+    for payloads in ([b"{}"], [b"{}", b"{}"]):
+        ids = [f"{len(payloads)}-{place}" for place, _ in enumerate(payloads)]
+        book.note_run(EventRun(ids, "a", "node", 2.0, None, payloads, 0, "", large, None))
+    assert [event.headers for _, event in book.in_force()] == [b""] * 4

@@ -129,6 +129,9 @@ class RecentBook(EngineDependent):
             size = len(event.payload)
             if size > LARGEST_JSON_PAYLOAD:
                 event, size = replace(event, payload=b""), 0
+            if event.headers:
+                # No filter reads them, and they may be much larger than the payload.
+                event = replace(event, headers=b"")
             self._append(RecentEvents((event,), now, size))
         self._bound()
 
@@ -142,6 +145,8 @@ class RecentBook(EngineDependent):
         ):
             self.note(run, (run.time,) * count)
             return
+        if run.headers:
+            run = run.without_headers()
         # A run is an object that every garbage collection looks at; an event is not.
         events = (run[0],) if count == 1 else run
         self._events.append(RecentEvents(events, run.time, nbytes))
